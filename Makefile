@@ -1,0 +1,50 @@
+# Everything a newcomer needs: each target sets itself up in .venv first.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+# One BLAS thread per process: two OpenBLAS pools on one machine fight.
+export OPENBLAS_NUM_THREADS = 1
+export OMP_NUM_THREADS = 1
+export MKL_NUM_THREADS = 1
+
+.PHONY: help setup demo test check lint types bench clean
+
+help:  ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: $(STAMP)  ## install into .venv (uv where there is one, else venv + pip); again only when pyproject.toml changes
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "unmet needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" $(VENV) && \
+	  uv pip install --quiet --python $(BIN)/python -e '.[dev]'; \
+	else \
+	  { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); } && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
+	fi
+	@touch $(STAMP)
+
+demo: setup  ## the paper's synthetic example: three models beside the truth
+	@$(BIN)/python docs/examples/synthetic.py
+
+test: setup  ## the tests
+	$(BIN)/python -m pytest -n auto
+
+lint: setup  ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup  ## mypy, strict
+	$(BIN)/mypy
+
+check: lint types test  ## lint, types and tests
+
+bench: setup  ## benchmarks, printed as ratios measured in one run
+	@for f in benchmarks/bench_*.py; do $(BIN)/python $$f || exit 1; done
+
+clean:  ## remove what was built
+	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""Recover the demand that supply could not serve."""

@@ -1,0 +1,61 @@
+"""Everything that `unmet` raises on purpose.
+
+::
+
+    UnmetError
+    ├── InputError (also a ValueError)      an argument, a file or a column is not what was expected
+    │   └── FileFormatError                 a file cannot be read as what it was given for
+    ├── MissingExtraError (also ImportError) an optional package is not installed
+    └── NumericalError (also ArithmeticError) a computation cannot be done in double precision
+
+Fits that end without converging warn with scikit-learn's own ``ConvergenceWarning``.
+"""
+
+from __future__ import annotations
+
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = [
+    "ConvergenceWarning",
+    "FileFormatError",
+    "InputError",
+    "MissingExtraError",
+    "NumericalError",
+    "UnmetError",
+]
+
+
+class UnmetError(Exception):
+    """The root of every error that `unmet` raises on purpose."""
+
+
+class InputError(UnmetError, ValueError):
+    """What was given is not what was expected; the message says which, and what to do."""
+
+
+class FileFormatError(InputError):
+    """A file cannot be read as what it was given for; the message names the file and the field."""
+
+
+class NumericalError(UnmetError, ArithmeticError):
+    """A computation cannot be carried out in double precision; the message says what to change."""
+
+
+class MissingExtraError(UnmetError, ImportError):
+    """An optional package is needed and not installed.
+
+    Parameters
+    ----------
+    package : str
+        What could not be imported.
+    extra : str
+        The extra of `unmet` that brings it.
+    purpose : str
+        What needs it, as the start of a sentence: "Plots", "H3 zones".
+    """
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} need the package {package!r}, which is not installed. "
+            f"Install it with: pip install 'unmet[{extra}]'"
+        )

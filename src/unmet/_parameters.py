@@ -1,0 +1,159 @@
+"""Positive hyper-parameters: one value (or one per column), bounds, and whether they may move.
+
+Kernels and likelihoods keep their hyper-parameters as `Parameter`; optimisers see their logarithms.
+A value of ``None`` is *open*: it is taken from the scale of the data when a model is fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unmet._exceptions import InputError
+from unmet._typing import Array
+
+__all__ = ["LogNormal", "Parameter", "as_parameter"]
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """A log-normal prior on a positive hyper-parameter, given by its median and log-scale sd.
+
+    Examples
+    --------
+    >>> LogNormal(median=7.0, sd=0.5).log_density(np.log([7.0])).round(3)
+    array([-0.226])
+    """
+
+    median: float
+    sd: float
+
+    def __post_init__(self) -> None:
+        if not (self.median > 0 and self.sd > 0 and np.isfinite(self.median) and np.isfinite(self.sd)):
+            raise InputError(
+                f"LogNormal needs a median > 0 and an sd > 0; got median={self.median}, sd={self.sd}"
+            )
+
+    def log_density(self, log_value: Array) -> Array:
+        """Log density over ``log(value)``: normal about ``log(median)``."""
+        z = (np.asarray(log_value) - np.log(self.median)) / self.sd
+        return -0.5 * z**2 - np.log(self.sd) - 0.5 * np.log(2 * np.pi)
+
+    def d_log_density(self, log_value: Array) -> Array:
+        """Derivative of `log_density` by ``log(value)``."""
+        return -(np.asarray(log_value) - np.log(self.median)) / self.sd**2
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A positive hyper-parameter.
+
+    Parameters
+    ----------
+    value : float, sequence of float or None
+        The value, one per column where a sequence; None takes it from the data at fit.
+    bounds : (float, float), optional
+        Where an optimiser may take it; None takes them from the data at fit.
+    fixed : bool
+        True keeps the value as it is.
+    prior : LogNormal, optional
+        Adds its log density to the evidence (maximum a posteriori instead of type-II ML).
+
+    Examples
+    --------
+    >>> Parameter(2.0, bounds=(0.1, 10.0))
+    Parameter(2.0, bounds=(0.1, 10.0))
+    >>> Parameter(7.0, fixed=True).theta
+    array([], dtype=float64)
+    """
+
+    value: float | tuple[float, ...] | None = None
+    bounds: tuple[float, float] | None = None
+    fixed: bool = False
+    prior: LogNormal | None = None
+
+    def __post_init__(self) -> None:
+        if self.value is not None:
+            flat = np.atleast_1d(np.asarray(self.value, dtype=float))
+            if flat.ndim != 1 or flat.size == 0 or not (np.isfinite(flat).all() and (flat > 0).all()):
+                raise InputError(
+                    f"a hyper-parameter must be a positive, finite number (or one per column); got {self.value!r}"
+                )
+            as_given = float(flat[0]) if np.ndim(self.value) == 0 else tuple(float(v) for v in flat)
+            object.__setattr__(self, "value", as_given)
+        elif self.fixed:
+            raise InputError("a fixed hyper-parameter needs a value; got value=None with fixed=True")
+        if self.bounds is not None:
+            low, high = (float(b) for b in self.bounds)
+            if not 0 < low <= high:
+                raise InputError(f"bounds must be 0 < low <= high; got {self.bounds!r}")
+            object.__setattr__(self, "bounds", (low, high))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the value still has to be taken from data."""
+        return self.value is None
+
+    @property
+    def array(self) -> Array:
+        """The value as an array of one element, or one per column."""
+        if self.value is None:
+            raise InputError(
+                "this hyper-parameter is open: give it a value, or fit a model, which takes it from the data"
+            )
+        return np.atleast_1d(np.asarray(self.value, dtype=float))
+
+    @property
+    def theta(self) -> Array:
+        """Logarithms of what an optimiser may move: empty where fixed."""
+        return np.empty(0) if self.fixed else np.log(self.array)
+
+    @property
+    def theta_bounds(self) -> Array:
+        """Bounds of `theta`, one row per element; infinite where none are set."""
+        row = (-np.inf, np.inf) if self.bounds is None else tuple(np.log(self.bounds))
+        return np.tile(np.asarray(row, dtype=float), (self.theta.size, 1))
+
+    def with_theta(self, theta: Array) -> Parameter:
+        """The same parameter with new free logarithms."""
+        if self.fixed:
+            return self
+        values = np.exp(theta)
+        return replace(self, value=float(values[0]) if np.ndim(self.value) == 0 else tuple(values))
+
+    def filled(self, value: float | Sequence[float], bounds: tuple[float, float]) -> Parameter:
+        """Fill in what is open: the value where it is None, the bounds where there are none."""
+        new = self.value if self.value is not None else value
+        flat = np.atleast_1d(np.asarray(new, dtype=float))
+        wide = (min(bounds[0], float(flat.min())), max(bounds[1], float(flat.max())))
+        return replace(self, value=new, bounds=self.bounds or wide)
+
+    def log_prior(self) -> tuple[float, Array]:
+        """Log prior density of `theta` and its gradient: zero without a prior."""
+        theta = self.theta
+        if self.prior is None:
+            return 0.0, np.zeros(theta.size)
+        return float(self.prior.log_density(theta).sum()), self.prior.d_log_density(theta)
+
+    def __repr__(self) -> str:
+        parts = [_short(self.value)]
+        parts += [f"bounds={self.bounds}"] if self.bounds else []
+        parts += ["fixed=True"] if self.fixed else []
+        parts += [f"prior={self.prior}"] if self.prior else []
+        return f"Parameter({', '.join(parts)})"
+
+    def __str__(self) -> str:
+        return _short(self.value)
+
+
+def _short(value: float | tuple[float, ...] | None) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(f"{v:.4g}" if not float(v).is_integer() else f"{v}" for v in value) + "]"
+    return "None" if value is None else (f"{value:.4g}" if not float(value).is_integer() else f"{value}")
+
+
+def as_parameter(given: float | Sequence[float] | Parameter | None) -> Parameter:
+    """A `Parameter` from what a user writes: a number, one per column, None or a `Parameter`."""
+    return given if isinstance(given, Parameter) else Parameter(given)  # type: ignore[arg-type]

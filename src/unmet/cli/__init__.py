@@ -1,0 +1,33 @@
+"""The command line: one thin command per stage, each in a file of its own."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from unmet._exceptions import UnmetError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="unmet",
+    help="What was demand, really? Recover the demand that supply could not serve.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Keep `unmet COMMAND` the form of every call, however many commands there are."""
+
+
+def main() -> None:
+    """Run the command line; errors of `unmet` become one paragraph and exit code 2."""
+    try:
+        app()
+    except UnmetError as error:
+        Console(stderr=True).print(f"[bold red]Error:[/] {error}", markup=True, highlight=False)
+        sys.exit(2)
