@@ -1,0 +1,6 @@
+"""How observations depend on the latent function."""
+
+from unmet.likelihoods.base import Likelihood, Observations, Tilted
+from unmet.likelihoods.gaussian import Gaussian
+
+__all__ = ["Gaussian", "Likelihood", "Observations", "Tilted"]
