@@ -7,13 +7,21 @@ lower triangle of the input is read, and the upper one of a factor is zero.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from unmet._exceptions import NumericalError
 from unmet._typing import Array
 
-__all__ = ["cholesky", "cholesky_jittered", "inverse_from_cholesky", "log_det", "solve_lower"]
+__all__ = [
+    "cholesky",
+    "cholesky_jittered",
+    "inverse_from_cholesky",
+    "log_det",
+    "sample_gaussian",
+    "solve_lower",
+]
 
 # What is tried, as shares of the mean diagonal, when a covariance matrix is not numerically positive definite.
 _JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
@@ -71,3 +79,10 @@ def inverse_from_cholesky(L: Array) -> Array:
 def log_det(L: Array) -> float:
     """Log determinant of ``L Lᵀ``."""
     return float(2.0 * np.log(np.diag(L)).sum())
+
+
+def sample_gaussian(mean: Array, cov: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draws from ``N(mean, cov)``, shape ``(size, n)``; eigenvalues below zero are rounding and count as zero."""
+    values, vectors = eigh(cov)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return mean + rng.standard_normal((size, len(mean))) @ root.T

@@ -49,8 +49,8 @@ def truncated_above(t: Array) -> Truncated:
 
     Examples
     --------
-    >>> truncated_above(np.array([0.0, 1e4])).var
-    array([3.63380228e-01, 9.9999994e-09])
+    >>> [f"{v:.6g}" for v in truncated_above(np.array([0.0, 1e4])).var]
+    ['0.36338', '1e-08']
     """
     t = np.asarray(t, dtype=float)
     mean, _, var = _beyond(t)
@@ -86,8 +86,8 @@ def truncated_between(a: Array, b: Array) -> Truncated:
     Examples
     --------
     >>> cut = truncated_between(np.array([-np.inf, 1e3]), np.array([0.0, 1e3 + 1e-6]))
-    >>> cut.var.round(15)
-    array([0.36338023, 0.        ])
+    >>> [f"{v:.3g}" for v in cut.var]
+    ['0.363', '8.33e-14']
     """
     a, b = (np.array(end, dtype=float) for end in np.broadcast_arrays(a, b))
     # Reflect so that `a` is the end nearer to zero: the mass then sits at `a`, the small tail is beyond `b`.

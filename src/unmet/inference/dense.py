@@ -1,14 +1,15 @@
 """Exact GP regression and EP with full covariance matrices, for up to a few thousand rows.
 
-An observation whose likelihood is Gaussian is its own exact site. So condition on those first (one Cholesky factor), and run
-EP on the others only, under the prior that is left for them. Rows are ordered exact ones (``e``) first, others
+An observation whose likelihood is Gaussian is its own exact site. So condition on those first (one Cholesky factor),
+and run EP on the others only, under the prior that is left for them. Rows are ordered exact ones (``e``) first, others
 (``c``) last. With ``D = diag(1, S^½)`` over the two groups, S the precisions of EP's sites, the factor
 
     ⎡ L        0   ⎤      L Lᵀ = K_ee + Σ_e,  B = L⁻¹ K_ec,  V = K_cc − BᵀB,
     ⎣ S^½ Bᵀ   L_c ⎦      L_c L_cᵀ = I + S^½ V S^½
 
 is that of ``M = D (K + Σ̃) D``, and nothing is divided by a precision, which may be zero. Predictions need
-``R = (K + Σ̃)⁻¹ = D M⁻¹ D`` (R&W eqs. 3.60, 3.61), the gradient of the evidence its contraction (R&W eq. 5.9 with sites held).
+``R = (K + Σ̃)⁻¹ = D M⁻¹ D`` (R&W eqs. 3.60, 3.61), the gradient of the evidence its contraction with ∂K
+(R&W eq. 5.9 with sites held).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 from unmet._typing import Array
 from unmet.likelihoods.base import Likelihood, Observations, Tilted
 
-__all__ = ["Engine", "EPResult", "Marginals", "Sites", "expectation_propagation"]
+__all__ = ["EPResult", "Engine", "Marginals", "Sites", "expectation_propagation"]
 
 _MEMORY = 5  # past steps that Anderson acceleration combines
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from unmet._exceptions import InputError
-from unmet._parameters import LogNormal, Parameter
+from unmet._parameters import LogNormal, Parameter, parameter_from_dict
 from unmet.kernels.base import Kernel, Leaf, Product, Sum
 from unmet.kernels.periodic import Periodic
 from unmet.kernels.stationary import Matern, SquaredExponential
@@ -33,7 +33,9 @@ __all__ = [
     "kernel_from_dict",
 ]
 
-_LEAVES: dict[str, type[Leaf]] = {k.__name__: k for k in (Constant, Linear, Matern, Periodic, SquaredExponential, White)}
+_LEAVES: dict[str, type[Leaf]] = {
+    k.__name__: k for k in (Constant, Linear, Matern, Periodic, SquaredExponential, White)
+}
 _PAIRS: dict[str, type[Sum] | type[Product]] = {"Sum": Sum, "Product": Product}
 
 
@@ -52,14 +54,5 @@ def kernel_from_dict(description: dict[str, Any]) -> Kernel:
         return _PAIRS[kind](kernel_from_dict(rest["left"]), kernel_from_dict(rest["right"]))
     if kind not in _LEAVES:
         raise InputError(f"unknown kernel {kind!r}; known are {', '.join([*_LEAVES, *_PAIRS])}")
-    parameters = {name: _parameter(p) for name, p in rest.pop("parameters").items()}
+    parameters = {name: parameter_from_dict(p) for name, p in rest.pop("parameters").items()}
     return _LEAVES[kind](**parameters, **rest)  # type: ignore[arg-type]
-
-
-def _parameter(p: dict[str, Any]) -> Parameter:
-    return Parameter(
-        value=tuple(p["value"]) if isinstance(p["value"], list) else p["value"],
-        bounds=None if p["bounds"] is None else (p["bounds"][0], p["bounds"][1]),
-        fixed=bool(p["fixed"]),
-        prior=None if p["prior"] is None else LogNormal(*p["prior"]),
-    )

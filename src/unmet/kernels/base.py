@@ -16,14 +16,14 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._parameters import Parameter, as_parameter
+from unmet._parameters import Parameter, as_parameter, parameter_to_dict
 from unmet._typing import Array
 from unmet.kernels.pairs import Pairs, Values, Weights
 
 __all__ = ["Columns", "Kernel", "Leaf", "Product", "Scales", "Sum", "scales_of"]
 
 Columns = int | str | Sequence[int | str] | None
-Given = float | Sequence[float] | Parameter | None
+Given = float | Sequence[float] | Parameter | str | None
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,10 @@ class Kernel(ABC):
     @abstractmethod
     def diag(self, X: Array) -> Array:
         """Diagonal of ``self(X)``, without the rest of it."""
+
+    @abstractmethod
+    def leaves(self) -> list[Leaf]:
+        """The kernels it is made of, left to right."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -216,7 +220,7 @@ class Leaf(Kernel):
         return names
 
     def _rebuilt(self, parameters: Mapping[str, Parameter], columns: tuple[int | str, ...] | None) -> Self:
-        return type(self)(**parameters, columns=columns)  # type: ignore[call-arg]
+        return type(self)(**parameters, columns=columns)  # type: ignore[arg-type]
 
     def with_theta(self, theta: Array) -> Self:
         new, at = {}, 0
@@ -249,9 +253,7 @@ class Leaf(Kernel):
                     "pass a DataFrame, or columns by position"
                 )
             if column not in names:
-                raise InputError(
-                    f"{type(self).__name__}: no column {column!r}; the inputs have {', '.join(names)}"
-                )
+                raise InputError(f"{type(self).__name__}: no column {column!r}; the inputs have {', '.join(names)}")
             return list(names).index(column)
         if not -width <= column < width:
             raise InputError(f"{type(self).__name__}: no column {column}; the inputs have {width} columns")
@@ -273,17 +275,15 @@ class Leaf(Kernel):
             return replace(parameter, value=1.0, fixed=True) if parameter.is_open else parameter
         return parameter.filled(scales.variance, (1e-6 * scales.variance, 1e4 * scales.variance))
 
+    def leaves(self) -> list[Leaf]:
+        return [self]
+
     def _extra(self) -> dict[str, Any]:
         """Arguments of the constructor other than hyper-parameters and columns."""
         return {}
 
     def to_dict(self) -> dict[str, Any]:
-        parameters = {}
-        for name, p in self._parameters.items():
-            prior = None if p.prior is None else [p.prior.median, p.prior.sd]
-            value = list(p.value) if isinstance(p.value, tuple) else p.value
-            bounds = None if p.bounds is None else list(p.bounds)
-            parameters[name] = {"value": value, "bounds": bounds, "fixed": p.fixed, "prior": prior}
+        parameters = {name: parameter_to_dict(p) for name, p in self._parameters.items()}
         columns = None if self.columns is None else list(self.columns)
         return {"kind": type(self).__name__, "parameters": parameters, "columns": columns, **self._extra()}
 
@@ -326,6 +326,9 @@ class _Pair(Kernel):
 
     def resolved(self, names: Sequence[str] | None, width: int) -> Self:
         return type(self)(self.left.resolved(names, width), self.right.resolved(names, width))
+
+    def leaves(self) -> list[Leaf]:
+        return self.left.leaves() + self.right.leaves()
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": type(self).__name__, "left": self.left.to_dict(), "right": self.right.to_dict()}

@@ -72,7 +72,8 @@ class Weights:
     def full(self) -> Array:
         """The whole matrix."""
         if self._full is None:
-            assert self._parent is not None and self._factor is not None
+            assert self._parent is not None
+            assert self._factor is not None
             full = self._parent.full
             self._full = full * self._factor.matrix(len(full))
         return self._full
@@ -87,7 +88,8 @@ class Weights:
         else:
             # The index is symmetric, so the memory order of F does not matter.
             flat = self.full.ravel(order="K")
-            collected = np.bincount(lags.index.ravel(), weights=flat, minlength=lags.distances[0].size)
+            size = lags.distances[0].size
+            collected = np.asarray(np.bincount(lags.index.ravel(), weights=flat, minlength=size), dtype=float)
         self._on.append((lags, collected))
         return collected
 

@@ -39,7 +39,12 @@ class Periodic(Lagged):
     """
 
     def __init__(
-        self, period: float | Parameter, variance: Given = None, lengthscale: Given = None, *, columns: Columns = None
+        self,
+        period: float | Parameter,
+        variance: Given = None,
+        lengthscale: Given = None,
+        *,
+        columns: Columns = None,
     ) -> None:
         super().__init__({"period": period, "variance": variance, "lengthscale": lengthscale}, columns)
 

@@ -50,12 +50,16 @@ class Lagged(Leaf):
             return super()._fill(name, parameter, scales)
         columns = list(self._at)
         spread, span, gap = scales.spread[columns], scales.range[columns], scales.spacing[columns]
-        moves = span > 0
-        if not moves.any():  # nothing varies: any length-scale is as good
-            return parameter.filled(1.0, (1.0, 1.0))
-        start = 0.5 * np.sqrt(np.square(spread).sum())
-        low, high = 0.2 * gap[moves].min(), 100.0 * np.sqrt(np.square(span).sum())
-        return parameter.filled(float(start), (float(low), float(high)))
+        span, gap = (
+            np.where(span > 0, span, 1.0),
+            np.where(span > 0, gap, 1.0),
+        )  # a constant column says nothing
+        if isinstance(parameter.value, tuple) or parameter.per_column:
+            each = np.stack([0.2 * gap, 100.0 * span], axis=1)
+            starts = 0.5 * np.sqrt(len(columns)) * np.where(spread > 0, spread, 1.0)
+            return parameter.filled(tuple(starts), tuple((float(a), float(b)) for a, b in each))
+        start = 0.5 * float(np.sqrt(np.square(spread).sum())) or 1.0
+        return parameter.filled(start, (0.2 * float(gap.min()), 100.0 * float(np.sqrt(np.square(span).sum()))))
 
 
 class Stationary(Lagged):
@@ -101,7 +105,7 @@ class SquaredExponential(Stationary):
     Parameters
     ----------
     variance, lengthscale : float, sequence (lengthscale: one per column), Parameter or None
-        Hyper-parameters; None takes them from the data at fit.
+        Hyper-parameters; None takes them from the data at fit, ``lengthscale="per column"`` one for each column.
     columns : int, str or sequence of these, optional
         Columns it looks at, by position or name; None for all.
 
@@ -128,7 +132,7 @@ class Matern(Stationary):
     Parameters
     ----------
     variance, lengthscale : float, sequence (lengthscale: one per column), Parameter or None
-        Hyper-parameters; None takes them from the data at fit.
+        Hyper-parameters; None takes them from the data at fit, ``lengthscale="per column"`` one for each column.
     nu : float
         Smoothness; not learnt.
     columns : int, str or sequence of these, optional

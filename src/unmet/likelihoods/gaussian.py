@@ -31,34 +31,34 @@ class Gaussian:
     >>> seen = Observations(lower=np.array([1.0, 1.0]), upper=np.array([1.0, np.inf]))
     >>> t = Gaussian(0.5).tilted(seen, mean=np.zeros(2), var=np.ones(2))
     >>> t.log_z.round(3)  # an exact 1; at least 1
-    array([-1.455, -1.573])
+    array([-1.455, -1.575])
     """
 
     def __init__(self, noise_variance: float | Parameter) -> None:
-        self._noise = as_parameter(noise_variance)
+        self.parameter = as_parameter(noise_variance)
 
     @property
     def noise_variance(self) -> float:
         """Variance of the observation noise."""
-        return float(self._noise.array[0])
+        return float(self.parameter.array[0])
 
     @property
     def theta(self) -> Array:
         """Logarithm of the noise variance, unless fixed."""
-        return self._noise.theta
+        return self.parameter.theta
 
     @property
     def bounds(self) -> Array:
         """Bounds of `theta`."""
-        return self._noise.theta_bounds
+        return self.parameter.theta_bounds
 
     def with_theta(self, theta: Array) -> Gaussian:
         """The same likelihood at another noise variance."""
-        return Gaussian(self._noise.with_theta(theta))
+        return Gaussian(self.parameter.with_theta(theta))
 
     def log_prior(self) -> tuple[float, Array]:
         """Log prior density of `theta`, and its gradient."""
-        return self._noise.log_prior()
+        return self.parameter.log_prior()
 
     def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
         """Exact observations are Gaussian in f: ``τ = 1/noise``, ``ν = y/noise``."""
