@@ -46,26 +46,29 @@ class City:
     settings : Settings
         What it was made from.
     trips : pandas.DataFrame
-        Trips as in Citi Bike's files since 2021: ``ride_id``, ``started_at``, ``ended_at``, ``start_station_id``, ...
+        Trips as in Citi Bike's files since 2021: ``ride_id``, ``started_at``, ``start_station_id``, ...
         Times are naive local wall-clock times, as in the real files: in the hour that comes twice in autumn
-        they are ambiguous; `truth` has the same trips in UTC.
+        they are ambiguous; `truth` has the same departures in UTC.
     status : pandas.DataFrame
         GBFS station_status as a change log; ``last_reported`` in POSIX seconds.
     stations : pandas.DataFrame
-        ``station_ix`` (as in `status`), ``station_id`` (as in `trips`), ``name``, ``lat``, ``lon``, ``capacity``.
+        ``station_ix`` (as in `status`), ``station_id`` (as in `trips`), ``name``, ``lat``, ``lon``,
+        ``capacity``.
     weather : pandas.DataFrame
-        Hourly, ``time`` in UTC, ``temperature`` (°C), ``precipitation`` (mm), ``wind_speed`` (m/s).
+        Hourly: ``time`` (UTC), ``temperature`` (°C), ``precipitation`` (mm), ``wind_speed`` (m/s).
     truth : pandas.DataFrame
         Every wanted trip once: ``wanted_at`` (UTC), ``station_id`` and ``destination_id`` wanted, ``fate``
-        (``served``; ``walked`` to ``served_station_id``; ``lost`` at an open and empty station; ``closed``: the station
-        was closed or dead), ``served_at``, ``served_station_id`` and ``ride_id`` where there was a trip.
+        (``served``; ``walked`` to ``served_station_id``; ``lost`` at an open and empty station; ``closed``:
+        the station was closed or dead), and ``served_at``, ``served_station_id``, ``ride_id`` of the trip.
     true_rate : pandas.DataFrame
-        One row per station and hour: ``station_id``, ``start`` (UTC), ``rate`` (expected wanted trips; constant within
-        the hour), ``wanted`` (how many there were), ``exposure`` and ``stockout`` (true shares of the hour; the rest is closed).
+        One row per station and hour: ``station_id``, ``start`` (UTC), ``rate`` (expected wanted trips,
+        constant within the hour), ``wanted`` (how many there were), ``exposure`` and ``stockout`` (true
+        shares of the hour with a bike to rent, and open without one; the rest is closed).
     moves : pandas.DataFrame
         The trucks' stops: ``time`` (UTC), ``station_id``, ``bikes`` (unloaded, or loaded where negative).
     events : pandas.DataFrame
-        Outages: ``kind`` (``closure``, ``silent station``, ``zero station``, ``feed gap``), ``station_id`` (missing: all), ``start``, ``end``.
+        Outages: ``kind`` (``closure``, ``silent station``, ``zero station``, ``feed gap``), ``station_id``
+        (missing: all stations), ``start``, ``end`` (UTC).
     fleet : int
         The number of bikes.
     """
@@ -104,8 +107,9 @@ class City:
         Returns
         -------
         pathlib.Path
-            The folder: ``trips.parquet``, ``status.parquet``, ``stations.csv``, ``weather.csv``, ``truth.parquet``,
-            ``true_rate.parquet``, ``moves.parquet``, ``events.csv`` and ``settings.json``. Equal cities give equal bytes.
+            The folder: ``trips.parquet``, ``status.parquet``, ``stations.csv``, ``weather.csv``,
+            ``truth.parquet``, ``true_rate.parquet``, ``moves.parquet``, ``events.csv``, ``settings.json``.
+            Equal cities give equal bytes.
         """
         target = check_folder(folder, overwrite=overwrite)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +135,7 @@ def check_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> 
     Raises
     ------
     InputError
-        Where it exists and is not an empty folder; with `overwrite`, where it holds anything but a simulated city.
+        Where it exists and is not an empty folder; with `overwrite`, where it holds more than a city.
     """
     target = Path(folder).resolve()
     if not target.exists():
@@ -144,8 +148,8 @@ def check_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> 
     strange = sorted(present - {*_FILES.values(), _SETTINGS_FILE})
     if strange:
         raise InputError(
-            f"{folder} holds more than a simulated city ({', '.join(map(repr, strange[:3]))}) and is not overwritten. "
-            "Name another folder."
+            f"{folder} holds more than a simulated city ({', '.join(map(repr, strange[:3]))}) "
+            "and is not overwritten. Name another folder."
         )
     return target
 
@@ -172,10 +176,10 @@ def simulate_city(
 ) -> City:
     """Simulate a bike-share city whose true demand is known.
 
-    Riders arrive by a Poisson process whose hourly rate follows the hour of the week, the kind of place, weather,
-    holidays and a slow trend (negative binomial counts with `dispersion`). Whoever finds a bike rides; whoever
-    does not walks to a neighbour or is lost. Bikes come back after a lognormal riding time, to the nearest free
-    dock; trucks pull stocks towards a target at night.
+    Riders arrive by a Poisson process whose hourly rate follows the hour of the week, the kind of place,
+    weather, holidays and a slow trend (negative binomial counts with `dispersion`). Whoever finds a bike
+    rides; whoever does not walks to a neighbour or is lost. Bikes come back after a lognormal riding time, to
+    the nearest free dock; trucks pull stocks towards a target at night.
 
     Parameters
     ----------
@@ -185,8 +189,8 @@ def simulate_city(
         Called as ``progress(done, days)`` after every simulated day.
     **options
         Any other field of `Settings`: ``start``, ``timezone``, ``demand``, ``fleet_share``, ``rebalancing``,
-        ``walk_probability``, ``walk_reach``, ``dispersion``, ``weather_effect``, ``trend_effect``, ``breakage``,
-        ``closures``, ``dead_stations``, ``feed_gaps``.
+        ``walk_probability``, ``walk_reach``, ``dispersion``, ``weather_effect``, ``trend_effect``,
+        ``breakage``, ``closures``, ``dead_stations``, ``feed_gaps``.
 
     Returns
     -------
@@ -247,7 +251,7 @@ class _Clock:
 
 
 def _ride_ids(settings: Settings, count: int) -> list[str]:
-    """Distinct 16-digit hexadecimal names in no visible order: an odd multiplier permutes the 64-bit integers."""
+    """Distinct 16-digit hexadecimal names in no visible order: an odd factor permutes the 64-bit integers."""
     start = np.uint64(stream(settings, Stream.RIDE_IDS).integers(0, 2**64, dtype=np.uint64))
     numbers = start + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return [f"{number:016X}" for number in numbers.tolist()]
@@ -263,24 +267,24 @@ def _trips(
     place: Layout, riders: Riders, history: History, clock: _Clock, ride_ids: list[str]
 ) -> pd.DataFrame:
     who = _order_of_trips(history)
-    start, end = (place.table.iloc[ix[who]] for ix in (history.start_station, history.end_station))
+    start, end = history.start_station[who], history.end_station[who]
+    name, ident, lat, lon = (place.table[column].array for column in ("name", "station_id", "lat", "lon"))
+    kinds = pd.Series(["member", "casual"], dtype="str").array
     return pd.DataFrame(
         {
             "ride_id": ride_ids,
             "rideable_type": "classic_bike",
             "started_at": clock.wall(history.started[who]),
             "ended_at": clock.wall(history.ended[who]),
-            "start_station_name": start["name"].array,
-            "start_station_id": start["station_id"].array,
-            "end_station_name": end["name"].array,
-            "end_station_id": end["station_id"].array,
-            "start_lat": start["lat"].array,
-            "start_lng": start["lon"].array,
-            "end_lat": end["lat"].array,
-            "end_lng": end["lon"].array,
-            "member_casual": pd.Series(
-                np.array(["member", "casual"])[riders.casual[who].astype(int)], dtype="str"
-            ),
+            "start_station_name": name.take(start),
+            "start_station_id": ident.take(start),
+            "end_station_name": name.take(end),
+            "end_station_id": ident.take(end),
+            "start_lat": lat.take(start),
+            "start_lng": lon.take(start),
+            "end_lat": lat.take(end),
+            "end_lng": lon.take(end),
+            "member_casual": kinds.take(riders.casual[who].astype(np.intp)),
         }
     )
 

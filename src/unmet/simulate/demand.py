@@ -1,6 +1,6 @@
 """Who wants to ride when, from where and to where: all that happens whatever the supply.
 
-Every source of randomness is a stream of its own (`stream`), so that changing one option does not scramble the rest.
+Every source of randomness is a stream of its own, so that changing one option does not scramble the rest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STREETS = (
 
 
 class Stream(IntEnum):
-    """The independent sources of randomness; a new one goes at the end, so that old seeds keep their cities."""
+    """The independent sources of randomness; new ones go at the end, so that old seeds keep their cities."""
 
     POSITIONS = auto()
     STATIONS = auto()
@@ -131,7 +131,7 @@ def layout(settings: Settings) -> Layout:
 
 
 def weather(settings: Settings) -> pd.DataFrame:
-    """Hourly temperature (°C), rain (mm) and wind (m/s): season, time of day, slow weather, rain in spells."""
+    """Hourly temperature (°C), rain (mm) and wind (m/s): season, hour, slow weather, rain in spells."""
     hours = settings.hours()
     n = len(hours)
     rng = stream(settings, Stream.WEATHER)

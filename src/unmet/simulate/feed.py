@@ -21,7 +21,7 @@ _REPEAT = (
 
 
 def draw_outages(settings: Settings, horizon: int) -> list[Outage]:
-    """Closures, dead stations and feed gaps, in seconds from the start; dead stations alternate between the two ways to die."""
+    """Closures, dead stations (silent and zero in turn) and feed gaps, in order of time."""
     outages = []
     for kind, name, count, shortest, longest in (
         ("closure", Stream.CLOSURES, settings.closures, 8, 36),
@@ -36,9 +36,9 @@ def draw_outages(settings: Settings, horizon: int) -> list[Outage]:
     rng = stream(settings, Stream.DEAD_STATIONS)
     victims = rng.permutation(settings.stations)[: settings.dead_stations].tolist()
     for i, s in enumerate(victims):
-        length = min(_DAY * rng.uniform(1, 7), horizon / 4)
-        start = rng.uniform(0.05, 0.7) * horizon
-        outages.append(Outage(("silent station", "zero station")[i % 2], s, int(start), int(start + length)))
+        lasts = min(_DAY * rng.uniform(1, 7), horizon / 4)
+        dies = rng.uniform(0.05, 0.7) * horizon
+        outages.append(Outage(("silent station", "zero station")[i % 2], s, int(dies), int(dies + lasts)))
     return sorted(outages, key=lambda o: (o.start, o.kind, -1 if o.station is None else o.station))
 
 
@@ -57,14 +57,15 @@ class _States:
 
 
 def _states(stock: IntArray, horizon: int, stations: IntArray, times: IntArray) -> _States:
-    """The states after every change and at the extra moments asked for; the last change in a second counts."""
+    """The states after every change (the last in a second counts) and at the extra moments asked for."""
     span = np.intp(horizon + 1)
     stock = stock[stock[:, 0] < horizon]
     changed = stock[:, 1] * span + stock[:, 0]
     order = np.argsort(changed, kind="stable")
     last = order[np.append(np.diff(changed[order]) > 0, True)]
     wanted = (times >= 0) & (times < horizon)
-    moments = np.union1d(changed[last], stations[wanted] * span + times[wanted])
+    moments = np.sort(np.concatenate([changed[last], stations[wanted] * span + times[wanted]]))
+    moments = moments[np.append(np.diff(moments) > 0, True)]
     row = last[np.searchsorted(changed[last], moments, side="right") - 1]
     return _States(moments // span, moments % span, stock[row, 2], stock[row, 3])
 
@@ -81,11 +82,11 @@ def _bounds(outages: list[Outage]) -> IntArray:
 def status_log(
     settings: Settings, city: Layout, stock: IntArray, outages: list[Outage], epoch: int, horizon: int
 ) -> pd.DataFrame:
-    """The change log of station_status: a row where a station's report changed, some repeats, nothing in silences.
+    """The change log of station_status: a row where a report changed, some repeats, nothing in silences.
 
-    A closure locks the bikes (available ones turn disabled, ``is_renting`` is false, returns go on); a zero station
-    shows every bike and dock disabled but claims to rent; a silent one and a gap write nothing, and end with
-    a report of how things stand.
+    A closure locks the bikes (available ones turn disabled, ``is_renting`` is false, returns go on); a zero
+    station shows every bike and dock disabled but claims to rent; a silent one and a gap write nothing, and
+    end with a report of how things stand.
     """
     rng = stream(settings, Stream.REPEATS)
     repeats = rng.poisson(horizon / _REPEAT, settings.stations)
@@ -127,7 +128,7 @@ def status_log(
 def availability(
     settings: Settings, stock: IntArray, outages: list[Outage], horizon: int
 ) -> tuple[Array, Array]:
-    """The true shares of each hour, (stations, hours), in which a bike could be had, and in which an open station had none."""
+    """The true shares of each hour, (stations, hours), with a bike to rent, and open without one."""
     edges = np.arange(0, horizon, 3600)
     s = _states(stock, horizon, *_everywhere(np.concatenate([edges, _bounds(outages)]), settings))
     is_open = np.ones(len(s.time), dtype=bool)

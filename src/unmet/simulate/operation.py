@@ -90,8 +90,8 @@ def operate(
 class _Shift:
     """The state of the city at one moment, and what each kind of event does to it.
 
-    The heap holds integers ``time << 32 | code``: codes below the number of riders are that rider's bike coming
-    home; the others number entries of ``_tasks``.
+    The heap holds integers ``time << 32 | code``: codes below the number of riders are that rider's bike
+    coming home; the others number entries of ``_tasks``.
     """
 
     def __init__(self, settings: Settings, city: Layout, riders: Riders, outages: list[Outage]) -> None:
@@ -223,7 +223,7 @@ class _Shift:
         self._dead[s] += dead
 
     def plan_night(self, time: int, night: int) -> None:
-        """Send mechanics to stations with broken bikes, and trucks from the fullest to the emptiest stations."""
+        """Send mechanics to broken bikes, and trucks from the fullest stations to the emptiest."""
         four_hours = 4 * 3600
         when = iter((time + four_hours * self._moments[night]).astype(int).tolist())
         for s, broken in enumerate(self._broken):

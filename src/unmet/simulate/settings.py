@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
@@ -56,13 +57,13 @@ class Settings:
     rebalancing : float
         The share of the nightly distance to the target stock that trucks repair, 0 to 1.
     walk_probability, walk_reach : float
-        A rider turned away walks, with this probability, to the nearest station within so many metres that has a bike.
+        A rider turned away walks, with this probability, to the nearest bike within so many metres.
     dispersion : float
         Arrivals in a station-hour have variance ``m + dispersion * m**2`` (negative binomial); 0 is Poisson.
     weather_effect, trend_effect : float
         How strongly weather and the slow trend move demand on the log scale: 1 is usual, 0 is not at all.
     breakage : float
-        The probability that a returned bike is broken; it holds its dock, disabled, until a mechanic comes by.
+        The probability that a returned bike is broken; it holds its dock, disabled, until a mechanic comes.
     closures : int
         How often the whole system closes for 8 to 36 hours: ``is_renting`` is false and bikes turn disabled.
     dead_stations : int
@@ -104,7 +105,8 @@ class Settings:
             object.__setattr__(self, name, _checked(name, getattr(self, name)))
         if self.dead_stations > self.stations:
             raise InputError(
-                f"dead_stations: expected at most the number of stations, {self.stations}; got {self.dead_stations}."
+                f"dead_stations: expected at most the number of stations, {self.stations}; "
+                f"got {self.dead_stations}."
             )
         for name in ("closures", "feed_gaps"):
             if 4 * getattr(self, name) > self.days:
@@ -118,10 +120,10 @@ class Settings:
         """The starts of all hours of the period in local time; days of 23 and 25 hours have so many."""
         try:
             zone = ZoneInfo(self.timezone)
-        except (OSError, ValueError) as error:  # ZoneInfoNotFoundError is a KeyError, caught below
-            raise InputError(_not_a_zone(self.timezone)) from error
-        except KeyError as error:
-            raise InputError(_not_a_zone(self.timezone)) from error
+        except (KeyError, OSError, TypeError, ValueError) as error:
+            raise InputError(
+                f"timezone: expected an IANA name such as 'America/New_York'; got {self.timezone!r}."
+            ) from error
         try:
             first = date.fromisoformat(self.start)
         except (TypeError, ValueError) as error:
@@ -133,13 +135,9 @@ class Settings:
             )
         # A midnight that does not exist moves forward; one that comes twice is the first.
         edges = pd.DatetimeIndex([pd.Timestamp(first), pd.Timestamp(first) + pd.Timedelta(days=self.days)])
-        begin, end = edges.tz_localize(zone, ambiguous=[True, True], nonexistent="shift_forward")
+        begin, end = edges.tz_localize(zone, ambiguous=np.array([True, True]), nonexistent="shift_forward")
         hours = pd.date_range(begin.tz_convert("UTC"), end.tz_convert("UTC"), freq="h", inclusive="left")
         return hours.tz_convert(zone)
-
-
-def _not_a_zone(name: Any) -> str:
-    return f"timezone: expected an IANA name such as 'America/New_York'; got {name!r}."
 
 
 def _checked(name: str, value: Any) -> int | float:
