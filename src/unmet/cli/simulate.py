@@ -69,10 +69,11 @@ def simulate_command(
 ) -> None:
     """Simulate a city whose true demand is known.
 
-    Writes what an operator has (trips.parquet in local time, status.parquet, stations.csv, weather.csv) and the
-    truth behind it (truth.parquet: every wanted trip and its fate; true_rate.parquet; moves, events, settings).
+    Writes what an operator has: trips.parquet (local wall-clock times), status.parquet, stations.csv,
+    weather.csv. And the truth behind it: truth.parquet (every wanted trip and its fate), true_rate.parquet
+    (what was to be expected in every station-hour), moves.parquet, events.csv, settings.json.
 
-    A harder city: unmet simulate --out hard/ --fleet-share 0.2 --rebalancing 0   (about 30 % lost)
+    A harder city, about 30 % lost: unmet simulate --out hard/ --fleet-share 0.2 --rebalancing 0
     """
     options = {k: v for k, v in locals().items() if k not in ("out", "overwrite")}
     # Slow to import, and `unmet --help` should not be.
@@ -102,7 +103,8 @@ def _summary(city: City) -> Table:
     settings = city.settings
     wanted = summary["wanted"]
     table = Table(
-        title=f"{settings.stations} stations, {city.fleet:,} bikes, {settings.days} days, seed {settings.seed}",
+        title=f"{settings.stations} stations, {city.fleet:,} bikes, "
+        f"{settings.days} days, seed {settings.seed}",
         title_justify="left",
     )
     table.add_column("")
