@@ -44,9 +44,12 @@ def troubled() -> City:
     return simulate_city(**TROUBLED)
 
 
-@pytest.fixture(scope="module")
-def troubled_history() -> tuple[Settings, np.ndarray, History]:
-    settings = Settings(**TROUBLED)
+CROWDED = TROUBLED | {"fleet_share": 0.9, "rebalancing": 1.0, "demand": 150.0}  # trucks find no dock
+
+
+@pytest.fixture(scope="module", params=[TROUBLED, CROWDED], ids=["troubled", "crowded"])
+def troubled_history(request) -> tuple[Settings, np.ndarray, History]:
+    settings = Settings(**request.param)
     place = layout(settings)
     riders = draw_riders(settings, place, rates(settings, place, weather(settings)))
     outages = draw_outages(settings, 3600 * len(settings.hours()))
@@ -185,8 +188,16 @@ def test_riders_are_lost_only_at_stations_without_a_bike(plain):
         assert (np.minimum(after, before) == 0).all()
 
 
+def test_the_hours_of_an_untroubled_city_are_available_or_stockout(plain):
+    shares = plain.true_rate["exposure"] + plain.true_rate["stockout"]
+    np.testing.assert_allclose(shares, 1.0, atol=1e-12)
+    assert plain.true_rate["exposure"].between(0, 1).all()
+
+
 def test_true_exposure_is_what_a_second_by_second_count_finds(troubled_history, troubled):
     settings, _, history = troubled_history
+    if settings != troubled.settings:
+        troubled = simulate_city(**asdict(settings))
     begin = int(settings.hours()[0].timestamp())
     ids = troubled.stations["station_id"].to_list()
     closed = troubled.events[troubled.events["kind"] != "feed gap"]
@@ -412,6 +423,23 @@ def test_the_feed_as_a_whole_is_never_silent_for_half_an_hour(plain):
     assert np.quantile(gaps, 0.999) < 1800
 
 
+def test_nothing_comes_to_a_dead_station_and_no_truck_loads_at_a_closed_one(troubled):
+    assert (troubled.moves["bikes"] < 0).any()
+    for kind in ("silent station", "zero station", "closure"):
+        for event in of_kind(troubled, kind):
+            everywhere = pd.isna(event["station_id"])
+            move = troubled.moves["time"].between(event["start"], event["end"], inclusive="left")
+            there = everywhere | (troubled.moves["station_id"] == event["station_id"])
+            assert (troubled.moves.loc[move & there, "bikes"] > 0).all()
+            if everywhere:
+                continue
+            assert not (move & there).any()
+            ended = troubled.trips["ended_at"].dt.tz_localize(troubled.settings.timezone)
+            ended = ended.between(event["start"], event["end"], inclusive="left")
+            assert ended.any()
+            assert (troubled.trips.loc[ended, "end_station_id"] != event["station_id"]).all()
+
+
 def test_the_log_has_one_row_per_station_and_second(troubled):
     assert not troubled.status.duplicated(["station_ix", "last_reported"]).any()
 
@@ -435,14 +463,7 @@ def test_trips_have_the_newest_header():
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(tmp_path):
-    options = {
-        "stations": 8,
-        "days": 12,
-        "closures": 1,
-        "dead_stations": 2,
-        "feed_gaps": 1,
-        "walk_probability": 0.5,
-    }
+    trouble = {"closures": 1, "dead_stations": 2, "feed_gaps": 1, "walk_probability": 0.5}
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
         simulate_city(8, 12, **trouble, seed=seed).save(tmp_path / name)
     for file in [*_FILES.values(), "settings.json"]:
@@ -488,6 +509,19 @@ def test_walkers_save_trips():
     assert stay["walked"] == 0
     assert walk["walked"] > 0.3 * stay["lost"]
     assert walk["lost"] < 0.7 * stay["lost"]
+
+
+def test_walkers_go_where_there_is_a_bike():
+    city = simulate_city(stations=20, days=20, seed=6, walk_reach=600.0, walk_probability=1.0)
+    near = layout(city.settings).distance <= 600
+    lost = city.truth[city.truth["fate"] == "lost"]
+    logs = [log for _, log in city.status.groupby("station_ix")]
+    when = posix(lost["wanted_at"])
+    bikes = np.column_stack([last_at_or_before(log, "num_bikes_available", when) for log in logs])
+    origin = lost["station_id"].map(city.stations.set_index("station_id")["station_ix"]).to_numpy()
+    in_reach = ((bikes > 0) & near[origin]).any(axis=1)
+    beaten = in_reach.sum()  # somebody took the last bike while they walked
+    assert beaten < 0.1 * (city.truth["fate"] == "walked").sum()
 
 
 def test_riders_who_find_no_dock_end_elsewhere():
