@@ -16,7 +16,7 @@ from unmet.simulate import City, Settings, simulate_city
 from unmet.simulate.city import _FILES
 from unmet.simulate.demand import draw_riders, hour_of_week, layout, rates, weather
 from unmet.simulate.feed import draw_outages
-from unmet.simulate.operation import Fate, History, operate
+from unmet.simulate.operation import Fate, History, Outage, operate
 
 TROUBLED = {  # everything at once, so that the books are hard to keep
     "stations": 12,
@@ -134,6 +134,26 @@ def test_the_log_adds_up_to_the_capacity(troubled):
     capacity = troubled.stations["capacity"].to_numpy()[troubled.status["station_ix"]]
     assert (troubled.status[STATE].sum(axis=1).to_numpy() == capacity).all()
     assert (troubled.status[STATE] >= 0).all(axis=None)
+
+
+def test_trucks_unload_all_that_they_load(troubled_history):
+    _, _, history = troubled_history
+    assert (history.stops[:, 2] < 0).sum() > 10
+    assert history.stops[:, 2].sum() == 0
+
+
+def test_a_closure_in_the_night_stops_the_trucks_from_loading():
+    settings = Settings(seed=1, stations=12, days=4)
+    place = layout(settings)
+    riders = draw_riders(settings, place, rates(settings, place, weather(settings)))
+    closes, opens = 86_400 + 2 * 3600, 86_400 + 12 * 3600  # an hour after the night was planned
+    loads = [
+        (stops[:, 0] >= closes) & (stops[:, 0] < opens) & (stops[:, 2] < 0)
+        for outages in ([], [Outage("closure", None, closes, opens)])
+        for stops in [operate(settings, place, riders, outages).stops]
+    ]
+    assert loads[0].any()
+    assert not loads[1].any()
 
 
 # The truth
@@ -316,6 +336,15 @@ def test_weather_moves_demand():
     assert ratio[(sky["temperature"] < 2) & dry].mean() < 0.5 * ratio[(sky["temperature"] > 20) & dry].mean()
     mild = sky["temperature"].between(12, 24)
     assert ratio[mild & ~dry].mean() < 0.9 * ratio[mild & dry].mean()
+
+
+def test_the_trend_is_slow_and_every_station_has_its_own():
+    options = {"stations": 5, "days": 200, "seed": 1}
+    with_trend, without = (simulate_city(**options, trend_effect=e).true_rate["rate"] for e in (1.0, 0.0))
+    drift = np.log(with_trend / without).to_numpy().reshape(5, -1)
+    assert np.abs(np.diff(drift, axis=1)).max() < 1e-3  # per hour
+    assert np.ptp(drift, axis=1).min() > 0.03
+    assert np.linalg.matrix_rank(drift - drift.mean(axis=0), tol=1e-6) >= 2
 
 
 # Time
