@@ -16,8 +16,8 @@ def tilted_on_a_grid(
 ) -> tuple[float, float, float]:
     """log_z, mean and variance of ``exp(log_likelihood(f)) N(f | mean, var)`` for one unimodal row.
 
-    Ternary search for the mode, doubling for the points where the log density has fallen by 60, then the plain
-    trapezoidal sum over `nodes` evenly spaced points.
+    Ever finer grids for the mode, doubling for the points where the log density has fallen by 60, then the
+    plain trapezoidal sum over `nodes` evenly spaced points.
     """
 
     def g(f):
@@ -71,7 +71,9 @@ def count_log_probability(y: int, eta: float, dispersion: float, at_least: bool)
 
 def _betainc(y: int, r: mp.mpf, share: mp.mpf, rest: mp.mpf) -> mp.mpf:
     """``P(Y ≥ y)`` by summing what is on the shorter side of y (in decimals, which are faster)."""
-    pmf = mp.exp(mp.loggamma(y + r) - mp.loggamma(r) - mp.loggamma(y + 1) + y * mp.log(share) + r * mp.log(rest))
+    pmf = mp.exp(
+        mp.loggamma(y + r) - mp.loggamma(r) - mp.loggamma(y + 1) + y * mp.log(share) + r * mp.log(rest)
+    )
     with localcontext(prec=DIGITS + 20, Emin=-MAX_EMAX, Emax=MAX_EMAX):
         p, shape = Decimal(mp.nstr(share, DIGITS + 20)), Decimal(mp.nstr(r, DIGITS + 20))
         total, term, k = Decimal(0), Decimal(1), y
@@ -89,7 +91,7 @@ def _betainc(y: int, r: mp.mpf, share: mp.mpf, rest: mp.mpf) -> mp.mpf:
 
 
 def count_curve(y: int, eta: float, dispersion: float, at_least: bool) -> tuple[float, float, float]:
-    """The same and its first two derivatives by eta, from the closed forms in so many digits that nothing cancels."""
+    """The same and its first two derivatives by eta: closed forms in so many digits that nothing cancels."""
     with mp.workdps(DIGITS + 20):
         mu = mp.exp(mp.mpf(eta))
         value = count_log_probability(y, eta, dispersion, at_least=False)
