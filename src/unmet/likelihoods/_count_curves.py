@@ -209,9 +209,9 @@ def _one_minus_few(y: Array, eta: Array, dispersion: float) -> tuple[Array, Arra
 def _deep_tail(y: Array, eta: Array, dispersion: float) -> tuple[Array, Array, Array]:
     """``log(P(Y ≥ y)/P(Y = y))`` and the survival curve's slope and curvature, by the tail's own sum.
 
-    With ``P(Y = y+1+j)/P(Y = y+j) = c_j = (A + g·j)/(y + 1 + j)``, where ``A = y − pmf'`` (Poisson: A = mu and
-    g = 0), the ratio is ``F = 1 + c_0 F₂``, ``F₂ = 1 + c_1 + c_1 c_2 + …``. The slope is ``h = y/F``; in ``pmf' − h``
-    the leading digits cancel, so it is rearranged to ``−A·(y + 1 − (y − A) F₂)/((y + 1) F)``.
+    With ``P(Y = y+1+j)/P(Y = y+j) = c_j = (A + g·j)/(y + 1 + j)``, where ``A = y − pmf'`` (Poisson: A = mu
+    and g = 0), the ratio is ``F = 1 + c_0 F₂``, ``F₂ = 1 + c_1 + c_1 c_2 + …``. The slope is ``h = y/F``; in
+    ``pmf' − h`` the leading digits cancel, so it is rearranged to ``−A·(y + 1 − (y − A) F₂)/((y + 1) F)``.
     """
     if dispersion == 0:
         a, growth = np.exp(eta), np.zeros_like(eta)

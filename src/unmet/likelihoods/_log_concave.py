@@ -1,7 +1,7 @@
-"""Moments of a log-concave likelihood times a Gaussian, by quadrature placed where their product has its mass.
+"""Moments of a log-concave likelihood times a Gaussian, by quadrature placed where their product has mass.
 
-Naming: ``l`` is the log-likelihood, ``g = l + log N(f | m, v)`` the log of the tilted density, ``c`` a point near
-its mode, ``x = f − c``. Arrays over nodes and rows have the shape ``(nodes, rows)``.
+Naming: ``l`` is the log-likelihood, ``g = l + log N(f | m, v)`` the log of the tilted density, ``c`` a point
+near its mode, ``x = f − c``. Arrays over nodes and rows have the shape ``(nodes, rows)``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DROP_WINDOW = (17.0, 28.0)
 # Nodes of the trapezoidal rule, and of its second try. On a Gaussian the spacing is 0.42 sd, that of every
 # other node 0.84 sd, and the errors are 2·exp(−2π²/h²): 1e-48 and 2e-12.
 _NODES = (31, 61)
-# The rule is believed where it agrees with that of every other node: to this in log_z, mean (in sd) and shrink.
+# The rule is believed where it agrees with that of every other node: this well in log_z, mean (in sd), shrink.
 _AGREEMENT = 1e-6
 # The first panels grow by 4 from one to the next, this often from either end of a side of the mode.
 _GRADES = 12
@@ -109,7 +109,7 @@ _N_SUMS = 6  # of w, w·x, w·x², w·Δl', w·Δl'², w·l''; then w·∂l/∂�
 def _derivatives(sums: Array, offset: Array, slope: Array, var: Array) -> tuple[Array, Array, Array]:
     """``d1, d2, shrink`` from the integrals; `offset` is ``c − m``, `slope` is ``l'(c)``.
 
-    Moments of f lose digits of d2 as ``1/(1 − shrink)``; those of l' where it changes faster than the density.
+    Moments of f lose digits of d2 as ``1/(1 − shrink)``; those of l' where it is steeper than the density.
     """
     x, xx, dl, dl2, l2 = sums[1:_N_SUMS] / sums[0]
     spread = xx - x**2
@@ -201,8 +201,8 @@ def _mode(curve: LogConcave, mean: Array, var: Array, start: Array) -> tuple[Arr
 def _reach(placed: _Placed, side: float) -> Array:
     """Distance from c to where g has fallen by about 20, on one side.
 
-    Newton for ``log drop = log 20`` over ``log x``, in a bracket: linear where g is a power (a Gaussian needs no
-    step), and of slope at least 1 everywhere because g is concave.
+    Newton for ``log drop = log 20`` over ``log x``, in a bracket: linear where g is a power (a Gaussian
+    needs no step), and of slope at least 1 everywhere because g is concave.
     """
     log_x = np.log(np.sqrt(2 * _DROP) * placed.sd)
     low, high = np.full(log_x.size, -np.inf), np.full(log_x.size, np.inf)
@@ -252,7 +252,9 @@ def _integrate(placed: _Placed, gradient: Gradient | None, n_theta: int) -> Arra
         rows = rows[~believed]
         if not rows.size:
             return sums
-    sums[:, rows] = _panels(placed, rows, gradient)
+    z, x, xx = sums[:3, rows]
+    sharp = xx / z - (x / z) ** 2 < 0.9 * placed.var[rows]
+    sums[:, rows] = _panels(placed, rows, sharp, gradient)
     return sums
 
 
@@ -287,8 +289,8 @@ def _trapezoid(
     return full * spacing, believed
 
 
-def _panels(placed: _Placed, rows: IntArray, gradient: Gradient | None) -> Array:
-    """The same integrals by adaptive panels, which begin as the two sides of c."""
+def _panels(placed: _Placed, rows: IntArray, sharp: BoolArray, gradient: Gradient | None) -> Array:
+    """The same integrals by adaptive panels; where the likelihood is sharp, those of l' are not used."""
 
     def integrands(which: IntArray, x: Array) -> list[Array]:
         at = rows[which]
@@ -299,7 +301,9 @@ def _panels(placed: _Placed, rows: IntArray, gradient: Gradient | None) -> Array
     panels = [_side(placed, rows, side) for side in (-1.0, 1.0)]
     row, low, high = (np.concatenate(parts) for parts in zip(*panels, strict=True))
     scale = (placed.left + placed.right)[rows] / np.sqrt(8 * _DROP)
-    return adaptive_panels(integrands, row, low, high, np.stack([scale**p for p in (0, 1, 2, -1, -2, -2)]))
+    scales = np.stack([scale**p for p in (0, 1, 2, -1, -2, -2)])
+    scales[3:, sharp] = np.inf
+    return adaptive_panels(integrands, row, low, high, scales)
 
 
 def _side(placed: _Placed, rows: IntArray, side: float) -> tuple[IntArray, Array, Array]:

@@ -160,7 +160,7 @@ class _Counts:
         return expected, expected + spread
 
     def quantile(self, mean: Array, var: Array, q: Array) -> Array:
-        """Quantiles of a full bin's demand: smallest counts k with ``P(Y ≤ k) ≥ q``, shape ``(len(q), n)``."""
+        """Quantiles of a full bin's demand, shape ``(len(q), n)``: smallest counts k with ``P(Y ≤ k) ≥ q``."""
         q = np.atleast_1d(np.asarray(q, dtype=float))
         if not ((q > 0) & (q < 1)).all():
             raise InputError(f"quantiles must lie strictly between 0 and 1; got {q.tolist()}")
@@ -313,8 +313,9 @@ def _smallest_count(
         active = active[high[active] - low[active] > 1]
         if not active.size:
             return high
-        bracket = (a[active] for a in (low, high, low_gap, high_gap))
-        k[active] = _next_count(*bracket, width[active], turn)
+        k[active] = _next_count(
+            low[active], high[active], low_gap[active], high_gap[active], width[active], turn
+        )
     raise NumericalError("quantiles did not settle within 200 steps")
 
 
@@ -328,4 +329,4 @@ def _next_count(low: Array, high: Array, low_gap: Array, high_gap: Array, width:
         # Nothing seen above yet: by the slope of the normal score, further with every turn.
         climb = np.where(np.isfinite(low_gap), -low_gap, 1.0) * width * (1.0 + turn)
         guess = np.rint(np.expm1(a + np.where(seen, share * (b - a), climb)))
-    return np.clip(guess, low + 1, np.where(seen, high - 1, _LARGEST))
+    return np.asarray(np.clip(guess, low + 1, np.where(seen, high - 1, _LARGEST)))
