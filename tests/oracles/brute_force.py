@@ -71,9 +71,7 @@ def count_log_probability(y: int, eta: float, dispersion: float, at_least: bool)
 
 def _betainc(y: int, r: mp.mpf, share: mp.mpf, rest: mp.mpf) -> mp.mpf:
     """``P(Y ≥ y)`` by summing what is on the shorter side of y (in decimals, which are faster)."""
-    pmf = mp.exp(
-        mp.loggamma(y + r) - mp.loggamma(r) - mp.loggamma(y + 1) + y * mp.log(share) + r * mp.log(rest)
-    )
+    pmf = mp.exp(mp.loggamma(y + r) - mp.loggamma(r) - mp.loggamma(y + 1) + y * mp.log(share) + r * mp.log(rest))
     with localcontext(prec=DIGITS + 20, Emin=-MAX_EMAX, Emax=MAX_EMAX):
         p, shape = Decimal(mp.nstr(share, DIGITS + 20)), Decimal(mp.nstr(r, DIGITS + 20))
         total, term, k = Decimal(0), Decimal(1), y

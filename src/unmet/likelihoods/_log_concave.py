@@ -192,9 +192,7 @@ def _mode(curve: LogConcave, mean: Array, var: Array, start: Array) -> tuple[Arr
         active = active[~settled]
     else:
         i = int(active[0])
-        raise NumericalError(
-            f"no mode found for the tilted density with mean {mean[i]:.4g} and variance {var[i]:.4g}"
-        )
+        raise NumericalError(f"no mode found for the tilted density with mean {mean[i]:.4g} and variance {var[i]:.4g}")
     return f, Curve(value, slope, curvature)
 
 
@@ -228,9 +226,7 @@ def _reach(placed: _Placed, side: float) -> Array:
         middle = 0.5 * (low[active] + high[active])  # finite wherever a step leaves the bracket
         log_x[active] = np.where(outside, middle, ahead)
     i = int(active[0])
-    raise NumericalError(
-        f"the tilted density about {placed.centre[i]:.4g} does not fall off; is it log-concave?"
-    )
+    raise NumericalError(f"the tilted density about {placed.centre[i]:.4g} does not fall off; is it log-concave?")
 
 
 def _integrands(placed: _Placed, rows: IntArray | slice, x: Array) -> list[Array]:
@@ -258,9 +254,7 @@ def _integrate(placed: _Placed, gradient: Gradient | None, n_theta: int) -> Arra
     return sums
 
 
-def _trapezoid(
-    placed: _Placed, rows: IntArray, nodes: int, gradient: Gradient | None
-) -> tuple[Array, BoolArray]:
+def _trapezoid(placed: _Placed, rows: IntArray, nodes: int, gradient: Gradient | None) -> tuple[Array, BoolArray]:
     """Integrals by the trapezoidal rule, and whether they agree with those of every other node.
 
     They are compared in log_z, mean (in sd) and shrink. For smooth integrands the error is about the square
@@ -281,9 +275,7 @@ def _trapezoid(
             & (np.abs(coarse[0] - fine[0]) * np.sqrt(var) < _AGREEMENT * np.sqrt(fine[2]))
             & (np.abs(coarse[2] - fine[2]) < _AGREEMENT * fine[2])
         )
-    if (
-        gradient is not None
-    ):  # every other node is good enough, as just seen, and derivatives of tails are dear
+    if gradient is not None:  # every other node is good enough, as just seen, and derivatives of tails are dear
         by_theta = gradient(rows, placed.centre[rows] + x[::2])
         full = np.concatenate([full, 2 * np.einsum("kn,pkn->pn", values[0][::2], by_theta)])
     return full * spacing, believed

@@ -1,6 +1,6 @@
 """Counts with a log link: Poisson and negative binomial, with exposure and censoring.
 
-The rate of a full bin is ``λ = exp(f)``. With exposure a, the share of the bin in which demand could be
+The rate of a full bin is ``λ = exp(log_level + f)``. With exposure a, the share of the bin in which demand could be
 served, the count seen is Poisson or negative binomial with mean ``a·λ``: exposure only shifts f by ``log a``.
 A row with ``lower = y, upper = ∞`` says that demand was at least y.
 """
@@ -8,7 +8,7 @@ A row with ``lower = y, upper = ∞`` says that demand was at least y.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy import special
@@ -30,8 +30,14 @@ _LARGEST = 1e9
 _NORMAL_RATE = 1e15
 
 
+@dataclass(frozen=True)
 class _Counts:
-    """What the count likelihoods share; a dispersion of 0 is Poisson."""
+    """What the count likelihoods share; a dispersion of 0 is Poisson.
+
+    The rate is ``exp(log_level + f)``: f varies about a level that is given, not learnt.
+    """
+
+    log_level: float = field(default=0.0, kw_only=True)
 
     @property
     def _dispersion(self) -> float:
@@ -112,11 +118,15 @@ class _Counts:
         some = self.informative(obs)
         for rows, at_least in ((some & obs.exact, False), (some & ~obs.exact, True)):
             if rows.any():
-                m = mean[rows] if obs.exposure is None else mean[rows] + np.log(obs.exposure[rows])
+                m = mean[rows] + self._shift(obs, rows)
                 part = self._tilted(CountCurve(obs.lower[rows], self._dispersion, at_least), m, var[rows], p)
                 out.log_z[rows], out.d1[rows], out.d2[rows] = part.log_z, part.d1, part.d2
                 out.shrink[rows], out.d_theta[rows] = part.shrink, part.d_theta
         return out
+
+    def _shift(self, obs: Observations, rows: BoolArray) -> Array | float:
+        """From f to the log of the expected count."""
+        return self.log_level if obs.exposure is None else self.log_level + np.log(obs.exposure[rows])
 
     def _tilted(self, curve: CountCurve, mean: Array, var: Array, n_theta: int) -> Tilted:
         """The same where ``mean`` is that of the log of the expected count."""
@@ -142,17 +152,35 @@ class _Counts:
         some = self.informative(obs)
         for rows, at_least in ((some & obs.exact, False), (some & ~obs.exact, True)):
             if rows.any():
-                eta = f[..., rows] if obs.exposure is None else f[..., rows] + np.log(obs.exposure[rows])
+                eta = f[..., rows] + self._shift(obs, rows)
                 curve = CountCurve(obs.lower[rows], self._dispersion, at_least)(eta)
                 for to, value in zip(out, curve, strict=True):
                     to[..., rows] = value
         return out
+
+    def rate(self, f: Array) -> Array:
+        """Expected demand of a full bin given latent values; infinite beyond the range of a double."""
+        with np.errstate(over="ignore"):
+            return np.exp(self.log_level + f)
+
+    def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Mean and variance of the log-normal rate."""
+        with np.errstate(over="ignore"):
+            expected = self.rate(mean + 0.5 * var)
+            return expected, np.square(expected) * np.expm1(var)
+
+    def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """Mean and covariance matrix of the log-normal rates."""
+        with np.errstate(over="ignore"):
+            expected = self.rate(mean + 0.5 * np.diag(cov))
+            return expected, np.multiply.outer(expected, expected) * np.expm1(cov)
 
     def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
         """Mean and variance of a full bin's demand where ``f ~ N(mean, var)``.
 
         By the moments of the log-normal rate; infinite where they exceed the range of a double.
         """
+        mean = mean + self.log_level
         with np.errstate(over="ignore", divide="ignore"):
             expected = np.exp(mean + 0.5 * var)
             # Var[λ] + dispersion·E[λ²] = exp(2m + 2v)·(1 − exp(−v) + dispersion)
@@ -165,7 +193,7 @@ class _Counts:
         if not ((q > 0) & (q < 1)).all():
             raise InputError(f"quantiles must lie strictly between 0 and 1; got {q.tolist()}")
         # Below this variance the rate is known to all its digits.
-        m, v = np.tile(mean, q.size), np.tile(np.maximum(var, 1e-16), q.size)
+        m, v = np.tile(mean + self.log_level, q.size), np.tile(np.maximum(var, 1e-16), q.size)
         below = np.repeat(q, mean.size)
         return _smallest_count(self._cdf, m, v, below, self._dispersion).reshape(q.size, mean.size)
 
@@ -176,8 +204,7 @@ class _Counts:
 
     def sample(self, f: Array, rng: np.random.Generator) -> Array:
         """Demand of full bins drawn given latent values: whole numbers."""
-        with np.errstate(over="ignore"):
-            rate = np.exp(f)
+        rate = self.rate(f)
         if self._dispersion > 0:
             rate = rate * rng.standard_gamma(1 / self._dispersion, size=f.shape) * self._dispersion
         if not np.isfinite(rate).all():
@@ -248,6 +275,11 @@ class NegativeBinomial(_Counts):
         return float(self._parameter.array[0])
 
     @property
+    def log_dispersion(self) -> float:
+        """Logarithm of the dispersion, whether fixed or free."""
+        return float(np.log(self._dispersion))
+
+    @property
     def theta(self) -> Array:
         """The log dispersion, unless it is fixed."""
         return self._parameter.theta
@@ -308,14 +340,12 @@ def _smallest_count(
             i = int(beyond[0])
             raise NumericalError(
                 f"a quantile exceeds {_LARGEST:.0e} where the log-rate has mean {mean[i]:.4g} and variance "
-                f"{var[i]:.4g}: the model does not determine the rate there"
+                f"{var[i]:.4g}; check the hyper-parameters, or how far from the data this is"
             )
         active = active[high[active] - low[active] > 1]
         if not active.size:
             return high
-        k[active] = _next_count(
-            low[active], high[active], low_gap[active], high_gap[active], width[active], turn
-        )
+        k[active] = _next_count(low[active], high[active], low_gap[active], high_gap[active], width[active], turn)
     raise NumericalError("quantiles did not settle within 200 steps")
 
 

@@ -44,7 +44,7 @@ class QuadratureLikelihood:
     log_likelihood : callable
         ``(obs, f) → log p(obs | f)``, f and the result of shape ``(k, n)`` for n observations.
     moments : callable, optional
-        ``f → (mean, variance)`` of demand given f, for `predict`.
+        ``f → (mean, variance)`` of demand given f, for `rate` and `predict`.
     sampler : callable, optional
         ``(f, rng) → demand`` drawn given f, for `sample`.
 
@@ -116,23 +116,40 @@ class QuadratureLikelihood:
             d_theta=np.empty((n, 0)),
         )
 
-    def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of demand where ``f ~ N(mean, var)``, from `moments`."""
+    def _moments(self, f: Array) -> tuple[Array, Array]:
         if self.moments is None:
-            raise InputError(
-                "predict needs `moments`, a function f → (mean, variance) of demand; none was given"
-            )
+            raise InputError("this needs `moments`, a function f → (mean, variance) of demand; none was given")
+        return self.moments(f)
+
+    def rate(self, f: Array) -> Array:
+        """Expected demand given latent values, from `moments`."""
+        return self._moments(f)[0]
+
+    def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Mean and variance of `rate` where ``f ~ N(mean, var)``."""
+        expected, between, _ = self._spread(mean, var)
+        return expected, between
+
+    def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """Refused: it needs integrals over pairs."""
+        raise InputError("a likelihood given by its logarithm has no covariance of rates: draw f and take theirs")
+
+    def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Mean and variance of demand where ``f ~ N(mean, var)``."""
+        expected, between, within = self._spread(mean, var)
+        return expected, between + within
+
+    def _spread(self, mean: Array, var: Array) -> tuple[Array, Array, Array]:
+        """Mean of demand; variance of its mean; mean of its variance (trapezoidal rule over ±8.5 sd)."""
         t = np.linspace(-8.5, 8.5, 171)[:, None]
         weight = np.exp(-0.5 * t**2) / np.exp(-0.5 * t**2).sum()
-        m, v = self.moments(mean + t * np.sqrt(var))
+        m, v = self._moments(mean + t * np.sqrt(var))
         expected = (weight * m).sum(axis=0)
-        return expected, (weight * (v + (m - expected) ** 2)).sum(axis=0)
+        return expected, (weight * (m - expected) ** 2).sum(axis=0), (weight * v).sum(axis=0)
 
     def quantile(self, mean: Array, var: Array, q: Array) -> Array:
         """Refused: a log-likelihood alone does not say how demand is distributed."""
-        raise InputError(
-            "a likelihood given by its logarithm has no quantiles: draw with `sample` and take theirs"
-        )
+        raise InputError("a likelihood given by its logarithm has no quantiles: draw with `sample` and take theirs")
 
     def sample(self, f: Array, rng: np.random.Generator) -> Array:
         """Demand drawn given latent values, by `sampler`."""
