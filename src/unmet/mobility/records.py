@@ -34,7 +34,7 @@ from unmet.mobility.quality import QualityLog
 from unmet.mobility.rows import find_stations, insert_rows, own_table
 from unmet.mobility.schema import check_mapping
 from unmet.mobility.sources import Given, Workspace
-from unmet.mobility.sql import reading
+from unmet.mobility.sql import fetch_one, reading
 from unmet.mobility.stations import StationTable, read_stations
 from unmet.mobility.status import make_status, stage_status
 from unmet.mobility.timezones import zone_info
@@ -141,7 +141,8 @@ def read_records(
         raise InputError(f"max_rejected: expected a share between 0 and 1, got {max_rejected!r}.")
     folder = Path(tempfile.mkdtemp(prefix="unmet-"))
     try:
-        workspace = Workspace(_connect(folder, memory), folder)
+        connection = _connect(folder, memory)
+        workspace = Workspace(connection, folder, _bytes(connection))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -184,6 +185,13 @@ def _connect(folder: Path, memory: str) -> duckdb.DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
     return connection
+
+
+def _bytes(connection: duckdb.DuckDBPyConnection) -> int:
+    """Ask DuckDB for its memory limit, which it writes as ``1.8 GiB``."""
+    amount, unit = str(fetch_one(connection, "SELECT current_setting('memory_limit')")[0]).split()
+    units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    return int(float(amount) * 1024 ** units.index(unit))
 
 
 def _load(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import duckdb
+import numpy as np
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.quality import QualityLog
@@ -26,12 +27,13 @@ __all__ = [
     "insert_rows",
     "make_ids",
     "own_table",
+    "repeated_keys",
     "report_matches",
     "stage",
 ]
 
 IMPOSSIBLE = f"NOT BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
-_MOST_STATIONS = 1_000_000
+_MOST_STATIONS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ def count_reasons(
     reasons: Mapping[str, str],
     oddities: Mapping[str, str],
     log: QualityLog,
-) -> tuple[set[str], dict[str, int]]:
+) -> tuple[int, set[str], dict[str, int]]:
     """Count rows by the first reason to reject them, and oddities of the others, in one pass.
 
     Rows with nothing odd about them, nearly all, are left behind by the filter before anything is counted.
@@ -210,6 +212,8 @@ def count_reasons(
 
     Returns
     -------
+    rows : int
+        How many were accepted.
     occurred : set of str
         The reasons that there was a row for.
     counts : dict
@@ -219,19 +223,62 @@ def count_reasons(
     sums = "".join(f", count(*) FILTER ({condition})" for condition in oddities.values())
     odd = " OR ".join(f"({condition})" for condition in (*reasons.values(), *oddities.values()))
     with reading(staged.label):
-        log.total(source, fetch_one(workspace.connection, f"SELECT count(*) FROM {staged.relation}")[0])
+        total = fetch_one(workspace.connection, f"SELECT count(*) FROM {staged.relation}")[0]
         found = fetch_all(
             workspace.connection,
             f"SELECT CASE {cases} ELSE -1 END AS reason, count(*){sums} FROM {relation} "
             f"WHERE {odd} GROUP BY reason",
         )
     rejected = {row[0]: row[1] for row in found if row[0] >= 0}
+    log.total(source, total)
     for i, name in enumerate(reasons):
         log.add(source, name, "rejected", rejected.get(i, 0))
     accepted = next((row[2:] for row in found if row[0] == -1), (0,) * len(oddities))
-    return {name for i, name in enumerate(reasons) if i in rejected}, dict(
-        zip(oddities, accepted, strict=True)
-    )
+    occurred = {name for i, name in enumerate(reasons) if i in rejected}
+    return total - sum(rejected.values()), occurred, dict(zip(oddities, accepted, strict=True))
+
+
+def repeated_keys(workspace: Workspace, keyed: str, split: str, rows: int) -> tuple[str | None, int]:
+    """Find the keys that occur more than once.
+
+    Sorting 64-bit numbers outside of DuckDB costs a third of its hash table, and next to nothing where the
+    rows come nearly in order, as records do. Where they would not fit into half of the memory limit, `split`
+    deals them out to several passes.
+
+    Parameters
+    ----------
+    keyed : str
+        A relation with an integer column `k`; NULL is no key.
+    split : str
+        SQL of an integer: rows of the same key have the same.
+    rows : int
+        How many rows it has.
+
+    Returns
+    -------
+    keys : str or None
+        A table of the repeated keys, in a column `k`; None where there are none.
+    count : int
+        How many rows have a key.
+    """
+    passes = 1 + int(rows * 24 / (workspace.memory / 2))
+    found, count = [], 0
+    for i in range(passes):
+        only = f" AND {split} % {passes} = {i}" if passes > 1 else ""
+        result = workspace.connection.execute(f"SELECT k FROM {keyed} WHERE k IS NOT NULL{only}").fetchnumpy()
+        keys = np.ma.getdata(result["k"])
+        count += len(keys)
+        nearly_sorted = np.count_nonzero(keys[1:] < keys[:-1]) < len(keys) / 4
+        keys.sort(kind="stable" if nearly_sorted else "quicksort")
+        found.append(np.unique(keys[1:][keys[1:] == keys[:-1]]))
+    repeated = np.concatenate(found)
+    if not len(repeated):
+        return None, count
+    name = workspace.name("keys")
+    workspace.connection.register("repeated", {"k": repeated})
+    workspace.connection.execute(f"CREATE TABLE {name} AS SELECT k FROM repeated")
+    workspace.connection.unregister("repeated")
+    return name, count
 
 
 def report_matches(source: str, resolved: Resolved, log: QualityLog) -> None:

@@ -63,10 +63,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The DuckDB connection, the temporary folder beside its file, and a source of fresh names."""
+    """The DuckDB connection, the temporary folder around its file, its memory limit in bytes, fresh names."""
 
     connection: duckdb.DuckDBPyConnection
     folder: Path
+    memory: int
     numbers: Iterator[int] = field(default_factory=count)
 
     def name(self, prefix: str) -> str:

@@ -50,7 +50,7 @@ def make_weather(
         "nonexistent": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
     }
     reasons = {"missing or impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}"}
-    occurred, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
+    rows, occurred, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
     log.add("weather", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
     log.add(
         "weather",
@@ -64,13 +64,12 @@ def make_weather(
     )
     values = ", ".join(f"{name} AS {identifier(header)}" for header, name in names.items())
     with reading(staged.label):
-        total = fetch_one(workspace.connection, f"SELECT count(*) FROM {timed} {where}")[0]
         workspace.connection.execute(
             f"""CREATE TABLE weather AS SELECT moment AS "at", {values} FROM {timed} {where}
             QUALIFY row_number() OVER (PARTITION BY moment ORDER BY rn DESC) = 1 ORDER BY moment"""
         )
         kept = fetch_one(workspace.connection, "SELECT count(*) FROM weather")[0]
-    log.add("weather", "duplicate", "rejected", total - kept, "same time: the last row holds")
+    log.add("weather", "duplicate", "rejected", rows - kept, "same time: the last row holds")
     _blank_missing(workspace, list(numeric), log)
     _compare_units(workspace, list(numeric), log)
     return set().union(*(part.columns for part in parts))
