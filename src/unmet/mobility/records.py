@@ -19,6 +19,7 @@ Times are UTC (TIMESTAMP). `trips` and `status` are views where the files are Pa
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -169,19 +170,17 @@ def read_records(
 
 
 def _connect(folder: Path, memory: str) -> duckdb.DuckDBPyConnection:
+    if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", str(memory).strip(), re.IGNORECASE):
+        raise InputError(f"memory: expected a size such as '2GB', got {memory!r}.")
     connection = duckdb.connect(
         str(folder / "records.duckdb"),
         config={
+            "memory_limit": memory.strip(),
             "temp_directory": str(folder / "spill"),
             "autoinstall_known_extensions": "false",  # no reading from the network on a file's word
             "autoload_known_extensions": "false",
         },
     )
-    try:
-        connection.execute(f"SET memory_limit = '{memory.replace(chr(39), '')}'")
-    except duckdb.Error as error:
-        connection.close()
-        raise InputError(f"memory: expected a size such as '2GB', got {memory!r}.") from error
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
     return connection

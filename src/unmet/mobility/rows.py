@@ -11,7 +11,7 @@ import numpy as np
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.quality import QualityLog
-from unmet.mobility.sources import Part, Workspace
+from unmet.mobility.sources import Part, Workspace, malformed_lines
 from unmet.mobility.sql import fetch_all, fetch_one, reading
 from unmet.mobility.stations import Resolved, Station, StationTable, id_text
 from unmet.mobility.timezones import FIRST_TIME, LAST_TIME, Clock
@@ -73,10 +73,9 @@ def stage(
             else:
                 _materialise(workspace, name, body, part)
                 row = "rowid"
-        if part.rejects is not None:
-            malformed = _rejected_lines(workspace, part.rejects)
-            log.total(source, malformed)
-            log.add(source, "malformed line", "rejected", malformed, part.label)
+        malformed = malformed_lines(workspace, part)
+        log.total(source, malformed)
+        log.add(source, "malformed line", "rejected", malformed, part.label)
         columns_only = ", ".join(columns)
         selects.append(f"SELECT {columns_only}, {row} + {number << 56} AS rn FROM {name}")
     relation = workspace.name(f"{source}_staged")
@@ -94,29 +93,16 @@ def _materialise(workspace: Workspace, name: str, body: str, part: Part) -> None
     except duckdb.InvalidInputException:
         if part.rejects is None:
             raise
-        # Mixed line ends and stray quotes stop DuckDB's strict reader; the lenient one goes on and counts.
         for leftover in (part.rejects, f"{part.rejects}_scan"):
             workspace.connection.execute(f"DROP TABLE IF EXISTS {leftover}")
-        lenient = part.relation.replace(
-            "store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true"
-        )
-        workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {lenient}")
-
-
-def _rejected_lines(workspace: Workspace, rejects: str) -> int:
-    try:
-        return int(
-            fetch_one(workspace.connection, f"SELECT count(DISTINCT (file_id, line)) FROM {rejects}")[0]
-        )
-    except duckdb.CatalogException:  # the tables are made with the first rejected line
-        return 0
+        workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {part.lenient}")
 
 
 def check_epochs(workspace: Workspace, part: Part, field: str, time: Time) -> None:
     """Refuse a column of times in milliseconds: most of its first numbers are beyond any time in seconds."""
     if time.epoch is None:
         return
-    sample = f"(SELECT {time.epoch} AS epoch FROM {part.relation} LIMIT 10000)"
+    sample = f"(SELECT {time.epoch} AS epoch FROM {part.lenient or part.relation} LIMIT 10000)"
     with reading(part.label):
         wrong = f"epoch BETWEEN {EPOCH_SECONDS_LIMIT} AND 1e19"  # to nanoseconds
         sql = f"SELECT avg(coalesce({wrong}, false)::INT), max(epoch) FILTER ({wrong}) FROM {sample}"

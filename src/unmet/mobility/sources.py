@@ -22,9 +22,20 @@ from typing import IO, Any, TypeAlias, cast
 import duckdb
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet.mobility.sql import fetch_all, identifier, literal, path_literal, reading
+from unmet.mobility.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading
 
-__all__ = ["Column", "Given", "Part", "Workspace", "expand", "is_frame", "is_json", "open_parts", "text_of"]
+__all__ = [
+    "Column",
+    "Given",
+    "Part",
+    "Workspace",
+    "expand",
+    "is_frame",
+    "is_json",
+    "open_files",
+    "open_parts",
+    "text_of",
+]
 
 Given: TypeAlias = Any
 """A path, a list of paths, a folder, a glob, or a pandas, polars or Arrow frame."""
@@ -50,7 +61,8 @@ class Part:
     """One relation: `relation` may follow FROM.
 
     `row` orders and identifies its rows (SQL); `lazy` says that it can be read again at little cost.
-    `rejects` is the temporary table where DuckDB leaves the CSV lines that it could not split.
+    `rejects` is the temporary table where DuckDB leaves the CSV lines that it could not split, and `lenient`
+    the relation by DuckDB's lenient CSV reader, which mixed line ends and stray quotes do not stop.
     """
 
     label: str
@@ -59,6 +71,7 @@ class Part:
     lazy: bool
     row: str | None = None
     rejects: str | None = None
+    lenient: str | None = None
 
 
 @dataclass(frozen=True)
@@ -111,18 +124,22 @@ def expand(given: Given, source: str) -> list[Path]:
     return unique
 
 
+def _kinds(source: str) -> tuple[str, ...]:
+    """Endings of the files that may hold a source; GBFS documents only tell of stations."""
+    return _TABLES + _JSON if source in ("status", "stations") else _TABLES
+
+
 def _expand_one(item: str, source: str) -> list[Path]:
     path = Path(item).expanduser()
     try:
         if path.is_dir():
-            files = sorted(
-                f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(_TABLES + _JSON)
-            )
+            kinds = _kinds(source)
+            files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(kinds))
             word = {"status": "station_status", "stations": "station_information"}.get(source)
             named = [f for f in files if word and word in f.name.lower()]
             if not files:
                 raise FileFormatError(
-                    f"{item}: no file to read in this folder (looked for {', '.join(_TABLES + _JSON)})."
+                    f"{item}: nothing to read in this folder (looked for {', '.join(kinds)})."
                 )
             return named or files
         if path.exists():
@@ -136,22 +153,26 @@ def _expand_one(item: str, source: str) -> list[Path]:
 
 
 def _check_name(path: Path, source: str) -> None:
-    if not path.name.lower().endswith(_TABLES + _JSON):
+    if not path.name.lower().endswith(_kinds(source)):
         raise FileFormatError(
-            f"{path}: unknown kind of file for {source}; expected one of {', '.join(_TABLES + _JSON)}."
+            f"{path}: unknown kind of file for {source}; expected one of {', '.join(_kinds(source))}."
         )
     if path.stat().st_size == 0:
         raise FileFormatError(f"{path}: the file is empty.")
 
 
 def open_parts(workspace: Workspace, given: Given, source: str) -> list[Part]:
-    """Open tables (not JSON) as parts, files with the same header together.
+    """Open a frame, or all files that are meant, as parts."""
+    if is_frame(given):
+        return [_frame_part(workspace, given, source)]
+    return open_files(workspace, expand(given, source))
+
+
+def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[Part]:
+    """Open files that are tables, those with the same header together.
 
     Zip archives are unpacked into the workspace: only their ``.csv`` members, under names of our own.
     """
-    if is_frame(given):
-        return [_frame_part(workspace, given, source)]
-    paths = given if isinstance(given, list) else expand(given, source)
     groups: dict[tuple[Any, ...], list[tuple[Path, str]]] = {}
     for path in paths:
         for file, label in _unpacked(workspace, path):
@@ -207,7 +228,21 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
     columns = {}
     for name, found in zip(names, header, strict=True):
         columns.setdefault(found, Column(name, "VARCHAR"))
-    return Part(label, relation, columns, lazy=False, rejects=rejects)
+    lenient = relation.replace(
+        "store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1
+    )
+    return Part(label, relation, columns, lazy=False, rejects=rejects, lenient=lenient)
+
+
+def malformed_lines(workspace: Workspace, part: Part) -> int:
+    """Count the lines of a part, once it was read, that could not be split into its columns."""
+    if part.rejects is None:
+        return 0
+    try:
+        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {part.rejects}"
+        return int(fetch_one(workspace.connection, sql)[0])
+    except duckdb.CatalogException:  # the table is made with the first such line
+        return 0
 
 
 def _csv_head(path: Path, label: str) -> tuple[list[str], str, str]:
@@ -234,10 +269,9 @@ def _csv_head(path: Path, label: str) -> tuple[list[str], str, str]:
 
 def open_binary(path: Path) -> IO[bytes]:
     """Open a file for reading bytes, unzipping it where its first bytes say gzip."""
-    stream = path.open("rb")
-    magic = stream.read(2)
-    stream.seek(0)
-    return cast(IO[bytes], gzip.open(stream)) if magic == b"\x1f\x8b" else stream
+    with path.open("rb") as stream:
+        zipped = stream.read(2) == b"\x1f\x8b"
+    return cast(IO[bytes], gzip.open(path)) if zipped else path.open("rb")
 
 
 def text_of(path: Path, limit: int = 1 << 30) -> bytes:

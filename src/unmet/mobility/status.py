@@ -25,7 +25,17 @@ from unmet.mobility.rows import (
     stage,
 )
 from unmet.mobility.schema import match_columns
-from unmet.mobility.sources import Column, Given, Part, Workspace, expand, is_frame, is_json, open_parts
+from unmet.mobility.sources import (
+    Column,
+    Given,
+    Part,
+    Workspace,
+    expand,
+    is_frame,
+    is_json,
+    open_files,
+    open_parts,
+)
 from unmet.mobility.sql import fetch_all, fetch_one, reading
 from unmet.mobility.stations import StationTable, resolve
 from unmet.mobility.values import boolean, number, time
@@ -64,7 +74,7 @@ def stage_status(
             parts.append(_load_documents(workspace, documents, log, force, progress))
         tables = [p for p in paths if not is_json(p)]
         if tables:
-            parts += open_parts(workspace, tables, "status")
+            parts += open_files(workspace, tables)
     matched = [match_columns("status", part.columns, part.label, mapping) for part in parts]
     kinds = {part.columns[m["station"]].type for part, m in zip(parts, matched, strict=True)}
     selects = []
@@ -233,7 +243,7 @@ def _duplicates(
     workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog
 ) -> str | None:
     """Find all but the last record of each station and second; None where there are none."""
-    # Station and second in one number (there are no more than 2 ** 20 stations), in the order in which the rows
+    # Station and second in one number (there are no more than 2 ** 20 stations), in the order in which rows
     # seem to come: by station, as in most change logs, or by time.
     sample = f"(SELECT raw FROM {staged.relation} LIMIT 10000)"
     with reading(staged.label):
