@@ -176,6 +176,15 @@ def test_semicolons_latin_letters_and_a_byte_order_mark_are_read(tmp_path: Path)
             assert records.connection.execute("SELECT start_station FROM trips").fetchall() == [("Café",)]
 
 
+def test_blank_lines_before_the_header_and_a_wrong_ending_of_gzip_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\r\n\n" + TRIPS)
+    (tmp_path / "b.csv").write_bytes(gzip.compress(TRIPS.encode()))
+    (tmp_path / "c.csv.gz").write_text(TRIPS)
+    for name in ("a.csv", "b.csv", "c.csv.gz"):
+        with read(tmp_path / name) as records:
+            assert count(records) == 2
+
+
 def test_a_zip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unmet.mobility.sources._ZIP_BYTES", 1 << 20)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:

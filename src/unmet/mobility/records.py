@@ -32,7 +32,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet.mobility.quality import QualityLog
-from unmet.mobility.rows import find_stations, insert_rows, own_table
+from unmet.mobility.rows import create_table, find_stations, own_table
 from unmet.mobility.schema import check_mapping
 from unmet.mobility.sources import Given, Workspace
 from unmet.mobility.sql import fetch_one, reading
@@ -240,12 +240,10 @@ def _load(
 
 def _write_stations(workspace: Workspace, table: StationTable, located_by: StagedTrips | None) -> None:
     """Write the table ``stations``; derived ones get name and place from the trips that started there."""
-    workspace.connection.execute(
-        "CREATE TABLE stations "
-        "(station VARCHAR, name VARCHAR, lat DOUBLE, lon DOUBLE, capacity INTEGER, ix INTEGER)"
-    )
-    rows = [(s.station, s.name, s.lat, s.lon, s.capacity, ix) for ix, s in enumerate(table.stations)]
-    insert_rows(workspace, "stations", rows)
+    types = {"station": "VARCHAR", "name": "VARCHAR", "lat": "DOUBLE", "lon": "DOUBLE", "capacity": "INTEGER"}
+    columns: dict[str, list[object]] = {c: [getattr(s, c) for s in table.stations] for c in types}
+    columns["ix"] = list(range(len(table.stations)))
+    create_table(workspace, "stations", types | {"ix": "INTEGER"}, columns)
     if located_by is None:
         return
     staged = located_by.staged

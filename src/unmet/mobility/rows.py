@@ -8,6 +8,7 @@ from datetime import datetime
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.quality import QualityLog
@@ -23,8 +24,8 @@ __all__ = [
     "check_epochs",
     "clock_for",
     "count_reasons",
+    "create_table",
     "find_stations",
-    "insert_rows",
     "make_ids",
     "own_table",
     "repeated_keys",
@@ -34,6 +35,7 @@ __all__ = [
 
 IMPOSSIBLE = f"NOT BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
 _MOST_STATIONS = 1 << 20
+_DTYPES: Mapping[str, type] = {"INTEGER": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
 
 
 @dataclass(frozen=True)
@@ -151,27 +153,38 @@ def make_ids(
 ) -> str:
     """Write the raw ids and what they stand for as a table ``(raw, ix, station, staff)``."""
     name = workspace.name("ids")
-    workspace.connection.execute(
-        f"CREATE TABLE {name} (raw VARCHAR, ix INTEGER, station VARCHAR, staff BOOLEAN)"
-    )
-    rows = [
-        (raw, ix, None if ix is None else table.stations[ix].station, bool(staff and staff.get(raw)))
-        for raw, ix in resolved.index.items()
-    ]
-    insert_rows(workspace, name, rows)
+    stations = [None if ix is None else table.stations[ix].station for ix in resolved.index.values()]
+    flags = [bool(staff and staff.get(raw)) for raw in resolved.index]
+    columns = {
+        "raw": list(resolved.index),
+        "ix": list(resolved.index.values()),
+        "station": stations,
+        "staff": flags,
+    }
+    types = {"raw": "VARCHAR", "ix": "INTEGER", "station": "VARCHAR", "staff": "BOOLEAN"}
+    create_table(workspace, name, types, columns)
     return name
 
 
-def insert_rows(workspace: Workspace, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert a few thousand rows: one statement of bound values per batch, for executemany is slow."""
-    width = len(rows[0]) if rows else 0
-    size = max(1, 3000 // max(width, 1))
-    for start in range(0, len(rows), size):
-        batch = rows[start : start + size]
-        marks = ", ".join(["(" + ", ".join(["?"] * width) + ")"] * len(batch))
-        workspace.connection.execute(
-            f"INSERT INTO {table} VALUES {marks}", [value for row in batch for value in row]
-        )
+def create_table(
+    workspace: Workspace, name: str, types: Mapping[str, str], columns: Mapping[str, Sequence[object]]
+) -> None:
+    """Create a table from lists of Python values, one per column; None is NULL."""
+    given = workspace.name("given")
+    arrays = {column: _array(columns[column], kind) for column, kind in types.items()}
+    workspace.connection.register(given, arrays)
+    body = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in types.items())
+    workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {given}")
+    workspace.connection.unregister(given)
+
+
+def _array(values: Sequence[object], kind: str) -> npt.NDArray[np.generic]:
+    if kind == "VARCHAR":
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array
+    masked = [value is None for value in values]
+    return np.ma.array([0 if value is None else value for value in values], dtype=_DTYPES[kind], mask=masked)
 
 
 def count_reasons(

@@ -90,7 +90,8 @@ class Workspace:
 
 def is_frame(given: Given) -> bool:
     """Whether this is a table in memory: pandas, polars, Arrow or anything with its stream interface."""
-    return hasattr(given, "__arrow_c_stream__") or hasattr(given, "columns")
+    # Asked of the class: to look at the columns of a lazy frame would work them out.
+    return hasattr(type(given), "__arrow_c_stream__") or hasattr(type(given), "columns")
 
 
 def is_json(path: Path) -> bool:
@@ -133,23 +134,24 @@ def _expand_one(item: str, source: str) -> list[Path]:
     path = Path(item).expanduser()
     try:
         if path.is_dir():
-            kinds = _kinds(source)
-            files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(kinds))
-            word = {"status": "station_status", "stations": "station_information"}.get(source)
-            named = [f for f in files if word and word in f.name.lower()]
-            if not files:
-                raise FileFormatError(
-                    f"{item}: nothing to read in this folder (looked for {', '.join(kinds)})."
-                )
-            return named or files
+            return _in_folder(path, source)
         if path.exists():
             return [path]
-    except (OSError, ValueError) as error:
+        matches = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
+    except OSError as error:
         raise FileFormatError(f"{item!r}: cannot be opened: {error}") from error
-    matches = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
     if not matches:
-        raise FileFormatError(f"{item}: no such file, folder or match for {source}.")
+        raise FileFormatError(f"{item!r}: no such file, folder or match for {source}.")
     return matches
+
+
+def _in_folder(path: Path, source: str) -> list[Path]:
+    kinds = _kinds(source)
+    files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(kinds))
+    if not files:
+        raise FileFormatError(f"{path}: nothing to read in this folder (looked for {', '.join(kinds)}).")
+    word = {"status": "station_status", "stations": "station_information"}.get(source)
+    return [f for f in files if word and word in f.name.lower()] or files
 
 
 def _check_name(path: Path, source: str) -> None:
@@ -202,8 +204,8 @@ def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
         with reading(label):
             columns = _described(workspace, f"read_parquet({path_literal(str(path))})")
         return ("parquet", *((name, column.type) for name, column in columns.items()))
-    header, delimiter, encoding = _csv_head(path, label)
-    return ("csv", delimiter, encoding, *header)
+    head, header = _csv_head(path, label)
+    return ("csv", head, *header)
 
 
 def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tuple[Path, str]]) -> Part:
@@ -215,13 +217,14 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
         hidden = {"file_index", "file_row_number"} & {name.lower() for name in columns}
         row = None if hidden else "(file_index::BIGINT << 40 | file_row_number)"
         return Part(label, f"read_parquet({paths})", columns, lazy=row is not None, row=row)
-    _, delimiter, encoding, *header = shape
+    _, head, *header = shape
     names = [f"c{i}" for i in range(len(header))]
     rejects = workspace.name("rejects")
     struct = "{" + ", ".join(f"'{name}': 'VARCHAR'" for name in names) + "}"
     relation = (
-        f"read_csv({paths}, auto_detect=false, header=true, delim={literal(delimiter)}, "
-        f"quote='\"', escape='\"', columns={struct}, encoding='{encoding}', "
+        f"read_csv({paths}, auto_detect=false, header=true, delim={literal(head.delimiter)}, "
+        f"quote='\"', escape='\"', columns={struct}, encoding='{head.encoding}', skip={head.blank}, "
+        f"compression='{head.compression}', "
         f"nullstr=[{', '.join(map(literal, _NULLS))}], "
         f"store_rejects=true, rejects_table='{rejects}', rejects_scan='{rejects}_scan')"
     )
@@ -245,7 +248,17 @@ def malformed_lines(workspace: Workspace, part: Part) -> int:
         return 0
 
 
-def _csv_head(path: Path, label: str) -> tuple[list[str], str, str]:
+@dataclass(frozen=True)
+class _CsvHead:
+    """How a CSV file is written; `blank` lines stand before its header."""
+
+    delimiter: str
+    encoding: str
+    compression: str
+    blank: int
+
+
+def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
     try:
         with open_binary(path) as stream:
             head = stream.read(_HEAD)
@@ -261,17 +274,24 @@ def _csv_head(path: Path, label: str) -> tuple[list[str], str, str]:
         text = io.TextIOWrapper(io.BytesIO(head[: head.rfind(b"\n") + 1] or head), "utf-8-sig").read()
     except UnicodeDecodeError:
         text, encoding = head.decode("latin-1"), "latin-1"
-    first = text.lstrip("\r\n").splitlines()[0]
+    lines = text.split("\n")
+    blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
+    first = lines[blank].strip("\r")
     delimiter = max(",;\t|", key=first.count)
     header = next(csv.reader([first], delimiter=delimiter))
-    return [name.strip() for name in header], delimiter, encoding
+    return _CsvHead(delimiter, encoding, "gzip" if _is_gzip(path) else "none", blank), [
+        name.strip() for name in header
+    ]
 
 
 def open_binary(path: Path) -> IO[bytes]:
     """Open a file for reading bytes, unzipping it where its first bytes say gzip."""
+    return cast(IO[bytes], gzip.open(path)) if _is_gzip(path) else path.open("rb")
+
+
+def _is_gzip(path: Path) -> bool:
     with path.open("rb") as stream:
-        zipped = stream.read(2) == b"\x1f\x8b"
-    return cast(IO[bytes], gzip.open(path)) if zipped else path.open("rb")
+        return stream.read(2) == b"\x1f\x8b"
 
 
 def text_of(path: Path, limit: int = 1 << 30) -> bytes:
