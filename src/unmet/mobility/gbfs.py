@@ -1,7 +1,7 @@
 """GBFS documents, versions 1.0 to 3.0: ``station_status`` and ``station_information``.
 
 What changed between the versions and matters here: times are POSIX seconds to 2.3 and RFC 3339 text from 3.0;
-``num_bikes_*`` became ``num_vehicles_*``; booleans were 0/1 in 1.0; names became lists of translations in 3.0.
+``num_bikes_*`` became ``num_vehicles_*``; booleans were 0/1 in 1.0; names are lists of translations in 3.0.
 Every refusal names the document and the field.
 """
 
@@ -77,7 +77,9 @@ def read_station_information(path: Path) -> tuple[float, list[dict[str, Any]]]:
     rows = []
     for i, station in enumerate(stations):
         where = f"data.stations[{i}]"
-        row = {key: value for key, value in station.items() if isinstance(value, str | int | float)}
+        row: dict[str, Any] = {
+            key: value for key, value in station.items() if isinstance(value, str | int | float)
+        }
         row["station_id"] = _id(path, station, where)
         row["name"] = _name(station)
         for key in ("lat", "lon"):

@@ -6,10 +6,11 @@ The tables, in a database file in a temporary folder (only those in `Records.tab
     ``station, name, lat, lon, capacity, ix``: one row per station; `ix` numbers them 0, 1, 2 ...
 ``trips``
     ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon``:
-    accepted trips; everything from `ended_at` on may be NULL, `start_station` where a trip has only coordinates.
+    accepted trips; `ended_at` and `end_*` may be NULL, and `start_station` where a trip has only coordinates.
 ``status``
     ``station, at, available, disabled, docks, installed, renting, ix``: accepted records; `available` counts
-    functional vehicles. Write ``"at"`` in quotes, DuckDB knows the word. Sorting by `ix` is cheaper than by `station`.
+    functional vehicles. Write ``"at"`` in quotes: it is a word of DuckDB's. Sorting by `ix` is cheaper than
+    by `station`.
 ``weather``
     ``at`` and the numeric columns as they were called.
 
@@ -130,7 +131,7 @@ def read_records(
     ...     "from_station_id": [7, 7, 8],
     ... })
     >>> with read_records(trips, timezone="America/Chicago", max_rejected=0.5) as records:
-    ...     print(records.connection.sql("SELECT started_at, start_station FROM trips ORDER BY ALL").fetchall())
+    ...     print(records.connection.sql("SELECT started_at, start_station FROM trips").fetchall())
     ...     print(records.quality.query("action == 'rejected'")[["reason", "rows"]].to_string(index=False))
     [(datetime.datetime(2021, 7, 1, 13, 0), '7'), (datetime.datetime(2021, 7, 1, 15, 0), '8')]
               reason  rows
@@ -237,7 +238,8 @@ def _load(
 def _write_stations(workspace: Workspace, table: StationTable, located_by: StagedTrips | None) -> None:
     """Write the table ``stations``; derived ones get name and place from the trips that started there."""
     workspace.connection.execute(
-        "CREATE TABLE stations (station VARCHAR, name VARCHAR, lat DOUBLE, lon DOUBLE, capacity INTEGER, ix INTEGER)"
+        "CREATE TABLE stations "
+        "(station VARCHAR, name VARCHAR, lat DOUBLE, lon DOUBLE, capacity INTEGER, ix INTEGER)"
     )
     rows = [(s.station, s.name, s.lat, s.lon, s.capacity, ix) for ix, s in enumerate(table.stations)]
     insert_rows(workspace, "stations", rows)
@@ -247,7 +249,8 @@ def _write_stations(workspace: Workspace, table: StationTable, located_by: Stage
     with reading(staged.label):
         workspace.connection.execute(
             f"""UPDATE stations SET name = t.name, lat = t.lat, lon = t.lon FROM
-            (SELECT start_raw, any_value(start_name) AS name, median(start_lat) AS lat, median(start_lon) AS lon
+            (SELECT start_raw, any_value(start_name) AS name,
+                median(start_lat) AS lat, median(start_lon) AS lon
              FROM {staged.relation} WHERE start_lat IS NULL OR start_lat <> 0 GROUP BY start_raw) t
             WHERE stations.station = t.start_raw"""
         )

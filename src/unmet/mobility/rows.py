@@ -1,4 +1,4 @@
-"""What trips and status have in common on their way into DuckDB: staging, station ids, reasons, duplicates."""
+"""What trips and status have in common on their way into DuckDB: staging, station ids, reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unmet.mobility.sources import Part, Workspace
 from unmet.mobility.sql import fetch_all, fetch_one, reading
 from unmet.mobility.stations import Resolved, Station, StationTable, id_text
 from unmet.mobility.timezones import FIRST_TIME, LAST_TIME, Clock
-from unmet.mobility.values import EPOCH_SECONDS_LIMIT, Time
+from unmet.mobility.values import EPOCH_SECONDS_LIMIT, NOTHING, Time
 
 __all__ = [
     "IMPOSSIBLE",
@@ -40,7 +40,8 @@ class Staged:
 
     relation: str
     label: str
-    lazy: bool
+    naive: bool
+    """Whether any of its times are local ones without a zone."""
 
 
 def stage(
@@ -79,7 +80,10 @@ def stage(
     relation = workspace.name(f"{source}_staged")
     workspace.connection.execute(f"CREATE VIEW {relation} AS {' UNION ALL '.join(selects)}")
     label = parts[0][0].label + (f" and {len(parts) - 1} more" if len(parts) > 1 else "")
-    return Staged(relation, label, all(part.lazy for part, _ in parts))
+    naive = any(
+        sql != NOTHING for _, columns in parts for ours, sql in columns.items() if ours.endswith("_local")
+    )
+    return Staged(relation, label, naive)
 
 
 def _materialise(workspace: Workspace, name: str, body: str, part: Part) -> None:
@@ -107,13 +111,12 @@ def _rejected_lines(workspace: Workspace, rejects: str) -> int:
 
 
 def check_epochs(workspace: Workspace, part: Part, field: str, time: Time) -> None:
-    """Refuse a column of times in milliseconds: most of its numbers are beyond any time in seconds."""
+    """Refuse a column of times in milliseconds: most of its first numbers are beyond any time in seconds."""
     if time.epoch is None:
         return
+    sample = f"(SELECT {time.epoch} AS epoch FROM {part.relation} LIMIT 10000)"
     with reading(part.label):
-        sql = (
-            f"SELECT avg(({time.epoch} > {EPOCH_SECONDS_LIMIT})::INT), max({time.epoch}) FROM {part.relation}"
-        )
+        sql = f"SELECT avg((epoch > {EPOCH_SECONDS_LIMIT})::INT), max(epoch) FROM {sample}"
         share, largest = fetch_one(workspace.connection, sql)
     if share is not None and share > 0.5:
         raise FileFormatError(
@@ -123,15 +126,16 @@ def check_epochs(workspace: Workspace, part: Part, field: str, time: Time) -> No
 
 def clock_for(workspace: Workspace, staged: Staged, timezone: str, columns: Sequence[str]) -> Clock:
     """Make the clock for the period that some naive local columns cover."""
-    spans = ", ".join(f"min({c}), max({c})" for c in columns)
-    with reading(staged.label):
-        found = fetch_one(workspace.connection, f"SELECT {spans} FROM {staged.relation}")
-    times = [t for t in found if isinstance(t, datetime)]
+    times: list[datetime] = []
+    if staged.naive:
+        spans = ", ".join(f"min({c}), max({c})" for c in columns)
+        possible = " OR ".join(f"{c} {IMPOSSIBLE.removeprefix('NOT ')}" for c in columns)
+        with reading(staged.label):
+            found = fetch_one(workspace.connection, f"SELECT {spans} FROM {staged.relation} WHERE {possible}")
+        times = [t for t in found if isinstance(t, datetime)]
     if not times:
         return Clock(timezone, FIRST_TIME, FIRST_TIME)
-    return Clock(
-        timezone, min(LAST_TIME, max(min(times), FIRST_TIME)), max(FIRST_TIME, min(max(times), LAST_TIME))
-    )
+    return Clock(timezone, max(min(times), FIRST_TIME), min(max(times), LAST_TIME))
 
 
 def find_stations(workspace: Workspace, staged: Staged, columns: Sequence[str]) -> dict[str, int]:
@@ -140,7 +144,10 @@ def find_stations(workspace: Workspace, staged: Staged, columns: Sequence[str]) 
         f"SELECT {column}::VARCHAR AS raw, count(*) AS n FROM {staged.relation} GROUP BY {column}"
         for column in columns
     )
-    sql = f"SELECT raw, sum(n)::BIGINT FROM ({union}) WHERE raw IS NOT NULL GROUP BY raw ORDER BY raw LIMIT {_MOST_STATIONS + 1}"
+    sql = (
+        f"SELECT raw, sum(n)::BIGINT FROM ({union}) WHERE raw IS NOT NULL GROUP BY raw ORDER BY raw "
+        f"LIMIT {_MOST_STATIONS + 1}"
+    )
     with reading(staged.label):
         found = fetch_all(workspace.connection, sql)
     if len(found) > _MOST_STATIONS:
@@ -184,10 +191,12 @@ def count_reasons(
     staged: Staged,
     relation: str,
     reasons: Mapping[str, str],
-    extra: Mapping[str, str],
+    oddities: Mapping[str, str],
     log: QualityLog,
 ) -> tuple[list[str], dict[str, int]]:
-    """Count rows by the first reason to reject them, in one pass.
+    """Count rows by the first reason to reject them, and oddities of the others, in one pass.
+
+    Rows with nothing odd about them, nearly all, are left behind by the filter before anything is counted.
 
     Parameters
     ----------
@@ -195,29 +204,32 @@ def count_reasons(
         May follow FROM.
     reasons : mapping
         Reason → SQL condition, in order.
-    extra : mapping
-        Name → SQL aggregate over the rows of each reason; those of the accepted rows come back.
+    oddities : mapping
+        Name → SQL condition, of accepted rows.
 
     Returns
     -------
     conditions : list of str
         Of the reasons that occurred: what accepted rows are not.
-    extras : dict
-        Of the accepted rows.
+    counts : dict
+        Oddity → number of accepted rows.
     """
     cases = " ".join(f"WHEN {condition} THEN {i}" for i, condition in enumerate(reasons.values()))
-    aggregates = "".join(f", {sql} AS {name}" for name, sql in extra.items())
-    reason = f"CASE {cases} ELSE -1 END" if cases else "-1"
+    sums = "".join(f", count(*) FILTER ({condition})" for condition in oddities.values())
+    odd = " OR ".join(f"({condition})" for condition in (*reasons.values(), *oddities.values()))
     with reading(staged.label):
-        sql = f"SELECT {reason} AS reason, count(*){aggregates} FROM {relation} GROUP BY reason"
-        found = fetch_all(workspace.connection, sql)
-    counts = {row[0]: row[1] for row in found}
-    log.total(source, sum(counts.values()))
+        log.total(source, fetch_one(workspace.connection, f"SELECT count(*) FROM {staged.relation}")[0])
+        found = fetch_all(
+            workspace.connection,
+            f"SELECT CASE {cases} ELSE -1 END AS reason, count(*){sums} FROM {relation} "
+            f"WHERE {odd} GROUP BY reason",
+        )
+    rejected = {row[0]: row[1] for row in found if row[0] >= 0}
     for i, name in enumerate(reasons):
-        log.add(source, name, "rejected", counts.get(i, 0))
-    accepted = next((row[2:] for row in found if row[0] == -1), (0,) * len(extra))
-    occurred = [f"({condition}) IS NOT TRUE" for i, condition in enumerate(reasons.values()) if counts.get(i)]
-    return occurred, dict(zip(extra, accepted, strict=True))
+        log.add(source, name, "rejected", rejected.get(i, 0))
+    accepted = next((row[2:] for row in found if row[0] == -1), (0,) * len(oddities))
+    occurred = [f"({condition}) IS NOT TRUE" for i, condition in enumerate(reasons.values()) if i in rejected]
+    return occurred, dict(zip(oddities, accepted, strict=True))
 
 
 def report_matches(source: str, resolved: Resolved, log: QualityLog) -> None:

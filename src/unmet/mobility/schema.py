@@ -22,7 +22,7 @@ class Source:
     required : tuple of str
         Of each of these, the fields separated by ``|``, at least one must be found.
     variants : mapping
-        Our field → the headers it is known by, the first found wins. Case, spaces and punctuation do not count.
+        Our field → the headers it is known by, the first found wins. Case and punctuation do not count.
     """
 
     name: str
@@ -172,11 +172,11 @@ SOURCES: Mapping[str, Source] = {
 # values be distinct, which leaves out regions).
 _ID_COLUMN = re.compile(r"(id|ix|key|code|number|shortname|terminal|terminalname)$")
 
-# Depots, workshops and test stations, by the names operators gave them (Citi Bike, Divvy, Capital Bikeshare), and
-# rider types that are not customers.
+# Depots, workshops and test stations, by the names operators gave them (Citi Bike, Divvy), and rider types
+# that are not customers.
 _STAFF = re.compile(
-    r"\b(test|testing|depot|warehouse|workshop|8d|nycbs|bike checking|repair|hastings wh|ops|staff|employee|operator"
-    r"|maintenance|rebalancing|valet only)\b"
+    r"\b(test|testing|depot|warehouse|workshop|8d|nycbs|bike checking|repair|hastings wh|ops|staff|employee"
+    r"|operator|maintenance|rebalancing|valet only)\b"
 )
 
 
@@ -185,8 +185,10 @@ def is_staff(name: str) -> bool:
 
     Examples
     --------
-    >>> is_staff("NYCBS Depot - SSP"), is_staff("DIVVY CASSETTE REPAIR MOBILE STATION"), is_staff("Depot Pl & Main St")
-    (True, True, False)
+    >>> is_staff("NYCBS Depot - SSP"), is_staff("DIVVY CASSETTE REPAIR MOBILE STATION")
+    (True, True)
+    >>> is_staff("Depot Pl & Main St")
+    False
     """
     name = name.casefold().replace("_", " ")
     # Street names have one of these words too: "Depot Pl & Main St", "Test Rd at 5th".
@@ -235,7 +237,7 @@ def match_columns(
         What the file is called in messages.
     mapping : mapping, optional
         Our field → their column, or ``"status.at"`` where the field belongs to several sources. Entries
-        whose column this file does not have are passed over here; `check_mapping` finds those that no file used.
+        whose column this file does not have are passed over; `check_mapping` finds those that no file used.
 
     Returns
     -------
@@ -285,7 +287,8 @@ def check_mapping(mapping: Mapping[str, str] | None, seen: Mapping[str, set[str]
         if not any(column in seen.get(home.name, ()) for home in homes):
             given = sorted(set().union(*(seen.get(home.name, set()) for home in homes)))
             raise InputError(
-                f"mapping {key}={column}: no file has a column {column!r}. Found: {', '.join(given) or 'nothing'}"
+                f"mapping {key}={column}: no file has a column {column!r}. "
+                f"Found: {', '.join(given) or 'nothing'}"
             )
 
 
@@ -304,6 +307,6 @@ def _explain(
         f"{label}: no column was recognised for {needed} of {kind.name}.\n"
         f"  columns found:  {', '.join(map(repr, headers)) or 'none'}\n"
         f"  recognised:     {known}\n"
-        f"  name the column with --map {field}=THEIR_COLUMN (in Python: mapping={{{field!r}: 'THEIR_COLUMN'}}); "
-        f"fields: {', '.join(kind.variants)}"
+        f"  name the column with --map {field}=THEIR_COLUMN "
+        f"(in Python: mapping={{{field!r}: 'THEIR_COLUMN'}}); fields: {', '.join(kind.variants)}"
     )

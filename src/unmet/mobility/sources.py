@@ -1,7 +1,7 @@
 """Open what the user gave - files, folders, globs or frames - as relations DuckDB can read.
 
-Nothing is interpreted here. A `Part` is one relation of known columns: a group of Parquet files or of CSV files
-with the same header, or one frame. CSV columns are named by position, so a header never reaches SQL.
+Nothing is interpreted here. A `Part` is one relation of known columns: a group of Parquet files or of CSV
+files with the same header, or one frame. CSV columns are named by position, so a header never reaches SQL.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def expand(given: Given, source: str) -> list[Path]:
         given = [given]
     if not isinstance(given, Iterable):
         raise InputError(
-            f"{source}: expected a path, a list of paths, a folder, a glob or a frame; got {type(given).__name__}."
+            f"{source}: expected a path, a list of paths, a folder, a glob or a frame; "
+            f"got {type(given).__name__}."
         )
     found: list[Path] = []
     for item in given:
@@ -188,7 +189,7 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
     paths = "[" + ", ".join(path_literal(str(path)) for path, _ in files) + "]"
     if shape[0] == "parquet":
         columns = {name: Column(identifier(name), kind) for name, kind in shape[1:]}
-        # file_index and file_row_number are DuckDB's own columns; a file's column of that name would hide them.
+        # file_index and file_row_number are DuckDB's own; a file's column of that name would hide them.
         hidden = {"file_index", "file_row_number"} & {name.lower() for name in columns}
         row = None if hidden else "(file_index::BIGINT << 40 | file_row_number)"
         return Part(label, f"read_parquet({paths})", columns, lazy=row is not None, row=row)
@@ -197,8 +198,9 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
     rejects = workspace.name("rejects")
     struct = "{" + ", ".join(f"'{name}': 'VARCHAR'" for name in names) + "}"
     relation = (
-        f"read_csv({paths}, auto_detect=false, header=true, delim={literal(delimiter)}, quote='\"', escape='\"', "
-        f"columns={struct}, encoding='{encoding}', nullstr=[{', '.join(map(literal, _NULLS))}], "
+        f"read_csv({paths}, auto_detect=false, header=true, delim={literal(delimiter)}, "
+        f"quote='\"', escape='\"', columns={struct}, encoding='{encoding}', "
+        f"nullstr=[{', '.join(map(literal, _NULLS))}], "
         f"store_rejects=true, rejects_table='{rejects}', rejects_scan='{rejects}_scan')"
     )
     columns = {}
@@ -277,8 +279,9 @@ def _unpack(workspace: Workspace, archive: zipfile.ZipFile, member: zipfile.ZipI
     size = member.file_size
     if size > _ZIP_BYTES and size > _ZIP_FACTOR * max(member.compress_size, 1):
         raise FileFormatError(
-            f"{path}:{member.filename}: unpacks to {size:,} bytes, {size // max(member.compress_size, 1)} times its "
-            "packed size; this looks like a zip bomb. Unpack it yourself if it is not."
+            f"{path}:{member.filename}: unpacks to {size:,} bytes, "
+            f"{size // max(member.compress_size, 1)} times its packed size; "
+            "this looks like a zip bomb. Unpack it yourself if it is not."
         )
     if size > shutil.disk_usage(workspace.folder).free:
         raise InputError(

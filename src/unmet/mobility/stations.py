@@ -139,21 +139,23 @@ def _placed(stations: Sequence[Station], timezone: str, label: str, log: Quality
     """Check coordinates: refuse a table with latitude and longitude swapped, mend or blank single rows."""
     points = [(s.lat, s.lon) for s in stations if s.lat is not None and s.lon is not None]
     possible = [(lat, lon) for lat, lon in points if (lat, lon) != (0.0, 0.0)]
+    middle = (0.0, 0.0)
     if possible:
-        check_not_swapped(median(p[0] for p in possible), median(p[1] for p in possible), timezone, label)
-    middle = (median(p[0] for p in possible), median(p[1] for p in possible)) if possible else (0.0, 0.0)
+        middle = (median(p[0] for p in possible), median(p[1] for p in possible))
+        check_not_swapped(*middle, timezone, label)
     placed, swapped, impossible, missing = [], 0, 0, 0
     for s in stations:
+        place: tuple[float | None, float | None] = (None, None)
         if s.lat is None or s.lon is None:
             missing += 1
-            s = replace(s, lat=None, lon=None)
         elif _near((s.lon, s.lat), middle) and not _near((s.lat, s.lon), middle):
             swapped += 1
-            s = replace(s, lat=s.lon, lon=s.lat)
+            place = (s.lon, s.lat)
         elif (s.lat, s.lon) == (0.0, 0.0) or abs(s.lat) > 90 or abs(s.lon) > 180:
             impossible += 1
-            s = replace(s, lat=None, lon=None)
-        placed.append(s)
+        else:
+            place = (s.lat, s.lon)
+        placed.append(replace(s, lat=place[0], lon=place[1]))
     log.add("stations", "swapped latitude and longitude", "repaired", swapped, "swapped back")
     log.add("stations", "impossible coordinates", "repaired", impossible, "left blank")
     log.add("stations", "missing coordinates", "noted", missing)
@@ -164,15 +166,17 @@ def check_not_swapped(lat: float, lon: float, timezone: str, label: str) -> None
     """Refuse coordinates of the middle of a system that make sense only the other way round.
 
     A latitude beyond 90 degrees is certain. Otherwise the time zone tells roughly where the system is: 15
-    degrees of longitude per hour. It is refused when the latitude is nearer to that than the longitude, by 20 degrees.
+    degrees of longitude per hour. It is refused when the latitude is nearer to that than the longitude, by 20
+    degrees.
     """
     offset = standard_offset_hours(timezone)
     expected = None if offset is None else 15 * offset
     odd = expected is not None and abs(lat - expected) + 20 < abs(lon - expected)
     if abs(lat) > 90 or odd:
         raise FileFormatError(
-            f"{label}: latitude and longitude seem to be swapped: the middle is at lat {lat:.4f}, lon {lon:.4f}, "
-            f"which is not in {timezone}. Swap them with --map lat=THEIR_LONGITUDE_COLUMN --map "
+            f"{label}: latitude and longitude seem to be swapped: the middle is at lat {lat:.4f}, "
+            f"lon {lon:.4f}, which is not in {timezone}. Swap them with "
+            "--map lat=THEIR_LONGITUDE_COLUMN --map "
             "lon=THEIR_LATITUDE_COLUMN, or check the time zone."
         )
 
@@ -240,7 +244,8 @@ def resolve(table: StationTable, rows_of: Mapping[str, int], header: str) -> Res
     Examples
     --------
     >>> stations = [Station("a", ids={"legacy_id": "72", "short_name": "JC1"})]
-    >>> table = StationTable(stations, {"station": {"a": 0}, "legacy_id": {"72": 0}, "short_name": {"JC1": 0}})
+    >>> ids = {"station": {"a": 0}, "legacy_id": {"72": 0}, "short_name": {"JC1": 0}}
+    >>> table = StationTable(stations, ids)
     >>> resolve(table, {"72": 10, "JC1": 5, "9": 1}, "start_station_id")
     Resolved(index={'72': 0, 'JC1': 0, '9': None}, matched={'legacy_id': 10, 'short_name': 5}, ambiguous=0)
     """
@@ -269,7 +274,7 @@ def resolve(table: StationTable, rows_of: Mapping[str, int], header: str) -> Res
 
 
 def _loose(ids: Mapping[str, int]) -> dict[str, int]:
-    """Ids up to case and to the digits a float loses (``5470.10`` read as 5470.1); what then clashes is left out."""
+    """Ids up to case and the digits a float loses (``5470.10`` is 5470.1), without those that then clash."""
     keys = Counter(_loose_key(value) for value in ids)
     return {key: i for value, i in ids.items() if keys[key := _loose_key(value)] == 1}
 

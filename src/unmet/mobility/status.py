@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from unmet._exceptions import FileFormatError
 from unmet.mobility.gbfs import StationStatus, read_station_status
@@ -31,16 +33,9 @@ __all__ = ["StagedStatus", "make_status", "stage_status"]
 
 # No station holds as many vehicles; a number like this is a wrong column or an overflow.
 _MOST_VEHICLES = 100_000
-# How the rows follow each other: runs of one station, steps back in time, records of the same second.
-_ORDER = {
-    "changes": "count(*) FILTER (ix IS DISTINCT FROM prev_ix)",
-    "backward": "count(*) FILTER (ix = prev_ix AND moment < prev)",
-    "same": "count(*) FILTER (ix = prev_ix AND epoch_us(moment) // 1000000 = epoch_us(prev) // 1000000)",
-}
-
-
-def _neighbours(relation: str) -> str:
-    return f"(SELECT *, lag(ix) OVER () AS prev_ix, lag(moment) OVER () AS prev FROM {relation})"
+# Station and second in one number: seconds to the year 2100 need 32 bits.
+_SHIFT = 34
+_KEY = f"(ix::BIGINT << {_SHIFT} | epoch_us(moment) // 1000000)"
 
 
 @dataclass(frozen=True)
@@ -150,11 +145,12 @@ def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) ->
         return
     keep = ~np.concatenate([np.array(d.stale, dtype=bool) for d in batch])
 
-    def column(field: str, dtype: type) -> np.ndarray:
-        values = [value for d in batch for value in getattr(d, field)]
+    def column(field: str, dtype: type) -> npt.NDArray[Any]:
+        values: list[Any] = [value for d in batch for value in getattr(d, field)]
         if dtype is float:  # counts that may be missing travel as float with NaN
-            return np.array([np.nan if v is None else v for v in values], dtype=float)[keep]
-        return np.array(values, dtype=dtype)[keep]
+            values = [np.nan if v is None else v for v in values]
+        array: npt.NDArray[Any] = np.array(values, dtype=dtype)[keep]
+        return array
 
     frame = {
         "station": column("station", object),
@@ -183,7 +179,7 @@ def make_status(
     timezone: str,
     log: QualityLog,
 ) -> bool:
-    """Make the view ``status`` of accepted records; return whether its rows come by station and then by time."""
+    """Make the view ``status`` of accepted records; return whether they come by station and then by time."""
     staged = status.staged
     resolved = resolve(table, rows_of, status.header)
     report_matches("status", resolved, log)
@@ -207,15 +203,13 @@ def make_status(
         "negative vehicles": "available < 0",
         "impossible count": f"available > {_MOST_VEHICLES}",
     }
-    # One pass also sees whether the rows come in order: then duplicates stand side by side and nothing need be sorted.
-    extra = {
-        **_ORDER,
-        "doubled": f"count(*) FILTER (at_utc IS NULL AND {clock.doubled('at_local')} > 0)",
-        "nonexistent": f"count(*) FILTER (at_utc IS NULL AND {clock.nonexistent('at_local')} > 0)",
-        "negative_docks": "count(*) FILTER (docks < 0)",
-        "negative_disabled": "count(*) FILTER (disabled < 0)",
+    oddities = {
+        "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
+        "nonexistent": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
+        "negative_docks": "docks < 0",
+        "negative_disabled": "disabled < 0",
     }
-    conditions, seen = count_reasons(workspace, "status", staged, _neighbours(timed), reasons, extra, log)
+    conditions, seen = count_reasons(workspace, "status", staged, timed, reasons, oddities, log)
     log.add("status", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
     log.add(
         "status",
@@ -229,41 +223,61 @@ def make_status(
     accepted = workspace.name("status_accepted")
     where = " AND ".join(["ix IS NOT NULL", *conditions])
     workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {timed} WHERE {where}")
-    if conditions:  # rejected rows stood between the others: look at the order again without them
-        seen |= count_reasons(workspace, "status", staged, _neighbours(accepted), {}, _ORDER, QualityLog())[1]
     stations = len({ix for ix in resolved.index.values() if ix is not None})
-    in_order = seen["changes"] <= stations and not seen["backward"]
-    dropped = (
-        None if in_order and not seen["same"] else _duplicates(workspace, accepted, staged, in_order, log)
-    )
+    dropped, in_order = _duplicates(workspace, accepted, staged, stations, log)
     docks = "CASE WHEN docks >= 0 THEN docks END" if seen["negative_docks"] else "docks"
     disabled = "CASE WHEN disabled >= 0 THEN disabled END" if seen["negative_disabled"] else "disabled"
     without = f" WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""
     workspace.connection.execute(
-        f"""CREATE VIEW status AS SELECT station, moment AS "at", available, {disabled} AS disabled, {docks} AS docks,
-        installed, renting, ix FROM {accepted}{without}"""
+        f"""CREATE VIEW status AS
+        SELECT station, moment AS "at", available, {disabled} AS disabled, {docks} AS docks,
+            installed, renting, ix
+        FROM {accepted}{without}"""
     )
-    return bool(in_order)
+    return in_order
 
 
 def _duplicates(
-    workspace: Workspace, accepted: str, staged: Staged, in_order: bool, log: QualityLog
-) -> str | None:
-    """Find all but the last record of each station and second; None where there are none."""
-    second = "ix::BIGINT << 40 | epoch_us(moment) // 1000000"
-    keys, dropped = workspace.name("keys"), workspace.name("dropped")
+    workspace: Workspace, accepted: str, staged: Staged, stations: int, log: QualityLog
+) -> tuple[str | None, bool]:
+    """Find all but the last record of each station and second, and whether the rows come in order.
+
+    Rows that come by station and then by time, as change logs do, have their duplicates side by side: one
+    pass over neighbours finds them and nothing need be sorted or hashed.
+    """
+    dropped = workspace.name("dropped")
+    keyed = f"(SELECT rn, {_KEY} AS k FROM {accepted})"
+    pairs = f"(SELECT rn, k, lag(k) OVER () AS p, lag(rn) OVER () AS prn FROM {keyed})"
     with reading(staged.label):
-        if in_order:
-            source = f"(SELECT k FROM (SELECT k, lag(k) OVER () AS p FROM (SELECT {second} AS k FROM {accepted})) WHERE k = p)"
-        else:
-            source = f"(SELECT {second} AS k FROM {accepted} GROUP BY k HAVING count(*) > 1)"
-        workspace.connection.execute(f"CREATE TABLE {keys} AS SELECT DISTINCT k FROM {source}")
-        workspace.connection.execute(
-            f"""CREATE TABLE {dropped} AS SELECT rn FROM
-            (SELECT rn, row_number() OVER (PARTITION BY k ORDER BY rn DESC) AS nth FROM
-             (SELECT rn, {second} AS k FROM {accepted}) WHERE k IN (SELECT k FROM {keys}))
-            WHERE nth > 1"""
+        runs, suspects = fetch_one(
+            workspace.connection,
+            f"""SELECT count(*) FILTER (k >> {_SHIFT} IS DISTINCT FROM p >> {_SHIFT}),
+            count(*) FILTER (k <= p AND k >> {_SHIFT} = p >> {_SHIFT}) FROM {pairs}""",
         )
+        if runs <= stations:
+            if not suspects:
+                return None, True
+            same = f"k <= p AND k >> {_SHIFT} = p >> {_SHIFT}"
+            workspace.connection.execute(
+                f"CREATE TABLE {dropped} AS SELECT prn AS rn, k < p AS back FROM {pairs} WHERE {same}"
+            )
+            backward = fetch_one(workspace.connection, f"SELECT count(*) FILTER (back) FROM {dropped}")[0]
+        in_order = runs <= stations and not backward
+        if not in_order:
+            _drop_by_key(workspace, accepted, dropped)
         count = fetch_one(workspace.connection, f"SELECT count(*) FROM {dropped}")[0]
     log.add("status", "duplicate", "rejected", count, "same station and second: the last record holds")
-    return dropped if count else None
+    return (dropped if count else None), in_order
+
+
+def _drop_by_key(workspace: Workspace, accepted: str, dropped: str) -> None:
+    keys = workspace.name("keys")
+    workspace.connection.execute(
+        f"CREATE TABLE {keys} AS SELECT {_KEY} AS k FROM {accepted} GROUP BY k HAVING count(*) > 1"
+    )
+    workspace.connection.execute(
+        f"""CREATE OR REPLACE TABLE {dropped} AS SELECT rn FROM
+        (SELECT rn, row_number() OVER (PARTITION BY k ORDER BY rn DESC) AS nth FROM
+         (SELECT rn, {_KEY} AS k FROM {accepted}) WHERE k IN (SELECT k FROM {keys}))
+        WHERE nth > 1"""
+    )

@@ -16,7 +16,7 @@ from unmet._exceptions import InputError
 
 __all__ = ["FIRST_TIME", "LAST_TIME", "Clock", "standard_offset_hours", "zone_info"]
 
-# Outside of these a time is impossible: shared mobility had no records before, and a later one is a wrong unit.
+# Outside of these a time is impossible: no records are older, and a later one is a wrong unit.
 FIRST_TIME = datetime(1990, 1, 1)
 LAST_TIME = datetime(2100, 1, 1)
 
@@ -96,7 +96,7 @@ class Clock:
         """Write SQL for the seconds by which the second occurrence is later; 0 where the time came once."""
         return self._inside(local, lambda c: max(c.before - c.after, 0))
 
-    def nonexistent(self, local: str) -> str:
+    def skipped(self, local: str) -> str:
         """Write SQL for the seconds by which the clock jumped over this time; 0 where it existed."""
         return self._inside(local, lambda c: max(c.after - c.before, 0))
 

@@ -21,7 +21,7 @@ from unmet.mobility.sources import Column, Given, Part, Workspace, open_parts
 from unmet.mobility.sql import fetch_all, fetch_one, reading
 from unmet.mobility.stations import StationTable, check_not_swapped, resolve
 from unmet.mobility.timezones import Clock
-from unmet.mobility.values import number, text, time
+from unmet.mobility.values import NOTHING, number, text, time
 
 __all__ = ["StagedTrips", "make_trips", "stage_trips"]
 
@@ -71,8 +71,8 @@ def _columns(part: Part, matched: Mapping[str, str]) -> dict[str, str]:
         "rider": as_text("rider"),
         "started_local": started.local,
         "started_utc": started.utc,
-        "ended_local": ended.local if ended else "NULL::TIMESTAMP",
-        "ended_utc": ended.utc if ended else "NULL::TIMESTAMP",
+        "ended_local": ended.local if ended else NOTHING,
+        "ended_utc": ended.utc if ended else NOTHING,
         "no_start": f"{part.columns[matched['started_at']].sql} IS NULL",
         "start_raw": as_text("start_station", "start_station_name"),
         "end_raw": as_text("end_station", "end_station_name"),
@@ -110,26 +110,27 @@ def make_trips(
         "staff and test trips": f"start_staff OR end_staff{riders}",
         "unknown station": "start_raw IS NOT NULL AND start_ix IS NULL",
     }
-    extra = {
-        "nonexistent": "count(*) FILTER (start_gap > 0 OR end_gap > 0)",
-        "doubled": "count(*) FILTER (start_fold > 0 OR end_fold > 0)",
-        "no_end": "count(*) FILTER (ended IS NULL)",
-        "late_end": f"count(*) FILTER (ended {IMPOSSIBLE})",
-        "no_start_station": "count(*) FILTER (start_raw IS NULL)",
-        "no_end_station": "count(*) FILTER (end_raw IS NULL)",
-        "unknown_end": "count(*) FILTER (end_raw IS NOT NULL AND end_ix IS NULL)",
-        "impossible_place": "count(*) FILTER (bad_start_place OR bad_end_place)",
-        "no_id": "count(*) FILTER (trip_id IS NULL AND bike IS NULL)",
+    oddities = {
+        "nonexistent": "start_gap > 0 OR end_gap > 0",
+        "doubled": "start_fold > 0 OR end_fold > 0",
+        "no_end": "ended IS NULL",
+        "late_end": f"ended {IMPOSSIBLE}",
+        "no_start_station": "start_raw IS NULL",
+        "no_end_station": "end_raw IS NULL",
+        "unknown_end": "end_raw IS NOT NULL AND end_ix IS NULL",
+        "impossible_place": "bad_start_place OR bad_end_place",
+        "no_id": "trip_id IS NULL AND bike IS NULL",
     }
-    conditions, seen = count_reasons(workspace, "trips", staged, timed, reasons, extra, log)
+    conditions, seen = count_reasons(workspace, "trips", staged, timed, reasons, oddities, log)
     _note(seen, log)
     accepted = workspace.name("trips_accepted")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {timed}{where}")
     dropped = _duplicates(workspace, accepted, staged, log)
+    ended = f"CASE WHEN ended {IMPOSSIBLE} THEN NULL ELSE ended END" if seen["late_end"] else "ended"
     workspace.connection.execute(
         f"""CREATE VIEW trips AS SELECT trip_id, started AS started_at,
-        {f"CASE WHEN ended {IMPOSSIBLE} THEN NULL ELSE ended END" if seen["late_end"] else "ended"} AS ended_at,
+        {ended} AS ended_at,
         start_station, end_station, start_lat, start_lon, end_lat, end_lon
         FROM {accepted}{f" WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""}"""
     )
@@ -170,9 +171,9 @@ def _note(seen: Mapping[str, int], log: QualityLog) -> None:
 def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
     """Make a view with UTC times and stations.
 
-    Of the two readings of a time in an hour that came twice, the one that makes the shorter trip holds, and the
-    first where that does not tell: a start is moved to the second occurrence when the trip ended after the doubled
-    hour, an end when it would lie before the start.
+    Of the two readings of a time in an hour that came twice, the one that makes the shorter trip holds, and
+    the first where that does not tell: a start is moved to the second occurrence when the trip ended after
+    the doubled hour, an end when it would lie before the start.
     """
     name = workspace.name("trips_timed")
 
@@ -189,8 +190,8 @@ def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
                 coalesce(ended_utc, {clock.utc("ended_local")}) AS ended_0,
                 CASE WHEN started_utc IS NULL THEN {clock.doubled("started_local")} ELSE 0 END AS start_fold,
                 CASE WHEN ended_utc IS NULL THEN {clock.doubled("ended_local")} ELSE 0 END AS end_fold,
-                CASE WHEN started_utc IS NULL THEN {clock.nonexistent("started_local")} ELSE 0 END AS start_gap,
-                CASE WHEN ended_utc IS NULL THEN {clock.nonexistent("ended_local")} ELSE 0 END AS end_gap,
+                CASE WHEN started_utc IS NULL THEN {clock.skipped("started_local")} ELSE 0 END AS start_gap,
+                CASE WHEN ended_utc IS NULL THEN {clock.skipped("ended_local")} ELSE 0 END AS end_gap,
                 {outside("start_lat", "start_lon")} AS bad_start_place,
                 {outside("end_lat", "end_lon")} AS bad_end_place
             FROM {staged.relation})
@@ -202,7 +203,8 @@ def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
                 THEN ended_0 + to_seconds(end_fold) ELSE ended_0 END AS ended,
             s.ix AS start_ix, s.station AS start_station, coalesce(s.staff, false) AS start_staff,
             e.ix AS end_ix, e.station AS end_station, coalesce(e.staff, false) AS end_staff
-        FROM first_reading r LEFT JOIN {ids} s ON r.start_raw = s.raw LEFT JOIN {ids} e ON r.end_raw = e.raw"""
+        FROM first_reading r
+        LEFT JOIN {ids} s ON r.start_raw = s.raw LEFT JOIN {ids} e ON r.end_raw = e.raw"""
     )
     return name
 
@@ -233,7 +235,8 @@ def _staff_riders(workspace: Workspace, staged: Staged) -> str:
 def _check_places(workspace: Workspace, staged: Staged, timezone: str) -> None:
     """Refuse trips whose latitudes and longitudes are swapped, judged by the mean of a sample."""
     sql = (
-        f"SELECT median(start_lat), median(start_lon) FROM (SELECT start_lat, start_lon FROM {staged.relation} "
+        "SELECT median(start_lat), median(start_lon) FROM "
+        f"(SELECT start_lat, start_lon FROM {staged.relation} "
         "WHERE start_lat <> 0 AND start_lon <> 0 LIMIT 100000)"
     )
     with reading(staged.label):

@@ -1,6 +1,6 @@
 """SQL that turns a file's column into ours, whatever its type: times, numbers, booleans, text.
 
-What cannot be read becomes NULL and is counted by the caller; nothing here fails on a row.
+What cannot be read becomes NULL and is counted by the caller; NOTHING here fails on a row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _INTEGERS = {
     "UBIGINT",
 }
 _REALS = ("FLOAT", "DOUBLE", "DECIMAL")
-# Read in this order where a text is not ISO 8601. American month-first: every English-language operator's habit.
+# Read in this order where a text is not ISO 8601; month first, as the American operators write.
 _FORMATS = (
     "%m/%d/%Y %H:%M:%S",
     "%m/%d/%Y %H:%M",
@@ -41,6 +41,10 @@ EPOCH_SECONDS_LIMIT = 100_000_000_000
 """An epoch beyond this (the year 5138 in seconds) is in milliseconds or smaller."""
 
 
+NOTHING = "NULL::TIMESTAMP"
+"""SQL of a time that no row has."""
+
+
 @dataclass(frozen=True)
 class Time:
     """SQL of a time column: `local` naive local time, `utc` instants; of each row at most one is not NULL.
@@ -56,22 +60,24 @@ class Time:
 def time(column: Column) -> Time:
     """Read a column of times: timestamps, dates, seconds since 1970, or text."""
     sql, kind = column.sql, column.type
-    nothing = "NULL::TIMESTAMP"
     if kind.startswith("TIMESTAMP WITH TIME ZONE"):
-        return Time(nothing, f"make_timestamp(epoch_us({sql}))")
+        return Time(NOTHING, f"make_timestamp(epoch_us({sql}))")
     if kind.startswith("TIMESTAMP") or kind == "DATE":
-        return Time(f"TRY_CAST({sql} AS TIMESTAMP)", nothing)
+        return Time(f"TRY_CAST({sql} AS TIMESTAMP)", NOTHING)
     if kind in _INTEGERS or kind.startswith(_REALS):
         whole = f"TRY_CAST({sql} AS BIGINT)" if kind in _INTEGERS else f"TRY_CAST({sql} AS DOUBLE)"
-        return Time(nothing, _from_epoch(whole), whole)
+        return Time(NOTHING, _from_epoch(whole), whole)
     if kind != "VARCHAR" and not kind.startswith("ENUM"):
-        return Time(nothing, nothing)
+        return Time(NOTHING, NOTHING)
     if kind != "VARCHAR":
         sql = f"CAST({sql} AS VARCHAR)"
     sql = f"trim({sql})"
     # DuckDB's cast to TIMESTAMP passes over a zone or AM/PM in silence: only what ends in a digit and has no
     # offset after the date may go that way. A minus before the 9th place belongs to the date.
-    plain = f"right({sql}, 1) BETWEEN '0' AND '9' AND NOT contains({sql}, '+') AND NOT contains(substr({sql}, 9), '-')"
+    plain = (
+        f"right({sql}, 1) BETWEEN '0' AND '9' AND NOT contains({sql}, '+') "
+        f"AND NOT contains(substr({sql}, 9), '-')"
+    )
     digits = f"TRY_CAST({sql} AS DOUBLE)"
     is_epoch = f"({digits} >= 1e9)"
     formats = "[" + ", ".join(f"'{f}'" for f in _FORMATS) + "]"
@@ -89,7 +95,8 @@ def time(column: Column) -> Time:
 
 def _from_epoch(sql: str) -> str:
     """Seconds since 1970, the only unit read; `records` refuses columns in milliseconds."""
-    return f"CASE WHEN {sql} BETWEEN 0 AND {EPOCH_SECONDS_LIMIT} THEN make_timestamp(({sql} * 1000000)::BIGINT) END"
+    possible = f"{sql} BETWEEN 0 AND {EPOCH_SECONDS_LIMIT}"
+    return f"CASE WHEN {possible} THEN make_timestamp(({sql} * 1000000)::BIGINT) END"
 
 
 def number(column: Column, kind: str) -> str:

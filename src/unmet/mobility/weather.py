@@ -22,7 +22,7 @@ _MISSING = (-9999.0, 99.99, 999.9, 9999.9, 99999.0)
 def make_weather(
     workspace: Workspace, given: Given, timezone: str, mapping: Mapping[str, str] | None, log: QualityLog
 ) -> set[str]:
-    """Make the table ``weather``: `at` in UTC and every numeric column under its own name; return the headers."""
+    """Make the table ``weather``: `at` in UTC and the numeric columns by their names; return the headers."""
     parts = open_parts(workspace, given, "weather")
     numeric = {h: None for part in parts for h in _numeric(workspace, part, mapping)}
     if not numeric:
@@ -33,8 +33,9 @@ def make_weather(
         matched = match_columns("weather", part.columns, part.label, mapping)
         at = time(part.columns[matched["at"]])
         check_epochs(workspace, part, matched["at"], at)
-        hour = f"TRY_CAST({part.columns[matched['hour']].sql} AS INTEGER)" if "hour" in matched else "0"
-        columns = {"at_local": f"{at.local} + to_hours({hour})", "at_utc": f"{at.utc} + to_hours({hour})"}
+        hour = f"to_hours({number(part.columns[matched['hour']], 'INTEGER')})" if "hour" in matched else ""
+        columns = {"at_local": f"{at.local} + {hour}", "at_utc": f"{at.utc} + {hour}"} if hour else {}
+        columns = columns or {"at_local": at.local, "at_utc": at.utc}
         for header, name in names.items():
             found = part.columns.get(header)
             columns[name] = number(found, "DOUBLE") if found else "NULL::DOUBLE"
@@ -44,12 +45,12 @@ def make_weather(
     staged = stage(workspace, "weather", selects, log)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
     timed = f"(SELECT *, coalesce(at_utc, {clock.utc('at_local')}) AS moment FROM {staged.relation})"
-    extra = {
-        "doubled": f"count(*) FILTER (at_utc IS NULL AND {clock.doubled('at_local')} > 0)",
-        "nonexistent": f"count(*) FILTER (at_utc IS NULL AND {clock.nonexistent('at_local')} > 0)",
+    oddities = {
+        "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
+        "nonexistent": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
     }
     reasons = {"missing or impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}"}
-    conditions, seen = count_reasons(workspace, "weather", staged, timed, reasons, extra, log)
+    conditions, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
     log.add("weather", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
     log.add(
         "weather",
