@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -163,9 +162,7 @@ def _by_zone(zones: Zones) -> tuple[Minutes, Minutes]:
     return order, zone[order]
 
 
-def _period(
-    log: StatusLog | None, starts: Minutes, period: tuple[int | None, int | None]
-) -> tuple[int, int]:
+def _period(log: StatusLog | None, starts: Minutes, period: tuple[int | None, int | None]) -> tuple[int, int]:
     firsts = ([log.first_minute] if log else []) + ([int(starts[0])] if len(starts) else [])
     lasts = ([log.last_minute] if log else []) + ([int(starts[-1])] if len(starts) else [])
     first = min(firsts) if period[0] is None else period[0]
@@ -245,7 +242,11 @@ def _zone_blocks(evidence: Evidence, rebalancing: int) -> Iterator[tuple[Minutes
             following = behind
     if following < evidence.zones:
         nothing = np.empty(0, dtype=np.int64)
-        yield np.arange(following, evidence.zones), Spells(nothing, nothing, nothing, nothing, np.empty(0)), None
+        yield (
+            np.arange(following, evidence.zones),
+            Spells(nothing, nothing, nothing, nothing, np.empty(0)),
+            None,
+        )
 
 
 def _rest(spells: Spells) -> tuple[Minutes, Minutes, Minutes, NDArray[np.float64]]:
@@ -283,7 +284,9 @@ def _rows(evidence: Evidence, zones: Minutes, tally: Tally, moved: _Moved | None
         "supply_mean": supply,
         "evidence": _evidence(evidence, known),
     }
-    return pd.DataFrame({name: np.broadcast_to(v, shape).reshape(-1) if v.ndim == 2 else v for name, v in columns.items()})
+    return pd.DataFrame(
+        {name: np.broadcast_to(v, shape).reshape(-1) if v.ndim == 2 else v for name, v in columns.items()}
+    )
 
 
 def _moves(
@@ -291,7 +294,9 @@ def _moves(
 ) -> dict[str, NDArray[np.float64]]:
     """Pickups and returns: from trips where there are any, else inferred where the status is known, else missing."""
     shape = known.shape
-    result = {name: np.full(shape, np.nan) for name in ("observed", "returns", "rebalanced_out", "rebalanced_in")}
+    result = {
+        name: np.full(shape, np.nan) for name in ("observed", "returns", "rebalanced_out", "rebalanced_in")
+    }
     if evidence.log is not None:
         for name, table in result.items():
             counted = np.zeros(shape)
@@ -302,7 +307,9 @@ def _moves(
         few = slice(int(zones[0]), int(zones[-1]) + 1)
         result["observed"][:, evidence.covered] = evidence.trips.pickups[few][:, evidence.covered]
         returns = evidence.trips.returns
-        result["returns"][:, evidence.covered] = np.nan if returns is None else returns[few][:, evidence.covered]
+        result["returns"][:, evidence.covered] = (
+            np.nan if returns is None else returns[few][:, evidence.covered]
+        )
     return result
 
 
@@ -331,5 +338,3 @@ def _reasons(zones: Minutes, tally: Tally) -> pd.DataFrame:
     minutes = tally.minutes.sum(axis=2)
     code, row = np.nonzero(minutes)
     return pd.DataFrame({"zone": zones[row], "reason": code, "minutes": minutes[code, row]})
-
-

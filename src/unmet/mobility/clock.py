@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 
-__all__ = ["Bins", "check_timezone", "closed_by_hours", "cut_bins", "parse_every", "wall_minutes"]
+__all__ = ["Bins", "closed_by_hours", "cut_bins", "parse_every", "runs", "wall_minutes"]
 
 Minutes = NDArray[np.int64]
 
@@ -83,17 +82,6 @@ def parse_every(every: str | timedelta) -> int:
             f"A bin longer than a day must be whole days; {every!r} is not. Use for example 1d or 2d."
         )
     return minutes
-
-
-def check_timezone(timezone: str) -> str:
-    """Return the name of the time zone if there is one of that name, else raise `InputError`."""
-    try:
-        ZoneInfo(timezone)
-    except Exception as error:  # zoneinfo raises KeyError, ValueError or OSError for different bad names
-        raise InputError(
-            f"There is no time zone {timezone!r}. Give a name of the IANA database, such as America/New_York."
-        ) from error
-    return timezone
 
 
 def wall_minutes(minutes: Minutes, timezone: str) -> Minutes:

@@ -17,7 +17,9 @@ from unmet.mobility.clock import Minutes
 __all__ = ["net_supply"]
 
 
-def net_supply(station: Minutes, minute: Minutes, change: Minutes, capacity: Minutes, covered: Minutes) -> Spells:
+def net_supply(
+    station: Minutes, minute: Minutes, change: Minutes, capacity: Minutes, covered: Minutes
+) -> Spells:
     """Follow the possible levels of stations.
 
     Parameters
@@ -44,7 +46,9 @@ def net_supply(station: Minutes, minute: Minutes, change: Minutes, capacity: Min
         for begin, end in covered:
             first, behind = low + np.searchsorted(minute[low:high], [begin, end])
             parts.append(
-                _levels(int(number), minute[first:behind], change[first:behind], int(capacity[number]), begin, end)
+                _levels(
+                    int(number), minute[first:behind], change[first:behind], int(capacity[number]), begin, end
+                )
             )
     if not parts:
         nothing = np.empty(0, dtype=np.int64)

@@ -17,23 +17,24 @@ stations, stations without a zone or a place, and stations that moved are report
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from unmet._exceptions import FileFormatError, InputError, MissingExtraError
+from unmet.mobility.polygons import inside, read_geojson
 from unmet.mobility.quality import QualityLog
+from unmet.mobility.stations import MOVED_METRES
 
-__all__ = ["Zones", "find_zones", "metres_between"]
+__all__ = ["Zones", "find_zones", "metres_between", "report_moved"]
 
 Floats = NDArray[np.float64]
 _EARTH = 6_371_008.8
@@ -63,7 +64,9 @@ class Zones:
         return len(self.frame)
 
 
-def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog) -> Zones:
+def find_zones(
+    spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None = None
+) -> Zones:
     """Make zones of stations.
 
     Parameters
@@ -74,6 +77,8 @@ def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog) -> Zones:
         ``station, name, lat, lon, capacity``, in the order of their numbers; it is not changed.
     log : QualityLog
         Where to report what is odd.
+    loose : tuple of arrays, optional
+        Latitudes and longitudes at which trips started that name no station: H3 cells are made for them too.
 
     Examples
     --------
@@ -91,9 +96,9 @@ def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog) -> Zones:
         metres = _parse_radius(radius, spec)
         return _around_points(Path(points), metres, stations, log) if points else _hubs(metres, stations, log)
     if kind == "h3":
-        return _h3_cells(rest, stations, log)
+        return _h3_cells(rest, stations, log, loose)
     if spec.lower().endswith((".geojson", ".json")):
-        return _polygons(Path(spec), stations, log)
+        return _polygons(Path(spec), stations, log, loose)
     raise InputError(
         f"Zones {spec!r} are not understood. Expected one of: stations; superhubs:200m; superhubs:points.csv:200m; "
         "a .geojson file of polygons; h3:9."
@@ -204,90 +209,27 @@ def _read_points(path: Path) -> pd.DataFrame:
     return points
 
 
-def _polygons(path: Path, stations: pd.DataFrame, log: QualityLog) -> Zones:
-    names, shapes = _read_geojson(path)
+def _polygons(
+    path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None
+) -> Zones:
+    names, shapes = read_geojson(path)
 
     def locate(lat: Floats, lon: Floats) -> NDArray[np.int64]:
         row = np.full(len(lat), _NOWHERE, dtype=np.int64)
         for number in reversed(range(len(shapes))):
-            row[_inside(lat, lon, shapes[number])] = number
+            row[inside(lat, lon, shapes[number])] = number
         return row
 
-    lat, lon, placed = _places(stations, log)
-    times = np.sum([_inside(lat, lon, shape) for shape in shapes], axis=0)
+    lat, lon, placed = _places(stations, log, loose)
+    times = np.sum([inside(lat, lon, shape) for shape in shapes], axis=0)
     _report_twice(stations, (times > 1) & placed, "went to the first polygon", log)
     zones = _make(names, names, np.where(placed, locate(lat, lon), _NOWHERE), stations, locate)
     return _report_empty(zones, stations, placed, log)
 
 
-def _read_geojson(path: Path) -> tuple[list[str], list[list[list[Floats]]]]:
-    """Read polygons: a name and a list of polygons, each a list of rings, for every feature."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no file {str(path)!r} with polygons.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: is not a JSON document: {error}") from error
-    features = document.get("features") if isinstance(document, dict) else None
-    if not isinstance(features, list) or not features:
-        raise FileFormatError(f"{path}: expected a GeoJSON FeatureCollection with features, found none.")
-    names, shapes = [], []
-    for i, feature in enumerate(features):
-        names.append(_feature_name(feature, i))
-        shapes.append(_rings(path, feature, i))
-    if len(set(names)) < len(names):
-        twice = next(n for n in names if names.count(n) > 1)
-        raise FileFormatError(f"{path}: two features are called {twice!r}; give each its own id or name.")
-    return names, shapes
-
-
-def _feature_name(feature: Any, number: int) -> str:
-    if isinstance(feature, dict):
-        properties = feature.get("properties")
-        properties = properties if isinstance(properties, dict) else {}
-        for value in (feature.get("id"), properties.get("id"), properties.get("name")):
-            if isinstance(value, str | int) and str(value):
-                return str(value)
-    return f"polygon {number + 1}"
-
-
-def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
-    geometry = feature.get("geometry") if isinstance(feature, dict) else None
-    kind = geometry.get("type") if isinstance(geometry, dict) else None
-    if kind not in ("Polygon", "MultiPolygon"):
-        raise FileFormatError(
-            f"{path}: features[{number}].geometry should be a Polygon or MultiPolygon, is {kind!r}."
-        )
-    coordinates = geometry.get("coordinates")
-    try:
-        polygons = [coordinates] if kind == "Polygon" else list(coordinates)
-        rings = [[np.array([c[:2] for c in ring], dtype=float) for ring in polygon] for polygon in polygons]
-        if not rings or any(ring.ndim != 2 or len(ring) < 4 for polygon in rings for ring in polygon):
-            raise ValueError("a ring needs four positions or more")
-    except (TypeError, ValueError, IndexError) as error:
-        raise FileFormatError(f"{path}: features[{number}].geometry.coordinates: {error}.") from error
-    if any(np.abs(ring[:, 1]).max() > 90 for polygon in rings for ring in polygon):
-        raise FileFormatError(
-            f"{path}: features[{number}]: positions are (longitude, latitude); these look swapped."
-        )
-    return rings
-
-
-def _inside(lat: Floats, lon: Floats, polygons: list[list[Floats]]) -> NDArray[np.bool_]:
-    """Even-odd rule: a point is inside when a ray to the east crosses the rings an odd number of times."""
-    inside = np.zeros(len(lat), dtype=bool)
-    for rings in polygons:
-        odd = np.zeros(len(lat), dtype=bool)
-        for ring in rings:
-            for (x1, y1), (x2, y2) in zip(ring, np.roll(ring, -1, axis=0), strict=True):
-                if y1 != y2:
-                    crosses = (y1 > lat) != (y2 > lat)
-                    odd ^= crosses & (lon < (x2 - x1) * (lat - y1) / (y2 - y1) + x1)
-        inside |= odd
-    return inside
-
-
-def _h3_cells(resolution: str, stations: pd.DataFrame, log: QualityLog) -> Zones:
+def _h3_cells(
+    resolution: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None
+) -> Zones:
     if not re.fullmatch(r"\d{1,2}", resolution) or int(resolution) > 15:
         raise InputError(
             f"H3 zones are written h3:9, with a resolution from 0 to 15; got {'h3:' + resolution!r}."
@@ -296,36 +238,35 @@ def _h3_cells(resolution: str, stations: pd.DataFrame, log: QualityLog) -> Zones
         import h3
     except ImportError:
         raise MissingExtraError("h3", "mobility", "H3 zones") from None
-    lat, lon, placed = _places(stations, log)
-    cells = [
-        h3.latlng_to_cell(a, o, int(resolution)) if p else None
-        for a, o, p in zip(lat, lon, placed, strict=True)
-    ]
-    names = sorted({c for c in cells if c is not None})
+
+    def cells(lat: Floats, lon: Floats) -> list[str]:
+        return [h3.latlng_to_cell(a, o, int(resolution)) for a, o in zip(lat, lon, strict=True)]
+
+    lat, lon, placed = _places(stations, log, loose)
+    of_placed = cells(lat[placed], lon[placed])
+    names = sorted({*of_placed, *(cells(*loose) if loose is not None else [])})
     row_of = {cell: row for row, cell in enumerate(names)}
 
     def locate(lat: Floats, lon: Floats) -> NDArray[np.int64]:
-        # Trips without a station make no new cell: zones are where there are stations, unless there is none at all.
-        found = (
-            row_of.get(h3.latlng_to_cell(a, o, int(resolution)), _NOWHERE)
-            for a, o in zip(lat, lon, strict=True)
-        )
-        return np.fromiter(found, dtype=np.int64, count=len(lat))
+        return np.array([row_of.get(cell, _NOWHERE) for cell in cells(lat, lon)], dtype=np.int64)
 
-    of_station = np.array([row_of.get(c, _NOWHERE) if c else _NOWHERE for c in cells], dtype=np.int64)
+    of_station = np.full(len(stations), _NOWHERE, dtype=np.int64)
+    of_station[placed] = [row_of[cell] for cell in of_placed]
     return _make(names, names, of_station, stations, locate)
 
 
-def _places(stations: pd.DataFrame, log: QualityLog) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Coordinates, and where there are any; it is an error when no station has a place."""
+def _places(
+    stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None = None
+) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    """Coordinates, and where there are any; it is an error when neither a station nor a trip has a place."""
     lat, lon = (stations[c].to_numpy(dtype=float, na_value=np.nan) for c in ("lat", "lon"))
     placed = np.isfinite(lat) & np.isfinite(lon)
-    if not placed.any():
+    if not placed.any() and (loose is None or not len(loose[0])):
         raise InputError(
             "These zones need the stations' places, and none is known. Give a table with lat and lon (--stations)."
         )
     log.add(
-        "zones",
+        "stations",
         "station without a place",
         "noted",
         int((~placed).sum()),
@@ -365,20 +306,22 @@ def _make(
 
 
 def _report_twice(stations: pd.DataFrame, twice: NDArray[np.bool_], fate: str, log: QualityLog) -> None:
-    log.add("zones", "station in two zones", "noted", int(twice.sum()), f"{_some(stations, twice)}: {fate}")
+    log.add(
+        "stations", "station in two zones", "noted", int(twice.sum()), f"{_some(stations, twice)}: {fate}"
+    )
 
 
 def _report_empty(zones: Zones, stations: pd.DataFrame, placed: NDArray[np.bool_], log: QualityLog) -> Zones:
     empty = zones.frame["stations"].map(len) == 0
     log.add(
-        "zones",
+        "panel",
         "zone without stations",
         "noted",
         int(empty.sum()),
         ", ".join(zones.frame["zone"][empty].head(5)),
     )
     outside = (zones.of_station == _NOWHERE) & placed
-    log.add("zones", "station in no zone", "noted", int(outside.sum()), _some(stations, outside))
+    log.add("stations", "station in no zone", "noted", int(outside.sum()), _some(stations, outside))
     if empty.all() and zones.locate is None:
         raise InputError(
             "No station lies in any of these zones. Check the points, the radius and the stations' places."
@@ -389,3 +332,25 @@ def _report_empty(zones: Zones, stations: pd.DataFrame, placed: NDArray[np.bool_
 def _some(stations: pd.DataFrame, chosen: NDArray[np.bool_]) -> str:
     few = stations["station"][chosen].head(5).tolist()
     return ", ".join(few) + (" ..." if chosen.sum() > len(few) else "")
+
+
+def report_moved(connection: DuckDBPyConnection, log: QualityLog) -> None:
+    """Report stations whose trips start further apart in one month than in another: they moved."""
+    months = connection.execute(
+        """SELECT start_station AS station, median(start_lat) AS lat, median(start_lon) AS lon FROM trips
+        WHERE start_station IS NOT NULL AND start_lat <> 0 AND start_lon <> 0
+        GROUP BY start_station, date_trunc('month', started_at)"""
+    ).df()
+    ends = months.groupby("station").agg(["min", "max"])
+    apart = metres_between(
+        *(ends[c].to_numpy(float) for c in (("lat", "min"), ("lon", "min"), ("lat", "max"), ("lon", "max")))
+    )
+    moved = ends.index[apart > MOVED_METRES].tolist()
+    some = ", ".join(map(str, moved[:5])) + (" ..." if len(moved) > 5 else "")
+    log.add(
+        "stations",
+        "station moved",
+        "noted",
+        len(moved),
+        f"{some}: by the places of their trips; its place in the stations table was used",
+    )
