@@ -1,0 +1,283 @@
+"""Station status: a change log or polled snapshots, from tables or GBFS documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmet._exceptions import FileFormatError
+from unmet.mobility.gbfs import StationStatus, read_station_status
+from unmet.mobility.quality import QualityLog
+from unmet.mobility.rows import (
+    IMPOSSIBLE,
+    Staged,
+    check_epochs,
+    clock_for,
+    count_reasons,
+    make_ids,
+    report_matches,
+    stage,
+)
+from unmet.mobility.schema import match_columns
+from unmet.mobility.sources import Column, Given, Part, Workspace, expand, is_frame, is_json, open_parts
+from unmet.mobility.sql import fetch_all, fetch_one, reading
+from unmet.mobility.stations import StationTable, resolve
+from unmet.mobility.values import boolean, number, time
+
+__all__ = ["StagedStatus", "make_status", "stage_status"]
+
+# No station holds as many vehicles; a number like this is a wrong column or an overflow.
+_MOST_VEHICLES = 100_000
+# Station and second in one number: seconds to the year 2100 need 32 bits.
+_SHIFT = 34
+_KEY = f"(ix::BIGINT << {_SHIFT} | epoch_us(moment) // 1000000)"
+
+
+@dataclass(frozen=True)
+class StagedStatus:
+    """Status in our columns, not yet checked: `header` is what the files call the station's id."""
+
+    staged: Staged
+    header: str
+    headers: set[str]
+
+
+def stage_status(
+    workspace: Workspace,
+    given: Given,
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+    force: bool,
+    progress: Callable[[str], None],
+) -> StagedStatus:
+    """Open status and bring it to our columns."""
+    parts: list[Part] = []
+    if is_frame(given):
+        parts = open_parts(workspace, given, "status")
+    else:
+        paths = expand(given, "status")
+        documents = [p for p in paths if is_json(p)]
+        if documents:
+            parts.append(_load_documents(workspace, documents, log, force, progress))
+        tables = [p for p in paths if not is_json(p)]
+        if tables:
+            parts += open_parts(workspace, tables, "status")
+    matched = [match_columns("status", part.columns, part.label, mapping) for part in parts]
+    kinds = {part.columns[m["station"]].type for part, m in zip(parts, matched, strict=True)}
+    selects = []
+    for part, m in zip(parts, matched, strict=True):
+        at = time(part.columns[m["at"]])
+        check_epochs(workspace, part, m["at"], at)
+        selects.append((part, _columns(part.columns, m, native=len(kinds) == 1)))
+        for flag in ("installed", "renting"):
+            if flag not in m:
+                log.add("status", f"no column {flag}", "noted", 1, f"{part.label}: taken as always true")
+    staged = stage(workspace, "status", selects, log)
+    return StagedStatus(staged, matched[0]["station"], set().union(*(part.columns for part in parts)))
+
+
+def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], native: bool) -> dict[str, str]:
+    def have(field: str) -> Column | None:
+        return columns[matched[field]] if field in matched else None
+
+    station, at = columns[matched["station"]], time(columns[matched["at"]])
+    disabled, docks, installed, renting = (have(f) for f in ("disabled", "docks", "installed", "renting"))
+    return {
+        # Ids stay in their own type, so that millions of numbers need not become text.
+        "raw": station.sql if native else f"CAST({station.sql} AS VARCHAR)",
+        "at_local": at.local,
+        "at_utc": at.utc,
+        "no_time": f"{columns[matched['at']].sql} IS NULL",
+        "available": number(columns[matched["available"]], "INTEGER"),
+        "disabled": number(disabled, "INTEGER") if disabled else "NULL::INTEGER",
+        "docks": number(docks, "INTEGER") if docks else "NULL::INTEGER",
+        "installed": f"coalesce({boolean(installed)}, true)" if installed else "true",
+        "renting": f"coalesce({boolean(renting)}, true)" if renting else "true",
+    }
+
+
+def _load_documents(
+    workspace: Workspace, paths: Sequence[Path], log: QualityLog, force: bool, progress: Callable[[str], None]
+) -> Part:
+    """Load GBFS documents into a table, a batch of documents at a time."""
+    name = workspace.name("gbfs")
+    workspace.connection.execute(
+        f"CREATE TABLE {name} (station_id VARCHAR, last_updated DOUBLE, num_bikes_available INTEGER, "
+        "num_bikes_disabled INTEGER, num_docks_available INTEGER, is_installed BOOLEAN, is_renting BOOLEAN)"
+    )
+    batch: list[StationStatus] = []
+    stale = held = unreadable = 0
+    first_error = ""
+    for i, path in enumerate(paths):
+        try:
+            document = read_station_status(path)
+        except FileFormatError as error:
+            if not force:
+                raise
+            unreadable += 1
+            first_error = first_error or str(error)
+            continue
+        stale += sum(document.stale)
+        held += len(document.station)
+        batch.append(document)
+        if held > 200_000 or i == len(paths) - 1:
+            progress(f"reading GBFS documents: {i + 1:,} of {len(paths):,}")
+            _append(workspace, name, batch)
+            batch, held = [], 0
+    _append(workspace, name, batch)
+    log.total("status", stale + unreadable)
+    log.add(
+        "status", "stale report", "rejected", stale, "last_reported a day or more before the other stations'"
+    )
+    log.add("status", "unreadable document", "rejected", unreadable, first_error)
+    label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+    columns = {r[0]: Column(r[0], r[1]) for r in fetch_all(workspace.connection, f"DESCRIBE {name}")}
+    return Part(label, name, columns, lazy=True, row="rowid")
+
+
+def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) -> None:
+    if not batch:
+        return
+    keep = ~np.concatenate([np.array(d.stale, dtype=bool) for d in batch])
+
+    def column(field: str, dtype: type) -> npt.NDArray[Any]:
+        values: list[Any] = [value for d in batch for value in getattr(d, field)]
+        if dtype is float:  # counts that may be missing travel as float with NaN
+            values = [np.nan if v is None else v for v in values]
+        array: npt.NDArray[Any] = np.array(values, dtype=dtype)[keep]
+        return array
+
+    frame = {
+        "station": column("station", object),
+        "moment": column("at", float),
+        "available": column("available", float),
+        "disabled": column("disabled", float),
+        "docks": column("docks", float),
+        "installed": column("installed", bool),
+        "renting": column("renting", bool),
+    }
+    workspace.connection.register("gbfs_batch", frame)
+    counts = ", ".join(
+        f"CASE WHEN NOT isnan({c}) THEN {c}::INTEGER END" for c in ("available", "disabled", "docks")
+    )
+    workspace.connection.execute(
+        f"INSERT INTO {table} SELECT station, moment, {counts}, installed, renting FROM gbfs_batch"
+    )
+    workspace.connection.unregister("gbfs_batch")
+
+
+def make_status(
+    workspace: Workspace,
+    status: StagedStatus,
+    table: StationTable,
+    rows_of: Mapping[str, int],
+    timezone: str,
+    log: QualityLog,
+) -> bool:
+    """Make the view ``status`` of accepted records; return whether they come by station and then by time."""
+    staged = status.staged
+    resolved = resolve(table, rows_of, status.header)
+    report_matches("status", resolved, log)
+    ids = make_ids(workspace, table, resolved)
+    clock = clock_for(workspace, staged, timezone, ["at_local"])
+    raw_type = fetch_one(
+        workspace.connection, f"SELECT column_type FROM (DESCRIBE {staged.relation}) LIMIT 1"
+    )[0]
+    timed = workspace.name("status_timed")
+    workspace.connection.execute(
+        f"""CREATE VIEW {timed} AS
+        SELECT s.*, coalesce(s.at_utc, {clock.utc("s.at_local")}) AS moment, i.ix, i.station
+        FROM {staged.relation} s LEFT JOIN {ids} i ON s.raw = CAST(i.raw AS {raw_type})"""
+    )
+    reasons = {
+        "missing station": "raw IS NULL",
+        "unknown station": "ix IS NULL",
+        "missing time": "no_time",
+        "impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}",
+        "missing or unreadable count": "available IS NULL",
+        "negative vehicles": "available < 0",
+        "impossible count": f"available > {_MOST_VEHICLES}",
+    }
+    oddities = {
+        "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
+        "nonexistent": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
+        "negative_docks": "docks < 0",
+        "negative_disabled": "disabled < 0",
+    }
+    conditions, seen = count_reasons(workspace, "status", staged, timed, reasons, oddities, log)
+    log.add("status", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
+    log.add(
+        "status",
+        "hour that did not exist",
+        "repaired",
+        seen["nonexistent"],
+        "moved on by the jump of the clock",
+    )
+    log.add("status", "negative docks", "repaired", seen["negative_docks"], "left blank")
+    log.add("status", "negative disabled vehicles", "repaired", seen["negative_disabled"], "left blank")
+    accepted = workspace.name("status_accepted")
+    where = " AND ".join(["ix IS NOT NULL", *conditions])
+    workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {timed} WHERE {where}")
+    stations = len({ix for ix in resolved.index.values() if ix is not None})
+    dropped, in_order = _duplicates(workspace, accepted, staged, stations, log)
+    docks = "CASE WHEN docks >= 0 THEN docks END" if seen["negative_docks"] else "docks"
+    disabled = "CASE WHEN disabled >= 0 THEN disabled END" if seen["negative_disabled"] else "disabled"
+    without = f" WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""
+    workspace.connection.execute(
+        f"""CREATE VIEW status AS
+        SELECT station, moment AS "at", available, {disabled} AS disabled, {docks} AS docks,
+            installed, renting, ix
+        FROM {accepted}{without}"""
+    )
+    return in_order
+
+
+def _duplicates(
+    workspace: Workspace, accepted: str, staged: Staged, stations: int, log: QualityLog
+) -> tuple[str | None, bool]:
+    """Find all but the last record of each station and second, and whether the rows come in order.
+
+    Rows that come by station and then by time, as change logs do, have their duplicates side by side: one
+    pass over neighbours finds them and nothing need be sorted or hashed.
+    """
+    dropped = workspace.name("dropped")
+    keyed = f"(SELECT rn, {_KEY} AS k FROM {accepted})"
+    pairs = f"(SELECT rn, k, lag(k) OVER () AS p, lag(rn) OVER () AS prn FROM {keyed})"
+    with reading(staged.label):
+        runs, suspects = fetch_one(
+            workspace.connection,
+            f"""SELECT count(*) FILTER (k >> {_SHIFT} IS DISTINCT FROM p >> {_SHIFT}),
+            count(*) FILTER (k <= p AND k >> {_SHIFT} = p >> {_SHIFT}) FROM {pairs}""",
+        )
+        if runs <= stations:
+            if not suspects:
+                return None, True
+            same = f"k <= p AND k >> {_SHIFT} = p >> {_SHIFT}"
+            workspace.connection.execute(
+                f"CREATE TABLE {dropped} AS SELECT prn AS rn, k < p AS back FROM {pairs} WHERE {same}"
+            )
+            backward = fetch_one(workspace.connection, f"SELECT count(*) FILTER (back) FROM {dropped}")[0]
+        in_order = runs <= stations and not backward
+        if not in_order:
+            _drop_by_key(workspace, accepted, dropped)
+        count = fetch_one(workspace.connection, f"SELECT count(*) FROM {dropped}")[0]
+    log.add("status", "duplicate", "rejected", count, "same station and second: the last record holds")
+    return (dropped if count else None), in_order
+
+
+def _drop_by_key(workspace: Workspace, accepted: str, dropped: str) -> None:
+    keys = workspace.name("keys")
+    workspace.connection.execute(
+        f"CREATE TABLE {keys} AS SELECT {_KEY} AS k FROM {accepted} GROUP BY k HAVING count(*) > 1"
+    )
+    workspace.connection.execute(
+        f"""CREATE OR REPLACE TABLE {dropped} AS SELECT rn FROM
+        (SELECT rn, row_number() OVER (PARTITION BY k ORDER BY rn DESC) AS nth FROM
+         (SELECT rn, {_KEY} AS k FROM {accepted}) WHERE k IN (SELECT k FROM {keys}))
+        WHERE nth > 1"""
+    )
