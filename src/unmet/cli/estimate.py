@@ -42,9 +42,7 @@ def estimate_command(
         str | None,
         typer.Option(help="Go on beyond the panel's end by so much: 7d, 12h.", rich_help_panel=_MODEL),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(help="The same seed gives the same numbers.", rich_help_panel=_MODEL)
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.", rich_help_panel=_MODEL)] = 0,
     draws: Annotated[
         int, typer.Option(min=2, help="Joint draws behind the intervals of totals.", rich_help_panel=_MODEL)
     ] = 400,

@@ -76,9 +76,7 @@ def bin_features(
         readings, quality = read_weather(weather, zone)
         taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
         if taken:
-            raise InputError(
-                f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns."
-            )
+            raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
         weathered = add_weather(frame, readings)
         frame, gaps = weathered.panel, weathered.gaps
     own = [c for c in frame.columns if c != "start" and c in panel.columns]

@@ -3,7 +3,8 @@
 An executor is any callable of the form of `Executor`: it takes a function, work items and a number of workers, and
 yields ``(item, outcome)`` as the items finish, in any order. The outcome is what the function returned, or the
 exception that kept it from returning; an executor raises nothing for the sake of one item, not even when the process
-that worked on it died. It is a generator, and closed early where the run must stop. It draws items from the iterable only as it needs them: each holds the rows of its zones.
+that worked on it died. It is a generator, closed early where the run must stop, and it draws items from the iterable
+only as it needs them: each holds the rows of its zones.
 
 Everything that `unmet.mobility.runs` hands over can be pickled, does not look at files and depends on nothing but the
 item, so that another engine can take the place of joblib's processes without a change to model code. On Dask::
@@ -37,17 +38,7 @@ Result = TypeVar("Result")
 
 # One thread of linear algebra per process: several pools on one machine fight, and the order in which threads add
 # up would show in the last digits.
-ONE_THREAD = {
-    name: "1"
-    for name in (
-        "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "BLIS_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-    )
-}
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")}
 
 
 class WorkerDied(Exception):
@@ -124,9 +115,7 @@ def in_processes(
 def _pool(jobs: int):  # type: ignore[no-untyped-def]  # loky ships no types
     from joblib.externals.loky import ProcessPoolExecutor
 
-    return ProcessPoolExecutor(
-        max_workers=jobs, env=ONE_THREAD, initializer=_end_with_parent, initargs=(os.getpid(),)
-    )
+    return ProcessPoolExecutor(max_workers=jobs, env=ONE_THREAD, initializer=_end_with_parent, initargs=(os.getpid(),))
 
 
 def _end_with_parent(parent: int) -> None:

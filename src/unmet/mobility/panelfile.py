@@ -78,9 +78,7 @@ class PanelFile:
     def add_features(self, features: pd.DataFrame) -> None:
         """Have `rows_of` join these columns by ``start``; one row per bin, and no column that the panel has."""
         if "start" not in features.columns:
-            raise InputError(
-                f"features: there is no column 'start'; found: {', '.join(map(str, features.columns))}."
-            )
+            raise InputError(f"features: there is no column 'start'; found: {', '.join(map(str, features.columns))}.")
         taken = [str(c) for c in features.columns if c != "start" and c in self.columns]
         if taken:
             raise InputError(
@@ -148,9 +146,7 @@ def _metadata(pairs: list[tuple[Any, ...]]) -> dict[str, Any]:
     return found
 
 
-def fetch_frame(
-    connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()
-) -> pd.DataFrame:
+def fetch_frame(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> pd.DataFrame:
     """Run a query and fetch a frame; moments are in UTC.
 
     DuckDB converts moments with a deprecated call of pandas; their zone is put on here instead.
@@ -172,9 +168,7 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> None:
         connection.execute("SET threads = 1")  # one thread writes the same bytes every time
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("some_rows", frame)
-        connection.execute(
-            f"COPY (SELECT * FROM some_rows) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)"
-        )
+        connection.execute(f"COPY (SELECT * FROM some_rows) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
 
 
 def file_hash(path: Path) -> str:

@@ -149,9 +149,7 @@ def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Part]
         some = of_zones[of_zones["quantity"] == quantity][["zone", *names]].rename(columns=names)
         table = table.merge(some, on="zone", how="left")
     table["observed"] = table.pop("observed_fitted").fillna(table["observed"])
-    said = {
-        zone: summary for part in parts for zone, summary in zip(part.fitted, part.summaries, strict=True)
-    }
+    said = {zone: summary for part in parts for zone, summary in zip(part.fitted, part.summaries, strict=True)}
     keys = sorted({k for s in said.values() for k in s if k != "zone" and not k.endswith(_COSTS)})
     for key in keys:
         values = [_cell(said.get(zone, {}).get(key)) for zone in table["zone"]]

@@ -54,8 +54,8 @@ class RunResult:
     out : pathlib.Path
         The folder: ``demand.parquet``, ``zones.parquet``, ``totals.parquet``, ``run.json``.
     zones : pandas.DataFrame
-        One row per zone: ``status`` (``ok``, ``failed``), ``reason``, minutes by state, observed, demand and lost totals
-        with their uncertainty, and what the model says of itself.
+        One row per zone: ``status`` (``ok``, ``failed``), ``reason``, minutes by state, observed, demand and lost
+        totals with their uncertainty, and what the model says of itself.
     totals : pandas.DataFrame
         See `unmet.mobility.totals.tabulate_totals`.
     failures : dict
@@ -124,7 +124,9 @@ def run_estimates(
         Where the panel cannot be read or the folder cannot be written.
     """
     if estimate is None:
-        from unmet.mobility.demand import estimate_zone as estimate
+        from unmet.mobility.demand import estimate_zone
+
+        estimate = estimate_zone
     workers = _positive("jobs", jobs) or _processors()
     size = _positive("chunk", chunk)
     if horizon < 0:
@@ -410,9 +412,7 @@ def _costs(parts: Sequence[Part]) -> dict[str, Any]:
 
 def _result(out: Path, told: dict[str, Any]) -> RunResult:
     failures = {failure["zone"]: failure["reason"] for failure in told["failures"]}
-    return RunResult(
-        out, read_table(out / "zones.parquet"), read_table(out / "totals.parquet"), failures, told
-    )
+    return RunResult(out, read_table(out / "zones.parquet"), read_table(out / "totals.parquet"), failures, told)
 
 
 def _positive(name: str, value: int | None) -> int | None:

@@ -58,8 +58,11 @@ def tabulate_totals(zones: Iterable[tuple[str, Array, Array]]) -> pd.DataFrame:
     >>> lost, observed = np.zeros((168, 2)), np.zeros(168)
     >>> lost[8], observed[8] = [1.0, 3.0], 5.0
     >>> table = tabulate_totals([("a", lost, observed), ("b", lost[:, ::-1], observed)])
-    >>> table.query("level == 'system'")[["quantity", "mean", "sd"]].to_string(index=False)
-    'quantity  mean  sd\\nobserved  10.0 0.0\\n    lost   4.0 0.0\\n  demand  14.0 0.0'
+    >>> table[table["level"] == "system"][["quantity", "mean", "sd"]]  # what one zone gains the other loses
+       quantity  mean   sd
+    0  observed  10.0  0.0
+    1      lost   4.0  0.0
+    2    demand  14.0  0.0
     """
     total_lost: Array | None = None
     total_observed = np.zeros(HOURS)
@@ -68,32 +71,33 @@ def tabulate_totals(zones: Iterable[tuple[str, Array, Array]]) -> pd.DataFrame:
     for zone, lost, observed in zones:
         total_lost = lost.copy() if total_lost is None else total_lost + lost
         total_observed = total_observed + observed
-        by_zone.append(_rows("zone", zone, None, observed.sum(keepdims=True), lost.sum(axis=0, keepdims=True)))
-        by_zone_hour.append(_rows("zone_hour_of_week", zone, np.arange(HOURS), observed, lost))
+        by_zone.append(_rows("zone", zone, *_summed(observed, lost)))
+        by_zone_hour.append(_rows("zone_hour_of_week", zone, observed, lost))
     if total_lost is None:
         total_lost = np.zeros((HOURS, 1))
-    system = _rows(
-        "system", None, None, total_observed.sum(keepdims=True), total_lost.sum(axis=0, keepdims=True)
-    )
-    by_hour = _rows("hour_of_week", None, np.arange(HOURS), total_observed, total_lost)
+    system = _rows("system", None, *_summed(total_observed, total_lost))
+    by_hour = _rows("hour_of_week", None, total_observed, total_lost)
     return pd.concat([system, *by_zone, by_hour, *by_zone_hour], ignore_index=True)
 
 
-def _rows(level: str, zone: str | None, hours: Array | None, observed: Array, lost: Array) -> pd.DataFrame:
-    """Rows of one level, quantities side by side within each hour."""
-    of_lost = summarise_draws(lost)
+def _summed(observed: Array, lost: Array) -> tuple[Array, Array]:
+    """Over the hours of the week, draw by draw."""
+    return observed.sum(keepdims=True), lost.sum(axis=0, keepdims=True)
+
+
+def _rows(level: str, zone: str | None, observed: Array, lost: Array) -> pd.DataFrame:
+    """Rows of one level: the three quantities of each hour, or of all hours together."""
     columns = {}
-    for name, value in of_lost.items():
+    for name, value in summarise_draws(lost).items():
         exactly = np.zeros_like(observed) if name == "sd" else observed
-        # Given the draws, what was observed is a constant: demand is lost, shifted by it.
+        # What was observed is a constant: demand is lost, shifted by it.
         columns[name] = np.column_stack([exactly, value, exactly + value]).ravel()
     count = len(observed)
+    hours = [hour if level.endswith("hour_of_week") else None for hour in range(count) for _ in range(3)]
     labels = {
         "level": pd.Series([level] * (3 * count), dtype="str"),
         "zone": pd.Series([zone] * (3 * count), dtype="str"),
-        "hour_of_week": pd.array(
-            [None] * (3 * count) if hours is None else np.repeat(hours, 3), dtype="Int16"
-        ),
+        "hour_of_week": pd.array(hours, dtype="Int16"),
         "quantity": pd.Series(["observed", "lost", "demand"] * count, dtype="str"),
     }
     return pd.DataFrame({**labels, **columns})

@@ -56,9 +56,7 @@ class Chunk:
     rows: tuple[pd.DataFrame, ...]
 
 
-def estimate_chunk(
-    chunk: Chunk, *, estimate: EstimateZone, model: Model, horizon: int
-) -> list[ZoneOutcome]:
+def estimate_chunk(chunk: Chunk, *, estimate: EstimateZone, model: Model, horizon: int) -> list[ZoneOutcome]:
     """Estimate each zone of a chunk; a zone that cannot be has a reason instead.
 
     Running out of memory is not held against the zone: the error goes up, and the chunk is tried again.
@@ -66,14 +64,11 @@ def estimate_chunk(
     # Also where no environment variable could: the order in which threads add up shows in the last digits.
     with threadpool_limits(limits=1):
         return [
-            _estimate(zone, rows, estimate, model, horizon)
-            for zone, rows in zip(chunk.zones, chunk.rows, strict=True)
+            _estimate(zone, rows, estimate, model, horizon) for zone, rows in zip(chunk.zones, chunk.rows, strict=True)
         ]
 
 
-def _estimate(
-    zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Model, horizon: int
-) -> ZoneOutcome:
+def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Model, horizon: int) -> ZoneOutcome:
     began = time.process_time()
     result, reason = None, None
     with warnings.catch_warnings(record=True) as caught:
@@ -95,9 +90,7 @@ def _estimate(
 def _check_rows(rows: pd.DataFrame) -> None:
     twice = rows["start"][rows["start"].duplicated()]
     if len(twice):
-        raise InputError(
-            f"{len(twice)} bins come twice, the first at {twice.iloc[0]}; expected one row per bin."
-        )
+        raise InputError(f"{len(twice)} bins come twice, the first at {twice.iloc[0]}; expected one row per bin.")
 
 
 def _check_estimate(result: ZoneEstimate, zone: str, draws: int) -> None:
