@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import warnings
 import zlib
 from dataclasses import asdict, dataclass, field
@@ -87,8 +88,10 @@ def _suffer(trouble: str, zone: str, calls: int) -> None:
         os._exit(3)
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if what == "kill-run":
+    if what.startswith("kill-run"):
         os.kill(os.getppid(), signal.SIGKILL)
+    if what == "kill-run-and-wait":
+        threading.Event().wait()
 
 
 def toy_panel(zones: int = 6, days: int = 9, seed: int = 1) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ __all__ = ["estimate_command"]
 
 _WORST = 5
 _FAILED = 10
+_UNITS = {"min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 _FEATURES = "What may explain demand"
 _MODEL = "Model"
 _RUN = "Run"
@@ -89,7 +91,7 @@ def estimate_command(
     told = Console(stderr=True, quiet=quiet)
     with open_panel(panel) as opened:
         features = bin_features(opened, weather=weather, timezone=timezone, holidays=holidays)
-        steps = horizon_bins(horizon, features_minutes(opened.bins()))
+        steps = horizon_bins(horizon, usual_minutes(opened.bins()))
     for gap in features.gaps.itertuples():
         told.print(Text(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on."))
     with _progress(told) as progress:
@@ -104,7 +106,7 @@ def estimate_command(
         raise typer.Exit(1)
 
 
-def features_minutes(bins: pd.DataFrame) -> int:
+def usual_minutes(bins: pd.DataFrame) -> int:
     """The usual length of a panel's bins."""
     return int(bins["minutes"].mode().iloc[0])
 
@@ -117,20 +119,17 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
     >>> horizon_bins("7d", 60)
     168
     """
-    import pandas as pd
-
     from unmet._exceptions import InputError
 
     if horizon is None:
         return 0
-    try:
-        length = pd.Timedelta(horizon)
-    except ValueError as error:
-        raise InputError(f"horizon: expected a length of time such as 7d or 12h, got {horizon!r}.") from error
-    bins = length / pd.Timedelta(minutes=minutes)
-    if not (bins >= 1 and bins == int(bins)):
+    match = re.fullmatch(r"(\d+)\s*(min|h|d|w)", horizon.strip())
+    if match is None:
+        raise InputError(f"horizon: expected a length of time such as 12h, 7d or 2w, got {horizon!r}.")
+    bins, rest = divmod(int(match[1]) * _UNITS[match[2]], minutes)
+    if rest:
         raise InputError(f"horizon: {horizon} is not a whole number of the panel's bins of {minutes} minutes.")
-    return int(bins)
+    return bins
 
 
 @contextmanager

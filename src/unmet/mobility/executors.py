@@ -29,7 +29,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 __all__ = ["Executor", "WorkerDied", "in_processes", "serially"]
 
@@ -85,34 +85,47 @@ def in_processes(
     `WorkerDied`, and the others go on in fresh processes. The processes end with this one, even if it is killed.
     """
     remaining = iter(items)
-    exhausted = False
-    while not exhausted:
+    waiting: list[Item] = []  # drawn, and not begun because the pool was found broken
+    while True:
         pool = _pool(jobs)
         under_way: dict[Future[Result], Item] = {}
         try:
-            while True:
-                for item in islice(remaining, jobs - len(under_way)):
-                    under_way[pool.submit(function, item)] = item
-                if not under_way:
-                    exhausted = True
-                    break
+            broken = False
+            while not broken:
+                waiting.extend(islice(remaining, jobs - len(under_way) - len(waiting)))
+                broken = not _submit_all(pool, function, waiting, under_way)
+                if not under_way and not waiting:
+                    return
                 done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                broken = False
                 for future in done:
                     error = future.exception()
                     if isinstance(error, BrokenProcessPool):
                         broken = True
-                        continue
-                    yield under_way.pop(future), future.result() if error is None else _plain(error)
-                if broken:
-                    break
+                    else:
+                        yield under_way.pop(future), future.result() if error is None else _plain(error)
             for item in under_way.values():
                 yield item, WorkerDied("the process that worked on it ended without a word")
         finally:
             pool.shutdown(wait=True, kill_workers=True)
 
 
-def _pool(jobs: int):  # type: ignore[no-untyped-def]  # loky ships no types
+def _submit_all(
+    pool: Any,
+    function: Callable[[Item], Result],
+    waiting: list[Item],
+    under_way: dict[Future[Result], Item],
+) -> bool:
+    """Move what waits into the pool; False where it turns out to be broken."""
+    while waiting:
+        try:
+            future = pool.submit(function, waiting[0])
+        except BrokenProcessPool:
+            return False
+        under_way[future] = waiting.pop(0)
+    return True
+
+
+def _pool(jobs: int) -> Any:  # loky ships no types
     from joblib.externals.loky import ProcessPoolExecutor
 
     return ProcessPoolExecutor(max_workers=jobs, env=ONE_THREAD, initializer=_end_with_parent, initargs=(os.getpid(),))
