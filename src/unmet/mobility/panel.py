@@ -46,7 +46,7 @@ from unmet.mobility.pickups import REBALANCING
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records, read_records
 from unmet.mobility.sources import Given
-from unmet.mobility.sql import literal, path_literal
+from unmet.mobility.sql import fetch_one, literal, path_literal
 from unmet.mobility.tripcounts import loose_starts
 from unmet.mobility.zones import find_zones, report_moved
 
@@ -216,7 +216,7 @@ def build_panel(
         progress=progress,
     )
     with _making(trips, status, stations, chosen) as (records, made):
-        frame = records.connection.execute(made.sql).df()
+        frame = _frame(records.connection, f"({made.sql})")
     return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
 
 
@@ -253,7 +253,7 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
         try:
             file = path_literal(str(path))
             pairs = connection.execute(f"SELECT key, value FROM parquet_kv_metadata({file})").fetchall()
-            frame = connection.execute(f"SELECT * FROM read_parquet({file})").df()
+            frame = _frame(connection, f"read_parquet({file})")
         except duckdb.Error as error:
             raise FileFormatError(f"{path}: cannot be read as Parquet: {error}") from error
     found = {bytes(key).decode(): bytes(value).decode() for key, value in pairs}
@@ -271,6 +271,13 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
         pd.DataFrame(parts["reasons"]),
         parts["summary"],
     )
+
+
+def _frame(connection: duckdb.DuckDBPyConnection, relation: str) -> pd.DataFrame:
+    """Fetch a panel with `start` in UTC."""
+    frame = connection.execute(f"SELECT * REPLACE (start AT TIME ZONE 'UTC' AS start) FROM {relation}").df()
+    frame["start"] = frame["start"].dt.tz_localize("UTC")
+    return frame
 
 
 @contextmanager
@@ -457,11 +464,11 @@ def _summarise(
     stations: int,
 ) -> dict[str, Any]:
     open_ = "available_minutes + stockout_minutes > 0"
-    counts = connection.execute(
+    counts = fetch_one(
+        connection,
         f"""SELECT count(*) FILTER ({open_}), count(*) FILTER (({_censored(plan.censored_rule)}) AND {open_}),
-        sum(observed) FILTER (NOT isnan(observed)) FROM panel_rows"""
-    ).fetchone()
-    assert counts is not None
+        sum(observed) FILTER (NOT isnan(observed)) FROM panel_rows""",
+    )
     bins, trips = evidence.bins, evidence.trips
     by_state = reasons.groupby("state")["minutes"].sum()
     by_reason = reasons.groupby(["state", "reason"])["minutes"].sum()
