@@ -5,9 +5,11 @@ Slow and obvious; shares nothing with the package but the names of states and re
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import cache
 from statistics import median
 from zoneinfo import ZoneInfo
 
@@ -26,7 +28,16 @@ STATE_OF = {
     "undetermined": "unknown",
     "no_record": "unknown",
 }
-ZONE_ORDER = ["vehicles", "undetermined", "silent", "empty", "not_renting", "dead", "not_installed", "no_record"]
+ZONE_ORDER = [
+    "vehicles",
+    "undetermined",
+    "silent",
+    "empty",
+    "not_renting",
+    "dead",
+    "not_installed",
+    "no_record",
+]
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,7 @@ class System:
         self.log: dict[str, list[Record]] = defaultdict(list)
         for record in sorted(last.values(), key=lambda r: r.second):
             self.log[record.station].append(record)
+        self.minutes = {s: [ceil_minute(r.second) for r in rows] for s, rows in self.log.items()}
         self.has_docks = {s: any(r.docks > 0 for r in rows) for s, rows in self.log.items()}
         self.heard = Counter(ceil_minute(r.second) for rows in self.log.values() for r in rows)
         self.first, self.last = min(self.heard), max(self.heard)
@@ -96,8 +108,8 @@ class System:
         return "dead" if r.docks == 0 and self.has_docks[r.station] else "empty"
 
     def in_force(self, station: str, minute: int) -> Record | None:
-        found = [r for r in self.log.get(station, []) if ceil_minute(r.second) <= minute]
-        return found[-1] if found else None
+        place = bisect_right(self.minutes.get(station, []), minute)
+        return self.log[station][place - 1] if place else None
 
     def _is_polled(self) -> bool:
         if len(self.log) <= 2:
@@ -119,13 +131,10 @@ class System:
 
     def _expected(self, counts: Counter[int], minutes: list[int]) -> float | None:
         """How many events these minutes would usually hold; None where too few days are known."""
-        per_hour: Counter[int] = Counter()
-        for minute, n in counts.items():
-            per_hour[minute // 60] += n
+        per_hour = self._per_hour(tuple(counts.items()))
         live = {hour // 24 for hour in per_hour}
         total = 0.0
-        for minute in minutes:
-            hour = minute // 60
+        for hour, n in Counter(minute // 60 for minute in minutes).items():
             others = []
             for shift in range(-14, 15):
                 other = hour + 24 * shift
@@ -134,8 +143,16 @@ class System:
                     others.append(per_hour[other])
             if len(others) < 7:
                 return None
-            total += median(others) / 60
+            total += n * median(others) / 60
         return total
+
+    @staticmethod
+    @cache
+    def _per_hour(counts: tuple[tuple[int, int], ...]) -> Counter[int]:
+        per_hour: Counter[int] = Counter()
+        for minute, n in counts:
+            per_hour[minute // 60] += n
+        return per_hour
 
     def _silences(self) -> list[tuple[int, int]]:
         heard = sorted(self.heard)
@@ -172,6 +189,7 @@ class System:
                     found.append((a + 1, b))
         return found
 
+    @cache  # noqa: B019
     def is_silent_gap(self, station: str, before: int, after: int) -> bool:
         """Whether a station that spoke at minute `before` and again at `after` was silent improbably long."""
         if after - before <= 30:
@@ -190,13 +208,15 @@ class System:
         if reason not in ("vehicles", "empty"):
             return reason
         since = ceil_minute(record.second)
-        later = [ceil_minute(r.second) for r in self.log[station] if ceil_minute(r.second) > since]
-        until = later[0] if later else self.last + 1
-        if minute > since and self.is_silent_gap(station, since, until):
+        place = bisect_right(self.minutes[station], since)
+        until = self.minutes[station][place] if place < len(self.minutes[station]) else self.last + 1
+        if minute > since and until - since > 30 and self.is_silent_gap(station, since, until):
             return "silent" if minute - since <= 7 * 1440 else "no_record"
         return reason
 
-    def zone_reason(self, members: list[str], minute: int, hours: tuple[int, int] | None, tz: ZoneInfo) -> str:
+    def zone_reason(
+        self, members: list[str], minute: int, hours: tuple[int, int] | None, tz: ZoneInfo
+    ) -> str:
         if hours is not None:
             time = wall(minute, tz).hour * 60 + wall(minute, tz).minute
             if not hours[0] <= time < hours[1]:
@@ -295,7 +315,11 @@ def panel(
                 row["observed"] = sum(t.start in members and begin <= t.started // 60 < end for t in trips)
                 row["returns"] = sum(t.end in members and begin <= t.ended // 60 < end for t in trips)
             else:
-                row |= inferred(system, members, begin, end, rebalancing) if known else {"observed": None, "returns": None}
+                row |= (
+                    inferred(system, members, begin, end, rebalancing)
+                    if known
+                    else {"observed": None, "returns": None}
+                )
             rows.append(row)
     return rows
 
@@ -317,7 +341,3 @@ def inferred(system: System, members: list[str], begin: int, end: int, rebalanci
 def utc(text: str, timezone: str) -> int:
     """Seconds since 1970 of a local time."""
     return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(timezone)).timestamp())
-
-
-def day_before(text: str) -> str:
-    return (datetime.fromisoformat(text) - timedelta(days=1)).date().isoformat()

@@ -50,7 +50,7 @@ from unmet.mobility.sql import fetch_one, literal, path_literal
 from unmet.mobility.tripcounts import loose_starts
 from unmet.mobility.zones import find_zones, report_moved
 
-__all__ = ["PANEL_COLUMNS", "Panel", "PanelOptions", "build_panel", "read_panel", "write_panel"]
+__all__ = ["PANEL_COLUMNS", "Panel", "PanelOptions", "build_panel", "panel_of", "read_panel", "write_panel"]
 
 PANEL_COLUMNS = (
     "zone",
@@ -98,10 +98,9 @@ class Panel:
     summary: dict[str, Any]
 
 
-class PanelOptions(TypedDict, total=False):
-    """The options of `build_panel`, where they are explained."""
+class PlanOptions(TypedDict, total=False):
+    """Options of `build_panel` that say what to build."""
 
-    timezone: Required[str]
     zones: str
     every: str
     start: str | None
@@ -109,8 +108,14 @@ class PanelOptions(TypedDict, total=False):
     censored_rule: str
     rebalancing: int
     hours: str | None
-    mapping: Mapping[str, str] | None
     memory: str
+
+
+class PanelOptions(PlanOptions, total=False):
+    """All options of `build_panel`, where they are explained."""
+
+    timezone: Required[str]
+    mapping: Mapping[str, str] | None
     max_rejected: float
     force: bool
     progress: Callable[[str], None] | None
@@ -217,6 +222,15 @@ def build_panel(
     )
     with _making(trips, status, stations, chosen) as (records, made):
         frame = _frame(records.connection, f"({made.sql})")
+    return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
+
+
+def panel_of(
+    records: Records, progress: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]
+) -> Panel:
+    """Build the panel of records that are read already; options as for `build_panel`."""
+    made = _make(records, _Plan(**options), progress or (lambda _: None))
+    frame = _frame(records.connection, f"({made.sql})")
     return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
 
 
@@ -394,7 +408,7 @@ def _insert_rows(
     made = False
     for rows, why in panel_rows(evidence, rebalancing, progress):
         connection.register("some_rows", rows)
-        how = "INSERT INTO panel_rows" if made else "CREATE OR REPLACE TABLE panel_rows AS"
+        how = "INSERT INTO panel_rows" if made else "CREATE OR REPLACE TEMP TABLE panel_rows AS"
         connection.execute(f"{how} SELECT * FROM some_rows")
         connection.unregister("some_rows")
         reasons.append(why)
@@ -418,7 +432,7 @@ def _register(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, eviden
     }
     for name, frame in tables.items():
         connection.register("some_rows", frame)
-        connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM some_rows")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM some_rows")
         connection.unregister("some_rows")
 
 

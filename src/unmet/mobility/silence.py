@@ -125,9 +125,15 @@ def silent_stretches(feed: Feed) -> Minutes:
     if not feed.polled:
         silent &= _is_improbable(expected_events(feed.records, feed.first), begin, end, if_unknown=True)
     silent &= 2 * feed.shut[heard[:-1]] < feed.stations[heard[:-1]]
-    begin, end = begin[silent], end[silent]
-    apart = begin[1:] - end[:-1] >= SHORTEST_SILENCE
-    return feed.first + np.column_stack([begin[np.r_[True, apart][: len(begin)]], end[np.r_[apart, True][-len(end) :]]])
+    return feed.first + _join(np.column_stack([begin[silent], end[silent]]))
+
+
+def _join(stretches: Minutes) -> Minutes:
+    """Join stretches that are less than `SHORTEST_SILENCE` apart."""
+    if len(stretches) == 0:
+        return stretches
+    apart = stretches[1:, 0] - stretches[:-1, 1] >= SHORTEST_SILENCE
+    return np.column_stack([stretches[np.r_[True, apart], 0], stretches[np.r_[apart, True], 1]])
 
 
 def standstills(feed: Feed, silent: Minutes) -> Minutes:
