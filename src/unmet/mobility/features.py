@@ -1,8 +1,8 @@
 """What may explain demand: calendar, holidays, daylight and weather, beside each row of a panel.
 
 Every function takes a panel - a frame with ``zone, start`` (UTC), ``start_local`` (wall clock) and
-``minutes`` - and returns a new frame with columns added; the caller's is not changed. Nothing is filled: a bin
-for which there is no weather has NaN, and `Weathered.gaps` says which bins those are.
+``minutes`` - and returns a new frame with columns added; the caller's is not changed. Nothing is filled: a
+bin for which there is no weather has NaN, and `Weathered.gaps` says which bins those are.
 """
 
 from __future__ import annotations

@@ -46,11 +46,11 @@ from unmet.mobility.pickups import REBALANCING
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records, read_records
 from unmet.mobility.sources import Given
-from unmet.mobility.sql import literal, path_literal
+from unmet.mobility.sql import fetch_one, literal, path_literal
 from unmet.mobility.tripcounts import loose_starts
 from unmet.mobility.zones import find_zones, report_moved
 
-__all__ = ["PANEL_COLUMNS", "Panel", "PanelOptions", "build_panel", "read_panel", "write_panel"]
+__all__ = ["PANEL_COLUMNS", "Panel", "PanelOptions", "build_panel", "panel_of", "read_panel", "write_panel"]
 
 PANEL_COLUMNS = (
     "zone",
@@ -98,10 +98,9 @@ class Panel:
     summary: dict[str, Any]
 
 
-class PanelOptions(TypedDict, total=False):
-    """The options of `build_panel`, where they are explained."""
+class PlanOptions(TypedDict, total=False):
+    """Options of `build_panel` that say what to build."""
 
-    timezone: Required[str]
     zones: str
     every: str
     start: str | None
@@ -109,8 +108,14 @@ class PanelOptions(TypedDict, total=False):
     censored_rule: str
     rebalancing: int
     hours: str | None
-    mapping: Mapping[str, str] | None
     memory: str
+
+
+class PanelOptions(PlanOptions, total=False):
+    """All options of `build_panel`, where they are explained."""
+
+    timezone: Required[str]
+    mapping: Mapping[str, str] | None
     max_rejected: float
     force: bool
     progress: Callable[[str], None] | None
@@ -216,7 +221,16 @@ def build_panel(
         progress=progress,
     )
     with _making(trips, status, stations, chosen) as (records, made):
-        frame = records.connection.execute(made.sql).df()
+        frame = _frame(records.connection, f"({made.sql})")
+    return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
+
+
+def panel_of(
+    records: Records, progress: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]
+) -> Panel:
+    """Build the panel of records that are read already; options as for `build_panel`."""
+    made = _make(records, _Plan(**options), progress or (lambda _: None))
+    frame = _frame(records.connection, f"({made.sql})")
     return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
 
 
@@ -253,7 +267,7 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
         try:
             file = path_literal(str(path))
             pairs = connection.execute(f"SELECT key, value FROM parquet_kv_metadata({file})").fetchall()
-            frame = connection.execute(f"SELECT * FROM read_parquet({file})").df()
+            frame = _frame(connection, f"read_parquet({file})")
         except duckdb.Error as error:
             raise FileFormatError(f"{path}: cannot be read as Parquet: {error}") from error
     found = {bytes(key).decode(): bytes(value).decode() for key, value in pairs}
@@ -271,6 +285,13 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
         pd.DataFrame(parts["reasons"]),
         parts["summary"],
     )
+
+
+def _frame(connection: duckdb.DuckDBPyConnection, relation: str) -> pd.DataFrame:
+    """Fetch a panel with `start` in UTC."""
+    frame = connection.execute(f"SELECT * REPLACE (start AT TIME ZONE 'UTC' AS start) FROM {relation}").df()
+    frame["start"] = frame["start"].dt.tz_localize("UTC")
+    return frame
 
 
 @contextmanager
@@ -387,7 +408,7 @@ def _insert_rows(
     made = False
     for rows, why in panel_rows(evidence, rebalancing, progress):
         connection.register("some_rows", rows)
-        how = "INSERT INTO panel_rows" if made else "CREATE OR REPLACE TABLE panel_rows AS"
+        how = "INSERT INTO panel_rows" if made else "CREATE OR REPLACE TEMP TABLE panel_rows AS"
         connection.execute(f"{how} SELECT * FROM some_rows")
         connection.unregister("some_rows")
         reasons.append(why)
@@ -411,7 +432,7 @@ def _register(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, eviden
     }
     for name, frame in tables.items():
         connection.register("some_rows", frame)
-        connection.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM some_rows")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM some_rows")
         connection.unregister("some_rows")
 
 
@@ -457,11 +478,11 @@ def _summarise(
     stations: int,
 ) -> dict[str, Any]:
     open_ = "available_minutes + stockout_minutes > 0"
-    counts = connection.execute(
+    counts = fetch_one(
+        connection,
         f"""SELECT count(*) FILTER ({open_}), count(*) FILTER (({_censored(plan.censored_rule)}) AND {open_}),
-        sum(observed) FILTER (NOT isnan(observed)) FROM panel_rows"""
-    ).fetchone()
-    assert counts is not None
+        sum(observed) FILTER (NOT isnan(observed)) FROM panel_rows""",
+    )
     bins, trips = evidence.bins, evidence.trips
     by_state = reasons.groupby("state")["minutes"].sum()
     by_reason = reasons.groupby(["state", "reason"])["minutes"].sum()

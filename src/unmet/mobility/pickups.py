@@ -79,8 +79,9 @@ def find_changes(block: Block, has_docks: NDArray[np.bool_]) -> Changes:
 
 def known_changes(changes: Changes, feed: Feed, share: NDArray[np.float64], silent: Minutes) -> Changes:
     """Leave out the changes that came to light after a silence of the feed or of the station."""
-    after_outage = np.searchsorted(silent[:, 0], changes.after) > np.searchsorted(
-        silent[:, 0], changes.before, side="right"
+    begun, ended = (
+        np.searchsorted(silent[:, 0], changes.after),
+        np.searchsorted(silent[:, 1], changes.before, "right"),
     )
     alone = silent_gaps(changes.station, changes.before, changes.after, feed, share)
-    return changes.select(~(after_outage | alone))
+    return changes.select((begun <= ended) & ~alone)

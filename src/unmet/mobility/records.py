@@ -58,8 +58,6 @@ class Records:
         Which of them exist.
     quality : pandas.DataFrame
         ``source, reason, action, rows, share, detail``: what was read, rejected, repaired and noted.
-    status_in_order : bool
-        Whether `status` comes by station and within a station by time, as it stands in the files.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -67,7 +65,6 @@ class Records:
     tables: frozenset[str]
     quality: pd.DataFrame
     folder: Path
-    status_in_order: bool = False
 
     def close(self) -> None:
         """Close the connection and remove the temporary folder; doing so again does nothing."""
@@ -150,7 +147,7 @@ def read_records(
         raise
     log = QualityLog()
     try:
-        tables, in_order = _load(
+        tables = _load(
             workspace,
             trips,
             status,
@@ -167,7 +164,7 @@ def read_records(
         workspace.connection.close()
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Records(workspace.connection, timezone, tables, log.frame(), folder, in_order)
+    return Records(workspace.connection, timezone, tables, log.frame(), folder)
 
 
 def _connect(folder: Path, memory: str) -> duckdb.DuckDBPyConnection:
@@ -200,11 +197,10 @@ def _load(
     log: QualityLog,
     force: bool,
     progress: Callable[[str], None],
-) -> tuple[frozenset[str], bool]:
+) -> frozenset[str]:
     seen: dict[str, set[str]] = {}
     table: StationTable | None = None
     rows_of: dict[str, dict[str, int]] = {}
-    in_order = False
     if stations is not None:
         progress("reading stations")
         table, seen["stations"] = read_stations(workspace, stations, timezone, mapping, log)
@@ -225,14 +221,14 @@ def _load(
         make_trips(workspace, staged_trips, table, rows_of["trips"], timezone, log)
     if status is not None:
         progress("checking station status")
-        in_order = make_status(workspace, staged_status, table, rows_of["status"], timezone, log)
+        make_status(workspace, staged_status, table, rows_of["status"], timezone, log)
     _write_stations(workspace, table, staged_trips if trips is not None and stations is None else None)
     if weather is not None:
         progress("reading weather")
         seen["weather"] = make_weather(workspace, weather, timezone, mapping, log)
     check_mapping(mapping, seen)
     given = {"trips": trips, "status": status, "weather": weather}
-    return frozenset({"stations", *(name for name, value in given.items() if value is not None)}), in_order
+    return frozenset({"stations", *(name for name, value in given.items() if value is not None)})
 
 
 def _write_stations(workspace: Workspace, table: StationTable, located_by: StagedTrips | None) -> None:

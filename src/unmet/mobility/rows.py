@@ -116,7 +116,8 @@ def check_epochs(workspace: Workspace, part: Part, field: str, time: Time) -> No
         return
     sample = f"(SELECT {time.epoch} AS epoch FROM {part.relation} LIMIT 10000)"
     with reading(part.label):
-        sql = f"SELECT avg((epoch > {EPOCH_SECONDS_LIMIT})::INT), max(epoch) FROM {sample}"
+        wrong = f"epoch BETWEEN {EPOCH_SECONDS_LIMIT} AND 1e19"  # to nanoseconds
+        sql = f"SELECT avg(coalesce({wrong}, false)::INT), max(epoch) FILTER ({wrong}) FROM {sample}"
         share, largest = fetch_one(workspace.connection, sql)
     if share is not None and share > 0.5:
         raise FileFormatError(
@@ -128,14 +129,14 @@ def clock_for(workspace: Workspace, staged: Staged, timezone: str, columns: Sequ
     """Make the clock for the period that some naive local columns cover."""
     times: list[datetime] = []
     if staged.naive:
-        spans = ", ".join(f"min({c}), max({c})" for c in columns)
-        possible = " OR ".join(f"{c} {IMPOSSIBLE.removeprefix('NOT ')}" for c in columns)
+        possible = IMPOSSIBLE.removeprefix("NOT ")
+        spans = ", ".join(f"{f}({c}) FILTER ({c} {possible})" for c in columns for f in ("min", "max"))
         with reading(staged.label):
-            found = fetch_one(workspace.connection, f"SELECT {spans} FROM {staged.relation} WHERE {possible}")
+            found = fetch_one(workspace.connection, f"SELECT {spans} FROM {staged.relation}")
         times = [t for t in found if isinstance(t, datetime)]
     if not times:
         return Clock(timezone, FIRST_TIME, FIRST_TIME)
-    return Clock(timezone, max(min(times), FIRST_TIME), min(max(times), LAST_TIME))
+    return Clock(timezone, min(times), max(times))
 
 
 def find_stations(workspace: Workspace, staged: Staged, columns: Sequence[str]) -> dict[str, int]:
@@ -193,7 +194,7 @@ def count_reasons(
     reasons: Mapping[str, str],
     oddities: Mapping[str, str],
     log: QualityLog,
-) -> tuple[list[str], dict[str, int]]:
+) -> tuple[set[str], dict[str, int]]:
     """Count rows by the first reason to reject them, and oddities of the others, in one pass.
 
     Rows with nothing odd about them, nearly all, are left behind by the filter before anything is counted.
@@ -209,8 +210,8 @@ def count_reasons(
 
     Returns
     -------
-    conditions : list of str
-        Of the reasons that occurred: what accepted rows are not.
+    occurred : set of str
+        The reasons that there was a row for.
     counts : dict
         Oddity → number of accepted rows.
     """
@@ -228,8 +229,9 @@ def count_reasons(
     for i, name in enumerate(reasons):
         log.add(source, name, "rejected", rejected.get(i, 0))
     accepted = next((row[2:] for row in found if row[0] == -1), (0,) * len(oddities))
-    occurred = [f"({condition}) IS NOT TRUE" for i, condition in enumerate(reasons.values()) if i in rejected]
-    return occurred, dict(zip(oddities, accepted, strict=True))
+    return {name for i, name in enumerate(reasons) if i in rejected}, dict(
+        zip(oddities, accepted, strict=True)
+    )
 
 
 def report_matches(source: str, resolved: Resolved, log: QualityLog) -> None:

@@ -112,7 +112,8 @@ def silent_stretches(feed: Feed) -> Minutes:
     A silence counts when it is longer than 30 minutes and than 99.9 % of the feed's own gaps (between minutes with a
     record), when more than `IMPROBABLE` records would have been expected in it (unless the feed is polled or too short
     to know), and when it does not start with half of the stations or more out of service: a closed system has
-    nothing to say.
+    nothing to say. Silences less than 30 minutes apart are one: a record that carries the time of a change, not of the
+    look, may fall into the outage that delayed it.
     """
     heard = np.flatnonzero(feed.records)
     begin, end = heard[:-1] + 1, heard[1:]
@@ -124,7 +125,15 @@ def silent_stretches(feed: Feed) -> Minutes:
     if not feed.polled:
         silent &= _is_improbable(expected_events(feed.records, feed.first), begin, end, if_unknown=True)
     silent &= 2 * feed.shut[heard[:-1]] < feed.stations[heard[:-1]]
-    return feed.first + np.column_stack([begin[silent], end[silent]])
+    return feed.first + _join(np.column_stack([begin[silent], end[silent]]))
+
+
+def _join(stretches: Minutes) -> Minutes:
+    """Join stretches that are less than `SHORTEST_SILENCE` apart."""
+    if len(stretches) == 0:
+        return stretches
+    apart = stretches[1:, 0] - stretches[:-1, 1] >= SHORTEST_SILENCE
+    return np.column_stack([stretches[np.r_[True, apart], 0], stretches[np.r_[apart, True], 1]])
 
 
 def standstills(feed: Feed, silent: Minutes) -> Minutes:

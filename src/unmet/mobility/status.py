@@ -26,16 +26,13 @@ from unmet.mobility.rows import (
 from unmet.mobility.schema import match_columns
 from unmet.mobility.sources import Column, Given, Part, Workspace, expand, is_frame, is_json, open_parts
 from unmet.mobility.sql import fetch_all, fetch_one, reading
-from unmet.mobility.stations import StationTable, resolve
+from unmet.mobility.stations import Resolved, StationTable, resolve
 from unmet.mobility.values import boolean, number, time
 
 __all__ = ["StagedStatus", "make_status", "stage_status"]
 
 # No station holds as many vehicles; a number like this is a wrong column or an overflow.
 _MOST_VEHICLES = 100_000
-# Station and second in one number: seconds to the year 2100 need 32 bits.
-_SHIFT = 34
-_KEY = f"(ix::BIGINT << {_SHIFT} | epoch_us(moment) // 1000000)"
 
 
 @dataclass(frozen=True)
@@ -178,25 +175,26 @@ def make_status(
     rows_of: Mapping[str, int],
     timezone: str,
     log: QualityLog,
-) -> bool:
-    """Make the view ``status`` of accepted records; return whether they come by station and then by time."""
+) -> None:
+    """Make the view ``status`` of accepted records."""
     staged = status.staged
     resolved = resolve(table, rows_of, status.header)
     report_matches("status", resolved, log)
     ids = make_ids(workspace, table, resolved)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
-    raw_type = fetch_one(
-        workspace.connection, f"SELECT column_type FROM (DESCRIBE {staged.relation}) LIMIT 1"
-    )[0]
-    timed = workspace.name("status_timed")
+    timed, joined = workspace.name("status_timed"), workspace.name("status_joined")
     workspace.connection.execute(
-        f"""CREATE VIEW {timed} AS
-        SELECT s.*, coalesce(s.at_utc, {clock.utc("s.at_local")}) AS moment, i.ix, i.station
-        FROM {staged.relation} s LEFT JOIN {ids} i ON s.raw = CAST(i.raw AS {raw_type})"""
+        f"""CREATE VIEW {timed} AS SELECT *, coalesce(at_utc, {clock.utc("at_local")}) AS moment
+        FROM {staged.relation}"""
     )
+    described = f"SELECT column_type FROM (DESCRIBE {timed}) WHERE column_name = 'raw'"
+    raw_type = fetch_one(workspace.connection, described)[0]
+    workspace.connection.execute(
+        f"""CREATE VIEW {joined} AS SELECT s.*, i.ix, i.station
+        FROM {timed} s LEFT JOIN {ids} i ON s.raw = CAST(i.raw AS {raw_type})"""
+    )
+    stations = {"missing station": "raw IS NULL", "unknown station": "ix IS NULL"}
     reasons = {
-        "missing station": "raw IS NULL",
-        "unknown station": "ix IS NULL",
         "missing time": "no_time",
         "impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}",
         "missing or unreadable count": "available IS NULL",
@@ -205,79 +203,85 @@ def make_status(
     }
     oddities = {
         "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
-        "nonexistent": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
+        "skipped": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
         "negative_docks": "docks < 0",
         "negative_disabled": "disabled < 0",
     }
-    conditions, seen = count_reasons(workspace, "status", staged, timed, reasons, oddities, log)
+    occurred, seen = count_reasons(workspace, "status", staged, joined, stations | reasons, oddities, log)
     log.add("status", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
     log.add(
-        "status",
-        "hour that did not exist",
-        "repaired",
-        seen["nonexistent"],
-        "moved on by the jump of the clock",
+        "status", "hour that did not exist", "repaired", seen["skipped"], "moved on by the jump of the clock"
     )
     log.add("status", "negative docks", "repaired", seen["negative_docks"], "left blank")
     log.add("status", "negative disabled vehicles", "repaired", seen["negative_disabled"], "left blank")
-    accepted = workspace.name("status_accepted")
-    where = " AND ".join(["ix IS NOT NULL", *conditions])
-    workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {timed} WHERE {where}")
-    stations = len({ix for ix in resolved.index.values() if ix is not None})
-    dropped, in_order = _duplicates(workspace, accepted, staged, stations, log)
+    where = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
+    dropped = _duplicates(workspace, timed, joined, where, resolved, staged, log)
+    where += ["ix IS NOT NULL", *([f"rn NOT IN (SELECT rn FROM {dropped})"] if dropped else [])]
     docks = "CASE WHEN docks >= 0 THEN docks END" if seen["negative_docks"] else "docks"
     disabled = "CASE WHEN disabled >= 0 THEN disabled END" if seen["negative_disabled"] else "disabled"
-    without = f" WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""
     workspace.connection.execute(
         f"""CREATE VIEW status AS
         SELECT station, moment AS "at", available, {disabled} AS disabled, {docks} AS docks,
             installed, renting, ix
-        FROM {accepted}{without}"""
+        FROM {joined} WHERE {" AND ".join(where)}"""
     )
-    return in_order
 
 
 def _duplicates(
-    workspace: Workspace, accepted: str, staged: Staged, stations: int, log: QualityLog
-) -> tuple[str | None, bool]:
-    """Find all but the last record of each station and second, and whether the rows come in order.
+    workspace: Workspace,
+    timed: str,
+    joined: str,
+    where: Sequence[str],
+    resolved: Resolved,
+    staged: Staged,
+    log: QualityLog,
+) -> str | None:
+    """Find all but the last record of each station and second; None where there are none.
 
-    Rows that come by station and then by time, as change logs do, have their duplicates side by side: one
-    pass over neighbours finds them and nothing need be sorted or hashed.
+    Rows that come by station and then by time, as in a change log, have their duplicates side by side: one
+    pass over neighbours in the order of the file finds them, and nothing need be sorted or hashed.
     """
-    dropped = workspace.name("dropped")
-    keyed = f"(SELECT rn, {_KEY} AS k FROM {accepted})"
-    pairs = f"(SELECT rn, k, lag(k) OVER () AS p, lag(rn) OVER () AS prn FROM {keyed})"
+    name = workspace.name("dropped")
+    only = "WHERE " + " AND ".join(["raw IS NOT NULL", *where])
+    second = "epoch_us(moment) // 1000000"
+    neighbours = f"""(SELECT raw, s, lag(rn) OVER () AS prn, lag(raw) OVER () AS praw, lag(s) OVER () AS ps
+        FROM (SELECT rn, raw, {second} AS s FROM {timed} {only}))"""
+    known = [ix for ix in resolved.index.values() if ix is not None]
     with reading(staged.label):
         runs, suspects = fetch_one(
             workspace.connection,
-            f"""SELECT count(*) FILTER (k >> {_SHIFT} IS DISTINCT FROM p >> {_SHIFT}),
-            count(*) FILTER (k <= p AND k >> {_SHIFT} = p >> {_SHIFT}) FROM {pairs}""",
+            f"""SELECT count(*) FILTER (raw IS DISTINCT FROM praw), count(*) FILTER (raw = praw AND s <= ps)
+            FROM {neighbours}""",
         )
-        if runs <= stations:
-            if not suspects:
-                return None, True
-            same = f"k <= p AND k >> {_SHIFT} = p >> {_SHIFT}"
+        in_runs = runs <= len(resolved.index) and len(set(known)) == len(known)
+        if in_runs and not suspects:
+            return None
+        if in_runs:
             workspace.connection.execute(
-                f"CREATE TABLE {dropped} AS SELECT prn AS rn, k < p AS back FROM {pairs} WHERE {same}"
+                f"""CREATE TABLE {name} AS SELECT prn AS rn, s < ps AS back FROM {neighbours}
+                WHERE raw = praw AND s <= ps AND raw::VARCHAR IN (SELECT unnest(?))""",
+                [[raw for raw, ix in resolved.index.items() if ix is not None]],
             )
-            backward = fetch_one(workspace.connection, f"SELECT count(*) FILTER (back) FROM {dropped}")[0]
-        in_order = runs <= stations and not backward
-        if not in_order:
-            _drop_by_key(workspace, accepted, dropped)
-        count = fetch_one(workspace.connection, f"SELECT count(*) FROM {dropped}")[0]
+            in_runs = not fetch_one(workspace.connection, f"SELECT count(*) FILTER (back) FROM {name}")[0]
+        if not in_runs:
+            only = "WHERE " + " AND ".join(["ix IS NOT NULL", *where])
+            _drop_by_key(
+                workspace, f"(SELECT rn, ix::BIGINT << 34 | {second} AS k FROM {joined} {only})", name
+            )
+        count = fetch_one(workspace.connection, f"SELECT count(*) FROM {name}")[0]
     log.add("status", "duplicate", "rejected", count, "same station and second: the last record holds")
-    return (dropped if count else None), in_order
+    return name if count else None
 
 
-def _drop_by_key(workspace: Workspace, accepted: str, dropped: str) -> None:
+def _drop_by_key(workspace: Workspace, keyed: str, name: str) -> None:
+    """Write the `rn` of all rows but the last of each key `k`; few keys are expected to repeat."""
     keys = workspace.name("keys")
     workspace.connection.execute(
-        f"CREATE TABLE {keys} AS SELECT {_KEY} AS k FROM {accepted} GROUP BY k HAVING count(*) > 1"
+        f"CREATE TABLE {keys} AS SELECT k FROM {keyed} GROUP BY k HAVING count(*) > 1"
     )
     workspace.connection.execute(
-        f"""CREATE OR REPLACE TABLE {dropped} AS SELECT rn FROM
-        (SELECT rn, row_number() OVER (PARTITION BY k ORDER BY rn DESC) AS nth FROM
-         (SELECT rn, {_KEY} AS k FROM {accepted}) WHERE k IN (SELECT k FROM {keys}))
+        f"""CREATE OR REPLACE TABLE {name} AS SELECT rn FROM
+        (SELECT rn, row_number() OVER (PARTITION BY k ORDER BY rn DESC) AS nth
+         FROM {keyed} WHERE k IN (SELECT k FROM {keys}))
         WHERE nth > 1"""
     )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 from unmet.mobility.clock import Minutes
+from unmet.mobility.sql import fetch_one
 
 __all__ = ["OPEN", "Block", "StatusLog", "sort_status"]
 
@@ -158,9 +159,9 @@ def _check_range(connection: DuckDBPyConnection, stats: Sequence[tuple[int, ...]
         )
     for row in stats:
         if max(row[5], row[6]) > _MOST_VEHICLES:
-            found = connection.execute("SELECT station FROM stations WHERE ix = ?", [row[0]]).fetchone()
+            (station,) = fetch_one(connection, "SELECT station FROM stations WHERE ix = ?", [row[0]])
             raise InputError(
-                f"Station {found[0] if found else row[0]!r} reports {max(row[5], row[6]):,} vehicles at once; "
+                f"Station {station!r} reports {max(row[5], row[6]):,} vehicles at once; "
                 f"up to {_MOST_VEHICLES:,} were expected. Is the column of available vehicles the right one?"
             )
 

@@ -89,7 +89,7 @@ class Clock:
         start = changes[0].before if changes else _offset(zone_info(self.timezone), self.first)
         edges = [c.instant + timedelta(seconds=max(c.before, c.after)) for c in changes]
         offsets = [start, *(c.after for c in changes)]
-        tree = _tree(local, edges, [f"INTERVAL {-o} SECOND" for o in offsets])
+        tree = _tree(local, edges, [f"to_seconds({-o})" for o in offsets])
         return f"({local} + {tree})"
 
     def doubled(self, local: str) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock import Bins, Minutes
 from unmet.mobility.quality import QualityLog
+from unmet.mobility.sql import fetch_one
 from unmet.mobility.zones import Zones
 
 __all__ = ["TripCounts", "count_trips", "loose_starts", "stage_trip_ends", "trip_minutes", "trip_moves"]
@@ -111,8 +112,8 @@ def count_trips(
         counts.append(table)
     log.add("trips", "outside the panel's period", "noted", outside, "not in the panel")
     log.add("trips", "start in no zone", "noted", nowhere, "not in the panel")
-    ended = connection.execute("SELECT count(*) FROM trip_ends WHERE what = 1 AND zone >= 0").fetchone()
-    return TripCounts(counts[0], counts[1] if ended and ended[0] else None, used)
+    (ended,) = fetch_one(connection, "SELECT count(*) FROM trip_ends WHERE what = 1 AND zone >= 0")
+    return TripCounts(counts[0], counts[1] if ended else None, used)
 
 
 def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:

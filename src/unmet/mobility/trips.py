@@ -121,9 +121,10 @@ def make_trips(
         "impossible_place": "bad_start_place OR bad_end_place",
         "no_id": "trip_id IS NULL AND bike IS NULL",
     }
-    conditions, seen = count_reasons(workspace, "trips", staged, timed, reasons, oddities, log)
+    occurred, seen = count_reasons(workspace, "trips", staged, timed, reasons, oddities, log)
     _note(seen, log)
     accepted = workspace.name("trips_accepted")
+    conditions = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {timed}{where}")
     dropped = _duplicates(workspace, accepted, staged, log)

@@ -50,7 +50,7 @@ def make_weather(
         "nonexistent": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
     }
     reasons = {"missing or impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}"}
-    conditions, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
+    occurred, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
     log.add("weather", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
     log.add(
         "weather",
@@ -59,7 +59,9 @@ def make_weather(
         seen["nonexistent"],
         "moved on by the jump of the clock",
     )
-    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    where = "".join(
+        f"WHERE ({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred
+    )
     values = ", ".join(f"{name} AS {identifier(header)}" for header, name in names.items())
     with reading(staged.label):
         total = fetch_one(workspace.connection, f"SELECT count(*) FROM {timed} {where}")[0]
