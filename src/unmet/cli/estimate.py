@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,7 +47,7 @@ def estimate_command(
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.", rich_help_panel=_MODEL)] = 0,
     draws: Annotated[
-        int, typer.Option(min=2, help="Joint draws behind the intervals of totals.", rich_help_panel=_MODEL)
+        int, typer.Option(min=20, help="Joint draws behind the intervals of totals.", rich_help_panel=_MODEL)
     ] = 400,
     weather: Annotated[
         Path | None,
@@ -94,10 +95,27 @@ def estimate_command(
         steps = horizon_bins(horizon, usual_minutes(opened.bins()))
     for gap in features.gaps.itertuples():
         told.print(Text(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on."))
-    with _progress(told) as progress:
-        result = run_estimates(
-            panel, settings, out, features=features.frame, jobs=jobs, horizon=steps, progress=progress
-        )
+    provenance = {
+        "weather": None if weather is None else str(weather),
+        "holidays": holidays,
+        "weather_gaps": features.gaps.to_dict("records"),
+        "weather_quality": features.quality.to_dict("records"),
+    }
+    try:
+        with _progress(told) as progress:
+            result = run_estimates(
+                panel,
+                settings,
+                out,
+                features=features.frame,
+                jobs=jobs,
+                horizon=steps,
+                progress=progress,
+                provenance=provenance,
+            )
+    except KeyboardInterrupt:
+        told.print("Stopped. What is finished is kept: the same command goes on from there.")
+        raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps(result.info, indent=2, default=str))
     elif not quiet:
@@ -134,7 +152,7 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
 
 @contextmanager
 def _progress(console: Console) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar with the time left; lines where nobody looks on."""
+    """A bar with the time left; lines, one per tenth, where no terminal shows a bar."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -144,24 +162,30 @@ def _progress(console: Console) -> Iterator[Callable[[int, int, str], None]]:
         TimeRemainingColumn(),
     )
     # Chunks come in seldom: the speed is that of the last ten minutes.
-    with Progress(*columns, console=console, transient=True, speed_estimate_period=600) as bar:
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        speed_estimate_period=600,
+        disable=not console.is_terminal,
+    ) as bar:
         task = bar.add_task("Estimating zones", total=None)
-        begun = False
-        tenth = 0
+        first: tuple[int, float] | None = None
+        tenths = 0
 
         def report(done: int, zones: int, note: str) -> None:
-            nonlocal begun, tenth
+            nonlocal first, tenths
             if note:
                 console.print(Text(note))
-            if not begun:
+            if first is None:
                 # What was finished before says nothing about the speed of this run.
                 bar.reset(task, total=zones, completed=done)
-                begun, tenth = True, 10 * done // zones
-            else:
-                bar.update(task, completed=done)
-            if not console.is_terminal and 10 * done // zones > tenth:
-                tenth = 10 * done // zones
-                console.print(Text(f"{done} of {zones} zones"))
+                first, tenths = (done, time.monotonic()), 10 * done // zones
+            bar.update(task, completed=done)
+            if not console.is_terminal and 10 * done // zones > tenths:
+                tenths = 10 * done // zones
+                left = (time.monotonic() - first[1]) / (done - first[0]) * (zones - done)
+                console.print(Text(f"{done} of {zones} zones, {left / 60:.1f} minutes left"))
 
         yield report
 

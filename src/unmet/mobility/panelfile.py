@@ -89,7 +89,7 @@ class PanelFile:
             raise InputError(
                 f"features: {twice} rows have the start of another; expected one row per bin of the panel."
             )
-        self.connection.register("some_features", features)
+        _register(self.connection, "some_features", features)
         self.connection.execute("CREATE OR REPLACE TABLE features AS SELECT * FROM some_features")
         self.connection.unregister("some_features")
 
@@ -169,6 +169,14 @@ def write_parquet(frame: pd.DataFrame, path: Path) -> None:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("some_rows", frame)
         connection.execute(f"COPY (SELECT * FROM some_rows) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+
+
+def _register(connection: duckdb.DuckDBPyConnection, name: str, frame: pd.DataFrame) -> None:
+    """Let SQL see a frame. DuckDB cannot read one whose columns run backwards in memory: that is copied first."""
+    try:
+        connection.register(name, frame)
+    except duckdb.Error:
+        connection.register(name, pd.DataFrame({column: frame[column].array.copy() for column in frame.columns}))
 
 
 def file_hash(path: Path) -> str:

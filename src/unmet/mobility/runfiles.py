@@ -166,6 +166,8 @@ def _column(values: list[Any]) -> pd.Series:
     present = [v for v in values if v is not None]
     if all(isinstance(v, bool) for v in present):
         return pd.Series(values, dtype="boolean")
-    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in present):
+    if all(isinstance(v, int) for v in present):
+        return pd.Series(values, dtype="Int64")
+    if all(isinstance(v, int | float) for v in present):
         return pd.Series([float("nan") if v is None else float(v) for v in values], dtype="float64")
     return pd.Series([None if v is None else str(v) for v in values], dtype="str")

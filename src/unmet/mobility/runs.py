@@ -15,7 +15,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -87,6 +87,7 @@ def run_estimates(
     estimate: EstimateZone | None = None,
     executor: Executor = in_processes,
     progress: Progress | None = None,
+    provenance: Mapping[str, Any] | None = None,
 ) -> RunResult:
     """Estimate every zone of a panel, or go on with a run that was interrupted.
 
@@ -112,6 +113,8 @@ def run_estimates(
         Where the work is done: see `unmet.mobility.executors`.
     progress : callable, optional
         Called as ``progress(done, zones, note)``.
+    provenance : mapping, optional
+        What else ``run.json`` should tell, such as where the features come from and what they lack.
 
     Returns
     -------
@@ -162,6 +165,7 @@ def run_estimates(
             "wall_seconds": round(time.monotonic() - began, 3),
             "jobs": workers,
             "panel_path": None if isinstance(panel, pd.DataFrame) else str(panel),
+            "provenance": dict(provenance or {}),
         }
         return run.finish(info)
 

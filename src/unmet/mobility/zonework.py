@@ -73,6 +73,7 @@ def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Mode
     result, reason = None, None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", DeprecationWarning)  # for those who write models, not for those who run them
         try:
             _check_rows(rows)
             result = estimate(rows, model, horizon=horizon)
