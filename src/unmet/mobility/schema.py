@@ -173,11 +173,10 @@ SOURCES: Mapping[str, Source] = {
 _ID_COLUMN = re.compile(r"(id|ix|key|code|number|shortname|terminal|terminalname)$")
 
 # Depots, workshops and test stations, by the names operators gave them (Citi Bike, Divvy), and rider types
-# that are not customers.
-_STAFF = re.compile(
-    r"\b(test|testing|depot|warehouse|workshop|8d|nycbs|bike checking|repair|hastings wh|ops|staff|employee"
-    r"|operator|maintenance|rebalancing|valet only)\b"
-)
+# that are not customers. The second group are also words in the names of streets.
+_STAFF = re.compile(r"\b(nycbs|8d|bike checking|repair|warehouse|workshop|rebalancing|staff|employee|lbs wh)\b")
+_STAFF_UNLESS_STREET = re.compile(r"\b(test|testing|depot|ops|operator|maintenance)\b")
+_STREET = re.compile(r"\b(st|ave?|rd|pl|blvd|dr|ln|street|avenue|road|place|square|sq|park)\b")
 
 
 def is_staff(name: str) -> bool:
@@ -185,19 +184,13 @@ def is_staff(name: str) -> bool:
 
     Examples
     --------
-    >>> is_staff("NYCBS Depot - SSP"), is_staff("DIVVY CASSETTE REPAIR MOBILE STATION")
-    (True, True)
-    >>> is_staff("Depot Pl & Main St")
-    False
+    >>> is_staff("NYCBS Depot - SSP"), is_staff("TEST"), is_staff("Depot Pl & Main St")
+    (True, True, False)
     """
-    name = name.casefold().replace("_", " ")
-    # Street names have one of these words too: "Depot Pl & Main St", "Test Rd at 5th".
-    street = re.search(
-        r"\b(st|ave|av|rd|pl|blvd|dr|ln|street|avenue|road|place|square|sq|park|station)\b", name
-    )
-    return _STAFF.search(name) is not None and (
-        street is None or re.search(r"\b(nycbs|8d|divvy)\b", name) is not None
-    )
+    words = re.sub(r"[\W_]+", " ", name.casefold())
+    if _STAFF.search(words):
+        return True
+    return _STAFF_UNLESS_STREET.search(words) is not None and _STREET.search(words) is None
 
 
 def normalise(header: str) -> str:
@@ -287,8 +280,7 @@ def check_mapping(mapping: Mapping[str, str] | None, seen: Mapping[str, set[str]
         if not any(column in seen.get(home.name, ()) for home in homes):
             given = sorted(set().union(*(seen.get(home.name, set()) for home in homes)))
             raise InputError(
-                f"mapping {key}={column}: no file has a column {column!r}. "
-                f"Found: {', '.join(given) or 'nothing'}"
+                f"mapping {key}={column}: no file has a column {column!r}. Found: {', '.join(given) or 'nothing'}"
             )
 
 
@@ -297,9 +289,7 @@ def _given(mapping: Mapping[str, str] | None, source: str, field: str) -> str | 
     return mapping.get(f"{source}.{field}", mapping.get(field))
 
 
-def _explain(
-    kind: Source, headers: list[str], matched: Mapping[str, str], missing: list[str], label: str
-) -> str:
+def _explain(kind: Source, headers: list[str], matched: Mapping[str, str], missing: list[str], label: str) -> str:
     needed = "; ".join(" or ".join(need.split("|")) for need in missing)
     known = ", ".join(f"{ours} = {theirs!r}" for ours, theirs in matched.items()) or "nothing"
     field = missing[0].split("|")[0]
