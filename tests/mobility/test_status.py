@@ -20,7 +20,7 @@ NAMES += ["is_installed", "is_renting"]
 
 
 def reference(rows: list[Row]) -> tuple[dict[tuple[str, int], tuple[object, ...]], Counter[str]]:
-    """Station and second → the last accepted record and the rejected rows by reason. Stations 1-4 are known."""
+    """Station and second → the last accepted record; the rejected rows by reason. Stations 1-4 are known."""
     kept: dict[tuple[str, int], tuple[object, ...]] = {}
     rejected: Counter[str] = Counter()
     for station, at, available, disabled, docks, installed, renting in rows:
@@ -71,14 +71,15 @@ def to_frame(rows: list[Row]) -> pd.DataFrame:
 
 def contents(records: Records) -> dict[tuple[str, int], tuple[object, ...]]:
     found = records.connection.execute(
-        'SELECT station, epoch_us("at") // 1000000, available, disabled, docks, installed, renting FROM status'
+        'SELECT station, epoch_us("at") // 1000000, available, disabled, docks, installed, renting '
+        "FROM status"
     ).fetchall()
     result = {(r[0], r[1]): r[2:] for r in found}
     assert len(result) == len(found)
     return result
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(feeds, st.sampled_from(["parquet", "csv", "frame", "two files"]))
 def test_accepted_and_rejected_records_are_those_of_a_plain_reading(rows: list[Row], how: str) -> None:
     frame, stations = to_frame(rows), pd.DataFrame({"station_id": [1, 2, 3, 4]})

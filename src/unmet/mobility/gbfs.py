@@ -133,8 +133,10 @@ def _time(path: Path, value: Any, field: str) -> float | None:
         return moment.timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _bad(path, field, f"should be a time, is {_short(value)}")
-    if value > EPOCH_SECONDS_LIMIT:
+    if EPOCH_SECONDS_LIMIT < value < float("inf"):
         raise _bad(path, field, f"should be in seconds since 1970; {value} looks like milliseconds")
+    if not 0 <= value <= EPOCH_SECONDS_LIMIT:
+        raise _bad(path, field, f"should be in seconds since 1970, is {_short(value)}")
     return float(value)
 
 

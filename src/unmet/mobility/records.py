@@ -19,6 +19,7 @@ Times are UTC (TIMESTAMP). `trips` and `status` are views where the files are Pa
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -31,10 +32,10 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet.mobility.quality import QualityLog
-from unmet.mobility.rows import find_stations, insert_rows, own_table
+from unmet.mobility.rows import create_table, find_stations, own_table
 from unmet.mobility.schema import check_mapping
 from unmet.mobility.sources import Given, Workspace
-from unmet.mobility.sql import reading
+from unmet.mobility.sql import fetch_one, reading
 from unmet.mobility.stations import StationTable, read_stations
 from unmet.mobility.status import make_status, stage_status
 from unmet.mobility.timezones import zone_info
@@ -141,7 +142,8 @@ def read_records(
         raise InputError(f"max_rejected: expected a share between 0 and 1, got {max_rejected!r}.")
     folder = Path(tempfile.mkdtemp(prefix="unmet-"))
     try:
-        workspace = Workspace(_connect(folder, memory), folder)
+        connection = _connect(folder, memory)
+        workspace = Workspace(connection, folder, _bytes(connection))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -168,22 +170,27 @@ def read_records(
 
 
 def _connect(folder: Path, memory: str) -> duckdb.DuckDBPyConnection:
+    if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", str(memory).strip(), re.IGNORECASE):
+        raise InputError(f"memory: expected a size such as '2GB', got {memory!r}.")
     connection = duckdb.connect(
         str(folder / "records.duckdb"),
         config={
+            "memory_limit": memory.strip(),
             "temp_directory": str(folder / "spill"),
             "autoinstall_known_extensions": "false",  # no reading from the network on a file's word
             "autoload_known_extensions": "false",
         },
     )
-    try:
-        connection.execute(f"SET memory_limit = '{memory.replace(chr(39), '')}'")
-    except duckdb.Error as error:
-        connection.close()
-        raise InputError(f"memory: expected a size such as '2GB', got {memory!r}.") from error
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
     return connection
+
+
+def _bytes(connection: duckdb.DuckDBPyConnection) -> int:
+    """Ask DuckDB for its memory limit, which it writes as ``1.8 GiB``."""
+    amount, unit = str(fetch_one(connection, "SELECT current_setting('memory_limit')")[0]).split()
+    units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    return int(float(amount) * 1024 ** units.index(unit))
 
 
 def _load(
@@ -233,12 +240,10 @@ def _load(
 
 def _write_stations(workspace: Workspace, table: StationTable, located_by: StagedTrips | None) -> None:
     """Write the table ``stations``; derived ones get name and place from the trips that started there."""
-    workspace.connection.execute(
-        "CREATE TABLE stations "
-        "(station VARCHAR, name VARCHAR, lat DOUBLE, lon DOUBLE, capacity INTEGER, ix INTEGER)"
-    )
-    rows = [(s.station, s.name, s.lat, s.lon, s.capacity, ix) for ix, s in enumerate(table.stations)]
-    insert_rows(workspace, "stations", rows)
+    types = {"station": "VARCHAR", "name": "VARCHAR", "lat": "DOUBLE", "lon": "DOUBLE", "capacity": "INTEGER"}
+    columns: dict[str, list[object]] = {c: [getattr(s, c) for s in table.stations] for c in types}
+    columns["ix"] = list(range(len(table.stations)))
+    create_table(workspace, "stations", types | {"ix": "INTEGER"}, columns)
     if located_by is None:
         return
     staged = located_by.staged

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.quality import QualityLog
-from unmet.mobility.sources import Part, Workspace
+from unmet.mobility.sources import Part, Workspace, malformed_lines
 from unmet.mobility.sql import fetch_all, fetch_one, reading
 from unmet.mobility.stations import Resolved, Station, StationTable, id_text
 from unmet.mobility.timezones import FIRST_TIME, LAST_TIME, Clock
@@ -22,16 +24,18 @@ __all__ = [
     "check_epochs",
     "clock_for",
     "count_reasons",
+    "create_table",
     "find_stations",
-    "insert_rows",
     "make_ids",
     "own_table",
+    "repeated_keys",
     "report_matches",
     "stage",
 ]
 
 IMPOSSIBLE = f"NOT BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
-_MOST_STATIONS = 1_000_000
+_MOST_STATIONS = 1 << 20
+_DTYPES: Mapping[str, type] = {"INTEGER": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,9 @@ def stage(
             else:
                 _materialise(workspace, name, body, part)
                 row = "rowid"
-        if part.rejects is not None:
-            malformed = _rejected_lines(workspace, part.rejects)
-            log.total(source, malformed)
-            log.add(source, "malformed line", "rejected", malformed, part.label)
+        malformed = malformed_lines(workspace, part)
+        log.total(source, malformed)
+        log.add(source, "malformed line", "rejected", malformed, part.label)
         columns_only = ", ".join(columns)
         selects.append(f"SELECT {columns_only}, {row} + {number << 56} AS rn FROM {name}")
     relation = workspace.name(f"{source}_staged")
@@ -92,29 +95,16 @@ def _materialise(workspace: Workspace, name: str, body: str, part: Part) -> None
     except duckdb.InvalidInputException:
         if part.rejects is None:
             raise
-        # Mixed line ends and stray quotes stop DuckDB's strict reader; the lenient one goes on and counts.
         for leftover in (part.rejects, f"{part.rejects}_scan"):
             workspace.connection.execute(f"DROP TABLE IF EXISTS {leftover}")
-        lenient = part.relation.replace(
-            "store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true"
-        )
-        workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {lenient}")
-
-
-def _rejected_lines(workspace: Workspace, rejects: str) -> int:
-    try:
-        return int(
-            fetch_one(workspace.connection, f"SELECT count(DISTINCT (file_id, line)) FROM {rejects}")[0]
-        )
-    except duckdb.CatalogException:  # the tables are made with the first rejected line
-        return 0
+        workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {part.lenient}")
 
 
 def check_epochs(workspace: Workspace, part: Part, field: str, time: Time) -> None:
     """Refuse a column of times in milliseconds: most of its first numbers are beyond any time in seconds."""
     if time.epoch is None:
         return
-    sample = f"(SELECT {time.epoch} AS epoch FROM {part.relation} LIMIT 10000)"
+    sample = f"(SELECT {time.epoch} AS epoch FROM {part.lenient or part.relation} LIMIT 10000)"
     with reading(part.label):
         wrong = f"epoch BETWEEN {EPOCH_SECONDS_LIMIT} AND 1e19"  # to nanoseconds
         sql = f"SELECT avg(coalesce({wrong}, false)::INT), max(epoch) FILTER ({wrong}) FROM {sample}"
@@ -163,27 +153,38 @@ def make_ids(
 ) -> str:
     """Write the raw ids and what they stand for as a table ``(raw, ix, station, staff)``."""
     name = workspace.name("ids")
-    workspace.connection.execute(
-        f"CREATE TABLE {name} (raw VARCHAR, ix INTEGER, station VARCHAR, staff BOOLEAN)"
-    )
-    rows = [
-        (raw, ix, None if ix is None else table.stations[ix].station, bool(staff and staff.get(raw)))
-        for raw, ix in resolved.index.items()
-    ]
-    insert_rows(workspace, name, rows)
+    stations = [None if ix is None else table.stations[ix].station for ix in resolved.index.values()]
+    flags = [bool(staff and staff.get(raw)) for raw in resolved.index]
+    columns = {
+        "raw": list(resolved.index),
+        "ix": list(resolved.index.values()),
+        "station": stations,
+        "staff": flags,
+    }
+    types = {"raw": "VARCHAR", "ix": "INTEGER", "station": "VARCHAR", "staff": "BOOLEAN"}
+    create_table(workspace, name, types, columns)
     return name
 
 
-def insert_rows(workspace: Workspace, table: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert a few thousand rows: one statement of bound values per batch, for executemany is slow."""
-    width = len(rows[0]) if rows else 0
-    size = max(1, 3000 // max(width, 1))
-    for start in range(0, len(rows), size):
-        batch = rows[start : start + size]
-        marks = ", ".join(["(" + ", ".join(["?"] * width) + ")"] * len(batch))
-        workspace.connection.execute(
-            f"INSERT INTO {table} VALUES {marks}", [value for row in batch for value in row]
-        )
+def create_table(
+    workspace: Workspace, name: str, types: Mapping[str, str], columns: Mapping[str, Sequence[object]]
+) -> None:
+    """Create a table from lists of Python values, one per column; None is NULL."""
+    given = workspace.name("given")
+    arrays = {column: _array(columns[column], kind) for column, kind in types.items()}
+    workspace.connection.register(given, arrays)
+    body = ", ".join(f"CAST({column} AS {kind}) AS {column}" for column, kind in types.items())
+    workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {given}")
+    workspace.connection.unregister(given)
+
+
+def _array(values: Sequence[object], kind: str) -> npt.NDArray[np.generic]:
+    if kind == "VARCHAR":
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array
+    masked = [value is None for value in values]
+    return np.ma.array([0 if value is None else value for value in values], dtype=_DTYPES[kind], mask=masked)
 
 
 def count_reasons(
@@ -194,7 +195,7 @@ def count_reasons(
     reasons: Mapping[str, str],
     oddities: Mapping[str, str],
     log: QualityLog,
-) -> tuple[set[str], dict[str, int]]:
+) -> tuple[int, set[str], dict[str, int]]:
     """Count rows by the first reason to reject them, and oddities of the others, in one pass.
 
     Rows with nothing odd about them, nearly all, are left behind by the filter before anything is counted.
@@ -210,6 +211,8 @@ def count_reasons(
 
     Returns
     -------
+    rows : int
+        How many were accepted.
     occurred : set of str
         The reasons that there was a row for.
     counts : dict
@@ -219,19 +222,62 @@ def count_reasons(
     sums = "".join(f", count(*) FILTER ({condition})" for condition in oddities.values())
     odd = " OR ".join(f"({condition})" for condition in (*reasons.values(), *oddities.values()))
     with reading(staged.label):
-        log.total(source, fetch_one(workspace.connection, f"SELECT count(*) FROM {staged.relation}")[0])
+        total = fetch_one(workspace.connection, f"SELECT count(*) FROM {staged.relation}")[0]
         found = fetch_all(
             workspace.connection,
             f"SELECT CASE {cases} ELSE -1 END AS reason, count(*){sums} FROM {relation} "
             f"WHERE {odd} GROUP BY reason",
         )
     rejected = {row[0]: row[1] for row in found if row[0] >= 0}
+    log.total(source, total)
     for i, name in enumerate(reasons):
         log.add(source, name, "rejected", rejected.get(i, 0))
     accepted = next((row[2:] for row in found if row[0] == -1), (0,) * len(oddities))
-    return {name for i, name in enumerate(reasons) if i in rejected}, dict(
-        zip(oddities, accepted, strict=True)
-    )
+    occurred = {name for i, name in enumerate(reasons) if i in rejected}
+    return total - sum(rejected.values()), occurred, dict(zip(oddities, accepted, strict=True))
+
+
+def repeated_keys(workspace: Workspace, keyed: str, split: str, rows: int) -> tuple[str | None, int]:
+    """Find the keys that occur more than once.
+
+    Sorting 64-bit numbers outside of DuckDB costs a third of its hash table, and next to nothing where the
+    rows come nearly in order, as records do. Where they would not fit into half of the memory limit, `split`
+    deals them out to several passes.
+
+    Parameters
+    ----------
+    keyed : str
+        A relation with an integer column `k`; NULL is no key.
+    split : str
+        SQL of an integer: rows of the same key have the same.
+    rows : int
+        How many rows it has.
+
+    Returns
+    -------
+    keys : str or None
+        A table of the repeated keys, in a column `k`; None where there are none.
+    count : int
+        How many rows have a key.
+    """
+    passes = 1 + int(rows * 24 / (workspace.memory / 2))
+    found, count = [], 0
+    for i in range(passes):
+        only = f" AND {split} % {passes} = {i}" if passes > 1 else ""
+        result = workspace.connection.execute(f"SELECT k FROM {keyed} WHERE k IS NOT NULL{only}").fetchnumpy()
+        keys = np.ma.getdata(result["k"])
+        count += len(keys)
+        nearly_sorted = np.count_nonzero(keys[1:] < keys[:-1]) < len(keys) / 4
+        keys.sort(kind="stable" if nearly_sorted else "quicksort")
+        found.append(np.unique(keys[1:][keys[1:] == keys[:-1]]))
+    repeated = np.concatenate(found)
+    if not len(repeated):
+        return None, count
+    name = workspace.name("keys")
+    workspace.connection.register("repeated", {"k": repeated})
+    workspace.connection.execute(f"CREATE TABLE {name} AS SELECT k FROM repeated")
+    workspace.connection.unregister("repeated")
+    return name, count
 
 
 def report_matches(source: str, resolved: Resolved, log: QualityLog) -> None:

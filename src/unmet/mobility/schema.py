@@ -173,11 +173,12 @@ SOURCES: Mapping[str, Source] = {
 _ID_COLUMN = re.compile(r"(id|ix|key|code|number|shortname|terminal|terminalname)$")
 
 # Depots, workshops and test stations, by the names operators gave them (Citi Bike, Divvy), and rider types
-# that are not customers.
+# that are not customers. The second group are also words in the names of streets.
 _STAFF = re.compile(
-    r"\b(test|testing|depot|warehouse|workshop|8d|nycbs|bike checking|repair|hastings wh|ops|staff|employee"
-    r"|operator|maintenance|rebalancing|valet only)\b"
+    r"\b(nycbs|8d|bike checking|repair|warehouse|workshop|rebalancing|staff|employee|lbs wh)\b"
 )
+_STAFF_UNLESS_STREET = re.compile(r"\b(test|testing|depot|ops|operator|maintenance)\b")
+_STREET = re.compile(r"\b(st|ave?|rd|pl|blvd|dr|ln|street|avenue|road|place|square|sq|park)\b")
 
 
 def is_staff(name: str) -> bool:
@@ -185,19 +186,13 @@ def is_staff(name: str) -> bool:
 
     Examples
     --------
-    >>> is_staff("NYCBS Depot - SSP"), is_staff("DIVVY CASSETTE REPAIR MOBILE STATION")
-    (True, True)
-    >>> is_staff("Depot Pl & Main St")
-    False
+    >>> is_staff("NYCBS Depot - SSP"), is_staff("TEST"), is_staff("Depot Pl & Main St")
+    (True, True, False)
     """
-    name = name.casefold().replace("_", " ")
-    # Street names have one of these words too: "Depot Pl & Main St", "Test Rd at 5th".
-    street = re.search(
-        r"\b(st|ave|av|rd|pl|blvd|dr|ln|street|avenue|road|place|square|sq|park|station)\b", name
-    )
-    return _STAFF.search(name) is not None and (
-        street is None or re.search(r"\b(nycbs|8d|divvy)\b", name) is not None
-    )
+    words = re.sub(r"[\W_]+", " ", name.casefold())
+    if _STAFF.search(words):
+        return True
+    return _STAFF_UNLESS_STREET.search(words) is not None and _STREET.search(words) is None
 
 
 def normalise(header: str) -> str:

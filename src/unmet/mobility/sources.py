@@ -22,9 +22,20 @@ from typing import IO, Any, TypeAlias, cast
 import duckdb
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet.mobility.sql import fetch_all, identifier, literal, path_literal, reading
+from unmet.mobility.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading
 
-__all__ = ["Column", "Given", "Part", "Workspace", "expand", "is_frame", "is_json", "open_parts", "text_of"]
+__all__ = [
+    "Column",
+    "Given",
+    "Part",
+    "Workspace",
+    "expand",
+    "is_frame",
+    "is_json",
+    "open_files",
+    "open_parts",
+    "text_of",
+]
 
 Given: TypeAlias = Any
 """A path, a list of paths, a folder, a glob, or a pandas, polars or Arrow frame."""
@@ -50,7 +61,8 @@ class Part:
     """One relation: `relation` may follow FROM.
 
     `row` orders and identifies its rows (SQL); `lazy` says that it can be read again at little cost.
-    `rejects` is the temporary table where DuckDB leaves the CSV lines that it could not split.
+    `rejects` is the temporary table where DuckDB leaves the CSV lines that it could not split, and `lenient`
+    the relation by DuckDB's lenient CSV reader, which mixed line ends and stray quotes do not stop.
     """
 
     label: str
@@ -59,14 +71,16 @@ class Part:
     lazy: bool
     row: str | None = None
     rejects: str | None = None
+    lenient: str | None = None
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """The DuckDB connection, the temporary folder beside its file, and a source of fresh names."""
+    """The DuckDB connection, the temporary folder around its file, its memory limit in bytes, fresh names."""
 
     connection: duckdb.DuckDBPyConnection
     folder: Path
+    memory: int
     numbers: Iterator[int] = field(default_factory=count)
 
     def name(self, prefix: str) -> str:
@@ -76,7 +90,8 @@ class Workspace:
 
 def is_frame(given: Given) -> bool:
     """Whether this is a table in memory: pandas, polars, Arrow or anything with its stream interface."""
-    return hasattr(given, "__arrow_c_stream__") or hasattr(given, "columns")
+    # Asked of the class: to look at the columns of a lazy frame would work them out.
+    return hasattr(type(given), "__arrow_c_stream__") or hasattr(type(given), "columns")
 
 
 def is_json(path: Path) -> bool:
@@ -110,47 +125,56 @@ def expand(given: Given, source: str) -> list[Path]:
     return unique
 
 
+def _kinds(source: str) -> tuple[str, ...]:
+    """Endings of the files that may hold a source; GBFS documents only tell of stations."""
+    return _TABLES + _JSON if source in ("status", "stations") else _TABLES
+
+
 def _expand_one(item: str, source: str) -> list[Path]:
     path = Path(item).expanduser()
     try:
         if path.is_dir():
-            files = sorted(
-                f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(_TABLES + _JSON)
-            )
-            word = {"status": "station_status", "stations": "station_information"}.get(source)
-            named = [f for f in files if word and word in f.name.lower()]
-            if not files:
-                raise FileFormatError(
-                    f"{item}: no file to read in this folder (looked for {', '.join(_TABLES + _JSON)})."
-                )
-            return named or files
+            return _in_folder(path, source)
         if path.exists():
             return [path]
-    except (OSError, ValueError) as error:
+        matches = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
+    except OSError as error:
         raise FileFormatError(f"{item!r}: cannot be opened: {error}") from error
-    matches = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
     if not matches:
-        raise FileFormatError(f"{item}: no such file, folder or match for {source}.")
+        raise FileFormatError(f"{item!r}: no such file, folder or match for {source}.")
     return matches
 
 
+def _in_folder(path: Path, source: str) -> list[Path]:
+    kinds = _kinds(source)
+    files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(kinds))
+    if not files:
+        raise FileFormatError(f"{path}: nothing to read in this folder (looked for {', '.join(kinds)}).")
+    word = {"status": "station_status", "stations": "station_information"}.get(source)
+    return [f for f in files if word and word in f.name.lower()] or files
+
+
 def _check_name(path: Path, source: str) -> None:
-    if not path.name.lower().endswith(_TABLES + _JSON):
+    if not path.name.lower().endswith(_kinds(source)):
         raise FileFormatError(
-            f"{path}: unknown kind of file for {source}; expected one of {', '.join(_TABLES + _JSON)}."
+            f"{path}: unknown kind of file for {source}; expected one of {', '.join(_kinds(source))}."
         )
     if path.stat().st_size == 0:
         raise FileFormatError(f"{path}: the file is empty.")
 
 
 def open_parts(workspace: Workspace, given: Given, source: str) -> list[Part]:
-    """Open tables (not JSON) as parts, files with the same header together.
+    """Open a frame, or all files that are meant, as parts."""
+    if is_frame(given):
+        return [_frame_part(workspace, given, source)]
+    return open_files(workspace, expand(given, source))
+
+
+def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[Part]:
+    """Open files that are tables, those with the same header together.
 
     Zip archives are unpacked into the workspace: only their ``.csv`` members, under names of our own.
     """
-    if is_frame(given):
-        return [_frame_part(workspace, given, source)]
-    paths = given if isinstance(given, list) else expand(given, source)
     groups: dict[tuple[Any, ...], list[tuple[Path, str]]] = {}
     for path in paths:
         for file, label in _unpacked(workspace, path):
@@ -180,8 +204,8 @@ def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
         with reading(label):
             columns = _described(workspace, f"read_parquet({path_literal(str(path))})")
         return ("parquet", *((name, column.type) for name, column in columns.items()))
-    header, delimiter, encoding = _csv_head(path, label)
-    return ("csv", delimiter, encoding, *header)
+    head, header = _csv_head(path, label)
+    return ("csv", head, *header)
 
 
 def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tuple[Path, str]]) -> Part:
@@ -193,23 +217,48 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
         hidden = {"file_index", "file_row_number"} & {name.lower() for name in columns}
         row = None if hidden else "(file_index::BIGINT << 40 | file_row_number)"
         return Part(label, f"read_parquet({paths})", columns, lazy=row is not None, row=row)
-    _, delimiter, encoding, *header = shape
+    _, head, *header = shape
     names = [f"c{i}" for i in range(len(header))]
     rejects = workspace.name("rejects")
     struct = "{" + ", ".join(f"'{name}': 'VARCHAR'" for name in names) + "}"
     relation = (
-        f"read_csv({paths}, auto_detect=false, header=true, delim={literal(delimiter)}, "
-        f"quote='\"', escape='\"', columns={struct}, encoding='{encoding}', "
+        f"read_csv({paths}, auto_detect=false, header=true, delim={literal(head.delimiter)}, "
+        f"quote='\"', escape='\"', columns={struct}, encoding='{head.encoding}', skip={head.blank}, "
+        f"compression='{head.compression}', "
         f"nullstr=[{', '.join(map(literal, _NULLS))}], "
         f"store_rejects=true, rejects_table='{rejects}', rejects_scan='{rejects}_scan')"
     )
     columns = {}
     for name, found in zip(names, header, strict=True):
         columns.setdefault(found, Column(name, "VARCHAR"))
-    return Part(label, relation, columns, lazy=False, rejects=rejects)
+    lenient = relation.replace(
+        "store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1
+    )
+    return Part(label, relation, columns, lazy=False, rejects=rejects, lenient=lenient)
 
 
-def _csv_head(path: Path, label: str) -> tuple[list[str], str, str]:
+def malformed_lines(workspace: Workspace, part: Part) -> int:
+    """Count the lines of a part, once it was read, that could not be split into its columns."""
+    if part.rejects is None:
+        return 0
+    try:
+        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {part.rejects}"
+        return int(fetch_one(workspace.connection, sql)[0])
+    except duckdb.CatalogException:  # the table is made with the first such line
+        return 0
+
+
+@dataclass(frozen=True)
+class _CsvHead:
+    """How a CSV file is written; `blank` lines stand before its header."""
+
+    delimiter: str
+    encoding: str
+    compression: str
+    blank: int
+
+
+def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
     try:
         with open_binary(path) as stream:
             head = stream.read(_HEAD)
@@ -225,18 +274,24 @@ def _csv_head(path: Path, label: str) -> tuple[list[str], str, str]:
         text = io.TextIOWrapper(io.BytesIO(head[: head.rfind(b"\n") + 1] or head), "utf-8-sig").read()
     except UnicodeDecodeError:
         text, encoding = head.decode("latin-1"), "latin-1"
-    first = text.lstrip("\r\n").splitlines()[0]
+    lines = text.split("\n")
+    blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
+    first = lines[blank].strip("\r")
     delimiter = max(",;\t|", key=first.count)
     header = next(csv.reader([first], delimiter=delimiter))
-    return [name.strip() for name in header], delimiter, encoding
+    return _CsvHead(delimiter, encoding, "gzip" if _is_gzip(path) else "none", blank), [
+        name.strip() for name in header
+    ]
 
 
 def open_binary(path: Path) -> IO[bytes]:
     """Open a file for reading bytes, unzipping it where its first bytes say gzip."""
-    stream = path.open("rb")
-    magic = stream.read(2)
-    stream.seek(0)
-    return cast(IO[bytes], gzip.open(stream)) if magic == b"\x1f\x8b" else stream
+    return cast(IO[bytes], gzip.open(path)) if _is_gzip(path) else path.open("rb")
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(2) == b"\x1f\x8b"
 
 
 def text_of(path: Path, limit: int = 1 << 30) -> bytes:

@@ -13,7 +13,17 @@ from unmet._exceptions import FileFormatError
 from unmet.mobility.gbfs import read_station_information
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.schema import is_id_column, match_columns, normalise
-from unmet.mobility.sources import Given, Workspace, expand, is_frame, is_json, open_parts
+from unmet.mobility.sources import (
+    Given,
+    Part,
+    Workspace,
+    expand,
+    is_frame,
+    is_json,
+    malformed_lines,
+    open_files,
+    open_parts,
+)
 from unmet.mobility.sql import fetch_all, reading
 from unmet.mobility.timezones import standard_offset_hours
 from unmet.mobility.values import text
@@ -80,7 +90,8 @@ def read_stations(
     """Read stations from tables, frames or GBFS documents; return them and all headers seen."""
     headers: set[str] = set()
     if is_frame(given):
-        rows, label = _from_tables(workspace, given, mapping, headers), "the stations frame"
+        parts, label = open_parts(workspace, given, "stations"), "the stations frame"
+        rows = _from_tables(parts, workspace, mapping, headers, log)
     else:
         paths = expand(given, "stations")
         label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
@@ -89,7 +100,7 @@ def read_stations(
         rows = [_station(row, dict.fromkeys(row), row) for _, found in documents for row in found]
         tables = [p for p in paths if not is_json(p)]
         if tables:
-            rows += _from_tables(workspace, tables, mapping, headers)
+            rows += _from_tables(open_files(workspace, tables), workspace, mapping, headers, log)
     log.total("stations", len(rows))
     kept = [row for row in rows if row.station]
     log.add("stations", "missing station", "rejected", len(rows) - len(kept), "no id")
@@ -97,16 +108,23 @@ def read_stations(
 
 
 def _from_tables(
-    workspace: Workspace, given: Given, mapping: Mapping[str, str] | None, headers: set[str]
+    parts: Sequence[Part],
+    workspace: Workspace,
+    mapping: Mapping[str, str] | None,
+    headers: set[str],
+    log: QualityLog,
 ) -> list[Station]:
     rows = []
-    for part in open_parts(workspace, given, "stations"):
+    for part in parts:
         headers.update(part.columns)
         matched = match_columns("stations", part.columns, part.label, mapping)
         wanted = [h for h in part.columns if h in matched.values() or is_id_column(h)]
         select = ", ".join(f"{text(part.columns[h])}" for h in wanted)
         with reading(part.label):
-            found = fetch_all(workspace.connection, f"SELECT {select} FROM {part.relation}")
+            found = fetch_all(workspace.connection, f"SELECT {select} FROM {part.lenient or part.relation}")
+        malformed = malformed_lines(workspace, part)
+        log.total("stations", malformed)
+        log.add("stations", "malformed line", "rejected", malformed, part.label)
         for values in found:
             row = dict(zip(wanted, values, strict=True))
             ours = {field: row[header] for field, header in matched.items()}

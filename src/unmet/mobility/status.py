@@ -20,13 +20,24 @@ from unmet.mobility.rows import (
     clock_for,
     count_reasons,
     make_ids,
+    repeated_keys,
     report_matches,
     stage,
 )
 from unmet.mobility.schema import match_columns
-from unmet.mobility.sources import Column, Given, Part, Workspace, expand, is_frame, is_json, open_parts
+from unmet.mobility.sources import (
+    Column,
+    Given,
+    Part,
+    Workspace,
+    expand,
+    is_frame,
+    is_json,
+    open_files,
+    open_parts,
+)
 from unmet.mobility.sql import fetch_all, fetch_one, reading
-from unmet.mobility.stations import Resolved, StationTable, resolve
+from unmet.mobility.stations import StationTable, resolve
 from unmet.mobility.values import boolean, number, time
 
 __all__ = ["StagedStatus", "make_status", "stage_status"]
@@ -63,7 +74,7 @@ def stage_status(
             parts.append(_load_documents(workspace, documents, log, force, progress))
         tables = [p for p in paths if not is_json(p)]
         if tables:
-            parts += open_parts(workspace, tables, "status")
+            parts += open_files(workspace, tables)
     matched = [match_columns("status", part.columns, part.label, mapping) for part in parts]
     kinds = {part.columns[m["station"]].type for part, m in zip(parts, matched, strict=True)}
     selects = []
@@ -182,16 +193,13 @@ def make_status(
     report_matches("status", resolved, log)
     ids = make_ids(workspace, table, resolved)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
-    timed, joined = workspace.name("status_timed"), workspace.name("status_joined")
-    workspace.connection.execute(
-        f"""CREATE VIEW {timed} AS SELECT *, coalesce(at_utc, {clock.utc("at_local")}) AS moment
-        FROM {staged.relation}"""
-    )
-    described = f"SELECT column_type FROM (DESCRIBE {timed}) WHERE column_name = 'raw'"
+    joined = workspace.name("status_joined")
+    described = f"SELECT column_type FROM (DESCRIBE {staged.relation}) WHERE column_name = 'raw'"
     raw_type = fetch_one(workspace.connection, described)[0]
     workspace.connection.execute(
-        f"""CREATE VIEW {joined} AS SELECT s.*, i.ix, i.station
-        FROM {timed} s LEFT JOIN {ids} i ON s.raw = CAST(i.raw AS {raw_type})"""
+        f"""CREATE VIEW {joined} AS
+        SELECT s.*, coalesce(at_utc, {clock.utc("at_local")}) AS moment, i.ix, i.station
+        FROM {staged.relation} s LEFT JOIN {ids} i ON s.raw = CAST(i.raw AS {raw_type})"""
     )
     stations = {"missing station": "raw IS NULL", "unknown station": "ix IS NULL"}
     reasons = {
@@ -207,7 +215,9 @@ def make_status(
         "negative_docks": "docks < 0",
         "negative_disabled": "disabled < 0",
     }
-    occurred, seen = count_reasons(workspace, "status", staged, joined, stations | reasons, oddities, log)
+    rows, occurred, seen = count_reasons(
+        workspace, "status", staged, joined, stations | reasons, oddities, log
+    )
     log.add("status", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
     log.add(
         "status", "hour that did not exist", "repaired", seen["skipped"], "moved on by the jump of the clock"
@@ -215,8 +225,10 @@ def make_status(
     log.add("status", "negative docks", "repaired", seen["negative_docks"], "left blank")
     log.add("status", "negative disabled vehicles", "repaired", seen["negative_disabled"], "left blank")
     where = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
-    dropped = _duplicates(workspace, timed, joined, where, resolved, staged, log)
-    where += ["ix IS NOT NULL", *([f"rn NOT IN (SELECT rn FROM {dropped})"] if dropped else [])]
+    where.append("ix IS NOT NULL")
+    dropped = _duplicates(workspace, f"{joined} WHERE {' AND '.join(where)}", staged, rows, log)
+    if dropped:
+        where.append(f"rn NOT IN (SELECT rn FROM {dropped})")
     docks = "CASE WHEN docks >= 0 THEN docks END" if seen["negative_docks"] else "docks"
     disabled = "CASE WHEN disabled >= 0 THEN disabled END" if seen["negative_disabled"] else "disabled"
     workspace.connection.execute(
@@ -228,60 +240,31 @@ def make_status(
 
 
 def _duplicates(
-    workspace: Workspace,
-    timed: str,
-    joined: str,
-    where: Sequence[str],
-    resolved: Resolved,
-    staged: Staged,
-    log: QualityLog,
+    workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog
 ) -> str | None:
-    """Find all but the last record of each station and second; None where there are none.
-
-    Rows that come by station and then by time, as in a change log, have their duplicates side by side: one
-    pass over neighbours in the order of the file finds them, and nothing need be sorted or hashed.
-    """
-    name = workspace.name("dropped")
-    only = "WHERE " + " AND ".join(["raw IS NOT NULL", *where])
-    second = "epoch_us(moment) // 1000000"
-    neighbours = f"""(SELECT raw, s, lag(rn) OVER () AS prn, lag(raw) OVER () AS praw, lag(s) OVER () AS ps
-        FROM (SELECT rn, raw, {second} AS s FROM {timed} {only}))"""
-    known = [ix for ix in resolved.index.values() if ix is not None]
+    """Find all but the last record of each station and second; None where there are none."""
+    # Station and second in one number (there are no more than 2 ** 20 stations), in the order in which rows
+    # seem to come: by station, as in most change logs, or by time.
+    sample = f"(SELECT raw FROM {staged.relation} LIMIT 10000)"
     with reading(staged.label):
-        runs, suspects = fetch_one(
+        runs, rows_seen = fetch_one(
             workspace.connection,
-            f"""SELECT count(*) FILTER (raw IS DISTINCT FROM praw), count(*) FILTER (raw = praw AND s <= ps)
-            FROM {neighbours}""",
+            f"""SELECT count(*) FILTER (raw IS DISTINCT FROM before), count(*)
+            FROM (SELECT raw, lag(raw) OVER () AS before FROM {sample})""",
         )
-        in_runs = runs <= len(resolved.index) and len(set(known)) == len(known)
-        if in_runs and not suspects:
+        second = "epoch_us(moment) // 1000000"
+        key = f"ix::BIGINT << 34 | {second}" if runs < rows_seen / 4 else f"({second}) << 20 | ix"
+        keyed = f"(SELECT rn, ix, {key} AS k FROM {accepted})"
+        keys, _ = repeated_keys(workspace, keyed, "ix", rows)
+        if keys is None:
             return None
-        if in_runs:
-            workspace.connection.execute(
-                f"""CREATE TABLE {name} AS SELECT prn AS rn, s < ps AS back FROM {neighbours}
-                WHERE raw = praw AND s <= ps AND raw::VARCHAR IN (SELECT unnest(?))""",
-                [[raw for raw, ix in resolved.index.items() if ix is not None]],
-            )
-            in_runs = not fetch_one(workspace.connection, f"SELECT count(*) FILTER (back) FROM {name}")[0]
-        if not in_runs:
-            only = "WHERE " + " AND ".join(["ix IS NOT NULL", *where])
-            _drop_by_key(
-                workspace, f"(SELECT rn, ix::BIGINT << 34 | {second} AS k FROM {joined} {only})", name
-            )
+        name = workspace.name("dropped")
+        workspace.connection.execute(
+            f"""CREATE TABLE {name} AS SELECT rn FROM
+            (SELECT rn, row_number() OVER (PARTITION BY k ORDER BY rn DESC) AS nth
+             FROM {keyed} WHERE k IN (SELECT k FROM {keys}))
+            WHERE nth > 1"""
+        )
         count = fetch_one(workspace.connection, f"SELECT count(*) FROM {name}")[0]
     log.add("status", "duplicate", "rejected", count, "same station and second: the last record holds")
-    return name if count else None
-
-
-def _drop_by_key(workspace: Workspace, keyed: str, name: str) -> None:
-    """Write the `rn` of all rows but the last of each key `k`; few keys are expected to repeat."""
-    keys = workspace.name("keys")
-    workspace.connection.execute(
-        f"CREATE TABLE {keys} AS SELECT k FROM {keyed} GROUP BY k HAVING count(*) > 1"
-    )
-    workspace.connection.execute(
-        f"""CREATE OR REPLACE TABLE {name} AS SELECT rn FROM
-        (SELECT rn, row_number() OVER (PARTITION BY k ORDER BY rn DESC) AS nth
-         FROM {keyed} WHERE k IN (SELECT k FROM {keys}))
-        WHERE nth > 1"""
-    )
+    return name

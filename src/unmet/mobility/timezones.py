@@ -19,6 +19,7 @@ __all__ = ["FIRST_TIME", "LAST_TIME", "Clock", "standard_offset_hours", "zone_in
 # Outside of these a time is impossible: no records are older, and a later one is a wrong unit.
 FIRST_TIME = datetime(1990, 1, 1)
 LAST_TIME = datetime(2100, 1, 1)
+MICROSECONDS = 1_000_000
 
 
 def zone_info(timezone: str) -> ZoneInfo:
@@ -80,7 +81,7 @@ class Clock:
         return list(_changes(zone, low, high))
 
     def utc(self, local: str) -> str:
-        """Write SQL for the UTC time of a naive local one.
+        """Write SQL for the UTC time of a naive local one; NULL where that is impossible.
 
         A time in an hour that came twice is taken for the first; one in an hour that did not exist counts on
         from before it (02:30 becomes 03:30), as in PEP 495 with ``fold=0``.
@@ -89,25 +90,26 @@ class Clock:
         start = changes[0].before if changes else _offset(zone_info(self.timezone), self.first)
         edges = [c.instant + timedelta(seconds=max(c.before, c.after)) for c in changes]
         offsets = [start, *(c.after for c in changes)]
-        tree = _tree(local, edges, [f"to_seconds({-o})" for o in offsets])
-        return f"({local} + {tree})"
+        tree = _tree(local, edges, [str(-o * MICROSECONDS) for o in offsets])
+        possible = f"{local} BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
+        return f"CASE WHEN {possible} THEN make_timestamp(epoch_us({local}) + {tree}) END"
 
     def doubled(self, local: str) -> str:
-        """Write SQL for the seconds by which the second occurrence is later; 0 where the time came once."""
+        """Write SQL for the microseconds by which the second occurrence is later; 0 where it came once."""
         return self._inside(local, lambda c: max(c.before - c.after, 0))
 
     def skipped(self, local: str) -> str:
-        """Write SQL for the seconds by which the clock jumped over this time; 0 where it existed."""
+        """Write SQL for the microseconds by which the clock jumped over this time; 0 where it existed."""
         return self._inside(local, lambda c: max(c.after - c.before, 0))
 
     def _inside(self, local: str, value: Callable[[Change], int]) -> str:
         edges: list[datetime] = []
-        leaves = ["0"]
+        leaves = ["0::BIGINT"]
         for change in self.changes:
             if value(change):
                 low, high = sorted((change.before, change.after))
                 edges += [change.instant + timedelta(seconds=low), change.instant + timedelta(seconds=high)]
-                leaves += [str(value(change)), "0"]
+                leaves += [str(value(change) * MICROSECONDS), "0"]
         return _tree(local, edges, leaves)
 
 

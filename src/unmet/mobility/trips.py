@@ -13,6 +13,7 @@ from unmet.mobility.rows import (
     clock_for,
     count_reasons,
     make_ids,
+    repeated_keys,
     report_matches,
     stage,
 )
@@ -119,15 +120,14 @@ def make_trips(
         "no_end_station": "end_raw IS NULL",
         "unknown_end": "end_raw IS NOT NULL AND end_ix IS NULL",
         "impossible_place": "bad_start_place OR bad_end_place",
-        "no_id": "trip_id IS NULL AND bike IS NULL",
     }
-    occurred, seen = count_reasons(workspace, "trips", staged, timed, reasons, oddities, log)
+    rows, occurred, seen = count_reasons(workspace, "trips", staged, timed, reasons, oddities, log)
     _note(seen, log)
     accepted = workspace.name("trips_accepted")
     conditions = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {timed}{where}")
-    dropped = _duplicates(workspace, accepted, staged, log)
+    dropped = _duplicates(workspace, accepted, staged, rows, log)
     ended = f"CASE WHEN ended {IMPOSSIBLE} THEN NULL ELSE ended END" if seen["late_end"] else "ended"
     workspace.connection.execute(
         f"""CREATE VIEW trips AS SELECT trip_id, started AS started_at,
@@ -166,7 +166,6 @@ def _note(seen: Mapping[str, int], log: QualityLog) -> None:
         "trips", "unknown end station", "repaired", seen["unknown_end"], "left blank: no return is counted"
     )
     log.add("trips", "impossible coordinates", "repaired", seen["impossible_place"], "left blank")
-    log.add("trips", "no trip or bike id", "noted", seen["no_id"], "duplicates cannot be told")
 
 
 def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
@@ -174,7 +173,8 @@ def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
 
     Of the two readings of a time in an hour that came twice, the one that makes the shorter trip holds, and
     the first where that does not tell: a start is moved to the second occurrence when the trip ended after
-    the doubled hour, an end when it would lie before the start.
+    the doubled hour, an end when it would lie before the start. A start in an hour that did not exist is
+    moved on over the gap, or back where the trip would else end before it began.
     """
     name = workspace.name("trips_timed")
 
@@ -198,10 +198,14 @@ def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
             FROM {staged.relation})
         SELECT r.* EXCLUDE (started_0, ended_0, start_lat, start_lon, end_lat, end_lon),
             {place("start", "lat")}, {place("start", "lon")}, {place("end", "lat")}, {place("end", "lon")},
-            CASE WHEN start_fold > 0 AND end_fold = 0 AND ended_0 - started_0 >= to_seconds(start_fold)
-                THEN started_0 + to_seconds(start_fold) ELSE started_0 END AS started,
+            CASE WHEN start_fold > 0 AND end_fold = 0
+                    AND epoch_us(ended_0) - epoch_us(started_0) >= start_fold
+                    THEN make_timestamp(epoch_us(started_0) + start_fold)
+                WHEN start_gap > 0 AND end_gap = 0 AND ended_0 < started_0
+                    THEN make_timestamp(epoch_us(started_0) - start_gap)
+                ELSE started_0 END AS started,
             CASE WHEN start_fold > 0 AND end_fold > 0 AND ended_0 < started_0
-                THEN ended_0 + to_seconds(end_fold) ELSE ended_0 END AS ended,
+                THEN make_timestamp(epoch_us(ended_0) + end_fold) ELSE ended_0 END AS ended,
             s.ix AS start_ix, s.station AS start_station, coalesce(s.staff, false) AS start_staff,
             e.ix AS end_ix, e.station AS end_station, coalesce(e.staff, false) AS end_staff
         FROM first_reading r
@@ -246,7 +250,9 @@ def _check_places(workspace: Workspace, staged: Staged, timezone: str) -> None:
         check_not_swapped(lat, lon, timezone, staged.label)
 
 
-def _duplicates(workspace: Workspace, accepted: str, staged: Staged, log: QualityLog) -> str | None:
+def _duplicates(
+    workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog
+) -> str | None:
     """Find all but the first trip of each id; without an id, of each bike, start and time.
 
     Where a file has neither, two equal rows may be two riders: nothing is dropped.
@@ -255,22 +261,23 @@ def _duplicates(workspace: Workspace, accepted: str, staged: Staged, log: Qualit
         "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) "
         "WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
     )
-    keys, dropped = workspace.name("keys"), workspace.name("dropped")
+    keyed = f"(SELECT *, {key} AS k FROM {accepted})"
     with reading(staged.label):
-        workspace.connection.execute(
-            f"""CREATE TABLE {keys} AS SELECT k FROM (SELECT {key} AS k FROM {accepted})
-            WHERE k IS NOT NULL GROUP BY k HAVING count(*) > 1"""
-        )
+        suspects, keys = repeated_keys(workspace, keyed, "k", rows)
+        log.add("trips", "no trip or bike id", "noted", rows - keys, "duplicates cannot be told")
+        if suspects is None:
+            return None
         # Equal hashes are only suspects: the values themselves decide.
+        name = workspace.name("dropped")
         workspace.connection.execute(
-            f"""CREATE TABLE {dropped} AS SELECT rn FROM
+            f"""CREATE TABLE {name} AS SELECT rn FROM
             (SELECT rn, row_number() OVER (PARTITION BY trip_id, CASE WHEN trip_id IS NULL THEN
                 (bike, started, start_raw) END ORDER BY rn) AS nth
-             FROM (SELECT *, {key} AS k FROM {accepted}) WHERE k IN (SELECT k FROM {keys}))
+             FROM {keyed} WHERE k IN (SELECT k FROM {suspects}))
             WHERE nth > 1"""
         )
-        count = fetch_one(workspace.connection, f"SELECT count(*) FROM {dropped}")[0]
+        count = fetch_one(workspace.connection, f"SELECT count(*) FROM {name}")[0]
     log.add(
         "trips", "duplicate", "rejected", count, "same trip id, or same bike, start and time: the first holds"
     )
-    return dropped if count else None
+    return name if count else None

@@ -61,7 +61,7 @@ def time(column: Column) -> Time:
     """Read a column of times: timestamps, dates, seconds since 1970, or text."""
     sql, kind = column.sql, column.type
     if kind.startswith("TIMESTAMP WITH TIME ZONE"):
-        return Time(NOTHING, f"make_timestamp(epoch_us({sql}))")
+        return Time(NOTHING, f"CASE WHEN isfinite({sql}) THEN make_timestamp(epoch_us({sql})) END")
     if kind.startswith("TIMESTAMP") or kind == "DATE":
         return Time(f"TRY_CAST({sql} AS TIMESTAMP)", NOTHING)
     if kind in _INTEGERS or kind.startswith(_REALS):
@@ -88,7 +88,8 @@ def time(column: Column) -> Time:
     )
     utc = (
         f"CASE WHEN {plain} THEN CASE WHEN {is_epoch} THEN {_from_epoch(digits)} END "
-        f"ELSE make_timestamp(epoch_us(TRY_CAST({sql} AS TIMESTAMPTZ))) END"
+        f"WHEN isfinite(TRY_CAST({sql} AS TIMESTAMPTZ)) "
+        f"THEN make_timestamp(epoch_us(TRY_CAST({sql} AS TIMESTAMPTZ))) END"
     )
     return Time(local, utc, digits)
 
@@ -117,7 +118,7 @@ def text(column: Column) -> str:
     """Read a column as text; blank is NULL, and whole numbers in a column of floats lose their ``.0``."""
     sql = column.sql
     if column.type == "VARCHAR":
-        return f"nullif(trim({sql}), '')"
+        return f"nullif({sql}, '')"
     if column.type in ("FLOAT", "DOUBLE"):
         whole = f"{sql} = floor({sql}) AND abs({sql}) < 1e15"
         return f"CASE WHEN {whole} THEN ({sql}::BIGINT)::VARCHAR WHEN isfinite({sql}) THEN {sql}::VARCHAR END"

@@ -8,7 +8,7 @@ from unmet._exceptions import FileFormatError
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.rows import IMPOSSIBLE, check_epochs, clock_for, count_reasons, stage
 from unmet.mobility.schema import match_columns
-from unmet.mobility.sources import Column, Given, Part, Workspace, open_parts
+from unmet.mobility.sources import Given, Part, Workspace, open_parts
 from unmet.mobility.sql import fetch_one, identifier, reading
 from unmet.mobility.values import number, time
 
@@ -24,7 +24,7 @@ def make_weather(
 ) -> set[str]:
     """Make the table ``weather``: `at` in UTC and the numeric columns by their names; return the headers."""
     parts = open_parts(workspace, given, "weather")
-    numeric = {h: None for part in parts for h in _numeric(workspace, part, mapping)}
+    numeric = {h: None for part in parts for h in _numeric(workspace, part, mapping, log)}
     if not numeric:
         raise FileFormatError(f"{parts[0].label}: no numeric column beside the time.")
     names = {header: f"v{i}" for i, header in enumerate(numeric)}
@@ -50,7 +50,7 @@ def make_weather(
         "nonexistent": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
     }
     reasons = {"missing or impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}"}
-    occurred, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
+    rows, occurred, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
     log.add("weather", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
     log.add(
         "weather",
@@ -64,35 +64,34 @@ def make_weather(
     )
     values = ", ".join(f"{name} AS {identifier(header)}" for header, name in names.items())
     with reading(staged.label):
-        total = fetch_one(workspace.connection, f"SELECT count(*) FROM {timed} {where}")[0]
         workspace.connection.execute(
             f"""CREATE TABLE weather AS SELECT moment AS "at", {values} FROM {timed} {where}
             QUALIFY row_number() OVER (PARTITION BY moment ORDER BY rn DESC) = 1 ORDER BY moment"""
         )
         kept = fetch_one(workspace.connection, "SELECT count(*) FROM weather")[0]
-    log.add("weather", "duplicate", "rejected", total - kept, "same time: the last row holds")
+    log.add("weather", "duplicate", "rejected", rows - kept, "same time: the last row holds")
     _blank_missing(workspace, list(numeric), log)
     _compare_units(workspace, list(numeric), log)
     return set().union(*(part.columns for part in parts))
 
 
-def _numeric(workspace: Workspace, part: Part, mapping: Mapping[str, str] | None) -> list[str]:
-    """Headers of the columns that hold a number, but no other text, somewhere."""
+def _numeric(
+    workspace: Workspace, part: Part, mapping: Mapping[str, str] | None, log: QualityLog
+) -> list[str]:
+    """Headers of the columns of numbers: at least half of what stands in them is one."""
     matched = match_columns("weather", part.columns, part.label, mapping)
     rest = {h: c for h, c in part.columns.items() if h and h not in matched.values() and h.lower() != "at"}
     if not rest:
         return []
-    tests = ", ".join(_is_numeric(c) for c in rest.values())
+    counts = ", ".join(f"count({number(c, 'DOUBLE')}), count({c.sql})" for c in rest.values())
     with reading(part.label):
-        found = fetch_one(workspace.connection, f"SELECT {tests} FROM {part.relation}")
-    return [header for header, yes in zip(rest, found, strict=True) if yes]
-
-
-def _is_numeric(column: Column) -> str:
-    value = number(column, "DOUBLE")
-    if column.type != "VARCHAR":
-        return f"count({value}) > 0"
-    return f"count({value}) > 0 AND count({value}) >= 0.5 * count({column.sql})"
+        found = fetch_one(workspace.connection, f"SELECT {counts} FROM {part.lenient or part.relation}")
+    headers = []
+    for header, numbers, values in zip(rest, found[::2], found[1::2], strict=True):
+        if numbers and numbers >= 0.5 * values:
+            headers.append(header)
+            log.add("weather", "unreadable number", "repaired", values - numbers, f"{header}: left blank")
+    return headers
 
 
 def _blank_missing(workspace: Workspace, headers: list[str], log: QualityLog) -> None:
