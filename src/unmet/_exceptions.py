@@ -8,7 +8,8 @@
     ├── MissingExtraError (also ImportError) an optional package is not installed
     └── NumericalError (also ArithmeticError) a computation cannot be done in double precision
 
-Fits that end without converging warn with scikit-learn's own ``ConvergenceWarning``.
+Warnings: ``ConvergenceWarning`` (scikit-learn's own) when a fit ends without converging, `NumericalWarning` when
+something had to be done to the numbers for it to be computed at all, `UninformativeWarning` when rows say nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ __all__ = [
     "InputError",
     "MissingExtraError",
     "NumericalError",
+    "NumericalWarning",
+    "UninformativeWarning",
     "UnmetError",
 ]
 
@@ -39,6 +42,14 @@ class FileFormatError(InputError):
 
 class NumericalError(UnmetError, ArithmeticError):
     """A computation cannot be carried out in double precision; the message says what to change."""
+
+
+class NumericalWarning(UserWarning):
+    """Numbers were changed so that a computation could be done; the message says what and by how much."""
+
+
+class UninformativeWarning(UserWarning):
+    """Some rows say nothing about demand and are left out; the message says which and why."""
 
 
 class MissingExtraError(UnmetError, ImportError):

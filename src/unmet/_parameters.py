@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
 
-__all__ = ["LogNormal", "Parameter", "as_parameter"]
+__all__ = ["Bounds", "LogNormal", "Parameter", "as_parameter", "parameter_from_dict", "parameter_to_dict"]
+
+Bounds = tuple[float, float] | tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,7 @@ class LogNormal:
 
     def __post_init__(self) -> None:
         if not (self.median > 0 and self.sd > 0 and np.isfinite(self.median) and np.isfinite(self.sd)):
-            raise InputError(
-                f"LogNormal needs a median > 0 and an sd > 0; got median={self.median}, sd={self.sd}"
-            )
+            raise InputError(f"LogNormal needs a median > 0 and an sd > 0; got median={self.median}, sd={self.sd}")
 
     def log_density(self, log_value: Array) -> Array:
         """Log density over ``log(value)``: normal about ``log(median)``."""
@@ -54,12 +55,14 @@ class Parameter:
     ----------
     value : float, sequence of float or None
         The value, one per column where a sequence; None takes it from the data at fit.
-    bounds : (float, float), optional
+    bounds : (float, float), or one such pair per column, optional
         Where an optimiser may take it; None takes them from the data at fit.
     fixed : bool
         True keeps the value as it is.
     prior : LogNormal, optional
         Adds its log density to the evidence (maximum a posteriori instead of type-II ML).
+    per_column : bool
+        An open value becomes one value per column; kernels also take the words ``"per column"`` for it.
 
     Examples
     --------
@@ -70,9 +73,10 @@ class Parameter:
     """
 
     value: float | tuple[float, ...] | None = None
-    bounds: tuple[float, float] | None = None
+    bounds: Bounds | None = None
     fixed: bool = False
     prior: LogNormal | None = None
+    per_column: bool = False
 
     def __post_init__(self) -> None:
         if self.value is not None:
@@ -81,15 +85,20 @@ class Parameter:
                 raise InputError(
                     f"a hyper-parameter must be a positive, finite number (or one per column); got {self.value!r}"
                 )
-            as_given = float(flat[0]) if np.ndim(self.value) == 0 else tuple(float(v) for v in flat)
+            as_given = tuple(float(v) for v in flat) if np.ndim(self.value) else float(flat[0])
             object.__setattr__(self, "value", as_given)
         elif self.fixed:
             raise InputError("a fixed hyper-parameter needs a value; got value=None with fixed=True")
         if self.bounds is not None:
-            low, high = (float(b) for b in self.bounds)
-            if not 0 < low <= high:
-                raise InputError(f"bounds must be 0 < low <= high; got {self.bounds!r}")
-            object.__setattr__(self, "bounds", (low, high))
+            rows = np.asarray(self.bounds, dtype=float)
+            if (
+                rows.shape[-1:] != (2,)
+                or rows.ndim > 2
+                or not ((rows[..., 0] > 0) & (rows[..., 0] <= rows[..., 1])).all()
+            ):
+                raise InputError(f"bounds must be 0 < low <= high, one pair or one per column; got {self.bounds!r}")
+            pairs = [(float(low), float(high)) for low, high in np.atleast_2d(rows)]
+            object.__setattr__(self, "bounds", pairs[0] if rows.ndim == 1 else tuple(pairs))
 
     @property
     def is_open(self) -> bool:
@@ -113,22 +122,24 @@ class Parameter:
     @property
     def theta_bounds(self) -> Array:
         """Bounds of `theta`, one row per element; infinite where none are set."""
-        row = (-np.inf, np.inf) if self.bounds is None else tuple(np.log(self.bounds))
-        return np.tile(np.asarray(row, dtype=float), (self.theta.size, 1))
+        rows = np.array([-np.inf, np.inf]) if self.bounds is None else np.log(np.asarray(self.bounds))
+        return np.array(np.broadcast_to(rows, (self.theta.size, 2)))
 
     def with_theta(self, theta: Array) -> Parameter:
         """The same parameter with new free logarithms."""
         if self.fixed:
             return self
         values = np.exp(theta)
-        return replace(self, value=float(values[0]) if np.ndim(self.value) == 0 else tuple(values))
+        return replace(self, value=tuple(values) if isinstance(self.value, tuple) else float(values[0]))
 
-    def filled(self, value: float | Sequence[float], bounds: tuple[float, float]) -> Parameter:
-        """Fill in what is open: the value where it is None, the bounds where there are none."""
+    def filled(self, value: float | tuple[float, ...], bounds: Bounds) -> Parameter:
+        """Fill in what is open: the value where it is None, the bounds (widened to hold it) where there are none."""
         new = self.value if self.value is not None else value
-        flat = np.atleast_1d(np.asarray(new, dtype=float))
-        wide = (min(bounds[0], float(flat.min())), max(bounds[1], float(flat.max())))
-        return replace(self, value=new, bounds=self.bounds or wide)
+        if self.bounds is not None:
+            return replace(self, value=new)
+        low, high = np.moveaxis(np.asarray(bounds, dtype=float), -1, 0)
+        low, high = np.minimum(low, new), np.maximum(high, new)
+        return replace(self, value=new, bounds=tuple(np.stack([low, high], axis=-1).tolist()))
 
     def log_prior(self) -> tuple[float, Array]:
         """Log prior density of `theta` and its gradient: zero without a prior."""
@@ -154,6 +165,34 @@ def _short(value: float | tuple[float, ...] | None) -> str:
     return "None" if value is None else (f"{value:.4g}" if not float(value).is_integer() else f"{value}")
 
 
-def as_parameter(given: float | Sequence[float] | Parameter | None) -> Parameter:
-    """A `Parameter` from what a user writes: a number, one per column, None or a `Parameter`."""
+def as_parameter(given: float | Sequence[float] | str | Parameter | None) -> Parameter:
+    """A `Parameter` from what a user writes: a number, one per column, "per column", None or a `Parameter`."""
+    if isinstance(given, str):
+        if given != "per column":
+            raise InputError(f"a hyper-parameter is a number, one per column, or 'per column'; got {given!r}")
+        return Parameter(per_column=True)
     return given if isinstance(given, Parameter) else Parameter(given)  # type: ignore[arg-type]
+
+
+def parameter_to_dict(parameter: Parameter) -> dict[str, Any]:
+    """A JSON-able description."""
+    value, prior = parameter.value, parameter.prior
+    return {
+        "value": list(value) if isinstance(value, tuple) else value,
+        "bounds": None if parameter.bounds is None else np.asarray(parameter.bounds).tolist(),
+        "fixed": parameter.fixed,
+        "prior": None if prior is None else [prior.median, prior.sd],
+        "per_column": parameter.per_column,
+    }
+
+
+def parameter_from_dict(description: dict[str, Any]) -> Parameter:
+    """Read back what `parameter_to_dict` wrote."""
+    value, prior = description["value"], description["prior"]
+    return Parameter(
+        value=tuple(value) if isinstance(value, list) else value,
+        bounds=description["bounds"],
+        fixed=bool(description["fixed"]),
+        prior=None if prior is None else LogNormal(*prior),
+        per_column=bool(description["per_column"]),
+    )

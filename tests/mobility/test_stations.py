@@ -118,7 +118,7 @@ def test_of_several_documents_the_last_written_holds_and_a_move_is_noted(tmp_pat
         station = {"station_id": "a", "name": name, "lat": lat, "lon": -74.0, "capacity": 20}
         document = {"last_updated": updated, "data": {"stations": [station]}}
         (tmp_path / f"station_information_{name}.json").write_text(json.dumps(document))
-    with read_records(status=STATUS, stations=tmp_path, timezone="America/New_York", force=True) as records:
+    with read_records(status=STATUS, stations=tmp_path, timezone="America/New_York") as records:
         assert records.connection.execute("SELECT name, lat FROM stations").fetchall() == [("y", 40.72)]
         moved = records.quality.query("reason == 'station moved'").iloc[0]
     assert moved["rows"] == 1

@@ -79,7 +79,7 @@ def contents(records: Records) -> dict[tuple[str, int], tuple[object, ...]]:
     return result
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(feeds, st.sampled_from(["parquet", "csv", "frame", "two files"]))
 def test_accepted_and_rejected_records_are_those_of_a_plain_reading(rows: list[Row], how: str) -> None:
     frame, stations = to_frame(rows), pd.DataFrame({"station_id": [1, 2, 3, 4]})

@@ -98,7 +98,7 @@ def write(path: Path, rows: list[list[str]]) -> Path:
     return path
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(trip, min_size=1, max_size=40), st.integers(0, 40))
 def test_accepted_and_rejected_trips_are_those_of_a_plain_reading(rows: list[list[str]], cut: int) -> None:
     with TemporaryDirectory() as folder:

@@ -35,6 +35,7 @@ __all__ = [
 
 IMPOSSIBLE = f"NOT BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
 _MOST_STATIONS = 1 << 20
+_MOST_PARTS = 100  # their number is kept in the top bits of `rn`
 _DTYPES: Mapping[str, type] = {"INTEGER": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
 
 
@@ -60,6 +61,10 @@ def stage(
     parts : sequence of (Part, mapping)
         With each part, our columns as SQL; the same columns for all.
     """
+    if len(parts) > _MOST_PARTS:
+        raise InputError(
+            f"{source}: files with more than {_MOST_PARTS} different headers; give fewer at a time."
+        )
     selects = []
     for number, (part, columns) in enumerate(parts):
         name = workspace.name(source)
@@ -130,9 +135,10 @@ def clock_for(workspace: Workspace, staged: Staged, timezone: str, columns: Sequ
 
 
 def find_stations(workspace: Workspace, staged: Staged, columns: Sequence[str]) -> dict[str, int]:
-    """List the raw station ids of some columns, as text, with the number of rows that have each."""
+    """List the raw station ids of some columns, as text, with the rows that have each in the first column."""
     union = " UNION ALL ".join(
-        f"SELECT {column}::VARCHAR AS raw, count(*) AS n FROM {staged.relation} GROUP BY {column}"
+        f"SELECT {column}::VARCHAR AS raw, {'count(*)' if column == columns[0] else '0'} AS n "
+        f"FROM {staged.relation} GROUP BY {column}"
         for column in columns
     )
     sql = (
@@ -155,7 +161,7 @@ def make_ids(
     name = workspace.name("ids")
     stations = [None if ix is None else table.stations[ix].station for ix in resolved.index.values()]
     flags = [bool(staff and staff.get(raw)) for raw in resolved.index]
-    columns = {
+    columns: dict[str, Sequence[object]] = {
         "raw": list(resolved.index),
         "ix": list(resolved.index.values()),
         "station": stations,
@@ -283,7 +289,7 @@ def repeated_keys(workspace: Workspace, keyed: str, split: str, rows: int) -> tu
 def report_matches(source: str, resolved: Resolved, log: QualityLog) -> None:
     """Note which id columns of the stations table explained how many rows."""
     rows = sum(resolved.matched.values())
-    detail = ", ".join(f"{column}: {count:,}" for column, count in resolved.matched.items())
+    detail = ", ".join(f"{column}: {count:,}" for column, count in resolved.matched.items() if count)
     log.add(source, "station ids matched", "noted", rows, detail)
     log.add(
         source,

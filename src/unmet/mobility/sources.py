@@ -234,7 +234,9 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
     lenient = relation.replace(
         "store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1
     )
-    return Part(label, relation, columns, lazy=False, rejects=rejects, lenient=lenient)
+    # The strict reader counts the lines to skip by the first line's end alone.
+    strict = lenient if head.blank else relation
+    return Part(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
 
 
 def malformed_lines(workspace: Workspace, part: Part) -> int:

@@ -211,7 +211,7 @@ def _unique(stations: Sequence[Station], log: QualityLog) -> list[Station]:
         if before is not None and (distance := _metres(before, s)) > MOVED_METRES:
             moved[s.station] = max(distance, moved.get(s.station, 0.0))
         last[s.station] = s
-    log.add("stations", "duplicate", "rejected", len(stations) - len(last), "the last row of a station holds")
+    log.add("stations", "duplicate", "repaired", len(stations) - len(last), "the last row of a station holds")
     far = ", ".join(
         f"{station} by {d:,.0f} m" for station, d in sorted(moved.items(), key=lambda m: -m[1])[:5]
     )

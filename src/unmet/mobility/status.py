@@ -38,6 +38,7 @@ from unmet.mobility.sources import (
 )
 from unmet.mobility.sql import fetch_all, fetch_one, reading
 from unmet.mobility.stations import StationTable, resolve
+from unmet.mobility.timezones import Clock
 from unmet.mobility.values import boolean, number, time
 
 __all__ = ["StagedStatus", "make_status", "stage_status"]
@@ -193,14 +194,7 @@ def make_status(
     report_matches("status", resolved, log)
     ids = make_ids(workspace, table, resolved)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
-    joined = workspace.name("status_joined")
-    described = f"SELECT column_type FROM (DESCRIBE {staged.relation}) WHERE column_name = 'raw'"
-    raw_type = fetch_one(workspace.connection, described)[0]
-    workspace.connection.execute(
-        f"""CREATE VIEW {joined} AS
-        SELECT s.*, coalesce(at_utc, {clock.utc("at_local")}) AS moment, i.ix, i.station
-        FROM {staged.relation} s LEFT JOIN {ids} i ON s.raw = CAST(i.raw AS {raw_type})"""
-    )
+    joined = _joined(workspace, staged, clock, ids)
     stations = {"missing station": "raw IS NULL", "unknown station": "ix IS NULL"}
     reasons = {
         "missing time": "no_time",
@@ -237,6 +231,19 @@ def make_status(
             installed, renting, ix
         FROM {joined} WHERE {" AND ".join(where)}"""
     )
+
+
+def _joined(workspace: Workspace, staged: Staged, clock: Clock, ids: str) -> str:
+    """Make a view with UTC times and stations."""
+    joined = workspace.name("status_joined")
+    described = f"SELECT column_type FROM (DESCRIBE {staged.relation}) WHERE column_name = 'raw'"
+    raw_type = fetch_one(workspace.connection, described)[0]
+    workspace.connection.execute(
+        f"""CREATE VIEW {joined} AS
+        SELECT s.*, coalesce(at_utc, {clock.utc("at_local")}) AS moment, i.ix, i.station
+        FROM {staged.relation} s LEFT JOIN {ids} i ON s.raw = CAST(i.raw AS {raw_type})"""
+    )
+    return joined
 
 
 def _duplicates(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from unmet._exceptions import FileFormatError
 from unmet.mobility.quality import QualityLog
-from unmet.mobility.rows import IMPOSSIBLE, check_epochs, clock_for, count_reasons, stage
+from unmet.mobility.rows import IMPOSSIBLE, Staged, check_epochs, clock_for, count_reasons, stage
 from unmet.mobility.schema import match_columns
 from unmet.mobility.sources import Given, Part, Workspace, open_parts
 from unmet.mobility.sql import fetch_one, identifier, reading
@@ -28,21 +28,7 @@ def make_weather(
     if not numeric:
         raise FileFormatError(f"{parts[0].label}: no numeric column beside the time.")
     names = {header: f"v{i}" for i, header in enumerate(numeric)}
-    selects = []
-    for part in parts:
-        matched = match_columns("weather", part.columns, part.label, mapping)
-        at = time(part.columns[matched["at"]])
-        check_epochs(workspace, part, matched["at"], at)
-        hour = f"to_hours({number(part.columns[matched['hour']], 'INTEGER')})" if "hour" in matched else ""
-        columns = {"at_local": f"{at.local} + {hour}", "at_utc": f"{at.utc} + {hour}"} if hour else {}
-        columns = columns or {"at_local": at.local, "at_utc": at.utc}
-        for header, name in names.items():
-            found = part.columns.get(header)
-            columns[name] = number(found, "DOUBLE") if found else "NULL::DOUBLE"
-        selects.append((part, columns))
-        ignored = [h for h in part.columns if h not in numeric and h not in matched.values() and h]
-        log.add("weather", "column without numbers", "noted", len(ignored), ", ".join(ignored))
-    staged = stage(workspace, "weather", selects, log)
+    staged = _stage(workspace, parts, names, mapping, log)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
     timed = f"(SELECT *, coalesce(at_utc, {clock.utc('at_local')}) AS moment FROM {staged.relation})"
     oddities = {
@@ -73,6 +59,31 @@ def make_weather(
     _blank_missing(workspace, list(numeric), log)
     _compare_units(workspace, list(numeric), log)
     return set().union(*(part.columns for part in parts))
+
+
+def _stage(
+    workspace: Workspace,
+    parts: Sequence[Part],
+    names: Mapping[str, str],
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+) -> Staged:
+    """Bring weather to a local and a UTC time and one column per header, under names of our own."""
+    selects = []
+    for part in parts:
+        matched = match_columns("weather", part.columns, part.label, mapping)
+        at = time(part.columns[matched["at"]])
+        check_epochs(workspace, part, matched["at"], at)
+        hour = f"to_hours({number(part.columns[matched['hour']], 'INTEGER')})" if "hour" in matched else ""
+        columns = {"at_local": f"{at.local} + {hour}", "at_utc": f"{at.utc} + {hour}"} if hour else {}
+        columns = columns or {"at_local": at.local, "at_utc": at.utc}
+        for header, name in names.items():
+            found = part.columns.get(header)
+            columns[name] = number(found, "DOUBLE") if found else "NULL::DOUBLE"
+        selects.append((part, columns))
+        ignored = [h for h in part.columns if h not in names and h not in matched.values() and h]
+        log.add("weather", "column without numbers", "noted", len(ignored), ", ".join(ignored))
+    return stage(workspace, "weather", selects, log)
 
 
 def _numeric(

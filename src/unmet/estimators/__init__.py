@@ -1,0 +1,6 @@
+"""Estimators in the style of scikit-learn."""
+
+from unmet.estimators.censored_gp import CensoredGP
+from unmet.estimators.tobit import TobitRegressor
+
+__all__ = ["CensoredGP", "TobitRegressor"]

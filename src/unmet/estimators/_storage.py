@@ -1,0 +1,70 @@
+"""Fitted models as files: a zip of arrays and one JSON header with their digests. Never pickle, never code."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmet._exceptions import FileFormatError
+
+__all__ = ["read_archive", "write_archive"]
+
+_FORMAT = "unmet-model"
+_VERSION = 1
+
+
+def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write a header and arrays to one file, which appears whole or not at all."""
+    target = Path(path)
+    blobs = {}
+    for name, array in arrays.items():
+        buffer = io.BytesIO()
+        np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+        blobs[name] = buffer.getvalue()
+    digests = {name: hashlib.sha256(blob).hexdigest() for name, blob in blobs.items()}
+    full = {"format": _FORMAT, "version": _VERSION, "digests": digests, **header}
+    descriptor, aside = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.", suffix=".partial")
+    try:
+        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr("header.json", json.dumps(full))
+            for name, blob in blobs.items():
+                archive.writestr(f"{name}.npy", blob)
+        os.replace(aside, target)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+
+
+def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read back header and arrays; refuses what is damaged, foreign, or of a newer version."""
+    if not Path(path).is_file():
+        raise FileFormatError(f"{path}: no such file; expected a model written by save()")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            header = json.loads(archive.read("header.json"))
+            if not isinstance(header, dict) or header.get("format") != _FORMAT:
+                raise FileFormatError(f"{path}: not a model written by save() (its header does not say so)")
+            if header.get("version") != _VERSION:
+                raise FileFormatError(
+                    f"{path}: written in version {header.get('version')} of the format; this unmet reads {_VERSION}. "
+                    "Install the unmet that wrote it, or fit again"
+                )
+            arrays = {}
+            for name, digest in header["digests"].items():
+                blob = archive.read(f"{name}.npy")
+                if hashlib.sha256(blob).hexdigest() != digest:
+                    raise FileFormatError(f"{path}: damaged: array {name!r} is not what was written. Fit again")
+                arrays[name] = np.lib.format.read_array(io.BytesIO(blob), allow_pickle=False)
+            return header, arrays
+    except FileFormatError:
+        raise
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, AttributeError) as error:
+        raise FileFormatError(f"{path}: not a model written by save(), or damaged ({error}). Fit again") from None

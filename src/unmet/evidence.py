@@ -1,0 +1,193 @@
+"""The one optimiser loop: type-II maximum likelihood, or maximum a posteriori where there are priors.
+
+Whatever is optimised is a function of ``theta`` and of a warm start, and gives back the warm start for the next call;
+nothing else is remembered between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+from scipy.optimize import minimize
+
+from unmet._exceptions import InputError, NumericalError
+from unmet._typing import Array
+
+__all__ = ["Evaluation", "Optimum", "maximise", "random_starts"]
+
+State = TypeVar("State")
+
+# A projected gradient below this (nats per unit of log hyper-parameter) is an optimum for every purpose here.
+_FLAT = 1e-2
+
+
+@dataclass(frozen=True)
+class Evaluation(Generic[State]):
+    """Value and gradient of the objective, and the warm start that the next evaluation may use."""
+
+    value: float
+    gradient: Array
+    state: State
+
+
+@dataclass(frozen=True)
+class Optimum(Generic[State]):
+    """Where the search ended.
+
+    Attributes
+    ----------
+    theta : array
+        The best point of all starts.
+    value : float
+        The objective there.
+    state : State
+        The warm start that belongs to it.
+    converged : bool
+        Whether the best start ended at an optimum.
+    message : str
+        What ended it, in the optimiser's words.
+    evaluations : int
+        How often the objective was evaluated, all starts together.
+    reached : tuple of float
+        The value that each start reached.
+    """
+
+    theta: Array
+    value: float
+    state: State
+    converged: bool
+    message: str
+    evaluations: int
+    reached: tuple[float, ...]
+
+
+Objective = Callable[[Array, State | None], Evaluation[State]]
+
+
+def maximise(
+    objective: Objective[State],
+    starts: Sequence[Array],
+    bounds: Array,
+    *,
+    optimizer: Literal["lbfgs", "adam"] = "lbfgs",
+    max_iter: int = 1000,
+    learning_rate: float = 0.05,
+) -> Optimum[State]:
+    """Maximise `objective` from each start and keep the best.
+
+    Parameters
+    ----------
+    objective : callable
+        ``objective(theta, state) -> Evaluation``.
+    starts : sequence of arrays
+        Where to start; points outside the bounds are moved onto them.
+    bounds : array of shape (p, 2)
+        Box of the search.
+    optimizer : "lbfgs" or "adam"
+        Quasi-Newton with bounds (default), or Adam with steps clipped to the box.
+    max_iter : int
+        Iterations per start.
+    learning_rate : float
+        Adam's step in log hyper-parameters.
+
+    Examples
+    --------
+    >>> def hill(theta, state):
+    ...     return Evaluation(-float(theta @ theta), -2 * theta, state)
+    >>> maximise(hill, [np.array([3.0])], np.array([[-5.0, 5.0]])).theta.round(6) + 0.0
+    array([0.])
+    """
+    if optimizer not in ("lbfgs", "adam"):
+        raise InputError(f"optimizer must be 'lbfgs', 'adam' or None; got {optimizer!r}")
+    climb = _lbfgs if optimizer == "lbfgs" else _adam
+    ends = []
+    for start in starts:
+        trace = _Trace(objective)
+        try:
+            converged, message = climb(
+                trace, np.clip(start, bounds[:, 0], bounds[:, 1]), bounds, max_iter, learning_rate
+            )
+        except NumericalError as error:
+            if trace.best is None:
+                raise
+            converged, message = False, str(error)
+        assert trace.best is not None
+        if not converged:
+            converged = bool(np.abs(_projected(trace.theta, trace.best.gradient, bounds)).max(initial=0.0) < _FLAT)
+        ends.append((trace, converged, message))
+    trace, converged, message = max(ends, key=lambda end: end[0].value)
+    assert trace.best is not None
+    return Optimum(
+        trace.theta,
+        trace.value,
+        trace.best.state,
+        converged,
+        message,
+        sum(t.evaluations for t, _, _ in ends),
+        tuple(t.value for t, _, _ in ends),
+    )
+
+
+class _Trace(Generic[State]):
+    """The objective with its warm start handed on, and the best point seen."""
+
+    def __init__(self, objective: Objective[State]) -> None:
+        self._objective = objective
+        self._state: State | None = None
+        self.best: Evaluation[State] | None = None
+        self.theta: Array = np.empty(0)
+        self.evaluations = 0
+
+    @property
+    def value(self) -> float:
+        return -np.inf if self.best is None else self.best.value
+
+    def __call__(self, theta: Array) -> Evaluation[State]:
+        self.evaluations += 1
+        evaluation = self._objective(theta, self._state)
+        self._state = evaluation.state
+        if evaluation.value > self.value:
+            self.best, self.theta = evaluation, theta.copy()
+        return evaluation
+
+
+def _projected(theta: Array, gradient: Array, bounds: Array) -> Array:
+    """The gradient without what pushes against a bound."""
+    blocked = ((theta <= bounds[:, 0]) & (gradient < 0)) | ((theta >= bounds[:, 1]) & (gradient > 0))
+    return np.where(blocked, 0.0, gradient)
+
+
+def _lbfgs(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, _: float) -> tuple[bool, str]:
+    def negative(theta: Array) -> tuple[float, Array]:
+        evaluation = trace(theta)
+        return -evaluation.value, -evaluation.gradient
+
+    options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 1e-10, "gtol": 1e-4, "maxcor": 20}
+    result = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)  # type: ignore[call-overload]
+    return bool(result.success), str(result.message)
+
+
+def _adam(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, rate: float) -> tuple[bool, str]:
+    """Kingma & Ba 2015, algorithm 1; stops when 50 steps have gained less than 1e-6 nats."""
+    theta, first, second, last_gain = start, np.zeros_like(start), np.zeros_like(start), 0
+    best = -np.inf
+    for k in range(1, max_iter + 1):
+        evaluation = trace(theta)
+        if evaluation.value > best + 1e-6:
+            best, last_gain = evaluation.value, k
+        if k - last_gain >= 50:
+            return True, f"no gain in 50 steps after {k} steps of Adam"
+        gradient = _projected(theta, evaluation.gradient, bounds)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * np.square(gradient)
+        step = rate * (first / (1 - 0.9**k)) / (np.sqrt(second / (1 - 0.999**k)) + 1e-8)
+        theta = np.clip(theta + step, bounds[:, 0], bounds[:, 1])
+    return False, f"{max_iter} steps of Adam, still gaining"
+
+
+def random_starts(start: Array, bounds: Array, n: int, rng: np.random.Generator) -> list[Array]:
+    """Further starts about the first: log-normal with a factor of e^1.5, within bounds."""
+    return [np.clip(start + rng.normal(scale=1.5, size=start.shape), bounds[:, 0], bounds[:, 1]) for _ in range(n)]

@@ -1,0 +1,175 @@
+"""Expectation propagation: one loop for every likelihood and every engine (R&W section 3.6; paper section 3.4.1).
+
+Naming: ``τ, ν`` natural parameters of the sites ``exp(−½ τ f² + ν f)``; ``μ, σ²`` marginals of the current posterior;
+``m, v`` the cavity. An engine (dense or low rank) is anything that can tell the posterior marginals given sites.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from unmet._typing import Array
+from unmet.likelihoods.base import Likelihood, Observations, Tilted
+
+__all__ = ["EPResult", "Engine", "Marginals", "Sites", "expectation_propagation"]
+
+_MEMORY = 5  # past steps that Anderson acceleration combines
+
+
+@dataclass(frozen=True)
+class Sites:
+    """Gaussian stand-ins for the likelihood of each observation, as natural parameters."""
+
+    tau: Array
+    nu: Array
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Posterior means and variances at the observations, and ``log ∫ prior × sites``."""
+
+    mean: Array
+    var: Array
+    log_normaliser: float
+
+
+class Engine(Protocol):
+    """A Gaussian prior over the latent values at the observations, multiplied by sites on demand."""
+
+    def marginals(self, sites: Sites) -> Marginals:
+        """The posterior under the given sites."""
+        ...
+
+
+@dataclass(frozen=True)
+class EPResult:
+    """Where EP ended.
+
+    Attributes
+    ----------
+    sites : Sites
+        Natural parameters of the sites.
+    log_z : float
+        EP's approximation of the log evidence.
+    tilted : Tilted
+        The likelihood's integrals under the final cavities.
+    converged : bool
+        Whether the sites stand still to the tolerance.
+    sweeps : int
+        How many times all sites were updated.
+    residual : float
+        The last movement of a site, in units of the posterior it belongs to.
+    """
+
+    sites: Sites
+    log_z: float
+    tilted: Tilted
+    converged: bool
+    sweeps: int
+    residual: float
+
+
+def expectation_propagation(
+    engine: Engine,
+    likelihood: Likelihood,
+    obs: Observations,
+    start: Sites | None = None,
+    *,
+    tol: float = 1e-8,
+    max_sweeps: int = 200,
+) -> EPResult:
+    """Update all sites at once, accelerated, until none moves.
+
+    Parameters
+    ----------
+    engine : Engine
+        Prior over the latent values at `obs`.
+    likelihood : Likelihood
+        Gives the tilted moments.
+    obs : Observations
+        What was seen.
+    start : Sites, optional
+        Where to start: sites of a similar problem; by default sites that say nothing.
+    tol : float
+        Movement of a site, in units of the posterior, below which it stands still.
+    max_sweeps : int
+        When to give up.
+    """
+    sites = start if start is not None else Sites(np.zeros(len(obs)), np.zeros(len(obs)))
+    history = _History()
+    damping = 1.0
+    best = np.inf
+    for sweep in range(1, max_sweeps + 1):
+        posterior = engine.marginals(sites)
+        m, v = _cavities(posterior, sites)
+        tilted = likelihood.tilted(obs, m, v)
+        # R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ.
+        proposed = Sites(-tilted.d2 / tilted.shrink, (tilted.d1 - m * tilted.d2) / tilted.shrink)
+        residual = _movement(sites, proposed, posterior)
+        if residual < tol or sweep == max_sweeps:
+            break
+        if residual > 10 * best:  # acceleration went astray: forget the past and tread carefully
+            history = _History()
+            damping = max(0.5 * damping, 0.1)
+        best = min(best, residual)
+        sites = history.step(sites, proposed, np.sqrt(v), damping)
+    log_z = posterior.log_normaliser + float(np.sum(tilted.log_z - _site_log_normaliser(sites, m, v)))
+    return EPResult(sites, log_z, tilted, residual < tol, sweep, residual)
+
+
+def _cavities(posterior: Marginals, sites: Sites) -> tuple[Array, Array]:
+    """Posterior marginals without each one's own site (R&W eq. 3.56)."""
+    without = 1.0 - sites.tau * posterior.var
+    v = posterior.var / without
+    m = (posterior.mean - posterior.var * sites.nu) / without
+    return m, v
+
+
+def _site_log_normaliser(sites: Sites, m: Array, v: Array) -> Array:
+    """``log ∫ N(f | m, v) exp(−½ τ f² + ν f) df``, without dividing by τ, which may be zero."""
+    pull = sites.nu - sites.tau * m
+    spread = 1.0 + sites.tau * v
+    return -0.5 * np.log(spread) + 0.5 * np.square(pull) * v / spread + m * (sites.nu - 0.5 * sites.tau * m)
+
+
+def _movement(old: Sites, new: Sites, posterior: Marginals) -> float:
+    """How far sites move, as shares of posterior precision and standard deviation."""
+    by_tau = np.abs(new.tau - old.tau) * posterior.var
+    by_nu = np.abs(new.nu - old.nu - posterior.mean * (new.tau - old.tau)) * np.sqrt(posterior.var)
+    return float(max(by_tau.max(initial=0.0), by_nu.max(initial=0.0)))
+
+
+class _History:
+    """Anderson acceleration of the fixed point ``sites ↦ proposed`` (Walker & Ni 2011)."""
+
+    def __init__(self) -> None:
+        self._points: list[Array] = []
+        self._residuals: list[Array] = []
+
+    def step(self, sites: Sites, proposed: Sites, scale: Array, damping: float) -> Sites:
+        """The next sites: the combination of past steps whose residuals cancel best."""
+        point = np.concatenate([sites.tau, sites.nu])
+        residual = np.concatenate([proposed.tau, proposed.nu]) - point
+        self._points = [*self._points, point][-(_MEMORY + 1) :]
+        self._residuals = [*self._residuals, residual][-(_MEMORY + 1) :]
+        plain = point + damping * residual
+        if len(self._points) == 1:
+            return _as_sites(plain)
+        # Precisions weigh as σ², shifts as σ: residuals then have no units.
+        units = np.concatenate([np.square(scale), scale])
+        d_residual = np.diff(np.stack(self._residuals), axis=0)
+        gamma = np.linalg.lstsq((d_residual * units).T, residual * units, rcond=1e-10)[0]
+        d_point = np.diff(np.stack(self._points), axis=0)
+        mixed = _as_sites(plain - gamma @ (d_point + damping * d_residual))
+        # A negative precision has no meaning for a log-concave likelihood: such sites take the plain step.
+        legal = mixed.tau >= 0
+        simple = _as_sites(plain)
+        return Sites(np.where(legal, mixed.tau, simple.tau), np.where(legal, mixed.nu, simple.nu))
+
+
+def _as_sites(stacked: Array) -> Sites:
+    n = stacked.size // 2
+    return Sites(stacked[:n], stacked[n:])

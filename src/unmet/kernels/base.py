@@ -1,0 +1,390 @@
+"""Kernels: immutable covariance functions with hyper-parameters in log space, closed under + and ×.
+
+Naming: ``theta`` are the logarithms of the free hyper-parameters; ``F`` a matrix of weights, with which
+derivatives are contracted, ``g_k = Σij Fij ∂Kij/∂theta_k``, so that no n × n × p array is ever made.
+"""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet._parameters import Parameter, as_parameter, parameter_to_dict
+from unmet._typing import Array
+from unmet.kernels.pairs import Pairs, Values, Weights
+
+__all__ = ["Columns", "Kernel", "Leaf", "Product", "Scales", "Sum", "scales_of"]
+
+Columns = int | str | Sequence[int | str] | None
+Given = float | Sequence[float] | Parameter | str | None
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The scales of data, from which open hyper-parameters and bounds are taken.
+
+    Attributes
+    ----------
+    variance : float or None
+        Variance of the outputs, on the scale the kernel works on; None holds open variances at 1.
+    spread, range, spacing : array of shape (d,)
+        Per column of the inputs: standard deviation, range, and median gap between distinct values.
+    """
+
+    variance: float | None
+    spread: Array
+    range: Array
+    spacing: Array
+
+
+def scales_of(X: Array, variance: float) -> Scales:
+    """Scales of inputs X and of outputs with the given variance."""
+    spacing = np.array([_typical_spacing(X[:, c]) for c in range(X.shape[1])])
+    return Scales(variance, np.asarray(X.std(axis=0)), np.ptp(X, axis=0), spacing)
+
+
+def _typical_spacing(x: Array) -> float:
+    """Median distance between neighbouring distinct values; 1 where there is only one."""
+    gaps = np.diff(np.unique(x))
+    return float(np.median(gaps)) if gaps.size else 1.0
+
+
+class Kernel(ABC):
+    """A covariance function.
+
+    Kernels are values: nothing changes them, `with_theta` makes new ones. Call one with inputs, an array or a
+    DataFrame, to get the covariance matrix.
+    """
+
+    @property
+    @abstractmethod
+    def theta(self) -> Array:
+        """Logarithms of the free hyper-parameters, left to right as in the `repr`."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> Array:
+        """Bounds of `theta`, one row each; infinite where none are set."""
+
+    @property
+    @abstractmethod
+    def theta_names(self) -> list[str]:
+        """What each element of `theta` is, such as ``SquaredExponential.lengthscale``."""
+
+    @abstractmethod
+    def with_theta(self, theta: Array) -> Kernel:
+        """The same kernel at other hyper-parameters."""
+
+    @abstractmethod
+    def log_prior(self) -> tuple[float, Array]:
+        """Log prior density of `theta`, and its gradient."""
+
+    @abstractmethod
+    def filled(self, scales: Scales) -> Kernel:
+        """The same kernel with open hyper-parameters and bounds taken from the scales of data."""
+
+    @abstractmethod
+    def resolved(self, names: Sequence[str] | None, width: int) -> Kernel:
+        """The same kernel with columns as positions in inputs of `width` columns named `names`."""
+
+    @abstractmethod
+    def diag(self, X: Array) -> Array:
+        """Diagonal of ``self(X)``, without the rest of it."""
+
+    @abstractmethod
+    def with_columns_of(self, other: Kernel) -> Kernel:
+        """The same kernel looking at the columns of another of the same form, by name where that has names."""
+
+    @abstractmethod
+    def leaves(self) -> list[Leaf]:
+        """The kernels it is made of, left to right."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description; `kernel_from_dict` reads it back."""
+
+    @abstractmethod
+    def _cross(self, X: Array, Z: Array) -> Array:
+        """Covariance between two sets of inputs."""
+
+    @abstractmethod
+    def on(self, pairs: Pairs) -> Values:
+        """The kernel on all pairs of fixed inputs."""
+
+    @abstractmethod
+    def contract(self, pairs: Pairs, weights: Weights) -> Array:
+        """``Σij Fij ∂Kij/∂theta`` over the pairs of fixed inputs."""
+
+    def __call__(self, X: Any, Z: Any = None) -> Array:
+        """Covariance matrix of X, or between X and Z.
+
+        Examples
+        --------
+        >>> from unmet.kernels import SquaredExponential
+        >>> SquaredExponential(variance=2.0, lengthscale=1.0)([[0.0], [1.0]]).round(3)
+        array([[2.   , 1.213],
+               [1.213, 2.   ]])
+        """
+        kernel, X_ = _arrays(self, X)
+        if Z is None:
+            return np.array(kernel.on(Pairs(X_)).matrix(len(X_)))
+        _, Z_ = _arrays(self, Z)
+        return kernel._cross(X_, Z_)
+
+    def contract_gradient(self, X: Any, F: Array) -> Array:
+        """``Σij Fij ∂K(X)ij/∂theta``, one number per element of `theta`."""
+        kernel, X_ = _arrays(self, X)
+        return kernel.contract(Pairs(X_), Weights(np.asarray(F, dtype=float)))
+
+    def __add__(self, other: Kernel | float) -> Kernel:
+        return Sum(self, _as_kernel(other))
+
+    def __radd__(self, other: float) -> Kernel:
+        return Sum(_as_kernel(other), self)
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        return Product(self, _as_kernel(other))
+
+    def __rmul__(self, other: float) -> Kernel:
+        return Product(_as_kernel(other), self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kernel) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+def _as_kernel(given: Kernel | float) -> Kernel:
+    if isinstance(given, Kernel):
+        return given
+    from unmet.kernels.structured import Constant  # a number in a formula is a constant kernel
+
+    return Constant(given)
+
+
+def _arrays(kernel: Kernel, X: Any) -> tuple[Kernel, Array]:
+    names = [str(c) for c in X.columns] if isinstance(X, pd.DataFrame) else None
+    array = np.asarray(X, dtype=float)
+    if array.ndim != 2:
+        raise InputError(f"inputs must be a table of rows and columns; got an array of shape {array.shape}")
+    return kernel.resolved(names, array.shape[1]), array
+
+
+class Leaf(Kernel):
+    """A kernel that is not made of others: named hyper-parameters, and the columns it looks at."""
+
+    def __init__(self, parameters: Mapping[str, Given], columns: Columns) -> None:
+        self._parameters: dict[str, Parameter] = {}
+        for name, given in parameters.items():
+            try:
+                self._parameters[name] = as_parameter(given)
+            except InputError as error:
+                raise InputError(f"{type(self).__name__}: {name}: {error}") from None
+        single = isinstance(columns, (int, str, np.integer))
+        self.columns: tuple[int | str, ...] | None = (
+            None if columns is None else (columns,) if single else tuple(columns)  # type: ignore[assignment, arg-type]
+        )
+        if self.columns == ():
+            raise InputError(f"{type(self).__name__}: columns is empty; name at least one, or leave it None for all")
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The hyper-parameters by name."""
+        return dict(self._parameters)
+
+    def value(self, name: str) -> Any:
+        """The value of one hyper-parameter: a number, a tuple with one per column, or None where open."""
+        return self._parameters[name].value
+
+    def _one(self, name: str) -> float:
+        return float(self._parameters[name].array[0])
+
+    @property
+    def theta(self) -> Array:
+        return np.concatenate([p.theta for p in self._parameters.values()])
+
+    @property
+    def bounds(self) -> Array:
+        return np.concatenate([p.theta_bounds for p in self._parameters.values()])
+
+    @property
+    def theta_names(self) -> list[str]:
+        names = []
+        for name, p in self._parameters.items():
+            k = p.theta.size
+            names += [f"{type(self).__name__}.{name}" + (f"[{i}]" if k > 1 else "") for i in range(k)]
+        return names
+
+    def _rebuilt(self, parameters: Mapping[str, Parameter], columns: tuple[int | str, ...] | None) -> Self:
+        return type(self)(**parameters, columns=columns)  # type: ignore[arg-type]
+
+    def with_theta(self, theta: Array) -> Self:
+        new, at = {}, 0
+        for name, p in self._parameters.items():
+            k = p.theta.size
+            new[name] = p.with_theta(theta[at : at + k])
+            at += k
+        return self._rebuilt(new, self.columns)
+
+    def log_prior(self) -> tuple[float, Array]:
+        parts = [p.log_prior() for p in self._parameters.values()]
+        return sum(v for v, _ in parts), np.concatenate([g for _, g in parts])
+
+    def resolved(self, names: Sequence[str] | None, width: int) -> Self:
+        asked: Sequence[int | str] = range(width) if self.columns is None else self.columns
+        columns = tuple(self._position(c, names, width) for c in asked)
+        for name, p in self._parameters.items():
+            if isinstance(p.value, tuple) and len(p.value) != len(columns):
+                raise InputError(
+                    f"{type(self).__name__}: {name} has {len(p.value)} values for {len(columns)} columns; "
+                    "give one value, or one per column"
+                )
+        return self._rebuilt(self._parameters, columns)
+
+    def _position(self, column: int | str, names: Sequence[str] | None, width: int) -> int:
+        if isinstance(column, str):
+            if names is None:
+                raise InputError(
+                    f"{type(self).__name__} looks at column {column!r} by name, but the inputs have no names; "
+                    "pass a DataFrame, or columns by position"
+                )
+            if column not in names:
+                raise InputError(f"{type(self).__name__}: no column {column!r}; the inputs have {', '.join(names)}")
+            return list(names).index(column)
+        if not -width <= column < width:
+            raise InputError(f"{type(self).__name__}: no column {column}; the inputs have {width} columns")
+        return int(column) % width
+
+    @property
+    def _at(self) -> tuple[int, ...]:
+        """Columns as positions; only of a resolved kernel."""
+        assert self.columns is not None
+        return tuple(int(c) for c in self.columns)
+
+    def filled(self, scales: Scales) -> Self:
+        return self._rebuilt({n: self._fill(n, p, scales) for n, p in self._parameters.items()}, self.columns)
+
+    def _fill(self, name: str, parameter: Parameter, scales: Scales) -> Parameter:
+        """One hyper-parameter with its open parts taken from the scales; here the variance."""
+        assert name == "variance"
+        if scales.variance is None:
+            return replace(parameter, value=1.0, fixed=True) if parameter.is_open else parameter
+        return parameter.filled(scales.variance, (1e-6 * scales.variance, 1e4 * scales.variance))
+
+    def leaves(self) -> list[Leaf]:
+        return [self]
+
+    def with_columns_of(self, other: Kernel) -> Self:
+        assert isinstance(other, Leaf)
+        return self._rebuilt(self._parameters, other.columns)
+
+    def _extra(self) -> dict[str, Any]:
+        """Arguments of the constructor other than hyper-parameters and columns."""
+        return {}
+
+    def to_dict(self) -> dict[str, Any]:
+        parameters = {name: parameter_to_dict(p) for name, p in self._parameters.items()}
+        columns = None if self.columns is None else list(self.columns)
+        return {"kind": type(self).__name__, "parameters": parameters, "columns": columns, **self._extra()}
+
+    def __repr__(self) -> str:
+        given = {**{n: str(p) for n, p in self._parameters.items() if not p.is_open}, **self._extra()}
+        if self.columns is not None:
+            given["columns"] = repr(self.columns[0] if len(self.columns) == 1 else list(self.columns))
+        return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in given.items())})"
+
+
+class _Pair(Kernel):
+    """Two kernels joined by an operation."""
+
+    def __init__(self, left: Kernel, right: Kernel) -> None:
+        self.left = left
+        self.right = right
+
+    @property
+    def theta(self) -> Array:
+        return np.concatenate([self.left.theta, self.right.theta])
+
+    @property
+    def bounds(self) -> Array:
+        return np.concatenate([self.left.bounds, self.right.bounds])
+
+    @property
+    def theta_names(self) -> list[str]:
+        return self.left.theta_names + self.right.theta_names
+
+    def with_theta(self, theta: Array) -> Self:
+        k = self.left.theta.size
+        return type(self)(self.left.with_theta(theta[:k]), self.right.with_theta(theta[k:]))
+
+    def log_prior(self) -> tuple[float, Array]:
+        (a, ga), (b, gb) = self.left.log_prior(), self.right.log_prior()
+        return a + b, np.concatenate([ga, gb])
+
+    def filled(self, scales: Scales) -> Self:
+        return type(self)(self.left.filled(scales), self.right.filled(scales))
+
+    def resolved(self, names: Sequence[str] | None, width: int) -> Self:
+        return type(self)(self.left.resolved(names, width), self.right.resolved(names, width))
+
+    def leaves(self) -> list[Leaf]:
+        return self.left.leaves() + self.right.leaves()
+
+    def with_columns_of(self, other: Kernel) -> Self:
+        assert isinstance(other, _Pair)
+        return type(self)(self.left.with_columns_of(other.left), self.right.with_columns_of(other.right))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": type(self).__name__, "left": self.left.to_dict(), "right": self.right.to_dict()}
+
+
+class Sum(_Pair):
+    """The sum of two kernels; written ``a + b``."""
+
+    def diag(self, X: Array) -> Array:
+        return self.left.diag(X) + self.right.diag(X)
+
+    def _cross(self, X: Array, Z: Array) -> Array:
+        return self.left._cross(X, Z) + self.right._cross(X, Z)
+
+    def on(self, pairs: Pairs) -> Values:
+        return self.left.on(pairs).combine(self.right.on(pairs), operator.add)
+
+    def contract(self, pairs: Pairs, weights: Weights) -> Array:
+        return np.concatenate([self.left.contract(pairs, weights), self.right.contract(pairs, weights)])
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} + {self.right!r}"
+
+
+class Product(_Pair):
+    """The product of two kernels; written ``a * b``."""
+
+    def diag(self, X: Array) -> Array:
+        return self.left.diag(X) * self.right.diag(X)
+
+    def _cross(self, X: Array, Z: Array) -> Array:
+        return self.left._cross(X, Z) * self.right._cross(X, Z)
+
+    def on(self, pairs: Pairs) -> Values:
+        return self.left.on(pairs).combine(self.right.on(pairs), operator.mul)
+
+    def contract(self, pairs: Pairs, weights: Weights) -> Array:
+        left = self.left.contract(pairs, weights.times(self.right.on(pairs)))
+        return np.concatenate([left, self.right.contract(pairs, weights.times(self.left.on(pairs)))])
+
+    def filled(self, scales: Scales) -> Product:
+        # Two free variances of one product trade off against each other: the second, where open, is held at 1.
+        held = replace(scales, variance=None) if isinstance(self.right, Leaf) else scales
+        return Product(self.left.filled(scales), self.right.filled(held))
+
+    def __repr__(self) -> str:
+        return " * ".join(f"({k!r})" if isinstance(k, Sum) else repr(k) for k in (self.left, self.right))
