@@ -217,7 +217,8 @@ class _Run:
             if damaged:
                 self.note(f"{damaged} finished chunks were damaged on disk and are computed again.")
             self.resumed = len(self.finished)
-            self.note(f"Going on: {self.resumed} of {len(self.file.zones)} zones were finished before.")
+            if self.resumed:
+                self.note(f"Going on: {self.resumed} of {len(self.file.zones)} zones were finished before.")
         else:
             with writing(self.place.out):
                 fresh = self.place.scratch / "run"
