@@ -6,8 +6,10 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from unmet._exceptions import UnmetError
+from unmet.cli.panel import panel_command
 from unmet.cli.simulate import simulate_command
 
 __all__ = ["app", "main"]
@@ -25,6 +27,7 @@ def _root() -> None:
     """Keep `unmet COMMAND` the form of every call, however many commands there are."""
 
 
+app.command("panel")(panel_command)
 app.command("simulate")(simulate_command)
 
 
@@ -33,5 +36,5 @@ def main() -> None:
     try:
         app()
     except UnmetError as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {error}", markup=True, highlight=False)
+        Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
