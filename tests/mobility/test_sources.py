@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import zipfile
@@ -83,6 +84,14 @@ def test_the_temporary_folder_goes_with_the_records(tmp_path: Path) -> None:
     records.close()
     records.close()
     assert not records.folder.exists()
+
+
+def test_records_that_nobody_closes_take_their_folder_along(tmp_path: Path) -> None:
+    records = read(frames()[0])
+    folder = records.folder
+    del records
+    gc.collect()
+    assert not folder.exists()
 
 
 def test_nothing_is_left_behind_by_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +190,8 @@ def test_blank_lines_before_the_header_and_a_wrong_ending_of_gzip_do_not_matter(
     (tmp_path / "a.csv").write_text("\r\n\n" + TRIPS)
     (tmp_path / "b.csv").write_bytes(gzip.compress(TRIPS.encode()))
     (tmp_path / "c.csv.gz").write_text(TRIPS)
-    for name in ("a.csv", "b.csv", "c.csv.gz"):
+    (tmp_path / "d.csv").write_bytes(TRIPS.replace("\n", "\r").replace(",a", ",\xe9").encode("latin-1"))
+    for name in ("a.csv", "b.csv", "c.csv.gz", "d.csv"):
         with read(tmp_path / name) as records:
             assert count(records) == 2
 

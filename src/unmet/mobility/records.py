@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,7 +167,10 @@ def read_records(
         workspace.connection.close()
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return Records(workspace.connection, timezone, tables, log.frame(), folder)
+    records = Records(workspace.connection, timezone, tables, log.frame(), folder)
+    # Records that were never closed leave nothing behind either.
+    weakref.finalize(records, shutil.rmtree, folder, ignore_errors=True)
+    return records
 
 
 def _connect(folder: Path, memory: str) -> duckdb.DuckDBPyConnection:

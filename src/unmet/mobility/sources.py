@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
-import io
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -273,14 +272,16 @@ def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
     encoding = "utf-8"
     try:
         # A character cut in two at the end of what was read is no error.
-        text = io.TextIOWrapper(io.BytesIO(head[: head.rfind(b"\n") + 1] or head), "utf-8-sig").read()
+        text = (head[: head.rfind(b"\n") + 1] or head).decode("utf-8-sig")
     except UnicodeDecodeError:
         text, encoding = head.decode("latin-1"), "latin-1"
-    lines = text.split("\n")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
-    first = lines[blank].strip("\r")
-    delimiter = max(",;\t|", key=first.count)
-    header = next(csv.reader([first], delimiter=delimiter))
+    delimiter = max(",;\t|", key=lines[blank].count)
+    try:
+        header = next(csv.reader([lines[blank]], delimiter=delimiter))
+    except csv.Error as error:
+        raise FileFormatError(f"{label}: the first line is no CSV header: {error}") from error
     return _CsvHead(delimiter, encoding, "gzip" if _is_gzip(path) else "none", blank), [
         name.strip() for name in header
     ]
