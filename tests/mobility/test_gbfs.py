@@ -57,18 +57,11 @@ def test_the_real_feeds_parse(data_dir: Path) -> None:
         ("station_information_20201028230711", 1200),
     ):
         assert len(read_station_information(folder / f"citibike_{name}.json.gz")[1]) == count
-    assert (
-        len(read_station_information(folder / "citibike_station_information_20240623034809.json.gz")[1])
-        == 2213
-    )
+    assert len(read_station_information(folder / "citibike_station_information_20240623034809.json.gz")[1]) == 2213
     stations = folder / "citibike_2019-07-05_station_information.json.gz"
     with read_records(status=status, stations=stations, timezone="America/New_York") as records:
-        assert records.connection.execute('SELECT count(*), count(DISTINCT "at") FROM status').fetchall() == [
-            (845, 1)
-        ]
-        assert records.connection.execute("SELECT count(*) FROM stations WHERE lat > 40").fetchall() == [
-            (845,)
-        ]
+        assert records.connection.execute('SELECT count(*), count(DISTINCT "at") FROM status').fetchall() == [(845, 1)]
+        assert records.connection.execute("SELECT count(*) FROM stations WHERE lat > 40").fetchall() == [(845,)]
 
 
 def test_versions_say_the_same_in_their_own_words(tmp_path: Path) -> None:
@@ -137,9 +130,7 @@ def test_a_spoilt_document_is_refused_by_path(tmp_path: Path, spoil: Callable[[b
 
 def test_a_folder_of_snapshots_is_read_in_one_go_and_a_repeated_poll_counted(tmp_path: Path) -> None:
     for i in range(5):
-        document = set_in(
-            status_document(num_bikes_available=i), "last_updated", 1_600_000_000 + 60 * (i // 2)
-        )
+        document = set_in(status_document(num_bikes_available=i), "last_updated", 1_600_000_000 + 60 * (i // 2))
         raw = json.dumps(document).encode()
         (tmp_path / f"station_status_{i}.json.gz").write_bytes(gzip.compress(raw))
     (tmp_path / "system_alerts.json").write_text("{}")  # another feed beside it is passed over
@@ -180,7 +171,5 @@ def test_an_unreadable_document_among_many_is_passed_over_only_by_force(tmp_path
 
 def test_a_folder_of_other_documents_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "gbfs.json", {"last_updated": 1, "data": {"en": {"feeds": []}}})
-    with pytest.raises(
-        InputError, match=r"data\.stations should be a list; this is no station_status document"
-    ):
+    with pytest.raises(InputError, match=r"data\.stations should be a list; this is no station_status document"):
         read_records(status=tmp_path, timezone="UTC")

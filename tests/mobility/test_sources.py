@@ -56,9 +56,7 @@ def test_a_frame_changed_after_reading_changes_nothing() -> None:
 
 def test_csv_gz_zip_parquet_folder_list_and_glob_are_the_same(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(TRIPS)
-    (tmp_path / "b.csv.gz").write_bytes(
-        gzip.compress(TRIPS.replace("1,", "11,").replace("2,2", "22,2").encode())
-    )
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(TRIPS.replace("1,", "11,").replace("2,2", "22,2").encode()))
     with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
         archive.writestr("../../evil.csv", TRIPS.replace("1,2", "111,2").replace("2,2", "222,2"))
         archive.writestr("__MACOSX/._evil.csv", b"\0\0junk")
@@ -125,9 +123,7 @@ def test_odd_names_and_values_in_files_are_only_data(tmp_path: Path) -> None:
     weather = pd.DataFrame({"date": ["2021-01-01"], "r\"a'in); --": [1.5]})
     with read_records(tmp_path / "a.csv", weather=weather, timezone="UTC") as records:
         assert records.connection.execute("SELECT start_station FROM trips").fetchall() == [(evil,)]
-        assert [d[0] for d in records.connection.execute("SELECT * FROM weather").description][
-            1
-        ] == "r\"a'in); --"
+        assert [d[0] for d in records.connection.execute("SELECT * FROM weather").description][1] == "r\"a'in); --"
 
 
 @pytest.mark.parametrize(
@@ -168,9 +164,7 @@ def test_a_parquet_cut_in_the_middle_is_refused_by_path(tmp_path: Path) -> None:
 def test_malformed_lines_are_counted_and_the_others_kept(tmp_path: Path) -> None:
     lines = [f"{i},2021-01-01 08:00,,a" for i in range(100)]
     lines[50:50] = ["too,few", "one,2021-01-01 08:00,,a,many", 'bad "quote,2021-01-01 08:00,,a']
-    (tmp_path / "a.csv").write_text(
-        "\r\n".join(["ride_id,started_at,ended_at,start_station_id", *lines]) + "\n"
-    )
+    (tmp_path / "a.csv").write_text("\r\n".join(["ride_id,started_at,ended_at,start_station_id", *lines]) + "\n")
     with read(tmp_path / "a.csv") as records:
         malformed = records.quality.query("reason == 'malformed line'")["rows"].sum()
         assert count(records) + malformed == 103
@@ -237,8 +231,6 @@ def test_duplicates_are_found_in_several_passes_when_memory_is_short(monkeypatch
     monkeypatch.setattr("unmet.mobility.records._bytes", lambda _: 2000)
     ids = [f"t{i % 150}" for i in range(200)]
     frame = pd.DataFrame({"ride_id": ids, "started_at": "2021-01-01", "start_station_id": "a"})
-    status = pd.DataFrame(
-        {"station": [i % 7 for i in range(200)], "at": [1_600_000_000 + i % 140 for i in range(200)]}
-    )
+    status = pd.DataFrame({"station": [i % 7 for i in range(200)], "at": [1_600_000_000 + i % 140 for i in range(200)]})
     with read_records(frame, status.assign(available=1), timezone="UTC", force=True) as records:
         assert (count(records), count(records, "status")) == (150, 140)

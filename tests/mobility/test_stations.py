@@ -23,17 +23,11 @@ def test_every_id_column_is_tried_and_what_matched_is_reported() -> None:
         short_name=["JC002", "JC003"],
         region_id=["70", "70"],
     )
-    trips = frame(
-        started_at=["2021-01-01 08:00"] * 6, start_station_id=["3184", "3185", "JC002", "jc003", "a", "70"]
-    )
+    trips = frame(started_at=["2021-01-01 08:00"] * 6, start_station_id=["3184", "3185", "JC002", "jc003", "a", "70"])
     with read_records(trips, stations=stations, timezone="America/New_York", force=True) as records:
-        found = records.connection.execute(
-            "SELECT start_station, count(*) FROM trips GROUP BY 1 ORDER BY 1"
-        ).fetchall()
+        found = records.connection.execute("SELECT start_station, count(*) FROM trips GROUP BY 1 ORDER BY 1").fetchall()
         detail = records.quality.query("reason == 'station ids matched'")["detail"].to_list()
-        assert records.quality.query("reason == 'unknown station'")["rows"].to_list() == [
-            1
-        ]  # a region is no station
+        assert records.quality.query("reason == 'unknown station'")["rows"].to_list() == [1]  # a region is no station
     assert found == [("a", 3), ("b", 2)]
     assert detail == ["legacy_id: 2, short_name: 2, station: 1"]
 
@@ -68,9 +62,7 @@ def test_without_a_table_stations_come_from_the_files_with_their_places() -> Non
         end_station_id=["d", None, "b"],
     )
     with read_records(trips, STATUS, timezone="America/New_York") as records:
-        found = records.connection.execute(
-            "SELECT station, name, lat, ix FROM stations ORDER BY ix"
-        ).fetchall()
+        found = records.connection.execute("SELECT station, name, lat, ix FROM stations ORDER BY ix").fetchall()
     assert [f[:3] for f in found] == [
         ("b", "Bee", 41.0),
         ("c", "Sea", 40.5),
@@ -80,9 +72,7 @@ def test_without_a_table_stations_come_from_the_files_with_their_places() -> Non
     assert [f[3] for f in found] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    "timezone", ["America/New_York", "Europe/Helsinki", "Asia/Tokyo", "Australia/Melbourne"]
-)
+@pytest.mark.parametrize("timezone", ["America/New_York", "Europe/Helsinki", "Asia/Tokyo", "Australia/Melbourne"])
 def test_swapped_coordinates_are_refused_and_right_ones_are_not(timezone: str) -> None:
     lat, lon = {"A": (40.7, -74.0), "H": (60.2, 24.9), "T": (35.7, 139.7), "M": (-37.8, 144.9)}[
         timezone.split("/")[1][0].replace("N", "A")
@@ -90,9 +80,7 @@ def test_swapped_coordinates_are_refused_and_right_ones_are_not(timezone: str) -
     right = frame(station_id=["a"], lat=[lat], lon=[lon])
     read_records(status=STATUS, stations=right, timezone=timezone).close()
     with pytest.raises(FileFormatError, match="swapped"):
-        read_records(
-            status=STATUS, stations=right.rename(columns={"lat": "lon", "lon": "lat"}), timezone=timezone
-        )
+        read_records(status=STATUS, stations=right.rename(columns={"lat": "lon", "lon": "lat"}), timezone=timezone)
     trips = frame(started_at=["2021-01-01"], start_station_id=["a"], start_lat=[lon], start_lng=[lat])
     with pytest.raises(FileFormatError, match="swapped"):
         read_records(trips, timezone=timezone)

@@ -71,8 +71,7 @@ def to_frame(rows: list[Row]) -> pd.DataFrame:
 
 def contents(records: Records) -> dict[tuple[str, int], tuple[object, ...]]:
     found = records.connection.execute(
-        'SELECT station, epoch_us("at") // 1000000, available, disabled, docks, installed, renting '
-        "FROM status"
+        'SELECT station, epoch_us("at") // 1000000, available, disabled, docks, installed, renting FROM status'
     ).fetchall()
     result = {(r[0], r[1]): r[2:] for r in found}
     assert len(result) == len(found)
@@ -101,9 +100,7 @@ def test_accepted_and_rejected_records_are_those_of_a_plain_reading(rows: list[R
             found, quality = contents(records), records.quality
     expected, rejected = reference(rows)
     assert found == expected
-    counted = (
-        quality.query("source == 'status' and action == 'rejected'").set_index("reason")["rows"].to_dict()
-    )
+    counted = quality.query("source == 'status' and action == 'rejected'").set_index("reason")["rows"].to_dict()
     assert counted == dict(rejected)
 
 
@@ -128,9 +125,7 @@ def test_naive_times_are_local_and_the_doubled_hour_is_noted() -> None:
 
 
 def test_times_with_a_zone_are_instants() -> None:
-    times = (
-        pd.to_datetime(["2021-10-31 00:30", "2021-10-31 01:30"]).tz_localize("UTC").tz_convert("Europe/Paris")
-    )
+    times = pd.to_datetime(["2021-10-31 00:30", "2021-10-31 01:30"]).tz_localize("UTC").tz_convert("Europe/Paris")
     frame = pd.DataFrame({"station_id": "a", "time": times, "available": [1, 2]})
     with read_records(status=frame, timezone="Europe/Paris") as records:
         found = records.connection.execute('SELECT "at" FROM status ORDER BY 1').fetchall()
@@ -140,9 +135,7 @@ def test_times_with_a_zone_are_instants() -> None:
 def test_a_feed_without_flags_is_taken_as_open_and_says_so() -> None:
     frame = pd.DataFrame({"station_id": ["a"], "time": pd.to_datetime(["2021-06-01"]), "available": [1]})
     with read_records(status=frame, timezone="UTC") as records:
-        assert records.connection.execute("SELECT installed, renting FROM status").fetchall() == [
-            (True, True)
-        ]
+        assert records.connection.execute("SELECT installed, renting FROM status").fetchall() == [(True, True)]
         noted = records.quality.query("action == 'noted'")["reason"].to_list()
     assert {"no column installed", "no column renting"} <= set(noted)
 

@@ -44,9 +44,7 @@ def test_the_sql_clock_reads_times_as_python_does(name: str, year: int, minutes:
     for change in clock.changes:
         wall = change.instant + timedelta(seconds=change.before)
         times += [wall + timedelta(minutes=15 * i) for i in range(-12, 13)]
-    sql = (
-        f"SELECT t, {clock.utc('t')}, {clock.doubled('t')}, {clock.skipped('t')} FROM (SELECT unnest(?) AS t)"
-    )
+    sql = f"SELECT t, {clock.utc('t')}, {clock.doubled('t')}, {clock.skipped('t')} FROM (SELECT unnest(?) AS t)"
     for t, *found in duckdb.connect().execute(sql, [times]).fetchall():
         assert tuple(found) == expected(t, zone), (name, t)
 

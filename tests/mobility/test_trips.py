@@ -181,16 +181,12 @@ def test_an_hour_that_did_not_exist_is_repaired_and_counted() -> None:
     ],
 )
 def test_times_are_read_as_written(text: str, utc: str) -> None:
-    with read_records(
-        frame(started_at=[text], start_station_id=["a"]), timezone="America/New_York"
-    ) as records:
+    with read_records(frame(started_at=[text], start_station_id=["a"]), timezone="America/New_York") as records:
         found = records.connection.execute("SELECT started_at FROM trips").fetchall()
     assert [str(t.time()) for (t,) in found] == [utc]
 
 
-@pytest.mark.parametrize(
-    "text", ["yesterday", "2021-13-01 00:00", "2021-02-30 10:00", "0", "-5", "1e300", "25:00"]
-)
+@pytest.mark.parametrize("text", ["yesterday", "2021-13-01 00:00", "2021-02-30 10:00", "0", "-5", "1e300", "25:00"])
 def test_what_is_no_time_is_rejected_as_impossible(text: str) -> None:
     trips = frame(started_at=[text, "2021-07-01 08:00"], start_station_id=["a", "a"])
     with read_records(trips, timezone="America/New_York", force=True) as records:
@@ -214,9 +210,7 @@ def test_coordinates_outside_the_world_are_left_blank_and_counted() -> None:
 def test_trips_without_stations_are_placed_by_their_coordinates() -> None:
     trips = frame(tpep_pickup_datetime=["2015-01-01 00:00"], pickup_latitude=[40.7], pickup_longitude=[-73.9])
     with read_records(trips, timezone="America/New_York") as records:
-        assert records.connection.execute("SELECT start_station, start_lat FROM trips").fetchall() == [
-            (None, 40.7)
-        ]
+        assert records.connection.execute("SELECT start_station, start_lat FROM trips").fetchall() == [(None, 40.7)]
 
 
 def test_staff_are_told_by_rider_type_and_by_the_station() -> None:

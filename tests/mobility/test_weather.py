@@ -26,9 +26,7 @@ def read(weather: object, timezone: str = "America/New_York") -> Records:
         ("nyc_2020-01_2021-07.csv", 559, datetime(2020, 1, 1, 5), ["Precipitation_per_day(mm)"]),
     ],
 )
-def test_the_weather_files_are_read(
-    data_dir: Path, name: str, rows: int, first: datetime, columns: list[str]
-) -> None:
+def test_the_weather_files_are_read(data_dir: Path, name: str, rows: int, first: datetime, columns: list[str]) -> None:
     lines = len((data_dir / "weather" / name).read_text().strip().splitlines()) - 1
     with read(data_dir / "weather" / name) as records:
         frame = records.connection.execute('SELECT * FROM weather ORDER BY "at"').df()
@@ -54,9 +52,7 @@ def test_wrong_units_and_missing_codes_in_the_weather_files_are_reported(data_di
 
 
 def test_readings_of_one_time_are_counted_and_the_last_holds() -> None:
-    weather = pd.DataFrame(
-        {"date": ["2021-01-01"] + ["2021-01-02"] * 2 + [f"2021-02-{d:02}" for d in range(1, 20)]}
-    )
+    weather = pd.DataFrame({"date": ["2021-01-01"] + ["2021-01-02"] * 2 + [f"2021-02-{d:02}" for d in range(1, 20)]})
     weather["rain"] = range(len(weather))
     with read(weather) as records:
         found = records.connection.execute('SELECT rain FROM weather ORDER BY "at"').fetchall()

@@ -205,7 +205,7 @@ def _reach(placed: _Placed, side: float) -> Array:
     log_x = np.log(np.sqrt(2 * _DROP) * placed.sd)
     low, high = np.full(log_x.size, -np.inf), np.full(log_x.size, np.inf)
     active = np.arange(log_x.size)
-    for _ in range(200):
+    for turn in range(200):
         here = np.exp(log_x[active])
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             drop, at = placed.drop(active, side * here)
@@ -224,6 +224,8 @@ def _reach(placed: _Placed, side: float) -> Array:
         ahead = log_x[active] + step
         outside = (ahead <= low[active]) | (ahead >= high[active])
         middle = 0.5 * (low[active] + high[active])  # finite wherever a step leaves the bracket
+        # Between a slope and a cliff Newton's steps can swing to and fro: every third turn halves the bracket.
+        outside |= np.isfinite(middle) & (turn % 3 == 2)
         log_x[active] = np.where(outside, middle, ahead)
     i = int(active[0])
     raise NumericalError(f"the tilted density about {placed.centre[i]:.4g} does not fall off; is it log-concave?")

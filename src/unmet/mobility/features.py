@@ -170,9 +170,7 @@ class Weathered:
     max_age: pd.Timedelta
 
 
-def add_weather(
-    panel: pd.DataFrame, weather: pd.DataFrame, max_age: str | pd.Timedelta | None = None
-) -> Weathered:
+def add_weather(panel: pd.DataFrame, weather: pd.DataFrame, max_age: str | pd.Timedelta | None = None) -> Weathered:
     """Add the latest weather known at each bin's start, if it is not too old.
 
     Parameters
@@ -201,9 +199,7 @@ def add_weather(
     columns = [c for c in weather.columns if c != "at" and pd.api.types.is_numeric_dtype(weather[c])]
     taken = [c for c in columns if c in panel.columns]
     if taken:
-        raise InputError(
-            f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns."
-        )
+        raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
     if at.duplicated().any():
         many = int(at.duplicated().sum())
         raise InputError(f"weather: {many} readings have the time of another; keep one of each.")

@@ -77,9 +77,7 @@ def read_station_information(path: Path) -> tuple[float, list[dict[str, Any]]]:
     rows = []
     for i, station in enumerate(stations):
         where = f"data.stations[{i}]"
-        row: dict[str, Any] = {
-            key: value for key, value in station.items() if isinstance(value, str | int | float)
-        }
+        row: dict[str, Any] = {key: value for key, value in station.items() if isinstance(value, str | int | float)}
         row["station_id"] = _id(path, station, where)
         row["name"] = _name(station)
         for key in ("lat", "lon"):
@@ -108,9 +106,7 @@ def _stations(path: Path, feed: str) -> tuple[float | None, list[dict[str, Any]]
     stations = data.get("stations")
     if not isinstance(stations, list):
         found = ", ".join(sorted(map(str, data))[:5]) or "nothing"
-        raise _bad(
-            path, "data.stations", f"should be a list; this is no {feed} document (data holds: {found})"
-        )
+        raise _bad(path, "data.stations", f"should be a list; this is no {feed} document (data holds: {found})")
     for i, station in enumerate(stations):
         if not isinstance(station, dict):
             raise _bad(path, f"data.stations[{i}]", f"should be an object, is {_short(station)}")
@@ -125,9 +121,7 @@ def _time(path: Path, value: Any, field: str) -> float | None:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise _bad(
-                path, field, f"should be POSIX seconds or an RFC 3339 time, is {_short(value)}"
-            ) from None
+            raise _bad(path, field, f"should be POSIX seconds or an RFC 3339 time, is {_short(value)}") from None
         if moment.tzinfo is None:
             raise _bad(path, field, f"has no offset to UTC: {_short(value)}")
         return moment.timestamp()

@@ -62,9 +62,7 @@ def stage(
         With each part, our columns as SQL; the same columns for all.
     """
     if len(parts) > _MOST_PARTS:
-        raise InputError(
-            f"{source}: files with more than {_MOST_PARTS} different headers; give fewer at a time."
-        )
+        raise InputError(f"{source}: files with more than {_MOST_PARTS} different headers; give fewer at a time.")
     selects = []
     for number, (part, columns) in enumerate(parts):
         name = workspace.name(source)
@@ -73,9 +71,7 @@ def stage(
         with reading(part.label):
             if part.lazy:
                 assert row is not None
-                workspace.connection.execute(
-                    f"CREATE VIEW {name} AS SELECT {body}, {row} AS rn FROM {part.relation}"
-                )
+                workspace.connection.execute(f"CREATE VIEW {name} AS SELECT {body}, {row} AS rn FROM {part.relation}")
                 row = "rn"
             else:
                 _materialise(workspace, name, body, part)
@@ -88,9 +84,7 @@ def stage(
     relation = workspace.name(f"{source}_staged")
     workspace.connection.execute(f"CREATE VIEW {relation} AS {' UNION ALL '.join(selects)}")
     label = parts[0][0].label + (f" and {len(parts) - 1} more" if len(parts) > 1 else "")
-    naive = any(
-        sql != NOTHING for _, columns in parts for ours, sql in columns.items() if ours.endswith("_local")
-    )
+    naive = any(sql != NOTHING for _, columns in parts for ours, sql in columns.items() if ours.endswith("_local"))
     return Staged(relation, label, naive)
 
 
@@ -148,9 +142,7 @@ def find_stations(workspace: Workspace, staged: Staged, columns: Sequence[str]) 
     with reading(staged.label):
         found = fetch_all(workspace.connection, sql)
     if len(found) > _MOST_STATIONS:
-        raise InputError(
-            f"{staged.label}: more than {_MOST_STATIONS:,} different stations; is it the right column?"
-        )
+        raise InputError(f"{staged.label}: more than {_MOST_STATIONS:,} different stations; is it the right column?")
     return {raw: rows for raw, rows in found if id_text(raw) is not None}
 
 
@@ -231,8 +223,7 @@ def count_reasons(
         total = fetch_one(workspace.connection, f"SELECT count(*) FROM {staged.relation}")[0]
         found = fetch_all(
             workspace.connection,
-            f"SELECT CASE {cases} ELSE -1 END AS reason, count(*){sums} FROM {relation} "
-            f"WHERE {odd} GROUP BY reason",
+            f"SELECT CASE {cases} ELSE -1 END AS reason, count(*){sums} FROM {relation} WHERE {odd} GROUP BY reason",
         )
     rejected = {row[0]: row[1] for row in found if row[0] >= 0}
     log.total(source, total)
@@ -303,6 +294,4 @@ def report_matches(source: str, resolved: Resolved, log: QualityLog) -> None:
 def own_table(rows_of: Mapping[str, int]) -> StationTable:
     """Derive the stations from the ids in the files, where no stations were given."""
     names = list(dict.fromkeys(text for raw in rows_of if (text := id_text(raw)) is not None))
-    return StationTable(
-        [Station(name) for name in names], {"station": {name: i for i, name in enumerate(names)}}
-    )
+    return StationTable([Station(name) for name in names], {"station": {name: i for i, name in enumerate(names)}})

@@ -174,9 +174,7 @@ _ID_COLUMN = re.compile(r"(id|ix|key|code|number|shortname|terminal|terminalname
 
 # Depots, workshops and test stations, by the names operators gave them (Citi Bike, Divvy), and rider types
 # that are not customers. The second group are also words in the names of streets.
-_STAFF = re.compile(
-    r"\b(nycbs|8d|bike checking|repair|warehouse|workshop|rebalancing|staff|employee|lbs wh)\b"
-)
+_STAFF = re.compile(r"\b(nycbs|8d|bike checking|repair|warehouse|workshop|rebalancing|staff|employee|lbs wh)\b")
 _STAFF_UNLESS_STREET = re.compile(r"\b(test|testing|depot|ops|operator|maintenance)\b")
 _STREET = re.compile(r"\b(st|ave?|rd|pl|blvd|dr|ln|street|avenue|road|place|square|sq|park)\b")
 
@@ -282,8 +280,7 @@ def check_mapping(mapping: Mapping[str, str] | None, seen: Mapping[str, set[str]
         if not any(column in seen.get(home.name, ()) for home in homes):
             given = sorted(set().union(*(seen.get(home.name, set()) for home in homes)))
             raise InputError(
-                f"mapping {key}={column}: no file has a column {column!r}. "
-                f"Found: {', '.join(given) or 'nothing'}"
+                f"mapping {key}={column}: no file has a column {column!r}. Found: {', '.join(given) or 'nothing'}"
             )
 
 
@@ -292,9 +289,7 @@ def _given(mapping: Mapping[str, str] | None, source: str, field: str) -> str | 
     return mapping.get(f"{source}.{field}", mapping.get(field))
 
 
-def _explain(
-    kind: Source, headers: list[str], matched: Mapping[str, str], missing: list[str], label: str
-) -> str:
+def _explain(kind: Source, headers: list[str], matched: Mapping[str, str], missing: list[str], label: str) -> str:
     needed = "; ".join(" or ".join(need.split("|")) for need in missing)
     known = ", ".join(f"{ours} = {theirs!r}" for ours, theirs in matched.items()) or "nothing"
     field = missing[0].split("|")[0]

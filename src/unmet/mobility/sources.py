@@ -108,8 +108,7 @@ def expand(given: Given, source: str) -> list[Path]:
         given = [given]
     if not isinstance(given, Iterable):
         raise InputError(
-            f"{source}: expected a path, a list of paths, a folder, a glob or a frame; "
-            f"got {type(given).__name__}."
+            f"{source}: expected a path, a list of paths, a folder, a glob or a frame; got {type(given).__name__}."
         )
     found: list[Path] = []
     for item in given:
@@ -230,9 +229,7 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
     columns = {}
     for name, found in zip(names, header, strict=True):
         columns.setdefault(found, Column(name, "VARCHAR"))
-    lenient = relation.replace(
-        "store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1
-    )
+    lenient = relation.replace("store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1)
     # The strict reader counts the lines to skip by the first line's end alone.
     strict = lenient if head.blank else relation
     return Part(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
@@ -282,9 +279,7 @@ def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
         header = next(csv.reader([lines[blank]], delimiter=delimiter))
     except csv.Error as error:
         raise FileFormatError(f"{label}: the first line is no CSV header: {error}") from error
-    return _CsvHead(delimiter, encoding, "gzip" if _is_gzip(path) else "none", blank), [
-        name.strip() for name in header
-    ]
+    return _CsvHead(delimiter, encoding, "gzip" if _is_gzip(path) else "none", blank), [name.strip() for name in header]
 
 
 def open_binary(path: Path) -> IO[bytes]:
@@ -318,9 +313,7 @@ def _unpacked(workspace: Workspace, path: Path) -> Iterator[tuple[Path, str]]:
             members = [m for m in archive.infolist() if _is_csv_member(m)]
             if not members:
                 names = ", ".join(repr(m.filename) for m in archive.infolist()[:5])
-                raise FileFormatError(
-                    f"{path}: no .csv file in this archive (it holds {names or 'nothing'})."
-                )
+                raise FileFormatError(f"{path}: no .csv file in this archive (it holds {names or 'nothing'}).")
             for member in members:
                 yield _unpack(workspace, archive, member, path), f"{path}:{member.filename}"
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
@@ -342,9 +335,7 @@ def _unpack(workspace: Workspace, archive: zipfile.ZipFile, member: zipfile.ZipI
             "this looks like a zip bomb. Unpack it yourself if it is not."
         )
     if size > shutil.disk_usage(workspace.folder).free:
-        raise InputError(
-            f"{path}:{member.filename}: unpacks to {size:,} bytes, more than is free on the disk."
-        )
+        raise InputError(f"{path}:{member.filename}: unpacks to {size:,} bytes, more than is free on the disk.")
     target = workspace.folder / f"{workspace.name('unpacked')}.csv"
     with archive.open(member) as packed, target.open("wb") as out:
         shutil.copyfileobj(packed, out, 1 << 20)  # zipfile itself stops at the size the archive declares

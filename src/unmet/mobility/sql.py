@@ -17,16 +17,12 @@ from unmet._exceptions import FileFormatError, InputError
 __all__ = ["fetch_all", "fetch_one", "identifier", "literal", "path_literal", "reading"]
 
 
-def fetch_all(
-    connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()
-) -> list[tuple[Any, ...]]:
+def fetch_all(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
     """Run a query and fetch all of its rows, which leaves the connection free for others."""
     return connection.execute(sql, list(values)).fetchall()
 
 
-def fetch_one(
-    connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()
-) -> tuple[Any, ...]:
+def fetch_one(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> tuple[Any, ...]:
     """Run a query that has one row."""
     (row,) = fetch_all(connection, sql, values)
     return row

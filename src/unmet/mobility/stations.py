@@ -212,9 +212,7 @@ def _unique(stations: Sequence[Station], log: QualityLog) -> list[Station]:
             moved[s.station] = max(distance, moved.get(s.station, 0.0))
         last[s.station] = s
     log.add("stations", "duplicate", "repaired", len(stations) - len(last), "the last row of a station holds")
-    far = ", ".join(
-        f"{station} by {d:,.0f} m" for station, d in sorted(moved.items(), key=lambda m: -m[1])[:5]
-    )
+    far = ", ".join(f"{station} by {d:,.0f} m" for station, d in sorted(moved.items(), key=lambda m: -m[1])[:5])
     log.add("stations", "station moved", "noted", len(moved), f"the last place holds: {far}")
     return list(last.values())
 
@@ -233,9 +231,7 @@ def _table(stations: list[Station], log: QualityLog) -> StationTable:
         ids[header] = _distinct([s.ids.get(header) for s in stations])
     ids["name"] = _distinct([s.name for s in stations])
     everywhere = {str(i) for i in range(len(stations))}
-    running = {
-        h for h, values in ids.items() if len(values) > 1 and set(values) <= everywhere and h != "station"
-    }
+    running = {h for h, values in ids.items() if len(values) > 1 and set(values) <= everywhere and h != "station"}
     return StationTable(stations, {h: v for h, v in ids.items() if v}, frozenset(running))
 
 

@@ -140,9 +140,7 @@ def _load_documents(
             batch, held = [], 0
     _append(workspace, name, batch)
     log.total("status", stale + unreadable)
-    log.add(
-        "status", "stale report", "rejected", stale, "last_reported a day or more before the other stations'"
-    )
+    log.add("status", "stale report", "rejected", stale, "last_reported a day or more before the other stations'")
     log.add("status", "unreadable document", "rejected", unreadable, first_error)
     label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
     columns = {r[0]: Column(r[0], r[1]) for r in fetch_all(workspace.connection, f"DESCRIBE {name}")}
@@ -171,9 +169,7 @@ def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) ->
         "renting": column("renting", bool),
     }
     workspace.connection.register("gbfs_batch", frame)
-    counts = ", ".join(
-        f"CASE WHEN NOT isnan({c}) THEN {c}::INTEGER END" for c in ("available", "disabled", "docks")
-    )
+    counts = ", ".join(f"CASE WHEN NOT isnan({c}) THEN {c}::INTEGER END" for c in ("available", "disabled", "docks"))
     workspace.connection.execute(
         f"INSERT INTO {table} SELECT station, moment, {counts}, installed, renting FROM gbfs_batch"
     )
@@ -209,13 +205,9 @@ def make_status(
         "negative_docks": "docks < 0",
         "negative_disabled": "disabled < 0",
     }
-    rows, occurred, seen = count_reasons(
-        workspace, "status", staged, joined, stations | reasons, oddities, log
-    )
+    rows, occurred, seen = count_reasons(workspace, "status", staged, joined, stations | reasons, oddities, log)
     log.add("status", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
-    log.add(
-        "status", "hour that did not exist", "repaired", seen["skipped"], "moved on by the jump of the clock"
-    )
+    log.add("status", "hour that did not exist", "repaired", seen["skipped"], "moved on by the jump of the clock")
     log.add("status", "negative docks", "repaired", seen["negative_docks"], "left blank")
     log.add("status", "negative disabled vehicles", "repaired", seen["negative_disabled"], "left blank")
     where = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
@@ -246,9 +238,7 @@ def _joined(workspace: Workspace, staged: Staged, clock: Clock, ids: str) -> str
     return joined
 
 
-def _duplicates(
-    workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog
-) -> str | None:
+def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog) -> str | None:
     """Find all but the last record of each station and second; None where there are none."""
     # Station and second in one number (there are no more than 2 ** 20 stations), in the order in which rows
     # seem to come: by station, as in most change logs, or by time.

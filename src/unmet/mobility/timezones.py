@@ -74,9 +74,7 @@ class Clock:
     def changes(self) -> list[Change]:
         """Every change of the offset to UTC within the period."""
         zone = zone_info(self.timezone)
-        low = max(self.first, FIRST_TIME).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(
-            days=2
-        )
+        low = max(self.first, FIRST_TIME).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
         high = min(self.last, LAST_TIME) + timedelta(days=2)
         return list(_changes(zone, low, high))
 

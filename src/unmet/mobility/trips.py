@@ -36,9 +36,7 @@ class StagedTrips:
     headers: set[str]
 
 
-def stage_trips(
-    workspace: Workspace, given: Given, mapping: Mapping[str, str] | None, log: QualityLog
-) -> StagedTrips:
+def stage_trips(workspace: Workspace, given: Given, mapping: Mapping[str, str] | None, log: QualityLog) -> StagedTrips:
     """Open trips and bring them to our columns."""
     parts = open_parts(workspace, given, "trips")
     selects = []
@@ -162,9 +160,7 @@ def _note(seen: Mapping[str, int], log: QualityLog) -> None:
         seen["no_end_station"],
         "counted as a pickup, not as a return",
     )
-    log.add(
-        "trips", "unknown end station", "repaired", seen["unknown_end"], "left blank: no return is counted"
-    )
+    log.add("trips", "unknown end station", "repaired", seen["unknown_end"], "left blank: no return is counted")
     log.add("trips", "impossible coordinates", "repaired", seen["impossible_place"], "left blank")
 
 
@@ -250,16 +246,13 @@ def _check_places(workspace: Workspace, staged: Staged, timezone: str) -> None:
         check_not_swapped(lat, lon, timezone, staged.label)
 
 
-def _duplicates(
-    workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog
-) -> str | None:
+def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog) -> str | None:
     """Find all but the first trip of each id; without an id, of each bike, start and time.
 
     Where a file has neither, two equal rows may be two riders: nothing is dropped.
     """
     key = (
-        "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) "
-        "WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
+        "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
     )
     keyed = f"(SELECT *, {key} AS k FROM {accepted})"
     with reading(staged.label):
@@ -277,7 +270,5 @@ def _duplicates(
             WHERE nth > 1"""
         )
         count = fetch_one(workspace.connection, f"SELECT count(*) FROM {name}")[0]
-    log.add(
-        "trips", "duplicate", "rejected", count, "same trip id, or same bike, start and time: the first holds"
-    )
+    log.add("trips", "duplicate", "rejected", count, "same trip id, or same bike, start and time: the first holds")
     return name if count else None

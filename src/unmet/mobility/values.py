@@ -74,10 +74,7 @@ def time(column: Column) -> Time:
     sql = f"trim({sql})"
     # DuckDB's cast to TIMESTAMP passes over a zone or AM/PM in silence: only what ends in a digit and has no
     # offset after the date may go that way. A minus before the 9th place belongs to the date.
-    plain = (
-        f"right({sql}, 1) BETWEEN '0' AND '9' AND NOT contains({sql}, '+') "
-        f"AND NOT contains(substr({sql}, 9), '-')"
-    )
+    plain = f"right({sql}, 1) BETWEEN '0' AND '9' AND NOT contains({sql}, '+') AND NOT contains(substr({sql}, 9), '-')"
     digits = f"TRY_CAST({sql} AS DOUBLE)"
     is_epoch = f"({digits} >= 1e9)"
     formats = "[" + ", ".join(f"'{f}'" for f in _FORMATS) + "]"

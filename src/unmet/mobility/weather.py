@@ -45,9 +45,7 @@ def make_weather(
         seen["nonexistent"],
         "moved on by the jump of the clock",
     )
-    where = "".join(
-        f"WHERE ({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred
-    )
+    where = "".join(f"WHERE ({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred)
     values = ", ".join(f"{name} AS {identifier(header)}" for header, name in names.items())
     with reading(staged.label):
         workspace.connection.execute(
@@ -86,9 +84,7 @@ def _stage(
     return stage(workspace, "weather", selects, log)
 
 
-def _numeric(
-    workspace: Workspace, part: Part, mapping: Mapping[str, str] | None, log: QualityLog
-) -> list[str]:
+def _numeric(workspace: Workspace, part: Part, mapping: Mapping[str, str] | None, log: QualityLog) -> list[str]:
     """Headers of the columns of numbers: at least half of what stands in them is one."""
     matched = match_columns("weather", part.columns, part.label, mapping)
     rest = {h: c for h, c in part.columns.items() if h and h not in matched.values() and h.lower() != "at"}
@@ -114,9 +110,7 @@ def _blank_missing(workspace: Workspace, headers: list[str], log: QualityLog) ->
             times, largest = fetch_one(workspace.connection, sql, [code])
             if times and (largest is None or largest * 3 < abs(code)):
                 workspace.connection.execute(f"UPDATE weather SET {name} = NULL WHERE {name} = $1", [code])
-                log.add(
-                    "weather", "code for a missing value", "repaired", times, f"{header}: {code} left blank"
-                )
+                log.add("weather", "code for a missing value", "repaired", times, f"{header}: {code} left blank")
 
 
 def _compare_units(workspace: Workspace, headers: list[str], log: QualityLog) -> None:
@@ -128,6 +122,4 @@ def _compare_units(workspace: Workspace, headers: list[str], log: QualityLog) ->
         c, f = identifier(celsius), identifier(fahrenheit)
         sql = f"SELECT count(*) FILTER (abs({c} * 1.8 + 32 - {f}) > 1) FROM weather"
         differ = fetch_one(workspace.connection, sql)[0]
-        log.add(
-            "weather", "units disagree", "noted", differ, f"{celsius} is not {fahrenheit}: check which to use"
-        )
+        log.add("weather", "units disagree", "noted", differ, f"{celsius} is not {fahrenheit}: check which to use")
