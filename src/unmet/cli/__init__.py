@@ -10,6 +10,7 @@ from rich.text import Text
 
 from unmet._exceptions import UnmetError
 from unmet.cli.estimate import estimate_command
+from unmet.cli.panel import panel_command
 from unmet.cli.simulate import simulate_command
 
 __all__ = ["app", "main"]
@@ -27,6 +28,7 @@ def _root() -> None:
     """Keep `unmet COMMAND` the form of every call, however many commands there are."""
 
 
+app.command("panel")(panel_command)
 app.command("estimate")(estimate_command)
 app.command("simulate")(simulate_command)
 

@@ -15,7 +15,7 @@ from unmet._exceptions import InputError
 from unmet.mobility.panel import Panel, write_panel
 from unmet.mobility.pickups import REBALANCING
 
-__all__ = ["panel"]
+__all__ = ["panel_command"]
 
 _WHY = {
     "available: vehicles": "a vehicle to rent",
@@ -32,7 +32,7 @@ _WHY = {
 }
 
 
-def panel(
+def panel_command(
     out: Annotated[Path, typer.Option(help="Parquet file to write; it appears whole or not at all.")],
     timezone: Annotated[str, typer.Option(help="Time zone of the system, such as America/New_York.")],
     trips: Annotated[
