@@ -76,7 +76,8 @@ class CountCurve:
             return _pmf_by_log_dispersion(self.y, eta, self.dispersion)
         y = np.broadcast_to(self.y, eta.shape)
         tail, slope = _one_minus_few(self.y, eta, self.dispersion)
-        derivative = slope / tail
+        with np.errstate(divide="ignore", invalid="ignore"):  # those entries are replaced
+            derivative = slope / tail
         rest = ~(tail > _SAFE_TAIL)
         if rest.any():
             up, down = (
@@ -90,7 +91,8 @@ class CountCurve:
 def _log_pmf(y: Array, eta: Array, dispersion: float, log_constant: Array) -> Curve:
     """The exact count: value, slope, curvature."""
     if dispersion == 0:
-        mu = np.exp(eta)
+        with np.errstate(over="ignore"):  # infinite beyond 709, where a count is impossible and a tail certain
+            mu = np.exp(eta)
         return Curve(y * eta - mu + log_constant, y - mu, -mu)
     r = 1 / dispersion
     softplus, share, rest = _logistic(eta + np.log(dispersion))
@@ -154,7 +156,7 @@ def _log_survival(y: Array, eta: Array, dispersion: float, pmf: Curve) -> Curve:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # those entries are replaced below
         value = np.log(tail)
         slope = y * np.exp(pmf.value - value)
-        curvature = slope * (pmf.slope - slope)
+        curvature = np.where(slope > 0, slope * (pmf.slope - slope), 0.0)
     deep = (tail < _SMALLEST_TAIL) | (y - pmf.slope < _FEW_TERMS * (y + 1))
     if deep.any():
         wide = np.broadcast_to(y, eta.shape)[deep]
