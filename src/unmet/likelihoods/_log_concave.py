@@ -146,9 +146,10 @@ class _Placed:
         """Mode by Newton, ends by Newton on the logarithm of the drop."""
         centre, at = _mode(curve, mean, var, start)
         offset = centre - mean
-        sd = 1 / np.sqrt(1 / var - at.curvature)
-        peak = at.value - 0.5 * offset**2 / var - 0.5 * np.log(2 * np.pi * var)
-        bad = np.flatnonzero(~np.isfinite(peak + sd))
+        with np.errstate(over="ignore", invalid="ignore"):
+            sd = 1 / np.sqrt(1 / var - at.curvature)
+            peak = at.value - 0.5 * offset**2 / var - 0.5 * np.log(2 * np.pi * var)
+        bad = np.flatnonzero(~(np.isfinite(peak) & (sd > 0)))
         if bad.size:
             i = int(bad[0])
             raise NumericalError(
@@ -178,13 +179,13 @@ def _mode(curve: LogConcave, mean: Array, var: Array, start: Array) -> tuple[Arr
     value, slope, curvature = (np.empty_like(f) for _ in range(3))
     active = np.arange(f.size)
     for _ in range(200):
-        with np.errstate(over="ignore", invalid="ignore"):
-            at = curve[active](f[active])
-        value[active], slope[active], curvature[active] = at
         here, precision = f[active], 1 / var[active]
-        lost = ~np.isfinite(at.value)  # beyond what exp can hold: the rate is far too high
-        uphill = np.where(lost, -np.inf, at.slope - (here - mean[active]) * precision)
-        bend = np.where(lost, 1.0, precision - at.curvature)
+        with np.errstate(over="ignore", invalid="ignore"):
+            at = curve[active](here)
+            lost = ~np.isfinite(at.value)  # beyond what exp can hold: the rate is far too high
+            uphill = np.where(lost, -np.inf, at.slope - (here - mean[active]) * precision)
+            bend = np.where(lost, 1.0, precision - at.curvature)
+        value[active], slope[active], curvature[active] = at
         low[active] = np.where(uphill >= 0, here, low[active])
         high[active] = np.where(uphill <= 0, here, high[active])
         settled = np.abs(uphill) <= 0.05 * np.sqrt(bend)
@@ -265,9 +266,9 @@ def _integrate(placed: _Placed, gradient: Gradient | None, n_theta: int) -> Arra
 def _trapezoid(placed: _Placed, rows: IntArray, nodes: int, gradient: Gradient | None) -> tuple[Array, BoolArray]:
     """Integrals by the trapezoidal rule, and whether they agree with those of every other node.
 
-    They are compared in log_z, mean (in sd) and shrink, and the latter by both identities. For smooth integrands the error is about the square
-    of the difference; where a cliff falls between two nodes it is still no larger than that. Nodes that
-    are too far apart for the curvature at the mode are not believed in any case.
+    They are compared in log_z, mean (in sd) and shrink, the latter by both identities too. For smooth integrands the
+    error is about the square of the difference; where a cliff falls between two nodes it is still no larger than
+    that. Nodes that are too far apart for the curvature at the mode are not believed in any case.
     """
     spacing = (placed.left + placed.right)[rows] / (nodes - 1)
     x = np.arange(nodes)[:, None] * spacing - placed.left[rows]
