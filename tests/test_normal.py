@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.truncated import truncated_normal
 
+from oracles.truncated import truncated_normal
 from unmet._normal import log_pdf, truncated_above, truncated_between
 
 NEAR = np.concatenate([np.linspace(-30, 30, 121), [4.999, 5.0, 5.001, -1e-9, 1e-9]])

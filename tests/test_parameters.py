@@ -34,6 +34,11 @@ def test_bounds_that_are_not_an_interval_above_zero_are_refused(bad: tuple[float
         Parameter(1.0, bounds=bad)  # type: ignore[arg-type]
 
 
+def test_bounds_for_each_value_must_be_as_many_as_the_values() -> None:
+    with pytest.raises(InputError, match="one per value; got 3"):
+        Parameter((1.0, 2.0), bounds=((0.1, 10.0),) * 3)
+
+
 def test_a_fixed_parameter_needs_a_value() -> None:
     with pytest.raises(InputError, match="fixed hyper-parameter needs a value"):
         Parameter(fixed=True)

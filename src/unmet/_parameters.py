@@ -99,6 +99,8 @@ class Parameter:
                 raise InputError(f"bounds must be 0 < low <= high, one pair or one per column; got {self.bounds!r}")
             pairs = [(float(low), float(high)) for low, high in np.atleast_2d(rows)]
             object.__setattr__(self, "bounds", pairs[0] if rows.ndim == 1 else tuple(pairs))
+            if rows.ndim == 2 and self.value is not None and len(pairs) != self.array.size:
+                raise InputError(f"give one pair of bounds, or one per value; got {len(pairs)} for {self.value!r}")
 
     @property
     def is_open(self) -> bool:
@@ -163,7 +165,7 @@ class Parameter:
         return f"Parameter({', '.join(parts)})"
 
     def __str__(self) -> str:
-        return _short(self.value)
+        return "'per column'" if self.per_column and self.is_open else _short(self.value)
 
 
 def _short(value: float | tuple[float, ...] | None) -> str:
