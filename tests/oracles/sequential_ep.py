@@ -80,7 +80,7 @@ def _log_evidence(
     log_c: np.ndarray,
     cavity: np.ndarray,
 ) -> float:
-    """``log ∫ N(f | 0, K) Π sites``, with each site scaled so that it integrates against its cavity as the truth does."""
+    """``log ∫ N(f | 0, K) Π sites``, each site scaled to integrate against its cavity as the truth does."""
     n = len(K)
     _, log_det = np.linalg.slogdet(np.eye(n) + K * tau)
     mean, _ = _posterior(K, tau, nu)
