@@ -10,7 +10,7 @@ from unmet._exceptions import InputError
 from unmet._typing import Array
 from unmet.likelihoods.base import Observations
 
-__all__ = ["observations"]
+__all__ = ["observations", "sides"]
 
 
 def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Observations:
@@ -32,7 +32,7 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
         if values is None:
             raise InputError("y is None: give observed values, or lower= and upper=")
         _refuse_nonfinite(values, "y")
-        side = _sides(censored, n)
+        side = sides(censored, n)
         return Observations(np.where(side < 0, -np.inf, values), np.where(side > 0, np.inf, values))
     if censored is not None:
         raise InputError("give either censored= or lower=/upper=, not both")
@@ -71,7 +71,8 @@ def _refuse_nonfinite(values: Array, name: str) -> None:
         )
 
 
-def _sides(censored: Any, n: int) -> Array:
+def sides(censored: Any, n: int) -> Array:
+    """Labels as −1, 0 or +1, one per row."""
     if censored is None:
         return np.zeros(n)
     try:

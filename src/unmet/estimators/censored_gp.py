@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -19,6 +18,7 @@ from unmet._parameters import Parameter, as_parameter, parameter_from_dict, para
 from unmet._typing import Array
 from unmet.estimators._labels import observations
 from unmet.estimators._model import Model
+from unmet.estimators._score import ScoredOnExactRows
 from unmet.estimators._storage import read_archive, write_archive
 from unmet.estimators._tobit import normal_moments
 from unmet.evidence import Optimum, maximise, random_starts
@@ -37,7 +37,7 @@ _LENGTHS_TRIED = (1.0, 0.3, 0.1, 0.03)
 _NOISE_START, _NOISE_BOUNDS = 0.1, (1e-6, 10.0)
 
 
-class CensoredGP(RegressorMixin, BaseEstimator):
+class CensoredGP(ScoredOnExactRows, BaseEstimator):
     """Gaussian process regression in which some observations are only bounds (paper section 3.4).
 
     Parameters
@@ -298,12 +298,6 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         if kind == "demand":
             draws = self._model.likelihood.sample(draws, rng)
         return self.y_mean_ + self.y_scale_ * draws
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None) -> float:
-        """R² of the latent mean; with `censored`, over the rows that are not."""
-        keep = np.ones(len(y), dtype=bool) if censored is None else np.asarray(censored).astype(float) == 0
-        weight = None if sample_weight is None else np.asarray(sample_weight)[keep]
-        return float(r2_score(np.asarray(y)[keep], self.predict(X)[keep], sample_weight=weight))
 
     def log_marginal_likelihood(self, theta: Array | None = None, eval_gradient: bool = False) -> Any:
         """Log evidence of the training data, in y's own units, at the fitted or other hyper-parameters.

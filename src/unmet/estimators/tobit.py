@@ -8,19 +8,20 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from scipy.special import ndtr
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from unmet._exceptions import ConvergenceWarning, InputError
 from unmet._typing import Array
 from unmet.estimators._labels import observations
+from unmet.estimators._score import ScoredOnExactRows
 from unmet.estimators._tobit import fit_tobit
 from unmet.likelihoods.base import Observations
 
 __all__ = ["TobitRegressor"]
 
 
-class TobitRegressor(RegressorMixin, BaseEstimator):
+class TobitRegressor(ScoredOnExactRows, BaseEstimator):
     """Linear regression with censored observations (Tobin 1958; paper eqs. 1–5).
 
     Parameters
