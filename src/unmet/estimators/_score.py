@@ -21,4 +21,4 @@ class ScoredOnExactRows(RegressorMixin):
         y = np.asarray(y)
         keep = sides(censored, len(y)) == 0
         weight = None if sample_weight is None else np.asarray(sample_weight)[keep]
-        return float(r2_score(y[keep], self.predict(X)[keep], sample_weight=weight))  # type: ignore[attr-defined]
+        return float(r2_score(y[keep], self.predict(X)[keep], sample_weight=weight))

@@ -25,6 +25,7 @@ from unmet._linalg import (
     inverse_from_cholesky,
     inverse_lower,
     log_det,
+    sample_gaussian,
     solve_lower,
 )
 from unmet._normal import LOG_SQRT_2PI
@@ -204,3 +205,7 @@ class DensePosterior:
         cross = self.kernel._cross(self.X, X)
         W = solve_lower(self.factor, np.asfortranarray(cross * self.scale[:, None]))
         return cross.T @ self.alpha, self.kernel.on(Pairs(X)).matrix(len(X)) - W.T @ W
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws at X."""
+        return sample_gaussian(*self.joint(X), size, rng)

@@ -1,0 +1,223 @@
+"""How good is an estimate of demand? Scores for complete truth, and scores that stay valid where truth is censored.
+
+Arguments follow scikit-learn: truth first. ``where=`` limits a score to some rows: ``where=~censored`` is the paper's
+"only non-censored" column. `nlpd`, `crps`, `coverage` and `concordance` also take ``censored=`` (True or +1: the
+truth is at least y; −1: at most y): a bound is then scored as the bound it is, not as if it were the truth.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr, ndtr
+
+from unmet._exceptions import InputError
+from unmet._normal import log_pdf
+from unmet._typing import Array
+
+__all__ = ["bias", "concordance", "coverage", "crps", "crps_samples", "nlpd", "pinball", "r2", "rmse", "wape"]
+
+
+def _columns(where: Any, **columns: Any) -> list[Array]:
+    """Vectors of one length, limited to the rows asked for."""
+    vectors = {name: np.asarray(column, dtype=float) for name, column in columns.items()}
+    n = max((v.size for v in vectors.values() if v.ndim), default=1)
+    full = {name: np.full(n, v) if v.ndim == 0 else v for name, v in vectors.items()}
+    shapes = {name: v.shape for name, v in full.items()}
+    if any(shape != (n,) for shape in shapes.values()):
+        raise InputError(f"expected vectors of one length; got {shapes}")
+    keep = np.ones(n, dtype=bool) if where is None else np.asarray(where, dtype=bool)
+    if keep.shape != (n,):
+        raise InputError(f"where must be one True or False per row ({n}); got shape {keep.shape}")
+    if not keep.any():
+        raise InputError("there are no rows to score: where is False everywhere, or the vectors are empty")
+    for name, v in full.items():
+        bad = np.flatnonzero(np.isnan(v) & keep)
+        if bad.size:
+            raise InputError(f"{name} must not contain NaN; row {bad[0]} does ({bad.size} such rows in all)")
+    return [v[keep] for v in full.values()]
+
+
+def rmse(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
+    """Root mean squared error (paper appendix A.1).
+
+    Examples
+    --------
+    >>> rmse([1.0, 2.0], [1.0, 4.0])
+    1.4142135623730951
+    """
+    truth, guess = _columns(where, y_true=y_true, y_pred=y_pred)
+    return float(np.sqrt(np.mean(np.square(guess - truth))))
+
+
+def r2(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
+    """Coefficient of determination (paper appendix A.1): 1 is perfect, 0 the mean, negative worse than that.
+
+    Examples
+    --------
+    >>> r2([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    1.0
+    """
+    truth, guess = _columns(where, y_true=y_true, y_pred=y_pred)
+    spread = float(np.sum(np.square(truth - truth.mean())))
+    if spread == 0:
+        raise InputError("R² is not defined where the truth is constant; use rmse")
+    return 1.0 - float(np.sum(np.square(guess - truth))) / spread
+
+
+def bias(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
+    """Total predicted over total true, minus one: −0.1 means a tenth is missing.
+
+    Examples
+    --------
+    >>> round(bias([10.0, 10.0], [9.0, 9.0]), 3)
+    -0.1
+    """
+    truth, guess = _columns(where, y_true=y_true, y_pred=y_pred)
+    if truth.sum() == 0:
+        raise InputError("bias relative to the total is not defined where the truth sums to zero")
+    return float(guess.sum() / truth.sum() - 1.0)
+
+
+def wape(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
+    """Weighted absolute percentage error: total absolute error over total truth.
+
+    Examples
+    --------
+    >>> wape([10.0, 10.0], [9.0, 12.0])
+    0.15
+    """
+    truth, guess = _columns(where, y_true=y_true, y_pred=y_pred)
+    if np.abs(truth).sum() == 0:
+        raise InputError("WAPE is not defined where the truth is zero throughout; use rmse")
+    return float(np.abs(guess - truth).sum() / np.abs(truth).sum())
+
+
+def pinball(y_true: Any, y_quantile: Any, q: float, *, where: Any = None) -> float:
+    """Mean pinball loss of predicted q-quantiles: the score that quantiles minimise.
+
+    Examples
+    --------
+    >>> pinball([1.0, 3.0], [2.0, 2.0], q=0.9)
+    0.5
+    """
+    truth, guess = _columns(where, y_true=y_true, y_quantile=y_quantile)
+    if not 0 < q < 1:
+        raise InputError(f"q must lie between 0 and 1; got {q}")
+    miss = truth - guess
+    return float(np.mean(np.maximum(q * miss, (q - 1) * miss)))
+
+
+def nlpd(y_true: Any, mean: Any, std: Any, *, censored: Any = None, where: Any = None) -> float:
+    """Negative log predictive density of normal predictions; of a bound, the negative log of its probability.
+
+    Examples
+    --------
+    >>> round(nlpd([0.0], [0.0], [1.0]), 4), round(nlpd([0.0], [0.0], [1.0], censored=[True]), 4)
+    (0.9189, 0.6931)
+    """
+    truth, mu, sd, side = _columns(where, y_true=y_true, mean=mean, std=std, censored=_side(censored))
+    z = (truth - mu) / _positive(sd)
+    return float(-np.mean(np.where(side == 0, log_pdf(z) - np.log(sd), log_ndtr(-side * z))))
+
+
+def crps(y_true: Any, mean: Any, std: Any, *, censored: Any = None, where: Any = None) -> float:
+    """Continuous ranked probability score of normal predictions, in the units of y; smaller is better.
+
+    Of a bound only the side that is known is integrated, ``∫ (F(x) − 1{x ≥ y})² dx`` over ``x < y`` (or ``x > y``): the
+    survival CRPS (Avati et al. 2020), which is proper.
+
+    Examples
+    --------
+    >>> round(crps([0.0], [0.0], [1.0]), 4), round(crps([0.0], [0.0], [1.0], censored=[True]), 4)
+    (0.2337, 0.1168)
+    """
+    truth, mu, sd, side = _columns(where, y_true=y_true, mean=mean, std=std, censored=_side(censored))
+    z = (truth - mu) / _positive(sd)
+
+    def below(x: Array) -> Array:
+        """``∫ Φ² `` up to x."""
+        return x * ndtr(x) ** 2 + 2 * ndtr(x) * np.exp(log_pdf(x)) - ndtr(np.sqrt(2) * x) / np.sqrt(np.pi)
+
+    return float(np.mean(sd * (np.where(side >= 0, below(z), 0.0) + np.where(side <= 0, below(-z), 0.0))))
+
+
+def crps_samples(y_true: Any, samples: Any, *, where: Any = None) -> float:
+    """Continuous ranked probability score of predictions given as draws, shape ``(size, n)``.
+
+    Unbiased in the number of draws (Zamo & Naveau 2018, the fair score).
+
+    Examples
+    --------
+    >>> round(crps_samples([0.0], [[-1.0], [0.0], [1.0]]), 4)
+    0.0
+    """
+    (truth,) = _columns(where, y_true=y_true)
+    keep = slice(None) if where is None else np.asarray(where, dtype=bool)
+    draws = np.sort(np.asarray(samples, dtype=float)[:, keep], axis=0)
+    size = len(draws)
+    if draws.shape[1] != truth.size or size < 2:
+        raise InputError(
+            f"samples must be draws × rows, two draws or more, for {truth.size} rows; got {np.shape(samples)}"
+        )
+    # E|X − X'| from order statistics: Σ (2k − size − 1) x_(k) · 2/(size (size − 1))
+    rank = 2 * np.arange(1, size + 1) - size - 1
+    spread = 2 * (rank @ draws) / (size * (size - 1))
+    return float(np.mean(np.abs(draws - truth).mean(axis=0) - 0.5 * spread))
+
+
+def coverage(y_true: Any, low: Any, high: Any, *, censored: Any = None, where: Any = None) -> float:
+    """Share of rows whose truth lies within ``[low, high]``; with `censored`, among the rows that can be judged.
+
+    A bound settles the matter only where it contradicts the interval (the truth is at least y > high: missed). All
+    other censored rows are left out, so that coverage under censoring is a lower estimate.
+
+    Examples
+    --------
+    >>> coverage([1.0, 5.0], [0.0, 0.0], [2.0, 2.0])
+    0.5
+    """
+    truth, lo, hi, side = _columns(where, y_true=y_true, low=low, high=high, censored=_side(censored))
+    missed = ((side > 0) & (truth > hi)) | ((side < 0) & (truth < lo))
+    judged = (side == 0) | missed
+    if not judged.any():
+        raise InputError("coverage cannot be judged: every row is censored and no bound contradicts its interval")
+    return float(np.mean(((truth >= lo) & (truth <= hi) & (side == 0))[judged]))
+
+
+def concordance(y_true: Any, y_pred: Any, *, censored: Any = None, where: Any = None) -> float:
+    """Share of comparable pairs that the predictions put in the right order (Harrell's C); 0.5 is guessing.
+
+    A pair is comparable where its order is certain: both exact and different, or the bound of a censored row beyond the
+    exact value of the other.
+
+    Examples
+    --------
+    >>> concordance([1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
+    0.6666666666666666
+    """
+    truth, guess, side = _columns(where, y_true=y_true, y_pred=y_pred, censored=_side(censored))
+    upper = np.where(side > 0, np.inf, truth)
+    lower = np.where(side < 0, -np.inf, truth)
+    right = total = 0.0
+    for i in range(truth.size):  # row i certainly below row j
+        sure = (upper[i] < lower) | ((upper[i] == lower) & ((side > 0) & (side[i] == 0)))
+        total += sure.sum()
+        right += (guess[i] < guess[sure]).sum() + 0.5 * (guess[i] == guess[sure]).sum()
+    if total == 0:
+        raise InputError("no pair of rows can be put in order: all are tied or censored")
+    return float(right / total)
+
+
+def _side(censored: Any) -> Array:
+    side = np.zeros(()) if censored is None else np.asarray(censored).astype(float)
+    if not np.isin(side, (-1.0, 0.0, 1.0)).all():
+        raise InputError("censored must be True/False, or −1, 0, +1")
+    return side
+
+
+def _positive(sd: Array) -> Array:
+    if not (sd > 0).all():
+        raise InputError("std must be positive everywhere")
+    return sd
