@@ -6,8 +6,10 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from unmet._exceptions import UnmetError
+from unmet.cli.estimate import estimate_command
 from unmet.cli.simulate import simulate_command
 
 __all__ = ["app", "main"]
@@ -25,6 +27,7 @@ def _root() -> None:
     """Keep `unmet COMMAND` the form of every call, however many commands there are."""
 
 
+app.command("estimate")(estimate_command)
 app.command("simulate")(simulate_command)
 
 
@@ -33,5 +36,6 @@ def main() -> None:
     try:
         app()
     except UnmetError as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {error}", markup=True, highlight=False)
+        # A message may name a zone or a file, whose brackets are no markup.
+        Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), str(error)))
         sys.exit(2)
