@@ -153,7 +153,7 @@ def backtest(
     >>> done = backtest(panel, ["observed", "weekly-mean"], tasks=["replay"], executor=serially)
     >>> bias = done.summary.query("metric == 'bias' and subset == 'all'")
     >>> bias[["model", "value"]].round(1).to_string(index=False, header=False).split()
-    ['observed', '-0.5', 'weekly-mean', '0.0']
+    ['observed', '-0.6', 'weekly-mean', '0.0']
     """
     plan = _Plan(_functions(models), tuple(tasks), folds, share, seed, draws)
     say = progress or (lambda done, zones, note: None)
