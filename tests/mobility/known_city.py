@@ -31,7 +31,9 @@ def known_panel(zones: int = 2, days: int = 56, seed: int = 0, stock: float | No
                 end = at[left - 1] if left else 0.0
                 served[24 * day : 24 * day + 24] = np.bincount(at[:left].astype(int), minlength=24)
                 out[24 * day : 24 * day + 24] = np.clip(np.arange(24) + 1 - end, 0, 1)
-        panel = pd.DataFrame({"zone": f"z{zone}", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
+        panel = pd.DataFrame(
+            {"zone": f"z{zone}", "start": start, "start_local": start.tz_localize(None), "minutes": 60}
+        )
         panel["observed"], panel["stockout_minutes"] = served, 60 * out
         panel["closed_minutes"], panel["unknown_minutes"], panel["available_minutes"] = 0, 0, 60 * (1 - out)
         panel["exposure"], panel["censored"] = 1 - out, out > 0
