@@ -114,7 +114,7 @@ class System:
     def _is_polled(self) -> bool:
         if len(self.log) <= 2:
             same = sum(
-                (a.available, a.disabled, self._says(a)) == (b.available, b.disabled, self._says(b))
+                (a.available, a.disabled, self.own(a)) == (b.available, b.disabled, self.own(b))
                 for rows in self.log.values()
                 for a, b in zip(rows, rows[1:], strict=False)
             )
@@ -125,9 +125,6 @@ class System:
             listed = sum(any(ceil_minute(r.second) == minute for r in rows) for rows in self.log.values())
             shares.append(listed / present)
         return median(shares) >= 0.8
-
-    def _says(self, r: Record) -> int:
-        return 2 if not r.installed else 1 if not r.renting else 3 if r.available == r.docks == 0 else 0
 
     def _expected(self, counts: Counter[int], minutes: list[int]) -> float | None:
         """How many events these minutes would usually hold; None where too few days are known."""

@@ -11,6 +11,7 @@ from rich.text import Text
 from unmet._exceptions import UnmetError
 from unmet.cli.backtest import backtest_command
 from unmet.cli.estimate import estimate_command
+from unmet.cli.panel import panel_command
 from unmet.cli.simulate import simulate_command
 
 __all__ = ["app", "main"]
@@ -29,6 +30,7 @@ def _root() -> None:
 
 
 app.command("backtest")(backtest_command)
+app.command("panel")(panel_command)
 app.command("estimate")(estimate_command)
 app.command("simulate")(simulate_command)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +12,6 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 from unmet.mobility.availability import (
-    FEED_SILENT,
-    HOURS,
-    STANDSTILL,
     Override,
     Spells,
     Tally,
@@ -28,8 +26,9 @@ from unmet.mobility.pickups import find_changes, known_changes
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records
 from unmet.mobility.silence import Feed, outside_coverage, silent_stretches, standstills
+from unmet.mobility.states import FEED_SILENT, HOURS, STANDSTILL
 from unmet.mobility.statuslog import Block, StatusLog, sort_status
-from unmet.mobility.tripcounts import TripCounts, count_trips, stage_trip_ends, trip_minutes, trip_moves
+from unmet.mobility.tripcounts import TripCounts, count_trips, trip_moves, trip_span
 from unmet.mobility.zones import Zones
 
 __all__ = ["EVIDENCE", "Evidence", "gather", "panel_rows"]
@@ -114,43 +113,38 @@ def gather(
         Called with a sentence at each step.
     """
     order, group = _by_zone(zones)
-    starts = moves = np.empty(0, dtype=np.int64)
-    if "trips" in records.tables:
-        progress("placing trips")
-        stage_trip_ends(records.connection, zones, stations)
-        starts, moves = trip_minutes(records.connection, starts_only=True), trip_minutes(records.connection)
-    log = feed = None
-    share = np.empty(0)
-    silent = NO_STRETCHES
+    log = span = None
     if "status" in records.tables:
         progress("sorting station status")
         log = sort_status(records.connection, order.tolist(), group.tolist(), records.folder, memory)
+    if "trips" in records.tables:
+        span = trip_span(records.connection)
+    bins = cut_bins(*_period(log, span, period), every, records.timezone)
+    first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
+    trips = netted = None
+    holes = np.array([[first, last + 1]])
+    if span is not None:
+        progress("counting trips")
+        trips = count_trips(records.connection, zones, stations, bins, span, records.folder, quality)
+        holes = outside_coverage(trips.starts, first, last)
+    silent, share = NO_STRETCHES, np.empty(0)
+    if log is not None:
         progress("watching the feed as a whole")
-        feed, share = watch_feed(log, moves)
+        feed, share = watch_feed(log, trips.moves if trips else np.empty(0, dtype=np.int64))
         silent = silent_stretches(feed)
-    elif len(starts):
-        feed = feed_of_trips(starts)
     else:
-        raise InputError("The trips have no accepted row: there is nothing to build a panel from.")
-    first, last = _period(log, starts, period)
-    bins = cut_bins(first, last, every, records.timezone)
+        assert trips is not None
+        feed = feed_of_trips(trips.starts)
+        progress("netting supply from trips")
+        netted = _net(records, zones, stations, order, holes, first, last)
     overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
     overrides += [Override(b, e, STANDSTILL) for b, e in standstills(feed, silent).tolist()]
     if hours is not None:
-        shut = closed_by_hours(hours, int(bins.edges[0]), int(bins.edges[-1]) - 1, records.timezone)
+        shut = closed_by_hours(hours, first, last, records.timezone)
         overrides += [Override(b, e, HOURS) for b, e in shut.tolist()]
-    counts = netted = None
-    covered = np.zeros(len(bins), dtype=bool)
-    if "trips" in records.tables:
-        progress("counting trips")
-        counts = count_trips(records.connection, len(zones), bins, records.folder, quality)
-        holes = outside_coverage(starts, int(bins.edges[0]), int(bins.edges[-1]) - 1)
-        covered = _covered(bins, holes)
-        if log is None:
-            progress("netting supply from trips")
-            netted = _net(records, stations, order, bins, holes)
+    covered = _covered(bins, holes)
     return Evidence(
-        bins, len(zones), order, group, overrides, covered, log, feed, share, counts, netted, silent
+        bins, len(zones), order, group, overrides, covered, log, feed, share, trips, netted, silent
     )
 
 
@@ -162,9 +156,11 @@ def _by_zone(zones: Zones) -> tuple[Minutes, Minutes]:
     return order, zone[order]
 
 
-def _period(log: StatusLog | None, starts: Minutes, period: tuple[int | None, int | None]) -> tuple[int, int]:
-    firsts = ([log.first_minute] if log else []) + ([int(starts[0])] if len(starts) else [])
-    lasts = ([log.last_minute] if log else []) + ([int(starts[-1])] if len(starts) else [])
+def _period(
+    log: StatusLog | None, span: tuple[int, int, int] | None, period: tuple[int | None, int | None]
+) -> tuple[int, int]:
+    firsts = ([log.first_minute] if log else []) + ([span[0]] if span else [])
+    lasts = ([log.last_minute] if log else []) + ([span[1]] if span else [])
     first = min(firsts) if period[0] is None else period[0]
     last = max(lasts) if period[1] is None else period[1] - 1
     if last < first:
@@ -187,18 +183,25 @@ def _covered(bins: Bins, holes: Minutes) -> NDArray[np.bool_]:
     return lost < bins.minutes
 
 
-def _net(records: Records, stations: pd.DataFrame, order: Minutes, bins: Bins, holes: Minutes) -> Spells:
+def _net(
+    records: Records,
+    zones: Zones,
+    stations: pd.DataFrame,
+    order: Minutes,
+    holes: Minutes,
+    first: int,
+    last: int,
+) -> Spells:
     capacity = stations["capacity"].to_numpy(dtype=float, na_value=0.0)[order]
-    edges = np.concatenate([[bins.edges[0]], holes.reshape(-1), [bins.edges[-1]]])
-    covered = edges.reshape(-1, 2)
+    covered = np.concatenate([[first], holes.reshape(-1), [last + 1]]).reshape(-1, 2)
     covered = covered[covered[:, 1] > covered[:, 0]]
-    station, minute, change = trip_moves(records.connection, order)
-    return net_supply(station, minute, change, np.nan_to_num(capacity).astype(np.int64), covered)
+    moves = trip_moves(records.connection, zones, stations, order)
+    return net_supply(*moves, np.nan_to_num(capacity).astype(np.int64), covered)
 
 
 def panel_rows(
     evidence: Evidence, rebalancing: int, progress: Callable[[str], None]
-) -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+) -> Iterator[tuple[dict[str, NDArray[Any]], pd.DataFrame]]:
     """Yield the panel's rows block by block (``zone`` and ``bin`` as numbers), and minutes by zone and reason."""
     at_once = max(1, _ROWS_AT_ONCE // len(evidence.bins))
     done = 0
@@ -231,7 +234,7 @@ def _zone_blocks(evidence: Evidence, rebalancing: int) -> Iterator[tuple[Minutes
         return
     if evidence.log is not None and evidence.feed is not None:
         for block in evidence.log.blocks():
-            spells = status_spells(block, evidence.feed, evidence.share, evidence.log.has_docks)
+            spells = status_spells(block, evidence.feed, evidence.share)
             if many:
                 spells = combine_stations(spells, evidence.group)
             else:
@@ -256,9 +259,7 @@ def _rest(spells: Spells) -> tuple[Minutes, Minutes, Minutes, NDArray[np.float64
 def _infer(block: Block, evidence: Evidence, rebalancing: int) -> _Moved:
     assert evidence.log is not None
     assert evidence.feed is not None
-    changes = known_changes(
-        find_changes(block, evidence.log.has_docks), evidence.feed, evidence.share, evidence.silent
-    )
+    changes = known_changes(find_changes(block), evidence.feed, evidence.share, evidence.silent)
     columns = {
         "observed": np.where(changes.fall < rebalancing, changes.fall, 0),
         "returns": np.where(changes.rise < rebalancing, changes.rise, 0),
@@ -268,15 +269,14 @@ def _infer(block: Block, evidence: Evidence, rebalancing: int) -> _Moved:
     return _Moved(evidence.group[changes.station], changes.minute, columns)
 
 
-def _rows(evidence: Evidence, zones: Minutes, tally: Tally, moved: _Moved | None) -> pd.DataFrame:
+def _rows(evidence: Evidence, zones: Minutes, tally: Tally, moved: _Moved | None) -> dict[str, NDArray[Any]]:
     bins = evidence.bins
-    shape = (len(zones), len(bins))
     states = {state: tally.by_state(state) for state in ("available", "stockout", "closed", "unknown")}
     open_ = states["available"] + states["stockout"]
     with np.errstate(invalid="ignore"):
         supply = np.where(open_ > 0, tally.vehicle_minutes / np.maximum(open_, 1), np.nan)
     known = states["unknown"] < bins.minutes
-    columns = {
+    columns: dict[str, NDArray[Any]] = {
         "zone": np.repeat(zones, len(bins)).astype(np.int32),
         "bin": np.tile(np.arange(len(bins), dtype=np.int32), len(zones)),
         **_moves(evidence, zones, known, moved),
@@ -284,9 +284,7 @@ def _rows(evidence: Evidence, zones: Minutes, tally: Tally, moved: _Moved | None
         "supply_mean": supply,
         "evidence": _evidence(evidence, known),
     }
-    return pd.DataFrame(
-        {name: np.broadcast_to(v, shape).reshape(-1) if v.ndim == 2 else v for name, v in columns.items()}
-    )
+    return {name: np.ascontiguousarray(values).reshape(-1) for name, values in columns.items()}
 
 
 def _moves(
@@ -315,7 +313,7 @@ def _moves(
 
 def _count_moves(moved: _Moved, name: str, zones: Minutes, bins: Bins) -> NDArray[np.float64]:
     row = moved.zone - zones[0]
-    bin_ = np.searchsorted(bins.edges, moved.minute, side="right") - 1
+    bin_ = bins.of(moved.minute)
     inside = (row >= 0) & (row < len(zones)) & (bin_ >= 0) & (bin_ < len(bins))
     cell = (row * len(bins) + bin_)[inside]
     counts = np.bincount(cell, weights=moved.columns[name][inside], minlength=len(zones) * len(bins))

@@ -1,28 +1,4 @@
-"""In which state every minute of every zone was, and why.
-
-A minute's state is that of its first instant. Each minute has one *reason*, and each reason belongs to one state:
-
-============== ============= ==========================================================================
-state          reason        what is known
-============== ============= ==========================================================================
-``available``  vehicles      at least one station of the zone rents and has a vehicle
-``stockout``   empty         the zone rents and none of its open stations has a vehicle
-``closed``     not_renting   the last record of each station says so
-``closed``     not_installed likewise
-``closed``     dead          a docked station with neither a vehicle nor a free dock: riders who take the last
-                             vehicle leave a dock behind them
-``closed``     standstill    nothing moves in the whole system although it usually would, and the feed lives
-``closed``     hours         outside the opening hours
-``unknown``    feed_silent   the feed as a whole is silent improbably long
-``unknown``    silent        the station is silent improbably long while the others report
-``unknown``    undetermined  netted supply: trips alone do not tell whether a vehicle was left
-``unknown``    no_record     no record yet, none any more, or a station that has been silent for a week
-============== ============= ==========================================================================
-
-In a zone of several stations the first reason of this order that holds for any of them is the zone's: vehicles,
-undetermined, silent, empty, not_renting, dead, not_installed, no_record. So a zone is in stock-out only when all of
-its open stations are and none could secretly have a vehicle, and a station that is not there does not count.
-"""
+"""How long each zone was in each state: spells of constant state, and minutes counted between edges."""
 
 from __future__ import annotations
 
@@ -34,40 +10,29 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock import DAY, Minutes
 from unmet.mobility.silence import SHORTEST_SILENCE, Feed
-from unmet.mobility.statuslog import NOT_INSTALLED, NOT_RENTING, NOTHING_AT_ALL, OPEN, Block
+from unmet.mobility.states import (
+    EMPTY,
+    FEED_SILENT,
+    HOURS,
+    NO_RECORD,
+    REASONS,
+    SILENT,
+    STANDSTILL,
+    UNDETERMINED,
+    VEHICLES,
+)
+from unmet.mobility.statuslog import Block
 
 __all__ = [
-    "REASONS",
-    "STATES",
     "Override",
     "Spells",
     "Tally",
     "combine_stations",
     "count_minutes",
-    "own_reason",
     "silent_gaps",
     "status_spells",
 ]
 
-STATES = ("available", "stockout", "closed", "unknown")
-
-REASONS: dict[str, str] = {  # reason -> state, in the order in which a zone of several stations takes them
-    "vehicles": "available",
-    "undetermined": "unknown",
-    "silent": "unknown",
-    "empty": "stockout",
-    "not_renting": "closed",
-    "dead": "closed",
-    "not_installed": "closed",
-    "no_record": "unknown",
-    "feed_silent": "unknown",
-    "standstill": "closed",
-    "hours": "closed",
-}
-_CODE = {reason: code for code, reason in enumerate(REASONS)}
-VEHICLES, UNDETERMINED, SILENT, EMPTY = (_CODE[r] for r in ("vehicles", "undetermined", "silent", "empty"))
-NO_RECORD, FEED_SILENT = _CODE["no_record"], _CODE["feed_silent"]
-STANDSTILL, HOURS = _CODE["standstill"], _CODE["hours"]
 _OWN = range(NO_RECORD)  # what a station says or does not say itself
 
 IMPROBABLE_CHANGES, IMPROBABLE_POLLS = 30.0, 3.0
@@ -89,7 +54,7 @@ class Spells:
     begin: Minutes
     end: Minutes
     reason: Minutes
-    supply: NDArray[np.float64]
+    supply: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -118,14 +83,12 @@ class Tally:
 
     def by_state(self, state: str) -> NDArray[np.int64]:
         """Minutes in a state, shape (zones, stretches)."""
-        codes = [code for reason, code in _CODE.items() if REASONS[reason] == state]
+        codes = [code for code, of in enumerate(REASONS.values()) if of == state]
         total: NDArray[np.int64] = self.minutes[codes].sum(axis=0)
         return total
 
 
-def status_spells(
-    block: Block, feed: Feed, share: NDArray[np.float64], has_docks: NDArray[np.bool_]
-) -> Spells:
+def status_spells(block: Block, feed: Feed, share: NDArray[np.float64]) -> Spells:
     """Read the stations' own states off their records.
 
     Parameters
@@ -136,35 +99,16 @@ def status_spells(
         Of all stations: silence of one is judged by what the others say meanwhile.
     share : array
         Each station's usual share of the feed's records.
-    has_docks : array of bool
-        Whether each station has docks.
     """
-    minute = block.minute
     # Of several records that come into force at the same minute only the last is ever in force.
     last = np.ones(len(block), dtype=bool)
-    last[:-1] = (block.station[1:] != block.station[:-1]) | (minute[1:] != minute[:-1])
-    owner, begin, supply = block.station[last], minute[last], block.available[last]
-    end = np.full(len(begin), feed.last + 1, dtype=np.int64)
-    same = owner[1:] == owner[:-1]
-    end[:-1][same] = begin[1:][same]
-    reason = own_reason(block.says[last], supply, has_docks[owner])
-    supply = np.where(reason == VEHICLES, supply, 0)
-    return _cut_silence(Spells(owner, begin, end, reason, supply.astype(float)), feed, share)
-
-
-def own_reason(says: Minutes, available: Minutes, has_docks: NDArray[np.bool_]) -> Minutes:
-    """The reason that a record gives by itself."""
-    table = np.empty(4, dtype=np.int64)
-    table[[OPEN, NOT_RENTING, NOT_INSTALLED, NOTHING_AT_ALL]] = (
-        VEHICLES,
-        _CODE["not_renting"],
-        _CODE["not_installed"],
-        _CODE["dead"],
-    )
-    reason = table[says]
-    reason[(says == NOTHING_AT_ALL) & ~has_docks] = EMPTY
-    reason[(says == OPEN) & (available == 0)] = EMPTY
-    return reason
+    last[:-1] = block.is_new[1:] | (block.minute[1:] != block.minute[:-1])
+    owner, begin, reason = block.station[last], block.minute[last], block.reason[last]
+    end = np.empty_like(begin)
+    end[:-1] = begin[1:]
+    end[np.append(owner[1:] != owner[:-1], True)] = feed.last + 1
+    supply = np.where(reason == VEHICLES, block.available[last], 0)
+    return _cut_silence(Spells(owner, begin, end, reason, supply), feed, share)
 
 
 def silent_gaps(
@@ -197,7 +141,7 @@ def _cut_silence(spells: Spells, feed: Feed, share: NDArray[np.float64]) -> Spel
         np.insert(spells.begin, cut + 1, end[cut]),
         np.insert(end, cut + 1, gone),
         np.insert(spells.reason, cut + 1, SILENT),
-        np.insert(spells.supply, cut + 1, 0.0),
+        np.insert(spells.supply, cut + 1, 0),
     )
 
 
@@ -243,44 +187,50 @@ def count_minutes(spells: Spells, zones: Minutes, edges: Minutes, overrides: lis
     The running totals of each reason at the edges are all that is needed: no spell is ever cut.
     """
     grid, of_stretch, override = _grid(edges, overrides)
-    totals = np.zeros((len(REASONS), len(zones), len(edges) - 1), dtype=np.int64)
-    length = spells.end - spells.begin
-    begin, end = np.append(spells.begin, 0), np.append(spells.end, 0)  # so that there is an element -1
-    first = np.searchsorted(spells.owner, zones)
-    behind = np.searchsorted(spells.owner, zones, side="right")
-    at = _spell_at(spells, zones, grid, first, behind)
-    inside = at >= 0
-    within = np.minimum(grid[None, :], end[at]) - begin[at]
     starts = np.flatnonzero(np.r_[True, np.diff(of_stretch) > 0])
-
-    def between(weight: NDArray[Any]) -> NDArray[Any]:
-        """Integrate a constant per spell from each point of the grid to the next."""
-        total = np.concatenate([[0], np.cumsum(weight * length)])
-        height = np.append(weight, 0)
-        running = np.where(inside, total[at] + height[at] * within, total[first][:, None])
-        return np.diff(running, axis=1)
-
+    totals = np.zeros((len(REASONS), len(zones), len(edges) - 1), dtype=np.int64)
     rest = np.broadcast_to(np.diff(grid), (len(zones), len(grid) - 1)).copy()
+    vehicle_minutes = np.zeros(rest.shape)
+    present = np.bincount(spells.reason, minlength=len(_OWN))
     for code in _OWN:
-        held = spells.reason == code
-        if not held.any():
+        if not present[code]:
             continue
-        minutes = between(held.astype(np.int64))
+        held = spells.reason == code
+        owner, begin, end = spells.owner[held], spells.begin[held], spells.end[held]
+        at, first = _last_begun(owner, begin, zones, grid)
+        minutes = _between(begin, end, np.ones(1, dtype=np.int64), at, first, grid)
         rest -= minutes
         _add(totals, minutes, code, override, starts)
+        if code == VEHICLES:
+            vehicle_minutes = _between(begin, end, spells.supply[held], at, first, grid).astype(float)
     _add(totals, rest, NO_RECORD, override, starts)
-    vehicle_minutes = between(spells.supply)
     vehicle_minutes[:, override >= 0] = 0.0
     return Tally(totals, np.add.reduceat(vehicle_minutes, starts, axis=1))
 
 
-def _spell_at(spells: Spells, zones: Minutes, grid: Minutes, first: Minutes, behind: Minutes) -> Minutes:
-    """Index of the spell that began last at or before each point of the grid; -1 where none of the zone did."""
+def _last_begun(owner: Minutes, begin: Minutes, zones: Minutes, grid: Minutes) -> tuple[Minutes, Minutes]:
+    """For each zone and point of the grid, how many spells of all had begun; for each zone, how many before its own."""
+    first = np.searchsorted(owner, zones)
+    behind = np.searchsorted(owner, zones, side="right")
     at = np.empty((len(zones), len(grid)), dtype=np.int64)
     for row, (low, high) in enumerate(zip(first, behind, strict=True)):
-        found = np.searchsorted(spells.begin[low:high], grid, side="right") - 1
-        at[row] = np.where(found >= 0, found + low, -1)
-    return at
+        at[row] = low + np.searchsorted(begin[low:high], grid, side="right")
+    return at, first
+
+
+def _between(
+    begin: Minutes, end: Minutes, height: NDArray[Any], at: Minutes, first: Minutes, grid: Minutes
+) -> NDArray[Any]:
+    """Integrate what is `height` in each spell and zero elsewhere, from each point of the grid to the next.
+
+    The spell that began last may still go on at a point: what lies behind the point is taken off again.
+    """
+    total = np.zeros(len(begin) + 1, dtype=np.result_type(height, np.int64))
+    np.cumsum((end - begin) * height, out=total[1:])
+    ahead = np.maximum(end[at - 1] - grid, 0) * (at > first[:, None])
+    running = total[at] - ahead * (height[at - 1] if len(height) > 1 else height)
+    difference: NDArray[Any] = np.diff(running, axis=1)
+    return difference
 
 
 def _grid(edges: Minutes, overrides: list[Override]) -> tuple[Minutes, Minutes, Minutes]:

@@ -19,6 +19,8 @@ from unmet.mobility.weather import make_weather
 
 __all__ = ["BinFeatures", "bin_features", "read_weather"]
 
+_MEMORY = 10**9  # bytes, for reading the weather
+
 
 @dataclass(frozen=True)
 class BinFeatures:
@@ -105,6 +107,7 @@ def read_weather(given: Given, timezone: str) -> tuple[pd.DataFrame, pd.DataFram
     with tempfile.TemporaryDirectory(prefix="unmet-") as folder, duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET enable_progress_bar = false")
-        make_weather(Workspace(connection, Path(folder)), given, timezone, None, log)
+        connection.execute(f"SET memory_limit = '{_MEMORY}B'")
+        make_weather(Workspace(connection, Path(folder), _MEMORY), given, timezone, None, log)
         frame = connection.execute('SELECT * FROM weather ORDER BY "at"').df()
     return frame, log.frame()

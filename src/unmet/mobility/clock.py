@@ -51,6 +51,13 @@ class Bins:
         """How long each bin lasts."""
         return np.diff(self.edges)
 
+    def of(self, minute: Minutes) -> Minutes:
+        """Number of the bin of each minute; -1 before the first and `len` after the last."""
+        length = self.edges[1] - self.edges[0]
+        if (np.diff(self.edges) == length).all():  # as good as always for bins within the hour
+            return np.clip((minute - self.edges[0]) // length, -1, len(self))
+        return np.searchsorted(self.edges, minute, side="right") - 1
+
     @property
     def start(self) -> NDArray[np.datetime64]:
         """The UTC instant at which each bin starts."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.availability import EMPTY, VEHICLES, own_reason
 from unmet.mobility.clock import Minutes
-from unmet.mobility.pickups import find_changes
+from unmet.mobility.pickups import moves
 from unmet.mobility.silence import Feed
 from unmet.mobility.statuslog import Block, StatusLog
 
@@ -32,7 +31,7 @@ def watch_feed(log: StatusLog, trip_minutes: Minutes) -> tuple[Feed, NDArray[np.
     first, last = log.first_minute, log.last_minute
     watch = _Watch(first, last - first + 1, len(log.records))
     for block in log.blocks():
-        watch.add(block, log.has_docks)
+        watch.add(block)
     inside = trip_minutes[(trip_minutes >= first) & (trip_minutes <= last)] - first
     watch.moves += np.bincount(inside, minlength=last - first + 1)
     stations, shut = np.cumsum(watch.appear), np.cumsum(watch.close)
@@ -61,27 +60,24 @@ class _Watch:
         self.since, self.until = (np.full(stations, first, dtype=np.int64) for _ in range(2))
         self.repeats = 0
 
-    def add(self, block: Block, has_docks: NDArray[np.bool_]) -> None:
+    def add(self, block: Block) -> None:
         minute = block.minute - self.first
         self.records += self._count(minute)
-        self.moves += self._count(find_changes(block, has_docks).after - self.first)
-        new = np.ones(len(block), dtype=bool)
-        new[1:] = block.station[1:] != block.station[:-1]
-        begins = np.flatnonzero(new)
+        moved, _, _ = moves(block)
+        self.moves += self._count(minute[1:][moved])
+        begins = np.flatnonzero(block.is_new)
+        ends = np.append(begins[1:], len(block)) - 1
         self.appear += self._count(minute[begins])
         self.since[block.station[begins]] = block.minute[begins]
-        ends = np.append(begins[1:], len(block)) - 1
         self.until[block.station[ends]] = block.minute[ends]
-        reason = own_reason(block.says, block.available, has_docks[block.station])
-        shut = ((reason != VEHICLES) & (reason != EMPTY)).astype(np.int64)
-        before = np.concatenate([[0], shut[:-1]])
-        before[begins] = 0
-        self.close += self._count(minute[shut > before]) - self._count(minute[shut < before])
-        first_of_minute = new.copy()
+        shut = ~block.is_open
+        was_shut = np.append(False, shut[:-1]) & ~block.is_new
+        self.close += self._count(minute[shut & ~was_shut]) - self._count(minute[was_shut & ~shut])
+        first_of_minute = block.is_new.copy()
         first_of_minute[1:] |= minute[1:] != minute[:-1]
         self.listed += self._count(minute[first_of_minute])
-        same = (np.diff(block.available) == 0) & (np.diff(block.disabled) == 0) & (np.diff(block.says) == 0)
-        self.repeats += int((same & ~new[1:]).sum())
+        same = (np.diff(block.available) == 0) & (np.diff(block.disabled) == 0) & (np.diff(block.reason) == 0)
+        self.repeats += int((same & ~block.is_new[1:]).sum())
 
     def _count(self, minute: Minutes) -> Minutes:
         return np.bincount(minute, minlength=self.minutes).astype(np.int64)

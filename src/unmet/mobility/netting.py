@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from unmet.mobility.availability import EMPTY, UNDETERMINED, VEHICLES, Spells
+from unmet.mobility.availability import Spells
 from unmet.mobility.clock import Minutes
+from unmet.mobility.states import EMPTY, UNDETERMINED, VEHICLES
 
 __all__ = ["net_supply"]
 

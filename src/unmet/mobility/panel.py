@@ -36,17 +36,19 @@ from pathlib import Path
 from typing import Any, Required, TypedDict, Unpack
 
 import duckdb
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.assemble import EVIDENCE, Evidence, gather, panel_rows
-from unmet.mobility.availability import REASONS
 from unmet.mobility.clock import parse_every
 from unmet.mobility.pickups import REBALANCING
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records, read_records
 from unmet.mobility.sources import Given
 from unmet.mobility.sql import fetch_one, literal, path_literal
+from unmet.mobility.states import REASONS
 from unmet.mobility.tripcounts import loose_starts
 from unmet.mobility.zones import find_zones, report_moved
 
@@ -70,6 +72,7 @@ PANEL_COLUMNS = (
 )
 _REBALANCED = ("rebalanced_out", "rebalanced_in")
 _METADATA = "unmet."
+_INSERT_AT_ONCE = 500_000
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Panel:
         ``source, reason, action, rows, share, detail``: what was rejected, repaired and noted on the way.
     reasons : pandas.DataFrame
         ``zone, state, reason, minutes``: why the minutes are in their states
-        (reasons are explained at the head of `unmet.mobility.availability`).
+        (reasons are explained at the head of `unmet.mobility.states`).
     summary : dict
         Period, zones, trips used, minutes by state, share of censored bins and the like.
     """
@@ -404,16 +407,30 @@ def _insert_rows(
     rebalancing: int,
     progress: Callable[[str], None],
 ) -> pd.DataFrame:
-    reasons = []
+    reasons, waiting = [], []
     made = False
-    for rows, why in panel_rows(evidence, rebalancing, progress):
-        connection.register("some_rows", rows)
-        how = "INSERT INTO panel_rows" if made else "CREATE OR REPLACE TEMP TABLE panel_rows AS"
-        connection.execute(f"{how} SELECT * FROM some_rows")
-        connection.unregister("some_rows")
+    for rows, why, is_last in _with_last(panel_rows(evidence, rebalancing, progress)):
         reasons.append(why)
-        made = True
+        waiting.append(rows)
+        if is_last or sum(len(r["zone"]) for r in waiting) > _INSERT_AT_ONCE:
+            some = {name: np.concatenate([r[name] for r in waiting]) for name in rows}
+            connection.register("some_rows", some)
+            how = "INSERT INTO panel_rows" if made else "CREATE OR REPLACE TEMP TABLE panel_rows AS"
+            connection.execute(f"{how} SELECT * FROM some_rows")
+            connection.unregister("some_rows")
+            waiting, made = [], True
     return pd.concat(reasons, ignore_index=True)
+
+
+def _with_last(
+    blocks: Iterator[tuple[dict[str, NDArray[Any]], pd.DataFrame]],
+) -> Iterator[tuple[dict[str, NDArray[Any]], pd.DataFrame, bool]]:
+    """Say of each block whether it is the last."""
+    block = next(blocks)
+    for following in blocks:
+        yield *block, False
+        block = following
+    yield *block, True
 
 
 def _register(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, evidence: Evidence) -> None:

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.availability import EMPTY, VEHICLES, own_reason, silent_gaps
+from unmet.mobility.availability import silent_gaps
 from unmet.mobility.clock import Minutes
 from unmet.mobility.silence import Feed
 from unmet.mobility.statuslog import Block
 
-__all__ = ["REBALANCING", "Changes", "find_changes", "known_changes"]
+__all__ = ["REBALANCING", "Changes", "find_changes", "known_changes", "moves"]
 
 REBALANCING = 8
 """Vehicles at once that a van moves. In Jersey City 6 to 8 agrees best with the trips (5 to 10 hardly differ)."""
@@ -48,30 +48,34 @@ class Changes:
     minute: Minutes
     before: Minutes
     after: Minutes
-    fall: Minutes
-    rise: Minutes
+    fall: NDArray[np.int16]
+    rise: NDArray[np.int16]
 
     def select(self, chosen: NDArray[np.bool_]) -> Changes:
         """Keep some of the changes."""
         return Changes(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
 
-def find_changes(block: Block, has_docks: NDArray[np.bool_]) -> Changes:
-    """Find every move of vehicles between two consecutive records of an open station."""
-    reason = own_reason(block.says, block.available, has_docks[block.station])
-    is_open = (reason == VEHICLES) | (reason == EMPTY)
+def moves(block: Block) -> tuple[NDArray[np.bool_], NDArray[np.int16], NDArray[np.int16]]:
+    """For each record but the first: whether vehicles moved since the one before, how many were taken, how many brought."""
     gained = np.diff(block.available)
     disabled = np.diff(block.disabled)
     fall = -gained - np.maximum(disabled, 0)
-    rise = gained - np.maximum(-disabled, 0)
-    pair = (block.station[1:] == block.station[:-1]) & is_open[1:] & is_open[:-1] & ((fall > 0) | (rise > 0))
-    later = np.flatnonzero(pair) + 1
-    minute = block.minute
+    rise = gained + np.minimum(disabled, 0)
+    is_open = block.is_open
+    moved = ((fall > 0) | (rise > 0)) & is_open[1:] & is_open[:-1] & ~block.is_new[1:]
+    return moved, fall, rise
+
+
+def find_changes(block: Block) -> Changes:
+    """Find every move of vehicles between two consecutive records of an open station."""
+    moved, fall, rise = moves(block)
+    later = np.flatnonzero(moved) + 1
     return Changes(
         block.station[later],
-        block.second[later] // 60,
-        minute[later - 1],
-        minute[later],
+        block.minute[later] - ~block.on_the_minute[later],
+        block.minute[later - 1],
+        block.minute[later],
         np.maximum(fall[later - 1], 0),
         np.maximum(rise[later - 1], 0),
     )

@@ -16,7 +16,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -32,7 +32,8 @@ from unmet._exceptions import InputError
 from unmet.mobility.executors import Executor, in_processes
 from unmet.mobility.panelfile import PanelFile, file_hash, frame_hash, open_panel, write_parquet
 from unmet.mobility.parts import Part, read_parts, write_part
-from unmet.mobility.runfiles import finished_run, publish, read_info, read_table, writing
+from unmet.mobility.runfiles import finished_run, publish, read_table, writing
+from unmet.mobility.runfolder import RunFolder, describe_change, earlier_inputs, run_folder
 from unmet.mobility.zonework import Chunk, EstimateZone, Model, estimate_chunk
 
 __all__ = ["RunResult", "run_estimates"]
@@ -125,6 +126,25 @@ def run_estimates(
     ------
     InputError
         Where the panel cannot be read or the folder cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unmet.mobility.demand import DemandModel
+    >>> from unmet.mobility.executors import serially
+    >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
+    >>> panel = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
+    >>> panel["observed"] = 2.0
+    >>> for state in ("stockout", "closed", "unknown"):
+    ...     panel[f"{state}_minutes"] = 0
+    >>> panel.loc[100, "stockout_minutes"] = 30
+    >>> panel["available_minutes"] = 60 - panel["stockout_minutes"]
+    >>> panel["exposure"], panel["censored"] = panel["available_minutes"] / 60, panel["stockout_minutes"] > 0
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = run_estimates(panel, DemandModel("weekly-mean"), folder, executor=serially)
+    >>> result.zones[["zone", "status", "observed", "stockout_minutes"]]
+      zone status  observed  stockout_minutes
+    0    a     ok     672.0              30.0
     """
     if estimate is None:
         from unmet.mobility.demand import estimate_zone
@@ -136,20 +156,12 @@ def run_estimates(
         raise InputError(f"horizon: expected a number of bins, 0 or more; got {horizon}.")
     clock, began = datetime.now(UTC), time.monotonic()
     with ExitStack() as stack:
-        place = stack.enter_context(_folders(Path(out)))
+        place = stack.enter_context(run_folder(Path(out)))
         path = _as_file(panel, place)
         file = stack.enter_context(open_panel(path))
         if features is not None:
             file.add_features(features)
-        inputs = {
-            "format": _FORMAT,
-            "unmet": unmet.__version__,
-            "estimate": f"{estimate.__module__}:{getattr(estimate, '__qualname__', type(estimate).__qualname__)}",
-            "model": json.loads(json.dumps(model.to_dict())),
-            "horizon": horizon,
-            "panel": file_hash(path),
-            "features": None if features is None else frame_hash(features),
-        }
+        inputs = _inputs(path, features, model, estimate, horizon)
         fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
         say = progress or (lambda done, zones, note: None)
         told = finished_run(place.out, fingerprint)
@@ -170,26 +182,11 @@ def run_estimates(
         return run.finish(info)
 
 
-@dataclass(frozen=True)
-class _Place:
-    """The folders of a run; everything below `hidden` is ours alone."""
-
-    out: Path
-
-    @property
-    def hidden(self) -> Path:
-        return self.out / ".parts"
-
-    @property
-    def scratch(self) -> Path:
-        return self.hidden / "scratch"
-
-
 @dataclass
 class _Run:
     """A run under way: what is finished grows."""
 
-    place: _Place
+    place: RunFolder
     file: PanelFile
     fingerprint: str
     inputs: dict[str, Any]
@@ -214,13 +211,14 @@ class _Run:
 
     def resume(self) -> None:
         """Take over what an earlier attempt has finished, or say why nothing can be."""
-        others = _others(self.place, self.fingerprint)
+        others = earlier_inputs(self.place, self.fingerprint)
         if self.folder.is_dir():
             self.parts, damaged = read_parts(self.folder)
             if damaged:
                 self.note(f"{damaged} finished chunks were damaged on disk and are computed again.")
             self.resumed = len(self.finished)
-            self.note(f"Going on: {self.resumed} of {len(self.file.zones)} zones were finished before.")
+            if self.resumed:
+                self.note(f"Going on: {self.resumed} of {len(self.file.zones)} zones were finished before.")
         else:
             with writing(self.place.out):
                 fresh = self.place.scratch / "run"
@@ -229,7 +227,7 @@ class _Run:
                 os.replace(fresh, self.folder)
             if others:
                 self.note(
-                    f"Starting anew: {_difference(others[-1], self.inputs)} since the run in this folder. "
+                    f"Starting anew: {describe_change(others[-1], self.inputs)} since the run in this folder. "
                     "Its results stay until the new ones are complete."
                 )
         self.say(len(self.finished), len(self.file.zones), "")
@@ -317,90 +315,28 @@ class _Run:
         return _result(self.place.out, told)
 
 
-@contextmanager
-def _folders(out: Path) -> Iterator[_Place]:
-    """Make the folders and hold them against another run at the same time."""
-    place = _Place(out)
-    made = not out.exists()
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    with _lock(out):
-        with writing(out):
-            shutil.rmtree(place.scratch, ignore_errors=True)
-            place.scratch.mkdir(parents=True)
-        try:
-            yield place
-        finally:
-            shutil.rmtree(place.scratch, ignore_errors=True)
-            for folder in (place.hidden, out) if made else (place.hidden,):
-                try:
-                    folder.rmdir()
-                except OSError:  # there is something in it
-                    break
+def _inputs(
+    path: Path, features: pd.DataFrame | None, model: Model, estimate: EstimateZone, horizon: int
+) -> dict[str, Any]:
+    """All that the estimate of a zone depends on, as JSON knows it."""
+    return {
+        "format": _FORMAT,
+        "unmet": unmet.__version__,
+        "estimate": f"{estimate.__module__}:{getattr(estimate, '__qualname__', type(estimate).__qualname__)}",
+        "model": json.loads(json.dumps(model.to_dict())),
+        "horizon": horizon,
+        "panel": file_hash(path),
+        "features": None if features is None else frame_hash(features),
+    }
 
 
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Hold a folder; the system lets go of it when the process ends, however it ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: two runs into one folder are then not told apart
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(
-                f"{folder}: another run is at work in this folder. Wait for it, stop it, or name another folder."
-            ) from error
-        yield
-    finally:
-        os.close(handle)
-
-
-def _as_file(panel: str | os.PathLike[str] | pd.DataFrame, place: _Place) -> Path:
+def _as_file(panel: str | os.PathLike[str] | pd.DataFrame, place: RunFolder) -> Path:
     if not isinstance(panel, pd.DataFrame):
         return Path(panel)
     path = place.scratch / "panel.parquet"
     with writing(place.out):
         write_parquet(panel, path)
     return path
-
-
-def _others(place: _Place, fingerprint: str) -> list[dict[str, Any]]:
-    """What other runs in this folder were computed from, the latest last."""
-    found = []
-    if (told := read_info(place.out)) is not None and told.get("fingerprint") != fingerprint:
-        found.append(told["inputs"])
-    folders = [f for f in place.hidden.iterdir() if f.name not in (fingerprint, "scratch")]
-    for folder in sorted(folders, key=lambda f: f.stat().st_mtime):
-        try:
-            found.append(json.loads((folder / "inputs.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            continue
-    return found
-
-
-def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Say what changed, as the start of a sentence."""
-    said = []
-    for key in sorted({*before, *now}):
-        old, new = before.get(key), now.get(key)
-        if old == new:
-            continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            said += [
-                f"{key} {k} changed from {old.get(k)!r} to {new.get(k)!r}"
-                for k in sorted({*old, *new})
-                if old.get(k) != new.get(k)
-            ]
-        elif key in ("panel", "features"):
-            said.append(f"the {key} changed")
-        else:
-            said.append(f"{key} changed from {old!r} to {new!r}")
-    return ", ".join(said) or "something changed"
 
 
 def _costs(parts: Sequence[Part]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from duckdb import DuckDBPyConnection
@@ -18,18 +19,17 @@ from numpy.typing import NDArray
 from unmet._exceptions import InputError
 from unmet.mobility.clock import Minutes
 from unmet.mobility.sql import fetch_one
+from unmet.mobility.states import DEAD, EMPTY, NOT_INSTALLED, NOT_RENTING, VEHICLES
 
-__all__ = ["OPEN", "Block", "StatusLog", "sort_status"]
+__all__ = ["Block", "StatusLog", "sort_status"]
 
-OPEN, NOT_RENTING, NOT_INSTALLED, NOTHING_AT_ALL = range(4)
-"""What a record says: it rents; it does not; it is not there; it rents but has neither a vehicle nor a dock to use."""
-
-# Bits of the packed record, from the top: station within its chunk, second, vehicles, disabled, what it says.
-_STATION, _SECOND, _COUNT, _SAYS = 12, 30, 10, 2
-_MOST_STATIONS, _MOST_SECONDS, _MOST_VEHICLES = 1 << _STATION, 1 << _SECOND, (1 << _COUNT) - 1
+# Bits of the packed record, from the top: station within its chunk; full minute at which it comes into force and second
+# before that; vehicles; disabled ones; the reason that it gives by itself.
+_STATION, _MINUTE, _SECOND, _COUNT, _REASON = 11, 24, 6, 10, 3
+_MOST_STATIONS, _MOST_MINUTES, _MOST_VEHICLES = 1 << _STATION, 1 << _MINUTE, (1 << _COUNT) - 1
 # A chunk of records takes 8 bytes each while it is sorted, as much again while it is fetched, and DuckDB needs room too.
 _BYTES_PER_RECORD = 64
-_BLOCK = 1_000_000
+_BLOCK = 300_000  # fits into the cache
 
 
 @dataclass(frozen=True)
@@ -40,25 +40,33 @@ class Block:
     ----------
     station : array
         Place of the station in the order given to `sort_status`.
-    second : array
-        Seconds since 1970-01-01 UTC, rounded up: a record is in force at a full minute that it does not come after.
-    available, disabled, says : array
-        Vehicles that can be rented, those that cannot, and `OPEN`, `NOT_RENTING` ...
+    minute : array
+        The first full minute at which each record is in force.
+    on_the_minute : array of bool
+        Whether the record came just then, and not in the minute before.
+    available, disabled : array
+        Vehicles that can be rented, and those that cannot.
+    reason : array
+        `VEHICLES`, `EMPTY`, `NOT_RENTING`, `DEAD` or `NOT_INSTALLED`.
+    is_new : array of bool
+        Where the records of a station begin.
     """
 
     station: Minutes
-    second: Minutes
-    available: Minutes
-    disabled: Minutes
-    says: Minutes
+    minute: Minutes
+    on_the_minute: NDArray[np.bool_]
+    available: NDArray[np.int16]
+    disabled: NDArray[np.int16]
+    reason: NDArray[np.int8]
+    is_new: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.station)
 
     @property
-    def minute(self) -> Minutes:
-        """The first full minute at which each record is in force."""
-        return -(-self.second // 60)
+    def is_open(self) -> NDArray[np.bool_]:
+        """Whether the station rents, be it empty or not."""
+        return (self.reason == VEHICLES) | (self.reason == EMPTY)
 
 
 @dataclass(frozen=True)
@@ -67,32 +75,28 @@ class StatusLog:
 
     Attributes
     ----------
-    chunks : tuple of (Path, int)
-        Sorted numbers, and the place of the chunk's first station.
+    chunks : tuple of (array, int)
+        Sorted packed records (on disk where they are many), and the place of the chunk's first station.
     group : array
         The zone of each station, in the given order: a block never ends within one.
     records : array
         How many records each station has.
-    has_docks : array of bool
-        Whether a station ever had a free dock: one without docks may be empty and have none.
     origin : int
-        The second from which the packed seconds count.
+        The minute from which the packed minutes count.
     first_minute, last_minute : int
         The full minutes at which the first and the last record come into force.
     """
 
-    chunks: tuple[tuple[Path, int], ...]
+    chunks: tuple[tuple[NDArray[np.uint64], int], ...]
     group: Minutes
     records: Minutes
-    has_docks: NDArray[np.bool_]
     origin: int
     first_minute: int
     last_minute: int
 
     def blocks(self) -> Iterator[Block]:
-        """Go through all records in order, about a million at a time."""
-        for path, first in self.chunks:
-            packed = np.load(path, mmap_mode="r")
+        """Go through all records in order, some hundred thousand at a time."""
+        for packed, first in self.chunks:
             begin = 0
             while begin < len(packed):
                 end = self._block_end(packed, first, begin)
@@ -136,26 +140,28 @@ def sort_status(
         raise InputError("The station status has no accepted record: there is nothing to build a panel from.")
     _check_range(connection, stats)
     place = {ix: i for i, ix in enumerate(order)}
-    records, has_docks = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=bool)
-    for ix, count, docks, *_ in stats:
-        records[place[ix]], has_docks[place[ix]] = count, docks
+    records = np.zeros(len(order), dtype=np.int64)
+    for ix, count, *_ in stats:
+        records[place[ix]] = count
+    docked = {row[0] for row in stats if row[2]}
     earliest, latest = min(row[3] for row in stats), max(row[4] for row in stats)
-    origin = earliest // 1_000_000
+    first_minute, last_minute = -(-earliest // 60_000_000), -(-latest // 60_000_000)
     zones = np.asarray(group, dtype=np.int64)
     chunks = []
     for number, (begin, end) in enumerate(_cut_chunks(records, zones, memory // _BYTES_PER_RECORD)):
-        packed = _fetch_sorted(connection, order[begin:end], origin)
-        path = folder / f"status-{number}.npy"
-        np.save(path, packed)
-        chunks.append((path, begin))
-    first_minute, last_minute = -(-earliest // 60_000_000), -(-latest // 60_000_000)
-    return StatusLog(tuple(chunks), zones, records, has_docks, origin, first_minute, last_minute)
+        packed = _fetch_sorted(connection, order[begin:end], docked, first_minute)
+        if records.sum() * packed.itemsize > memory // 4:
+            path = folder / f"status-{number}.npy"
+            np.save(path, packed)
+            packed = np.load(path, mmap_mode="r")
+        chunks.append((packed, begin))
+    return StatusLog(tuple(chunks), zones, records, first_minute, first_minute, last_minute)
 
 
 def _check_range(connection: DuckDBPyConnection, stats: Sequence[tuple[int, ...]]) -> None:
-    if (max(r[4] for r in stats) - min(r[3] for r in stats)) // 1_000_000 + 1 >= _MOST_SECONDS:
+    if (max(r[4] for r in stats) - min(r[3] for r in stats)) // 60_000_000 + 1 >= _MOST_MINUTES:
         raise InputError(
-            "The status records span more than 34 years. Check their times, or give fewer files."
+            "The status records span more than 31 years. Check their times, or give fewer files."
         )
     for row in stats:
         if max(row[5], row[6]) > _MOST_VEHICLES:
@@ -185,32 +191,50 @@ def _cut_chunks(records: Minutes, group: Minutes, most_records: int) -> list[tup
     return chunks
 
 
-def _fetch_sorted(connection: DuckDBPyConnection, stations: Sequence[int], origin: int) -> NDArray[np.uint64]:
-    connection.execute("CREATE OR REPLACE TEMP TABLE chunk_of_stations (ix INTEGER, place UBIGINT)")
-    values = ", ".join(f"({int(ix)}, {place})" for place, ix in enumerate(stations))
+def _fetch_sorted(
+    connection: DuckDBPyConnection, stations: Sequence[int], docked: set[int], origin: int
+) -> NDArray[np.uint64]:
+    connection.execute(
+        "CREATE OR REPLACE TEMP TABLE chunk_of_stations (ix INTEGER, place UBIGINT, docked BOOLEAN)"
+    )
+    values = ", ".join(f"({int(ix)}, {place}, {ix in docked})" for place, ix in enumerate(stations))
     connection.execute(f"INSERT INTO chunk_of_stations VALUES {values}")
-    says = f"""CASE WHEN NOT installed THEN {NOT_INSTALLED} WHEN NOT renting THEN {NOT_RENTING}
-        WHEN available = 0 AND docks = 0 THEN {NOTHING_AT_ALL} ELSE {OPEN} END"""
-    packed: NDArray[np.uint64] = connection.execute(
-        f"""SELECT place * {1 << (64 - _STATION)}
-        + ((epoch_us("at") + 999999) // 1000000 - {origin})::UBIGINT * {1 << (2 * _COUNT + _SAYS)}
-        + available::UBIGINT * {1 << (_COUNT + _SAYS)} + coalesce(disabled, 0)::UBIGINT * {1 << _SAYS}
-        + ({says})::UBIGINT AS packed
-        FROM status JOIN chunk_of_stations USING (ix)"""
-    ).fetchnumpy()["packed"]
-    packed = np.ascontiguousarray(packed, dtype=np.uint64)
-    packed.sort()
+    # A record is in force at a full minute that it does not come after: seconds and minutes are rounded up. `late` is
+    # the second plus 59: its whole minutes are that full minute, and what is left orders the records within it.
+    late = f'(epoch_us("at") + 59999999) // 1000000 - {origin * 60}'
+    reason = f"""CASE WHEN NOT installed THEN {NOT_INSTALLED} WHEN NOT renting THEN {NOT_RENTING}
+        WHEN available > 0 THEN {VEHICLES} WHEN docked AND docks = 0 THEN {DEAD} ELSE {EMPTY} END"""
+    low = 2 * _COUNT + _REASON
+    found = connection.execute(
+        f"""SELECT (place << {64 - _STATION}) | (((late // 60) << {low + _SECOND}) | ((late % 60) << {low})
+            | (available::BIGINT << {_COUNT + _REASON}) | (coalesce(disabled, 0)::BIGINT << {_REASON})
+            | reason)::UBIGINT AS packed
+        FROM (SELECT place, {late} AS late, available, disabled, ({reason})::BIGINT AS reason
+              FROM status JOIN chunk_of_stations USING (ix))"""
+    ).fetchnumpy()
+    packed = np.ascontiguousarray(found["packed"], dtype=np.uint64)
+    packed.sort(
+        kind="stable"
+    )  # files come by station and time, or by time: runs, of which this sort makes use
     return packed
 
 
 def _unpack(packed: NDArray[np.uint64], first: int, origin: int) -> Block:
-    def bits(low: int, width: int) -> Minutes:
-        return ((packed >> np.uint64(low)) & np.uint64((1 << width) - 1)).astype(np.int64)
+    def bits(low: int, width: int, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
+        kept = (packed >> np.uint64(low)).astype(dtype)
+        kept &= dtype((1 << width) - 1)
+        return kept
 
+    low = 2 * _COUNT + _REASON
+    station = bits(64 - _STATION, _STATION, np.int64)
+    is_new = np.ones(len(packed), dtype=bool)
+    is_new[1:] = station[1:] != station[:-1]
     return Block(
-        bits(64 - _STATION, _STATION) + first,
-        bits(2 * _COUNT + _SAYS, _SECOND) + origin,
-        bits(_COUNT + _SAYS, _COUNT),
-        bits(_SAYS, _COUNT),
-        bits(0, _SAYS),
+        station + first,
+        bits(low + _SECOND, _MINUTE, np.int64) + origin,
+        bits(low, _SECOND, np.int8) == 59,
+        bits(_COUNT + _REASON, _COUNT, np.int16),
+        bits(_REASON, _COUNT, np.int16),
+        bits(0, _REASON, np.int8),
+        is_new,
     )

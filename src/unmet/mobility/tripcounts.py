@@ -12,23 +12,36 @@ from duckdb import DuckDBPyConnection
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from unmet._exceptions import InputError
 from unmet.mobility.clock import Bins, Minutes
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.sql import fetch_one
 from unmet.mobility.zones import Zones
 
-__all__ = ["TripCounts", "count_trips", "loose_starts", "stage_trip_ends", "trip_minutes", "trip_moves"]
+__all__ = ["TripCounts", "count_trips", "loose_starts", "trip_moves", "trip_span"]
 
 _VECTORS = 400  # of 2,048 rows at a time from DuckDB
 
 
 @dataclass(frozen=True)
 class TripCounts:
-    """Pickups and returns, shape (zones, bins), on disk; `returns` is None where no trip says where it ended."""
+    """Trips by zone and bin.
+
+    Attributes
+    ----------
+    pickups, returns : array, shape (zones, bins)
+        On disk; `returns` is None where no trip says where it ended.
+    used : int
+        Trips that start in a zone and a bin.
+    starts, moves : array
+        Minutes in which any trip started; in which any started or ended.
+    """
 
     pickups: NDArray[np.int32]
     returns: NDArray[np.int32] | None
     used: int
+    starts: Minutes
+    moves: Minutes
 
 
 def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -40,32 +53,39 @@ def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], N
     return np.asarray(found["lat"], dtype=float), np.asarray(found["lon"], dtype=float)
 
 
-def stage_trip_ends(connection: DuckDBPyConnection, zones: Zones, stations: pd.DataFrame) -> None:
-    """Make the temporary table ``trip_ends (what, zone, ix, minute, holds)``: a row per start (0) and return (1).
+def trip_span(connection: DuckDBPyConnection) -> tuple[int, int, int]:
+    """Minutes of the first and the last start, and of the last end (or start)."""
+    first, last, end = fetch_one(
+        connection,
+        "SELECT epoch_us(min(started_at)), epoch_us(max(started_at)), epoch_us(max(ended_at)) FROM trips",
+    )
+    if first is None:
+        raise InputError("The trips have no accepted row: there is nothing to build a panel from.")
+    return first // 60_000_000, last // 60_000_000, max(last, end or last) // 60_000_000
 
-    `minute` is the one in which it happened, `holds` the first full minute that knows of it; `zone` and `ix` are -1
-    where there is none.
-    """
-    connection.register("zone_of", pd.DataFrame({"station": stations["station"], "zone": zones.of_station}))
-    ends = []
-    for what, end, time in ((0, "start", "started_at"), (1, "end", "ended_at")):
-        place, located = "zone", ""
+
+def _select_ends(connection: DuckDBPyConnection, zones: Zones, stations: pd.DataFrame, columns: str) -> str:
+    """SQL for some columns of both ends of all trips: ``start_zone, start_ix, end_zone, end_ix`` and those of trips."""
+    place = pd.DataFrame(
+        {"station": stations["station"], "zone": zones.of_station, "ix": np.arange(len(stations))}
+    )
+    connection.register("some_rows", place)
+    connection.execute("CREATE OR REPLACE TEMP TABLE zone_of AS SELECT * FROM some_rows")
+    connection.unregister("some_rows")
+    joins, ends = "", []
+    for end in ("start", "end"):
+        zone = f"{end}_of.zone"
+        joins += f" LEFT JOIN zone_of {end}_of ON {end}_station = {end}_of.station"
         if zones.locate is not None:
             _locate(connection, zones, end)
-            place = f"CASE WHEN {end}_station IS NULL THEN l.zone ELSE z.zone END"
-            located = f"LEFT JOIN located_{end} l ON {end}_lat = l.lat AND {end}_lon = l.lon"
+            zone = f"CASE WHEN {end}_station IS NULL THEN {end}_at.zone ELSE {zone} END"
+            joins += (
+                f" LEFT JOIN located_{end} {end}_at ON {end}_lat = {end}_at.lat AND {end}_lon = {end}_at.lon"
+            )
         ends.append(
-            f"""SELECT {what}::UTINYINT AS what, coalesce({place}, -1)::INTEGER AS zone, coalesce(ix, -1)::INTEGER AS ix,
-            (epoch_us({time}) // 60000000)::INTEGER AS minute,
-            ((epoch_us({time}) + 59999999) // 60000000)::INTEGER AS holds
-            FROM trips LEFT JOIN zones_by_ix z ON {end}_station = z.station {located} WHERE {time} IS NOT NULL"""
+            f"coalesce({zone}, -1)::INTEGER AS {end}_zone, coalesce({end}_of.ix, -1)::INTEGER AS {end}_ix"
         )
-    connection.execute(
-        """CREATE OR REPLACE TEMP TABLE zones_by_ix AS
-        SELECT station, ix, zone FROM stations JOIN zone_of USING (station)"""
-    )
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE trip_ends AS {' UNION ALL '.join(ends)}")
-    connection.unregister("zone_of")
+    return f"SELECT {columns} FROM (SELECT {', '.join(ends)}, started_at, ended_at FROM trips {joins})"
 
 
 def _locate(connection: DuckDBPyConnection, zones: Zones, end: str) -> None:
@@ -82,38 +102,51 @@ def _locate(connection: DuckDBPyConnection, zones: Zones, end: str) -> None:
     connection.unregister("places")
 
 
-def trip_minutes(connection: DuckDBPyConnection, *, starts_only: bool = False) -> Minutes:
-    """Minutes in which any trip started (or ended), ascending, each once."""
-    where = "WHERE what = 0" if starts_only else ""
-    found = connection.execute(f"SELECT DISTINCT minute FROM trip_ends {where} ORDER BY minute").fetchnumpy()
-    return np.asarray(found["minute"], dtype=np.int64)
-
-
 def count_trips(
-    connection: DuckDBPyConnection, zones: int, bins: Bins, folder: Path, log: QualityLog
+    connection: DuckDBPyConnection,
+    zones: Zones,
+    stations: pd.DataFrame,
+    bins: Bins,
+    span: tuple[int, int, int],
+    folder: Path,
+    log: QualityLog,
 ) -> TripCounts:
-    """Count trips by zone and bin; report those that fall in no zone or in no bin."""
-    counts = []
-    outside = nowhere = used = 0
-    for what in (0, 1):
-        table = open_memmap(folder / f"trips-{what}.npy", mode="w+", dtype=np.int32, shape=(zones, len(bins)))
-        flat = table.reshape(-1)
-        for chunk in _chunks(connection, f"SELECT zone, minute FROM trip_ends WHERE what = {what}"):
-            zone = chunk["zone"].to_numpy(dtype=np.int64)
-            bin_ = np.searchsorted(bins.edges, chunk["minute"].to_numpy(dtype=np.int64), side="right") - 1
-            inside = (bin_ >= 0) & (bin_ < len(bins))
-            known = zone >= 0
-            cell, count = np.unique((zone * len(bins) + bin_)[inside & known], return_counts=True)
-            flat[cell] += count.astype(np.int32)
-            if what == 0:
-                outside += int((~inside).sum())
-                nowhere += int((inside & ~known).sum())
-                used += int((inside & known).sum())
-        counts.append(table)
+    """Count trips by zone and bin, in one pass; report those that fall in no zone or in no bin."""
+    shape = (len(zones), len(bins))
+    pickups, returns = (
+        open_memmap(folder / f"trips-{name}.npy", mode="w+", dtype=np.int32, shape=shape)
+        for name in ("out", "in")
+    )
+    started, ended = (np.zeros(span[2] - span[0] + 1, dtype=bool) for _ in range(2))
+    outside = nowhere = used = found = 0
+    minutes = ", ".join(f"(epoch_us({t}_at) // 60000000)::INTEGER AS {t}" for t in ("started", "ended"))
+    sql = _select_ends(connection, zones, stations, f"start_zone, end_zone, {minutes}")
+    for chunk in _chunks(connection, sql):
+        start, zone = chunk["started"].to_numpy(dtype=np.int64), chunk["start_zone"].to_numpy()
+        started[start - span[0]] = True
+        inside = _add(pickups, zone, start, bins)
+        outside += int((~inside).sum())
+        nowhere += int((inside & (zone < 0)).sum())
+        used += int((inside & (zone >= 0)).sum())
+        has_end = chunk["ended"].notna().to_numpy()
+        end = chunk["ended"].to_numpy(dtype=float, na_value=0.0)[has_end].astype(np.int64)
+        zone = chunk["end_zone"].to_numpy()[has_end]
+        ended[end[end >= span[0]] - span[0]] = True
+        _add(returns, zone, end, bins)
+        found += int((zone >= 0).sum())
     log.add("trips", "outside the panel's period", "noted", outside, "not in the panel")
     log.add("trips", "start in no zone", "noted", nowhere, "not in the panel")
-    (ended,) = fetch_one(connection, "SELECT count(*) FROM trip_ends WHERE what = 1 AND zone >= 0")
-    return TripCounts(counts[0], counts[1] if ended else None, used)
+    starts, moves = span[0] + np.flatnonzero(started), span[0] + np.flatnonzero(started | ended)
+    return TripCounts(pickups, returns if found else None, used, starts, moves)
+
+
+def _add(table: NDArray[np.int32], zone: NDArray[np.int32], minute: Minutes, bins: Bins) -> NDArray[np.bool_]:
+    """Add one per trip to its zone and bin; return which fall into a bin."""
+    bin_ = bins.of(minute)
+    inside = (bin_ >= 0) & (bin_ < len(bins))
+    chosen = inside & (zone >= 0)
+    np.add.at(table, (zone[chosen], bin_[chosen]), 1)
+    return inside
 
 
 def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:
@@ -122,17 +155,27 @@ def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:
         yield chunk
 
 
-def trip_moves(connection: DuckDBPyConnection, order: Minutes) -> tuple[Minutes, Minutes, Minutes]:
+def trip_moves(
+    connection: DuckDBPyConnection, zones: Zones, stations: pd.DataFrame, order: Minutes
+) -> tuple[Minutes, Minutes, Minutes]:
     """Every pickup (-1) and return (+1) at a station, sorted by station (its place in `order`) and time.
 
     Minutes are the full ones from which a move holds; of those that share one, returns come first.
     """
-    place = np.full(int(order.max()) + 1, -1, dtype=np.int64)
+    place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
+    ends = _select_ends(connection, zones, stations, "*")
     found = connection.execute(
-        "SELECT ix, holds, what FROM trip_ends WHERE ix >= 0 ORDER BY holds, what DESC"
+        f"""WITH ends AS ({ends}) SELECT ix, holds, change FROM (
+            SELECT start_ix AS ix, (epoch_us(started_at) + 59999999) // 60000000 AS holds, -1 AS change FROM ends
+            UNION ALL
+            SELECT end_ix, (epoch_us(ended_at) + 59999999) // 60000000, 1 FROM ends WHERE ended_at IS NOT NULL)
+        WHERE ix >= 0 ORDER BY holds, change DESC"""
     ).fetchnumpy()
     station = place[np.asarray(found["ix"], dtype=np.int64)]
     by_station = np.argsort(station, kind="stable")
-    change = np.where(np.asarray(found["what"]) == 1, 1, -1)
-    return station[by_station], np.asarray(found["holds"], dtype=np.int64)[by_station], change[by_station]
+    return (
+        station[by_station],
+        np.asarray(found["holds"], dtype=np.int64)[by_station],
+        np.asarray(found["change"], dtype=np.int64)[by_station],
+    )
