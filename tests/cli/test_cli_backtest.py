@@ -14,9 +14,8 @@ from unmet import cli
 from unmet.mobility import backtest as module
 from unmet.mobility.backtest_files import FILES
 from unmet.mobility.executors import serially
-from unmet.mobility.panel import panel_of, write_panel
+from unmet.mobility.panel import write_panel
 from unmet.mobility.panelfile import write_parquet
-from unmet.mobility.records import read_records
 from unmet.mobility.runfiles import read_table
 from unmet.simulate import simulate_city
 
@@ -53,13 +52,10 @@ def run_main(monkeypatch, *arguments: str) -> int | str | None:
 
 def test_from_a_simulated_city_to_the_table(tmp_path):
     city = simulate_city(stations=3, days=28, seed=5, fleet_share=0.25).save(tmp_path / "city")
-    with read_records(
-        trips=city / "trips.parquet",
-        status=city / "status.parquet",
-        stations=city / "stations.csv",
-        timezone="America/New_York",
-    ) as records:
-        write_panel(panel_of(records, every="1h", zones="station"), tmp_path / "panel.parquet")
+    files = {
+        name: city / f"{name}.{end}" for name, end in (("trips", "parquet"), ("status", "parquet"), ("stations", "csv"))
+    }
+    write_panel(tmp_path / "panel.parquet", **files, timezone="America/New_York")
     result = invoke(tmp_path / "panel.parquet", tmp_path / "out", "--weather", str(city / "weather.csv"))
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)

@@ -304,7 +304,7 @@ def _summary(sums: pd.DataFrame) -> pd.DataFrame:
             count = len(parts)
             table = value.rename("value").rename_axis("metric").reset_index()
             table["se"] = table["metric"].map(np.sqrt((count - 1) * without.var(ddof=0)) if count > 1 else {})
-            tables.append(table.assign(model=model, task=task, subset=subset, zones=count))
+            tables.append(table.assign(model=str(model), task=str(task), subset=str(subset), zones=count))
     if not tables:
         raise InputError("no zone could be done by every model; name fewer models, or see why in the list of fits")
     columns = [*_GROUP, "metric", "value", "se", "zones"]

@@ -14,6 +14,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._typing import Array
 from unmet.mobility.backtest import Backtest
 from unmet.mobility.panelfile import write_parquet
 from unmet.mobility.trials import ALL, CUT, FULL, HALF_OR_MORE, HELD_OUT, REPLAY, UNDER_HALF, ZERO
@@ -85,7 +86,8 @@ def readable_tables(summary: pd.DataFrame) -> list[ReadableTable]:
         of_task = summary[summary["task"] == task]
         if of_task.empty:
             continue
-        values = of_task.set_index(["model", "subset", "metric"])
+        keys = zip(of_task["model"], of_task["subset"], of_task["metric"], strict=True)
+        values = dict(zip(keys, of_task[["value", "se"]].to_numpy(dtype=float), strict=True))
         rows = []
         for model in of_task["model"].unique():
             cells = [_cell(values, (model, *column), name == "bias") for name, column in columns.items()]
@@ -96,10 +98,10 @@ def readable_tables(summary: pd.DataFrame) -> list[ReadableTable]:
     return tables
 
 
-def _cell(values: pd.DataFrame, key: tuple[str, str, str], with_error: bool) -> str:
-    if key not in values.index:
+def _cell(values: dict[tuple[str, str, str], Array], key: tuple[str, str, str], with_error: bool) -> str:
+    if key not in values:
         return ""
-    value, se = values.loc[key, "value"], values.loc[key, "se"]
+    value, se = (float(number) for number in values[key])
     if key[2] == "bias":
         error = f" ± {100 * se:.1f}" if with_error and se == se else ""
         return f"{100 * value:+.1f}{error} %"
