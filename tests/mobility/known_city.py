@@ -27,7 +27,7 @@ def known_panel(zones: int = 2, days: int = 56, seed: int = 0, stock: float | No
             hour = np.repeat(np.arange(24), wanted[24 * day : 24 * day + 24])
             at = np.sort(hour + rng.uniform(size=hour.size))
             left = rng.poisson(stock)
-            if at.size > left:
+            if at.size >= left:
                 end = at[left - 1] if left else 0.0
                 served[24 * day : 24 * day + 24] = np.bincount(at[:left].astype(int), minlength=24)
                 out[24 * day : 24 * day + 24] = np.clip(np.arange(24) + 1 - end, 0, 1)

@@ -279,16 +279,17 @@ def test_standard_errors_are_those_of_leaving_out_a_zone(known):
 
 
 def test_tables_show_what_the_summary_says(known):
-    held_out, replayed = readable_tables(known.summary)
+    held_out, biases, scores = readable_tables(known.summary)
     assert [row[0] for row in held_out.rows] == ["oracle", "weekly-mean", "drop-censored", "observed"]
-    shown = dict(zip(replayed.columns, replayed.rows[3], strict=True))
+    shown = dict(zip(biases.columns, biases.rows[3], strict=True))
     assert shown["zero"] == "-100.0 %"
     assert shown["bias"].startswith(f"{100 * value(known, 'observed', 'replay', 'all', 'bias'):+.1f} ± ")
+    shown = dict(zip(scores.columns, scores.rows[3], strict=True))
     assert shown["CRPS"] == f"{value(known, 'observed', 'replay', 'cut', 'crps'):.3f}"
     text = markdown(known)
-    assert "## Replay with supply cut: " in text
+    assert "## Replay with supply cut, bias: " in text
     widths = [line.count("|") - 1 for line in text.splitlines() if line.startswith("| oracle")]
-    assert widths == [len(held_out.columns), len(replayed.columns)]
+    assert widths == [len(table.columns) for table in (held_out, biases, scores)]
 
 
 def test_rates_of_the_known_city_are_what_the_tests_take_them_for():

@@ -26,7 +26,7 @@ FILES = ("scores.parquet", "summary.csv", "fits.parquet", "backtest.md")
 
 @dataclass(frozen=True)
 class ReadableTable:
-    """A table of one task: cells are text already.
+    """A table of scores; cells are text already.
 
     Attributes
     ----------
@@ -53,36 +53,37 @@ def _shared(subset: str) -> _Columns:
     return {name: (subset, metric) for name, metric in (scores | inside).items()}
 
 
-_TASKS: dict[str, tuple[str, str, _Columns]] = {
-    HELD_OUT: (
+_TABLES: tuple[tuple[str, str, str, _Columns], ...] = (
+    (
+        HELD_OUT,
         "Held-out weeks",
         "Bias: all bins, pickups against rate times exposure, ± a standard error over zones. Of fully available bins a "
         "right model's is above 0, as bins that never ran out had little demand. The rest: fully available bins. "
         "'In 80 %': share of truths in the 80 % interval, ties broken evenly.",
         {"bias": (ALL, "bias"), "of available": (FULL, "bias"), **_shared(FULL)},
     ),
-    REPLAY: (
-        "Replay with supply cut",
-        "Bias: all replayed bins, ± a standard error over zones, and by the exposure that the cut left. Scores and "
-        "intervals: bins that were cut. Correlation of estimate (error) with the stock-out share within hours of the "
-        "week: 0 is right for the error.",
+    (
+        REPLAY,
+        "Replay with supply cut, bias",
+        "All replayed bins, ± a standard error over zones; bins by the exposure that the cut left. Correlations with "
+        "the stock-out share within hours of the week, of the estimate and of its error: 0 is right for the error.",
         {
             "bias": (ALL, "bias"),
             ">= half": (HALF_OR_MORE, "bias"),
             "< half": (UNDER_HALF, "bias"),
             "zero": (ZERO, "bias"),
-            **_shared(CUT),
-            "corr.": (ALL, "stockout_correlation"),
-            "(error)": (ALL, "error_correlation"),
+            "correlation": (ALL, "stockout_correlation"),
+            "of error": (ALL, "error_correlation"),
         },
     ),
-}
+    (REPLAY, "Replay with supply cut, scores", "Bins that were cut.", _shared(CUT)),
+)
 
 
 def readable_tables(summary: pd.DataFrame) -> list[ReadableTable]:
-    """The chief scores, a table per task, models in the order they were named."""
+    """The chief scores, models in the order they were named."""
     tables = []
-    for task, (title, note, columns) in _TASKS.items():
+    for task, title, note, columns in _TABLES:
         of_task = summary[summary["task"] == task]
         if of_task.empty:
             continue
