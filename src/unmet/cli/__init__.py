@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from unmet._exceptions import UnmetError
+from unmet.cli.backtest import backtest_command
 from unmet.cli.estimate import estimate_command
 from unmet.cli.panel import panel_command
 from unmet.cli.simulate import simulate_command
@@ -28,6 +29,7 @@ def _root() -> None:
     """Keep `unmet COMMAND` the form of every call, however many commands there are."""
 
 
+app.command("backtest")(backtest_command)
 app.command("panel")(panel_command)
 app.command("estimate")(estimate_command)
 app.command("simulate")(simulate_command)
