@@ -120,9 +120,7 @@ def bare_hubs(data: Path) -> Callable[[Path], None]:
         with connect() as connection:
             sql = BARE.format(folder=folder).replace(f"{folder}/status.parquet", str(source))
             connection.execute(
-                sql.replace("station_id", "station_ix")
-                .replace("900000000", "3600000000")
-                .replace("900", "3600")
+                sql.replace("station_id", "station_ix").replace("900000000", "3600000000").replace("900", "3600")
             )
 
     return run
@@ -148,18 +146,14 @@ def measure(work: Callable[[Path], None], folder: Path) -> tuple[float, float, f
 def compare(title: str, base: Callable[[Path], None], ours: Callable[[Path], None], folder: Path) -> None:
     print(title)
     # Twice, and the lesser: other work on the machine only ever adds.
-    found = {
-        name: min(measure(work, folder) for _ in range(2)) for name, work in (("bare", base), ("panel", ours))
-    }
+    found = {name: min(measure(work, folder) for _ in range(2)) for name, work in (("bare", base), ("panel", ours))}
     for name, (cpu, wall, peak) in found.items():
         print(f"  {name:6s} CPU {cpu:6.1f} s   wall {wall:6.1f} s   peak {peak:.2f} GB")
     print(f"  ratio of CPU time: {found['panel'][0] / found['bare'][0]:.2f}\n")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=50_000_000)
     rows = parser.parse_args().rows
     resource.getrusage(resource.RUSAGE_SELF)

@@ -211,9 +211,7 @@ class System:
             return "silent" if minute - since <= 7 * 1440 else "no_record"
         return reason
 
-    def zone_reason(
-        self, members: list[str], minute: int, hours: tuple[int, int] | None, tz: ZoneInfo
-    ) -> str:
+    def zone_reason(self, members: list[str], minute: int, hours: tuple[int, int] | None, tz: ZoneInfo) -> str:
         if hours is not None:
             time = wall(minute, tz).hour * 60 + wall(minute, tz).minute
             if not hours[0] <= time < hours[1]:
@@ -304,18 +302,14 @@ def panel(
                 "exposure": minutes["available"] / (end - begin),
                 "censored": minutes["stockout"] > 0,
                 "supply_mean": vehicles / open_ if open_ else None,
-                "evidence": (
-                    ("status+trips" if known else "trips") if by_trips else ("status" if known else "none")
-                ),
+                "evidence": (("status+trips" if known else "trips") if by_trips else ("status" if known else "none")),
             }
             if by_trips:
                 row["observed"] = sum(t.start in members and begin <= t.started // 60 < end for t in trips)
                 row["returns"] = sum(t.end in members and begin <= t.ended // 60 < end for t in trips)
             else:
                 row |= (
-                    inferred(system, members, begin, end, rebalancing)
-                    if known
-                    else {"observed": None, "returns": None}
+                    inferred(system, members, begin, end, rebalancing) if known else {"observed": None, "returns": None}
                 )
             rows.append(row)
     return rows

@@ -39,10 +39,12 @@ def panel_command(
         list[str] | None, typer.Option(help="Trip files: CSV, CSV.gz, zip, Parquet; a folder or a 'glob/*.csv.gz'.")
     ] = None,
     status: Annotated[
-        list[str] | None, typer.Option(help="Station status: GBFS documents (a folder of snapshots) or a table of changes.")
+        list[str] | None,
+        typer.Option(help="Station status: GBFS documents (a folder of snapshots) or a table of changes."),
     ] = None,
     stations: Annotated[
-        list[str] | None, typer.Option(help="Stations: GBFS station_information or a table with id, lat, lon, capacity.")
+        list[str] | None,
+        typer.Option(help="Stations: GBFS station_information or a table with id, lat, lon, capacity."),
     ] = None,
     zones: Annotated[
         str,
@@ -54,7 +56,8 @@ def panel_command(
     start: Annotated[str | None, typer.Option(help="Local time to start at; else where the records start.")] = None,
     end: Annotated[str | None, typer.Option(help="Local time to end at; else where the records end.")] = None,
     censored_rule: Annotated[
-        str, typer.Option(help="Which bins are censored: any stock-out | minutes:10 (at least) | share:0.25 (at least).")
+        str,
+        typer.Option(help="Which bins are censored: any stock-out | minutes:10 (at least) | share:0.25 (at least)."),
     ] = "any",
     rebalancing: Annotated[
         int, typer.Option(help="Without trips: so many vehicles gone at once are a van, not riders.", min=2)
@@ -145,8 +148,7 @@ def _facts(summary: dict[str, Any]) -> Table:
         + (f", from {summary['pickups_from']} (inferred from falls of availability)" if from_status else ""),
         "censored bins": "no bin was open"
         if share is None
-        else f"{share:.1%} of the {summary['bins_open']:,} in which a zone was open "
-        f"(rule: {summary['censored_rule']})",
+        else f"{share:.1%} of the {summary['bins_open']:,} in which a zone was open (rule: {summary['censored_rule']})",
     }
     for name, value in rows.items():
         table.add_row(name, escape(value))
@@ -161,19 +163,26 @@ def _minutes(summary: dict[str, Any]) -> Table:
     for state, minutes in summary["minutes"].items():
         why = {k: v for k, v in summary["reasons"].items() if k.startswith(f"{state}:")}
         reasons = "; ".join(
-            f"{_WHY[k]} {v / total:.1%}" if len(why) > 1 else _WHY[k] for k, v in sorted(why.items(), key=lambda i: -i[1])
+            f"{_WHY[k]} {v / total:.1%}" if len(why) > 1 else _WHY[k]
+            for k, v in sorted(why.items(), key=lambda i: -i[1])
         )
         table.add_row(state, f"{minutes:,}", f"{minutes / total:.1%}", reasons)
     return table
 
 
 def _quality(findings: Any) -> Table:
-    table = Table(title="Rejected, repaired and noted", title_justify="left", box=None, padding=(0, 2), title_style="bold")
+    table = Table(
+        title="Rejected, repaired and noted", title_justify="left", box=None, padding=(0, 2), title_style="bold"
+    )
     for name, justify in (("source", "left"), ("what", "left"), ("rows", "right"), ("share", "right"), ("", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     order = {"rejected": 0, "repaired": 1, "noted": 2}
     for row in sorted(findings.itertuples(), key=lambda r: (order[r.action], r.source)):
         table.add_row(
-            row.source, f"{row.action}: {escape(row.reason)}", f"{row.rows:,}", f"{row.share:.2%}", escape(row.detail or "")
+            row.source,
+            f"{row.action}: {escape(row.reason)}",
+            f"{row.rows:,}",
+            f"{row.share:.2%}",
+            escape(row.detail or ""),
         )
     return table

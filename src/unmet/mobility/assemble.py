@@ -143,9 +143,7 @@ def gather(
         shut = closed_by_hours(hours, first, last, records.timezone)
         overrides += [Override(b, e, HOURS) for b, e in shut.tolist()]
     covered = _covered(bins, holes)
-    return Evidence(
-        bins, len(zones), order, group, overrides, covered, log, feed, share, trips, netted, silent
-    )
+    return Evidence(bins, len(zones), order, group, overrides, covered, log, feed, share, trips, netted, silent)
 
 
 def _by_zone(zones: Zones) -> tuple[Minutes, Minutes]:
@@ -292,9 +290,7 @@ def _moves(
 ) -> dict[str, NDArray[np.float64]]:
     """Pickups and returns: from trips where there are any, else inferred where the status is known, else missing."""
     shape = known.shape
-    result = {
-        name: np.full(shape, np.nan) for name in ("observed", "returns", "rebalanced_out", "rebalanced_in")
-    }
+    result = {name: np.full(shape, np.nan) for name in ("observed", "returns", "rebalanced_out", "rebalanced_in")}
     if evidence.log is not None:
         for name, table in result.items():
             counted = np.zeros(shape)
@@ -305,9 +301,7 @@ def _moves(
         few = slice(int(zones[0]), int(zones[-1]) + 1)
         result["observed"][:, evidence.covered] = evidence.trips.pickups[few][:, evidence.covered]
         returns = evidence.trips.returns
-        result["returns"][:, evidence.covered] = (
-            np.nan if returns is None else returns[few][:, evidence.covered]
-        )
+        result["returns"][:, evidence.covered] = np.nan if returns is None else returns[few][:, evidence.covered]
     return result
 
 

@@ -85,9 +85,7 @@ def parse_every(every: str | timedelta) -> int:
     if not 5 <= minutes <= WEEK:
         raise InputError(f"A bin lasts from 5 minutes to a week, in whole minutes; {every!r} does not.")
     if minutes > DAY and minutes % DAY:
-        raise InputError(
-            f"A bin longer than a day must be whole days; {every!r} is not. Use for example 1d or 2d."
-        )
+        raise InputError(f"A bin longer than a day must be whole days; {every!r} is not. Use for example 1d or 2d.")
     return minutes
 
 

@@ -18,9 +18,7 @@ from unmet.mobility.states import EMPTY, UNDETERMINED, VEHICLES
 __all__ = ["net_supply"]
 
 
-def net_supply(
-    station: Minutes, minute: Minutes, change: Minutes, capacity: Minutes, covered: Minutes
-) -> Spells:
+def net_supply(station: Minutes, minute: Minutes, change: Minutes, capacity: Minutes, covered: Minutes) -> Spells:
     """Follow the possible levels of stations.
 
     Parameters
@@ -47,9 +45,7 @@ def net_supply(
         for begin, end in covered:
             first, behind = low + np.searchsorted(minute[low:high], [begin, end])
             parts.append(
-                _levels(
-                    int(number), minute[first:behind], change[first:behind], int(capacity[number]), begin, end
-                )
+                _levels(int(number), minute[first:behind], change[first:behind], int(capacity[number]), begin, end)
             )
     if not parts:
         nothing = np.empty(0, dtype=np.int64)
@@ -59,9 +55,7 @@ def net_supply(
     return Spells(owner, begins, ends, reason, np.where(lower > 0, (lower + upper) / 2, 0.0))
 
 
-def _levels(
-    number: int, minute: Minutes, change: Minutes, capacity: int, begin: int, end: int
-) -> tuple[Minutes, ...]:
+def _levels(number: int, minute: Minutes, change: Minutes, capacity: int, begin: int, end: int) -> tuple[Minutes, ...]:
     lower, upper = [0], [capacity]
     for step in change.tolist():
         lower.append(min(capacity, max(0, lower[-1] + step)))

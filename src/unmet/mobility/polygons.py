@@ -51,9 +51,7 @@ def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
     geometry = feature.get("geometry") if isinstance(feature, dict) else None
     kind = geometry.get("type") if isinstance(geometry, dict) else None
     if kind not in ("Polygon", "MultiPolygon"):
-        raise FileFormatError(
-            f"{path}: features[{number}].geometry should be a Polygon or MultiPolygon, is {kind!r}."
-        )
+        raise FileFormatError(f"{path}: features[{number}].geometry should be a Polygon or MultiPolygon, is {kind!r}.")
     coordinates = geometry.get("coordinates")
     try:
         polygons = [coordinates] if kind == "Polygon" else list(coordinates)
@@ -63,9 +61,7 @@ def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
     except (TypeError, ValueError, IndexError) as error:
         raise FileFormatError(f"{path}: features[{number}].geometry.coordinates: {error}.") from error
     if any(np.abs(ring[:, 1]).max() > 90 for polygon in rings for ring in polygon):
-        raise FileFormatError(
-            f"{path}: features[{number}]: positions are (longitude, latitude); these look swapped."
-        )
+        raise FileFormatError(f"{path}: features[{number}]: positions are (longitude, latitude); these look swapped.")
     return rings
 
 

@@ -64,9 +64,7 @@ class Zones:
         return len(self.frame)
 
 
-def find_zones(
-    spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None = None
-) -> Zones:
+def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None = None) -> Zones:
     """Make zones of stations.
 
     Parameters
@@ -114,9 +112,7 @@ def metres_between(lat_a: Floats, lon_a: Floats, lat_b: Floats, lon_b: Floats) -
     111
     """
     lat_a, lon_a, lat_b, lon_b = (np.radians(v) for v in (lat_a, lon_a, lat_b, lon_b))
-    chord = (
-        np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
-    )
+    chord = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
     distance: Floats = 2 * _EARTH * np.arcsin(np.sqrt(np.minimum(chord, 1.0)))
     return distance
 
@@ -197,9 +193,7 @@ def _read_points(path: Path) -> pd.DataFrame:
         points[column] = pd.to_numeric(points[column], errors="coerce")
         bad = ~points[column].abs().le(most)
         if bad.any():
-            raise FileFormatError(
-                f"{path}: row {int(bad.argmax()) + 2}: {column} is not a number within ±{most}."
-            )
+            raise FileFormatError(f"{path}: row {int(bad.argmax()) + 2}: {column} is not a number within ±{most}.")
     if "name" not in points:
         points["name"] = [f"point {i + 1}" for i in range(len(points))]
     points["name"] = points["name"].astype(str)
@@ -209,9 +203,7 @@ def _read_points(path: Path) -> pd.DataFrame:
     return points
 
 
-def _polygons(
-    path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None
-) -> Zones:
+def _polygons(path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None) -> Zones:
     names, shapes = read_geojson(path)
 
     def locate(lat: Floats, lon: Floats) -> NDArray[np.int64]:
@@ -227,13 +219,9 @@ def _polygons(
     return _report_empty(zones, stations, placed, log)
 
 
-def _h3_cells(
-    resolution: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None
-) -> Zones:
+def _h3_cells(resolution: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None) -> Zones:
     if not re.fullmatch(r"\d{1,2}", resolution) or int(resolution) > 15:
-        raise InputError(
-            f"H3 zones are written h3:9, with a resolution from 0 to 15; got {'h3:' + resolution!r}."
-        )
+        raise InputError(f"H3 zones are written h3:9, with a resolution from 0 to 15; got {'h3:' + resolution!r}.")
     try:
         import h3
     except ImportError:
@@ -306,9 +294,7 @@ def _make(
 
 
 def _report_twice(stations: pd.DataFrame, twice: NDArray[np.bool_], fate: str, log: QualityLog) -> None:
-    log.add(
-        "stations", "station in two zones", "noted", int(twice.sum()), f"{_some(stations, twice)}: {fate}"
-    )
+    log.add("stations", "station in two zones", "noted", int(twice.sum()), f"{_some(stations, twice)}: {fate}")
 
 
 def _report_empty(zones: Zones, stations: pd.DataFrame, placed: NDArray[np.bool_], log: QualityLog) -> Zones:
