@@ -126,8 +126,8 @@ class System:
             shares.append(listed / present)
         return median(shares) >= 0.8
 
-    def _expected(self, counts: Counter[int], minutes: list[int]) -> float | None:
-        """How many events these minutes would usually hold; None where too few days are known."""
+    def _expected(self, counts: Counter[int], minutes: list[int], unknown_rate: float) -> float:
+        """How many events these minutes would usually hold; `unknown_rate` a minute where too few days are known."""
         per_hour = self._per_hour(tuple(counts.items()))
         live = {hour // 24 for hour in per_hour}
         total = 0.0
@@ -138,9 +138,7 @@ class System:
                 inside = self.first // 60 < other < self.last // 60
                 if shift and inside and other // 24 in live:
                     others.append(per_hour[other])
-            if len(others) < 7:
-                return None
-            total += n * median(others) / 60
+            total += n * (median(others) / 60 if len(others) >= 7 else unknown_rate)
         return total
 
     @staticmethod
@@ -161,10 +159,11 @@ class System:
         for a, b in zip(heard, heard[1:], strict=False):
             if b - a <= max(30, usual):
                 continue
-            if not self.polled:
-                expected = self._expected(self.heard, list(range(a + 1, b)))
-                if expected is not None and expected <= 60:
-                    continue
+            mean = sum(self.heard.values()) / (self.last - self.first + 1)
+            if self.polled and b - a <= 3 * median(gaps):
+                continue
+            if not self.polled and self._expected(self.heard, list(range(a + 1, b)), mean) <= 60:
+                continue
             known = [r for s in self.log if (r := self.in_force(s, a)) is not None]
             shut = [r for r in known if self.own(r) not in ("vehicles", "empty")]
             if 2 * len(shut) >= len(known):
@@ -181,8 +180,7 @@ class System:
         for a, b in zip(moving, moving[1:], strict=False):
             if b - a > 30:
                 awake = [m for m in range(a + 1, b) if not any(s <= m < e for s, e in self.silent)]
-                expected = self._expected(self.moves, awake)
-                if expected is not None and expected > 60:
+                if self._expected(self.moves, awake, 0.0) > 60:
                     found.append((a + 1, b))
         return found
 
@@ -191,12 +189,15 @@ class System:
         """Whether a station that spoke at minute `before` and again at `after` was silent improbably long."""
         if after - before <= 30:
             return False
+        if self.polled:
+            return sum(before < m < after for m in self.heard) > 3
         rows = self.log[station]
         begin, end = ceil_minute(rows[0].second), ceil_minute(rows[-1].second)
         share = len(rows) / sum(n for m, n in self.heard.items() if begin <= m <= end)
         meanwhile = sum(n for m, n in self.heard.items() if before < m < after)
-        return meanwhile * share > (3 if self.polled else 30)
+        return meanwhile * share > 30
 
+    @cache  # noqa: B019
     def station_reason(self, station: str, minute: int) -> str:
         record = self.in_force(station, minute)
         if record is None or minute > self.last:
