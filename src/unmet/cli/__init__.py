@@ -6,9 +6,10 @@ import sys
 
 import typer
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from unmet._exceptions import UnmetError
+from unmet.cli.estimate import estimate_command
 from unmet.cli.panel import panel_command
 from unmet.cli.simulate import simulate_command
 
@@ -28,6 +29,7 @@ def _root() -> None:
 
 
 app.command("panel")(panel_command)
+app.command("estimate")(estimate_command)
 app.command("simulate")(simulate_command)
 
 
@@ -36,5 +38,6 @@ def main() -> None:
     try:
         app()
     except UnmetError as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
+        # A message may name a zone or a file, whose brackets are no markup.
+        Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), str(error)))
         sys.exit(2)

@@ -19,7 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.blas import dsyr
 
-from unmet._linalg import cholesky, cholesky_jittered, inverse_from_cholesky, log_det, sample_gaussian, solve_lower
+from unmet._linalg import (
+    cholesky,
+    cholesky_jittered,
+    inverse_from_cholesky,
+    inverse_lower,
+    log_det,
+    sample_gaussian,
+    solve_lower,
+)
 from unmet._normal import LOG_SQRT_2PI
 from unmet._typing import Array, IntArray
 from unmet.inference.ep import Marginals, Sites, expectation_propagation
@@ -133,25 +141,35 @@ class _Conditioned:
         return cholesky(inner) if root.size else inner
 
     def alpha(self, sites: Sites, L: Array) -> Array:
-        """``α`` with posterior mean ``mean + cov α`` (R&W eq. 3.67 for a prior with a mean); L from `factor`."""
+        """``α`` with posterior mean ``mean + cov α`` (R&W eq. 3.67 for a prior with a mean); L from `factor`.
+
+        ``S^½ (I + S^½ V S^½)⁻¹ S^-½ (ν − τ·mean)``: no difference of near equals where sites are sharp.
+        """
         root = np.sqrt(sites.tau)
         pull = sites.nu - sites.tau * self.mean
-        return pull - root * solve_lower(L, solve_lower(L, root * (self.cov @ pull)), transposed=True)
+        whitened = np.divide(pull, root, out=np.zeros_like(pull), where=root > 0)
+        solved = solve_lower(L, solve_lower(L, whitened), transposed=True)
+        return np.where(root > 0, root * solved, pull)
 
     def marginals(self, sites: Sites) -> Marginals:
         """R&W algorithm 3.5, lines 12 to 15, for a prior with a mean."""
         root = np.sqrt(sites.tau)
         L = self.factor(root)
-        W = solve_lower(L, np.asfortranarray(self.cov * root[:, None]))
-        var = np.diag(self.cov) - np.einsum("ij,ij->j", W, W)
+        inverse = inverse_lower(L)
+        kept = np.einsum("ij,ij->j", inverse, inverse)  # diagonal of (I + S^½ V S^½)⁻¹ = I − S^½ Σ S^½
+        prior = np.diag(self.cov)
+        W = (inverse * root) @ self.cov
+        var = prior - np.einsum("ij,ij->j", W, W)
+        # Where a site is sharper than the prior, `kept` tells the variance with less cancellation.
+        sharp = sites.tau * prior > 1.0
+        var[sharp] = (1.0 - kept[sharp]) / sites.tau[sharp]
+        alpha = self.alpha(sites, L)
+        shift = self.cov @ alpha
         pull = sites.nu - sites.tau * self.mean
-        shift = self.cov @ pull
-        white = solve_lower(L, root * shift)
-        shift = shift - W.T @ white
         log_normaliser = (
             -0.5 * log_det(L) + 0.5 * float(pull @ shift) + float(self.mean @ (sites.nu - 0.5 * sites.tau * self.mean))
         )
-        return Marginals(self.mean + shift, var, log_normaliser)
+        return Marginals(self.mean + shift, var, log_normaliser, kept, alpha)
 
 
 @dataclass(frozen=True)

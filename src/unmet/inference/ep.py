@@ -29,11 +29,28 @@ class Sites:
 
 @dataclass(frozen=True)
 class Marginals:
-    """Posterior means and variances at the observations, and ``log ∫ prior × sites``."""
+    """Posterior means and variances at the observations, and ``log ∫ prior × sites``.
+
+    Where sites are much sharper than the prior, the last two are differences of near equals; an engine that knows
+    them by a better way says so, others leave them None.
+
+    Attributes
+    ----------
+    mean, var : arrays of shape (n,)
+        Posterior marginals ``μ, σ²``.
+    log_normaliser : float
+        ``log ∫ prior × sites``.
+    kept : array of shape (n,), optional
+        ``1 − τσ²``, the ratio of posterior to cavity variance.
+    alpha : array of shape (n,), optional
+        ``ν − τμ``, by which ``μ = m + v·alpha``.
+    """
 
     mean: Array
     var: Array
     log_normaliser: float
+    kept: Array | None = None
+    alpha: Array | None = None
 
 
 class Engine(Protocol):
@@ -122,10 +139,10 @@ def expectation_propagation(
 
 def _cavities(posterior: Marginals, sites: Sites) -> tuple[Array, Array]:
     """Posterior marginals without each one's own site (R&W eq. 3.56)."""
-    without = 1.0 - sites.tau * posterior.var
-    v = posterior.var / without
-    m = (posterior.mean - posterior.var * sites.nu) / without
-    return m, v
+    kept = posterior.kept if posterior.kept is not None else 1.0 - sites.tau * posterior.var
+    alpha = posterior.alpha if posterior.alpha is not None else sites.nu - sites.tau * posterior.mean
+    v = posterior.var / kept
+    return posterior.mean - v * alpha, v
 
 
 def _site_log_normaliser(sites: Sites, m: Array, v: Array) -> Array:

@@ -66,7 +66,7 @@ class Periodic(Lagged):
             period = float(parameter.array[0])
             return parameter.filled(period, (period / 2, period * 2))
         if name == "lengthscale":
-            return parameter.filled(1.0, (0.05, 100.0))
+            return parameter.filled((1.0,) * len(self._at) if parameter.per_column else 1.0, (0.05, 100.0))
         return super()._fill(name, parameter, scales)
 
     def log_harmonics(self, count: int) -> tuple[Array, Array]:

@@ -23,6 +23,8 @@ __all__ = ["Lagged", "Matern", "SquaredExponential", "Stationary"]
 class Lagged(Leaf):
     """A kernel that sees two inputs only through their lags ``|x_c − z_c|``, column by column."""
 
+    _one_per_column = ("lengthscale",)
+
     @abstractmethod
     def _at_lags(self, distances: Sequence[Array]) -> Array:
         """The kernel at given lags, one array per column."""
@@ -230,16 +232,22 @@ class Matern(Stationary):
         return float(student_t.isf(share / 2, 2 * self.nu))
 
 
+def _log_bessel(nu: float, z: Array) -> Array:
+    """``log K_ν(z)``; kve is NaN from 1e9 on, where ``−z`` alone makes the rest of a Matérn function zero."""
+    return np.log(kve(nu, np.minimum(z, 1e6))) - z
+
+
 def _bessel_shape(nu: float, z: Array) -> Array:
     """``2^(1−ν)/Γ(ν) z^ν K_ν(z)``, 1 at z = 0."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        log_k = np.log(kve(nu, z)) - z
+        log_k = _log_bessel(nu, z)
         value = np.exp((1 - nu) * np.log(2) - gammaln(nu) + nu * np.log(z) + log_k)
     # Where K_ν overflows, z is so small that its power series has ended: 1 − z²/(4(ν−1)) + …
     near = ~np.isfinite(log_k)
-    if nu > 2:
-        return np.where(near, 1 - z**2 / (4 * (nu - 1)) + z**4 / (32 * (nu - 1) * (nu - 2)), value)
-    return np.where(near, 1.0, value)
+    if nu <= 2:
+        return np.where(near, 1.0, value)
+    x = np.where(near, z, 0.0)
+    return np.where(near, 1 - x**2 / (4 * (nu - 1)) + x**4 / (32 * (nu - 1) * (nu - 2)), value)
 
 
 def _bessel_slope(nu: float, z: Array) -> Array:
@@ -247,6 +255,6 @@ def _bessel_slope(nu: float, z: Array) -> Array:
     if nu > 1:  # again of Matérn form, with ν − 1
         return nu / (nu - 1) * _bessel_shape(nu - 1, z)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        log_k = np.log(kve(1 - nu, z)) - z  # K_{−a} = K_a
+        log_k = _log_bessel(1 - nu, z)  # K_{−a} = K_a
         value = 2 * nu * np.exp((1 - nu) * np.log(2) - gammaln(nu) + (nu - 1) * np.log(z) + log_k)
     return np.where(z > 0, value, 0.0)
