@@ -1,7 +1,7 @@
 """Panels at scale, beside the least that DuckDB could do: printed as ratios measured in one run.
 
 1. 50 million status rows and 10 million trips (generated) to a 15-minute panel of stations in a Parquet file,
-   against a bare DuckDB query that only counts the minutes that stations were empty per bin; start of Python included.
+   against a bare DuckDB query that only counts the minutes that stations were empty per bin.
 2. The East Village's change log (if the real data is there) to an hourly panel of super-hubs.
 
 Run with ``--rows 5000000`` for a quick look.
@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
+
+from unmet.mobility.panel import write_panel
 
 MEMORY = "2GB"
 BARE = """
@@ -82,8 +84,6 @@ def bare(folder: Path) -> None:
 
 
 def panel(folder: Path) -> None:
-    from unmet.mobility.panel import write_panel
-
     made = write_panel(
         folder / "panel.parquet",
         folder / "trips.parquet",
@@ -100,9 +100,7 @@ def panel(folder: Path) -> None:
 
 def east_village(data: Path) -> Callable[[Path], None]:
     def run(folder: Path) -> None:
-        from unmet.mobility.panel import write_panel
-
-        source = data / "citibike_east_village"
+            source = data / "citibike_east_village"
         made = write_panel(
             folder / "hubs.parquet",
             None,

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from itertools import pairwise
 from statistics import median
 from zoneinfo import ZoneInfo
 
@@ -82,7 +83,7 @@ class System:
         self.moves: Counter[int] = Counter()
         self.changes = []  # station, second, minute before, minute after, fall, rise
         for station, rows in self.log.items():
-            for a, b in zip(rows, rows[1:], strict=False):
+            for a, b in pairwise(rows):
                 if self.own(a) not in ("vehicles", "empty") or self.own(b) not in ("vehicles", "empty"):
                     continue
                 fall = a.available - b.available - max(0, b.disabled - a.disabled)
@@ -116,7 +117,7 @@ class System:
             same = sum(
                 (a.available, a.disabled, self.own(a)) == (b.available, b.disabled, self.own(b))
                 for rows in self.log.values()
-                for a, b in zip(rows, rows[1:], strict=False)
+                for a, b in pairwise(rows)
             )
             return same >= 0.5 * max(sum(self.heard.values()) - 1, 1)
         shares = []
@@ -151,12 +152,12 @@ class System:
 
     def _silences(self) -> list[tuple[int, int]]:
         heard = sorted(self.heard)
-        gaps = [b - a for a, b in zip(heard, heard[1:], strict=False)]
+        gaps = [b - a for a, b in pairwise(heard)]
         if not gaps:
             return []
         usual = float(np.quantile(gaps, 0.999))
         found: list[tuple[int, int]] = []
-        for a, b in zip(heard, heard[1:], strict=False):
+        for a, b in pairwise(heard):
             if b - a <= max(30, usual):
                 continue
             mean = sum(self.heard.values()) / (self.last - self.first + 1)
@@ -177,7 +178,7 @@ class System:
     def _standstills(self) -> list[tuple[int, int]]:
         moving = sorted(self.moves)
         found = []
-        for a, b in zip(moving, moving[1:], strict=False):
+        for a, b in pairwise(moving):
             if b - a > 30:
                 awake = [m for m in range(a + 1, b) if not any(s <= m < e for s, e in self.silent)]
                 if self._expected(self.moves, awake, 0.0) > 60:
@@ -256,7 +257,7 @@ def cut(first: int, last: int, every: int, tz: ZoneInfo) -> list[tuple[int, int]
         minute += 1
         if starts(minute):
             edges.append(minute)
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 def covered_by_trips(trips: list[Trip]) -> list[tuple[int, int]]:

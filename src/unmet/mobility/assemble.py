@@ -34,8 +34,8 @@ from unmet.mobility.zones import Zones
 __all__ = ["EVIDENCE", "Evidence", "gather", "panel_rows"]
 
 EVIDENCE = ("none", "trips", "netted", "status", "status+trips")
-"""What speaks for a bin: nothing; trips, but nothing tells of supply; trips, with supply netted from them; status alone, with
-pickups inferred from it; both."""
+"""What speaks for a bin: nothing; trips, but nothing tells of supply; trips, with supply netted from them; status
+alone, with pickups inferred from it; both."""
 
 NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
 _ROWS_AT_ONCE = 2_000_000
@@ -163,8 +163,8 @@ def _period(
     last = max(lasts) if period[1] is None else period[1] - 1
     if last < first:
         raise InputError(
-            f"The panel would end before it starts: the records run from {_utc(min(firsts))} to {_utc(max(lasts))} UTC. "
-            "Choose a start and an end within them."
+            "The panel would end before it starts: the records run from "
+            f"{_utc(min(firsts))} to {_utc(max(lasts))} UTC. Choose a start and an end within them."
         )
     return first, last
 
@@ -310,7 +310,8 @@ def _count_moves(moved: _Moved, name: str, zones: Minutes, bins: Bins) -> NDArra
     bin_ = bins.of(moved.minute)
     inside = (row >= 0) & (row < len(zones)) & (bin_ >= 0) & (bin_ < len(bins))
     cell = (row * len(bins) + bin_)[inside]
-    counts = np.bincount(cell, weights=moved.columns[name][inside], minlength=len(zones) * len(bins))
+    counts = np.zeros(len(zones) * len(bins))
+    np.add.at(counts, cell, moved.columns[name][inside])
     return counts.reshape(len(zones), len(bins))
 
 

@@ -53,7 +53,7 @@ class Spells:
     owner: Minutes
     begin: Minutes
     end: Minutes
-    reason: Minutes
+    reason: NDArray[Any]
     supply: NDArray[Any]
 
 
@@ -160,16 +160,15 @@ def combine_stations(spells: Spells, zone: Minutes) -> Spells:
     last = np.ones(len(owner), dtype=bool)
     last[:-1] = (owner[1:] != owner[:-1]) | (minute[1:] != minute[:-1])
 
-    def running(value: NDArray[np.generic]) -> NDArray[np.generic]:
+    def running(value: NDArray[Any]) -> NDArray[Any]:
         # What begins ends: the total is zero again behind the last event of each zone.
-        total: NDArray[np.generic] = np.cumsum(np.concatenate([value, -value])[order])[last]  # type: ignore[operator]
-        return total
+        return np.cumsum(np.concatenate([value, -value])[order])[last]
 
     reason = np.full(int(last.sum()), NO_RECORD, dtype=np.int64)
     for code in reversed(_OWN):
         held = spells.reason == code
         if held.any():
-            reason[running(held.astype(np.int64)) > 0] = code  # type: ignore[operator]
+            reason[running(held.astype(np.int64)) > 0] = code
     supply = running(spells.supply)
     owner, begin = owner[last], minute[last]
     end = np.empty_like(begin)

@@ -1,10 +1,10 @@
 """Supply netted from trips and capacity, where there is no status: weaker evidence.
 
-Each return adds a vehicle and each pickup takes one, within 0 and the station's capacity. Vans are not in the trip files,
-so a pickup from an empty station shows that one came, and a return to a full one that one left: the level is
+Each return adds a vehicle and each pickup takes one, within 0 and the station's capacity. Vans are not in the trip
+files, so a pickup from an empty station shows that one came, and a return to a full one that one left: the level is
 held at its bounds. Where it stood at the beginning is unknown, so two levels are followed, one from empty and one from
-full; once both met a bound they are the same. A station surely had a vehicle where the lower one is positive, surely had
-none where the upper one is zero, and is undetermined in between.
+full; once both met a bound they are the same. A station surely had a vehicle where the lower one is positive, surely
+had none where the upper one is zero, and is undetermined in between.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.assemble import EVIDENCE, Evidence, gather, panel_rows
-from unmet.mobility.clock import parse_every
+from unmet.mobility.clock import parse_every, parse_hours
 from unmet.mobility.pickups import REBALANCING
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records, read_records
@@ -139,6 +139,8 @@ class _Plan:
 
     def __post_init__(self) -> None:
         parse_every(self.every)
+        if self.hours is not None:
+            parse_hours(self.hours)
         _censored(self.censored_rule)
         _bytes(self.memory)
         if self.rebalancing < 2:
@@ -335,7 +337,8 @@ def _censored(rule: str) -> str:
             f"stockout_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
         )
     raise InputError(
-        f"The rule for censored bins should be any, minutes:10 (at least so many) or share:0.25; {rule!r} is none of them."
+        "The rule for censored bins should be any, minutes:10 (at least so many) or share:0.25; "
+        f"{rule!r} is none of them."
     )
 
 
@@ -376,7 +379,7 @@ def _make(records: Records, plan: _Plan, progress: Callable[[str], None]) -> _Ma
     connection = records.connection
     stations = connection.execute("SELECT station, name, lat, lon, capacity FROM stations ORDER BY ix").df()
     log = QualityLog()
-    read = {row.source: int(row.rows) for row in records.quality.itertuples() if row.reason == "read"}
+    read = records.quality[records.quality["reason"] == "read"].set_index("source")["rows"].to_dict()
     log.total("stations", len(stations))
     log.total("trips", read.get("trips", 0))
     log.total("status", read.get("status", 0))
@@ -509,7 +512,7 @@ def _summarise(
     )
     bins, trips = evidence.bins, evidence.trips
     by_state = reasons.groupby("state")["minutes"].sum()
-    by_reason = reasons.groupby(["state", "reason"])["minutes"].sum()
+    by_reason = reasons.groupby("reason")["minutes"].sum()
     kind = None
     if evidence.log is not None and evidence.feed is not None:
         kind = "polled snapshots" if evidence.feed.polled else "change log"
@@ -531,7 +534,7 @@ def _summarise(
         "trips_used": None if trips is None else trips.used,
         "observed": float(counts[2] or 0.0),
         "minutes": {state: int(by_state.get(state, 0)) for state in ("available", "stockout", "closed", "unknown")},
-        "reasons": {f"{state}: {reason}": int(n) for (state, reason), n in by_reason.items()},
+        "reasons": {reason: int(by_reason[reason]) for reason in REASONS if reason in by_reason},
         "bins_open": int(counts[0]),
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
@@ -556,7 +559,8 @@ def _copy(records: Records, made: _Made, target: Path) -> None:
     metadata = ", ".join(f"{literal(_METADATA + name)}: {literal(text)}" for name, text in parts.items())
     try:
         records.connection.execute(
-            f"COPY ({made.sql}) TO {literal(str(partial))} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{metadata}}})"
+            f"""COPY ({made.sql}) TO {literal(str(partial))}
+            (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{metadata}}})"""
         )
         os.replace(partial, target)
     except duckdb.Error as error:

@@ -9,8 +9,8 @@ The tables, in a database file in a temporary folder (only those in `Records.tab
     accepted trips; `ended_at` and `end_*` may be NULL, and `start_station` where a trip has only coordinates.
 ``status``
     ``station, at, available, disabled, docks, installed, renting, ix, rn``: accepted records; `available` counts
-    functional vehicles; `rn` rises as the rows stand in the files. Write ``"at"`` in quotes: it is a word of DuckDB's. Sorting by `ix` is cheaper than
-    by `station`.
+    functional vehicles; `rn` rises as the rows stand in the files. Write ``"at"`` in quotes: it is a word of DuckDB's.
+    Sorting by `ix` is cheaper than by `station`.
 ``weather``
     ``at`` and the numeric columns as they were called.
 

@@ -113,10 +113,10 @@ def silent_stretches(feed: Feed) -> Minutes:
     """Rows (begin, end) in which the feed as a whole is silent without a reason: its collector was down.
 
     A silence counts when it is longer than 30 minutes and than 99.9 % of the feed's own gaps (between minutes with a
-    record); when more than `IMPROBABLE` records would have been expected in it (by the feed's mean rate where it is too
-    short to know the hour's), or more than `MISSED_POLLS` polls; and when it does not start with half of the stations
-    or more out of service: a closed system has nothing to say. Silences less than 30 minutes apart are one: a record that carries the time of a change, not of the
-    look, may fall into the outage that delayed it.
+    record); when more than `IMPROBABLE` records would have been expected in it (by the feed's mean rate where it is
+    too short to know the hour's), or more than `MISSED_POLLS` polls; and when it does not start with half of the
+    stations or more out of service: a closed system has nothing to say. Silences less than 30 minutes apart are one:
+    a record that carries the time of a change, not of the look, may fall into the outage that delayed it.
     """
     heard = np.flatnonzero(feed.records)
     begin, end = heard[:-1] + 1, heard[1:]

@@ -151,7 +151,8 @@ def sort_status(
         raise InputError("The station status has no accepted record: there is nothing to build a panel from.")
     zones = np.asarray(group, dtype=np.int64)
     records = np.zeros(len(order), dtype=np.int64)
-    chunks, ends = [], []
+    chunks: list[tuple[NDArray[np.uint64], int]] = []
+    ends: list[int] = []
     duplicates = 0
     for number, (begin, end) in enumerate(_cut_chunks(connection, order, zones, rows, memory // _BYTES_PER_RECORD)):
         packed, dropped = _fetch_sorted(connection, order[begin:end], origin)

@@ -11,8 +11,8 @@ written as                             zones
 ``h3:9``                               the stations within each H3 cell of that resolution
 ====================================== ==================================================================
 
-A station is in one zone at most: near two points it goes to the nearer, in two polygons to the first. That, zones without
-stations, stations without a zone or a place, and stations that moved are reported, never settled in silence.
+A station is in one zone at most: near two points it goes to the nearer, in two polygons to the first. That, zones
+without stations, stations without a zone or a place, and stations that moved are reported, never settled in silence.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -270,15 +271,14 @@ def _make(
     stations: pd.DataFrame,
     locate: Locator | None,
 ) -> Zones:
-    member = pd.DataFrame({"zone": of_station, "ix": np.arange(len(stations))})
-    groups = {int(z): g["ix"].to_numpy() for z, g in member[member["zone"] >= 0].groupby("zone")}
-    nobody = np.empty(0, dtype=np.int64)
-    inside = [groups.get(z, nobody) for z in range(len(zones))]
+    by_zone = np.argsort(of_station, kind="stable")
+    edges = np.searchsorted(of_station[by_zone], np.arange(len(zones) + 1))
+    members = [by_zone[low:high] for low, high in pairwise(edges)]
     capacity = stations["capacity"].to_numpy(dtype=float, na_value=np.nan)
 
     def mean(column: str) -> list[float]:
         values = stations[column].to_numpy(dtype=float, na_value=np.nan)
-        return [float(values[i].mean()) if len(i) else float("nan") for i in inside]
+        return [float(values[i].mean()) if len(i) else float("nan") for i in members]
 
     frame = pd.DataFrame(
         {
@@ -286,8 +286,8 @@ def _make(
             "name": list(names),
             "lat": mean("lat"),
             "lon": mean("lon"),
-            "capacity": [float(np.sum(capacity[i])) if len(i) else 0.0 for i in inside],
-            "stations": [stations["station"].iloc[i].tolist() for i in inside],
+            "capacity": [float(np.sum(capacity[i])) if len(i) else 0.0 for i in members],
+            "stations": [stations["station"].iloc[i].tolist() for i in members],
         }
     )
     return Zones(frame, of_station, locate)
