@@ -214,11 +214,11 @@ def panel_rows(
 
 @dataclass(frozen=True)
 class _Moved:
-    """Vehicles that the status shows as moved: zone, minute, and how many by kind."""
+    """Vehicles that the status shows as moved: zone (never falling), bin, and how many by kind."""
 
     zone: Minutes
-    minute: Minutes
-    columns: dict[str, Minutes]
+    bin: Minutes
+    columns: dict[str, NDArray[np.int16]]
 
 
 def _zone_blocks(evidence: Evidence, rebalancing: int) -> Iterator[tuple[Minutes, Spells, _Moved | None]]:
@@ -258,13 +258,16 @@ def _infer(block: Block, evidence: Evidence, rebalancing: int) -> _Moved:
     assert evidence.log is not None
     assert evidence.feed is not None
     changes = known_changes(find_changes(block), evidence.feed, evidence.share, evidence.silent)
+    bin_ = evidence.bins.of(changes.minute)
+    zone = evidence.group[changes.station]
+    inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)
     columns = {
         "observed": np.where(changes.fall < rebalancing, changes.fall, 0),
         "returns": np.where(changes.rise < rebalancing, changes.rise, 0),
         "rebalanced_out": np.where(changes.fall >= rebalancing, changes.fall, 0),
         "rebalanced_in": np.where(changes.rise >= rebalancing, changes.rise, 0),
     }
-    return _Moved(evidence.group[changes.station], changes.minute, columns)
+    return _Moved(zone[inside], bin_[inside], {name: values[inside] for name, values in columns.items()})
 
 
 def _rows(evidence: Evidence, zones: Minutes, tally: Tally, moved: _Moved | None) -> dict[str, NDArray[Any]]:
@@ -306,12 +309,9 @@ def _moves(
 
 
 def _count_moves(moved: _Moved, name: str, zones: Minutes, bins: Bins) -> NDArray[np.float64]:
-    row = moved.zone - zones[0]
-    bin_ = bins.of(moved.minute)
-    inside = (row >= 0) & (row < len(zones)) & (bin_ >= 0) & (bin_ < len(bins))
-    cell = (row * len(bins) + bin_)[inside]
-    counts = np.zeros(len(zones) * len(bins))
-    np.add.at(counts, cell, moved.columns[name][inside])
+    some = slice(*np.searchsorted(moved.zone, [zones[0], zones[-1] + 1]))
+    cell = (moved.zone[some] - zones[0]) * len(bins) + moved.bin[some]
+    counts: NDArray[Any] = np.bincount(cell, weights=moved.columns[name][some], minlength=len(zones) * len(bins))
     return counts.reshape(len(zones), len(bins))
 
 
