@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from itertools import pairwise
 from statistics import median
 from zoneinfo import ZoneInfo
 
@@ -82,7 +83,7 @@ class System:
         self.moves: Counter[int] = Counter()
         self.changes = []  # station, second, minute before, minute after, fall, rise
         for station, rows in self.log.items():
-            for a, b in zip(rows, rows[1:], strict=False):
+            for a, b in pairwise(rows):
                 if self.own(a) not in ("vehicles", "empty") or self.own(b) not in ("vehicles", "empty"):
                     continue
                 fall = a.available - b.available - max(0, b.disabled - a.disabled)
@@ -116,7 +117,7 @@ class System:
             same = sum(
                 (a.available, a.disabled, self.own(a)) == (b.available, b.disabled, self.own(b))
                 for rows in self.log.values()
-                for a, b in zip(rows, rows[1:], strict=False)
+                for a, b in pairwise(rows)
             )
             return same >= 0.5 * max(sum(self.heard.values()) - 1, 1)
         shares = []
@@ -126,8 +127,8 @@ class System:
             shares.append(listed / present)
         return median(shares) >= 0.8
 
-    def _expected(self, counts: Counter[int], minutes: list[int]) -> float | None:
-        """How many events these minutes would usually hold; None where too few days are known."""
+    def _expected(self, counts: Counter[int], minutes: list[int], unknown_rate: float) -> float:
+        """How many events these minutes would usually hold; `unknown_rate` a minute where too few days are known."""
         per_hour = self._per_hour(tuple(counts.items()))
         live = {hour // 24 for hour in per_hour}
         total = 0.0
@@ -138,9 +139,7 @@ class System:
                 inside = self.first // 60 < other < self.last // 60
                 if shift and inside and other // 24 in live:
                     others.append(per_hour[other])
-            if len(others) < 7:
-                return None
-            total += n * median(others) / 60
+            total += n * (median(others) / 60 if len(others) >= 7 else unknown_rate)
         return total
 
     @staticmethod
@@ -153,18 +152,19 @@ class System:
 
     def _silences(self) -> list[tuple[int, int]]:
         heard = sorted(self.heard)
-        gaps = [b - a for a, b in zip(heard, heard[1:], strict=False)]
+        gaps = [b - a for a, b in pairwise(heard)]
         if not gaps:
             return []
         usual = float(np.quantile(gaps, 0.999))
         found: list[tuple[int, int]] = []
-        for a, b in zip(heard, heard[1:], strict=False):
+        for a, b in pairwise(heard):
             if b - a <= max(30, usual):
                 continue
-            if not self.polled:
-                expected = self._expected(self.heard, list(range(a + 1, b)))
-                if expected is not None and expected <= 60:
-                    continue
+            mean = sum(self.heard.values()) / (self.last - self.first + 1)
+            if self.polled and b - a <= 3 * median(gaps):
+                continue
+            if not self.polled and self._expected(self.heard, list(range(a + 1, b)), mean) <= 60:
+                continue
             known = [r for s in self.log if (r := self.in_force(s, a)) is not None]
             shut = [r for r in known if self.own(r) not in ("vehicles", "empty")]
             if 2 * len(shut) >= len(known):
@@ -178,11 +178,10 @@ class System:
     def _standstills(self) -> list[tuple[int, int]]:
         moving = sorted(self.moves)
         found = []
-        for a, b in zip(moving, moving[1:], strict=False):
+        for a, b in pairwise(moving):
             if b - a > 30:
                 awake = [m for m in range(a + 1, b) if not any(s <= m < e for s, e in self.silent)]
-                expected = self._expected(self.moves, awake)
-                if expected is not None and expected > 60:
+                if self._expected(self.moves, awake, 0.0) > 60:
                     found.append((a + 1, b))
         return found
 
@@ -191,12 +190,15 @@ class System:
         """Whether a station that spoke at minute `before` and again at `after` was silent improbably long."""
         if after - before <= 30:
             return False
+        if self.polled:
+            return sum(before < m < after for m in self.heard) > 3
         rows = self.log[station]
         begin, end = ceil_minute(rows[0].second), ceil_minute(rows[-1].second)
         share = len(rows) / sum(n for m, n in self.heard.items() if begin <= m <= end)
         meanwhile = sum(n for m, n in self.heard.items() if before < m < after)
-        return meanwhile * share > (3 if self.polled else 30)
+        return meanwhile * share > 30
 
+    @cache  # noqa: B019
     def station_reason(self, station: str, minute: int) -> str:
         record = self.in_force(station, minute)
         if record is None or minute > self.last:
@@ -211,9 +213,7 @@ class System:
             return "silent" if minute - since <= 7 * 1440 else "no_record"
         return reason
 
-    def zone_reason(
-        self, members: list[str], minute: int, hours: tuple[int, int] | None, tz: ZoneInfo
-    ) -> str:
+    def zone_reason(self, members: list[str], minute: int, hours: tuple[int, int] | None, tz: ZoneInfo) -> str:
         if hours is not None:
             time = wall(minute, tz).hour * 60 + wall(minute, tz).minute
             if not hours[0] <= time < hours[1]:
@@ -257,7 +257,7 @@ def cut(first: int, last: int, every: int, tz: ZoneInfo) -> list[tuple[int, int]
         minute += 1
         if starts(minute):
             edges.append(minute)
-    return list(zip(edges, edges[1:], strict=False))
+    return list(pairwise(edges))
 
 
 def covered_by_trips(trips: list[Trip]) -> list[tuple[int, int]]:
@@ -304,18 +304,14 @@ def panel(
                 "exposure": minutes["available"] / (end - begin),
                 "censored": minutes["stockout"] > 0,
                 "supply_mean": vehicles / open_ if open_ else None,
-                "evidence": (
-                    ("status+trips" if known else "trips") if by_trips else ("status" if known else "none")
-                ),
+                "evidence": (("status+trips" if known else "trips") if by_trips else ("status" if known else "none")),
             }
             if by_trips:
                 row["observed"] = sum(t.start in members and begin <= t.started // 60 < end for t in trips)
                 row["returns"] = sum(t.end in members and begin <= t.ended // 60 < end for t in trips)
             else:
                 row |= (
-                    inferred(system, members, begin, end, rebalancing)
-                    if known
-                    else {"observed": None, "returns": None}
+                    inferred(system, members, begin, end, rebalancing) if known else {"observed": None, "returns": None}
                 )
             rows.append(row)
     return rows

@@ -14,21 +14,27 @@ from rich.table import Table
 from unmet._exceptions import InputError
 from unmet.mobility.panel import Panel, write_panel
 from unmet.mobility.pickups import REBALANCING
+from unmet.mobility.states import REASONS
 
 __all__ = ["panel_command"]
 
 _WHY = {
-    "available: vehicles": "a vehicle to rent",
-    "stockout: empty": "open, nothing to rent",
-    "closed: not_renting": "the stations say so",
-    "closed: not_installed": "not installed",
-    "closed: dead": "neither a vehicle nor a dock",
-    "closed: standstill": "nothing moves anywhere",
-    "closed: hours": "outside opening hours",
-    "unknown: feed_silent": "the whole feed is silent",
-    "unknown: silent": "the station is silent",
-    "unknown: undetermined": "trips do not tell",
-    "unknown: no_record": "no record yet, or no more",
+    "vehicles": "a vehicle to rent",
+    "empty": "open, nothing to rent",
+    "not_renting": "the stations say so",
+    "not_installed": "not installed",
+    "dead": "neither a vehicle nor a dock",
+    "standstill": "nothing moves anywhere",
+    "hours": "outside opening hours",
+    "feed_silent": "the whole feed is silent",
+    "silent": "the station is silent",
+    "undetermined": "trips do not tell",
+    "no_record": "no record yet, or no more",
+}
+_PICKUPS_FROM = {
+    "trips": "",
+    "status": ", inferred from falls of availability",
+    "trips and status": ", where there are no trips inferred from falls of availability",
 }
 
 
@@ -39,22 +45,26 @@ def panel_command(
         list[str] | None, typer.Option(help="Trip files: CSV, CSV.gz, zip, Parquet; a folder or a 'glob/*.csv.gz'.")
     ] = None,
     status: Annotated[
-        list[str] | None, typer.Option(help="Station status: GBFS documents (a folder of snapshots) or a table of changes.")
+        list[str] | None,
+        typer.Option(help="Station status: GBFS documents (a folder of snapshots) or a table of changes."),
     ] = None,
     stations: Annotated[
-        list[str] | None, typer.Option(help="Stations: GBFS station_information or a table with id, lat, lon, capacity.")
+        list[str] | None,
+        typer.Option(help="Stations: GBFS station_information or a table with id, lat, lon, capacity."),
     ] = None,
     zones: Annotated[
         str,
         typer.Option(
-            help="stations | superhubs:200m (grouped) | superhubs:points.csv:200m (around points) | polygons.geojson | h3:9"
+            help="stations | superhubs:200m (grouped) | superhubs:points.csv:200m (around points) | "
+            "polygons.geojson | h3:9"
         ),
     ] = "stations",
     every: Annotated[str, typer.Option(help="Length of a bin, from 5min to 1w, by the local wall clock.")] = "1h",
     start: Annotated[str | None, typer.Option(help="Local time to start at; else where the records start.")] = None,
     end: Annotated[str | None, typer.Option(help="Local time to end at; else where the records end.")] = None,
     censored_rule: Annotated[
-        str, typer.Option(help="Which bins are censored: any stock-out | minutes:10 (at least) | share:0.25 (at least).")
+        str,
+        typer.Option(help="Which bins are censored: any stock-out | minutes:10 (at least) | share:0.25 (at least)."),
     ] = "any",
     rebalancing: Annotated[
         int, typer.Option(help="Without trips: so many vehicles gone at once are a van, not riders.", min=2)
@@ -133,20 +143,18 @@ def _facts(summary: dict[str, Any]) -> Table:
     table.add_column()
     used = summary["trips_used"]
     share = summary["censored_share"]
-    from_status = summary["pickups_from"] != "trips"
     rows = {
-        "period": f"{summary['start_local']} to {summary['end_local']} ({summary['timezone']}), bins of {summary['every']}",
+        "period": f"{summary['start_local']} to {summary['end_local']} ({summary['timezone']}), "
+        f"bins of {summary['every']}",
         "zones": f"{summary['zones']:,} of {summary['stations']:,} stations ({summary['zones_as']})",
         "status": f"{summary['status'] or 'none'}; {summary['feed_outages']} outages of the whole feed"
         if summary["status"]
         else "none: supply is netted from trips, which is weaker evidence",
         "trips used": "none" if used is None else f"{used:,}",
-        "pickups": f"{summary['observed']:,.0f}"
-        + (f", from {summary['pickups_from']} (inferred from falls of availability)" if from_status else ""),
+        "pickups": f"{summary['observed']:,.0f}" + _PICKUPS_FROM[summary["pickups_from"]],
         "censored bins": "no bin was open"
         if share is None
-        else f"{share:.1%} of the {summary['bins_open']:,} in which a zone was open "
-        f"(rule: {summary['censored_rule']})",
+        else f"{share:.1%} of the {summary['bins_open']:,} in which a zone was open (rule: {summary['censored_rule']})",
     }
     for name, value in rows.items():
         table.add_row(name, escape(value))
@@ -159,21 +167,28 @@ def _minutes(summary: dict[str, Any]) -> Table:
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     total = max(sum(summary["minutes"].values()), 1)
     for state, minutes in summary["minutes"].items():
-        why = {k: v for k, v in summary["reasons"].items() if k.startswith(f"{state}:")}
+        why = {k: v for k, v in summary["reasons"].items() if REASONS[k] == state}
         reasons = "; ".join(
-            f"{_WHY[k]} {v / total:.1%}" if len(why) > 1 else _WHY[k] for k, v in sorted(why.items(), key=lambda i: -i[1])
+            f"{_WHY[k]} {v / total:.1%}" if len(why) > 1 else _WHY[k]
+            for k, v in sorted(why.items(), key=lambda i: -i[1])
         )
         table.add_row(state, f"{minutes:,}", f"{minutes / total:.1%}", reasons)
     return table
 
 
 def _quality(findings: Any) -> Table:
-    table = Table(title="Rejected, repaired and noted", title_justify="left", box=None, padding=(0, 2), title_style="bold")
+    table = Table(
+        title="Rejected, repaired and noted", title_justify="left", box=None, padding=(0, 2), title_style="bold"
+    )
     for name, justify in (("source", "left"), ("what", "left"), ("rows", "right"), ("share", "right"), ("", "left")):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     order = {"rejected": 0, "repaired": 1, "noted": 2}
     for row in sorted(findings.itertuples(), key=lambda r: (order[r.action], r.source)):
         table.add_row(
-            row.source, f"{row.action}: {escape(row.reason)}", f"{row.rows:,}", f"{row.share:.2%}", escape(row.detail or "")
+            row.source,
+            f"{row.action}: {escape(row.reason)}",
+            f"{row.rows:,}",
+            f"{row.share:.2%}",
+            escape(row.detail or ""),
         )
     return table

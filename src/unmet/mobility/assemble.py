@@ -34,8 +34,8 @@ from unmet.mobility.zones import Zones
 __all__ = ["EVIDENCE", "Evidence", "gather", "panel_rows"]
 
 EVIDENCE = ("none", "trips", "netted", "status", "status+trips")
-"""What speaks for a bin: nothing; trips, but nothing tells of supply; trips, with supply netted from them; status alone, with
-pickups inferred from it; both."""
+"""What speaks for a bin: nothing; trips, but nothing tells of supply; trips, with supply netted from them; status
+alone, with pickups inferred from it; both."""
 
 NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
 _ROWS_AT_ONCE = 2_000_000
@@ -143,9 +143,7 @@ def gather(
         shut = closed_by_hours(hours, first, last, records.timezone)
         overrides += [Override(b, e, HOURS) for b, e in shut.tolist()]
     covered = _covered(bins, holes)
-    return Evidence(
-        bins, len(zones), order, group, overrides, covered, log, feed, share, trips, netted, silent
-    )
+    return Evidence(bins, len(zones), order, group, overrides, covered, log, feed, share, trips, netted, silent)
 
 
 def _by_zone(zones: Zones) -> tuple[Minutes, Minutes]:
@@ -165,8 +163,8 @@ def _period(
     last = max(lasts) if period[1] is None else period[1] - 1
     if last < first:
         raise InputError(
-            f"The panel would end before it starts: the records run from {_utc(min(firsts))} to {_utc(max(lasts))} UTC. "
-            "Choose a start and an end within them."
+            "The panel would end before it starts: the records run from "
+            f"{_utc(min(firsts))} to {_utc(max(lasts))} UTC. Choose a start and an end within them."
         )
     return first, last
 
@@ -216,11 +214,11 @@ def panel_rows(
 
 @dataclass(frozen=True)
 class _Moved:
-    """Vehicles that the status shows as moved: zone, minute, and how many by kind."""
+    """Vehicles that the status shows as moved: zone (never falling), bin, and how many by kind."""
 
     zone: Minutes
-    minute: Minutes
-    columns: dict[str, Minutes]
+    bin: Minutes
+    columns: dict[str, NDArray[np.int16]]
 
 
 def _zone_blocks(evidence: Evidence, rebalancing: int) -> Iterator[tuple[Minutes, Spells, _Moved | None]]:
@@ -260,13 +258,16 @@ def _infer(block: Block, evidence: Evidence, rebalancing: int) -> _Moved:
     assert evidence.log is not None
     assert evidence.feed is not None
     changes = known_changes(find_changes(block), evidence.feed, evidence.share, evidence.silent)
+    bin_ = evidence.bins.of(changes.minute)
+    zone = evidence.group[changes.station]
+    inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)
     columns = {
         "observed": np.where(changes.fall < rebalancing, changes.fall, 0),
         "returns": np.where(changes.rise < rebalancing, changes.rise, 0),
         "rebalanced_out": np.where(changes.fall >= rebalancing, changes.fall, 0),
         "rebalanced_in": np.where(changes.rise >= rebalancing, changes.rise, 0),
     }
-    return _Moved(evidence.group[changes.station], changes.minute, columns)
+    return _Moved(zone[inside], bin_[inside], {name: values[inside] for name, values in columns.items()})
 
 
 def _rows(evidence: Evidence, zones: Minutes, tally: Tally, moved: _Moved | None) -> dict[str, NDArray[Any]]:
@@ -292,9 +293,7 @@ def _moves(
 ) -> dict[str, NDArray[np.float64]]:
     """Pickups and returns: from trips where there are any, else inferred where the status is known, else missing."""
     shape = known.shape
-    result = {
-        name: np.full(shape, np.nan) for name in ("observed", "returns", "rebalanced_out", "rebalanced_in")
-    }
+    result = {name: np.full(shape, np.nan) for name in ("observed", "returns", "rebalanced_out", "rebalanced_in")}
     if evidence.log is not None:
         for name, table in result.items():
             counted = np.zeros(shape)
@@ -305,18 +304,14 @@ def _moves(
         few = slice(int(zones[0]), int(zones[-1]) + 1)
         result["observed"][:, evidence.covered] = evidence.trips.pickups[few][:, evidence.covered]
         returns = evidence.trips.returns
-        result["returns"][:, evidence.covered] = (
-            np.nan if returns is None else returns[few][:, evidence.covered]
-        )
+        result["returns"][:, evidence.covered] = np.nan if returns is None else returns[few][:, evidence.covered]
     return result
 
 
 def _count_moves(moved: _Moved, name: str, zones: Minutes, bins: Bins) -> NDArray[np.float64]:
-    row = moved.zone - zones[0]
-    bin_ = bins.of(moved.minute)
-    inside = (row >= 0) & (row < len(zones)) & (bin_ >= 0) & (bin_ < len(bins))
-    cell = (row * len(bins) + bin_)[inside]
-    counts = np.bincount(cell, weights=moved.columns[name][inside], minlength=len(zones) * len(bins))
+    some = slice(*np.searchsorted(moved.zone, [zones[0], zones[-1] + 1]))
+    cell = (moved.zone[some] - zones[0]) * len(bins) + moved.bin[some]
+    counts: NDArray[Any] = np.bincount(cell, weights=moved.columns[name][some], minlength=len(zones) * len(bins))
     return counts.reshape(len(zones), len(bins))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock import DAY, Minutes
-from unmet.mobility.silence import SHORTEST_SILENCE, Feed
+from unmet.mobility.silence import MISSED_POLLS, SHORTEST_SILENCE, Feed
 from unmet.mobility.states import (
     EMPTY,
     FEED_SILENT,
@@ -35,9 +35,9 @@ __all__ = [
 
 _OWN = range(NO_RECORD)  # what a station says or does not say itself
 
-IMPROBABLE_CHANGES, IMPROBABLE_POLLS = 30.0, 3.0
-"""Records that a station would have sent, had it kept its usual share of the feed's, in a silence too long to believe.
-In a change log stations are quiet by chance (99.9 % of real ones below 7 to 23 such records); a poll lists them all."""
+IMPROBABLE_CHANGES = 30.0
+"""Records that a station would have sent, had it kept its usual share of the feed's, in a silence too long to believe:
+real ones are quiet by chance, but 99.9 % of their silences stay below 7 to 23 such records."""
 
 GONE_AFTER = 7 * DAY
 """A station silent for longer is taken to be gone: it no longer decides over its zone."""
@@ -53,7 +53,7 @@ class Spells:
     owner: Minutes
     begin: Minutes
     end: Minutes
-    reason: Minutes
+    reason: NDArray[Any]
     supply: NDArray[Any]
 
 
@@ -115,12 +115,15 @@ def silent_gaps(
     station: Minutes, begin: Minutes, end: Minutes, feed: Feed, share: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     """Whether a station's silence after minute `begin` and before `end` is improbable while the others report."""
-    heard = np.concatenate([[0], np.cumsum(feed.records)])
-    long = np.flatnonzero(end - begin > SHORTEST_SILENCE)
-    meanwhile = heard[end[long] - feed.first] - heard[begin[long] + 1 - feed.first]
     silent = np.zeros(len(begin), dtype=bool)
-    most = IMPROBABLE_POLLS if feed.polled else IMPROBABLE_CHANGES
-    silent[long] = meanwhile * share[station[long]] > most
+    long = np.flatnonzero(end - begin > SHORTEST_SILENCE)
+    if len(long):
+        heard = np.concatenate([[0], np.cumsum(feed.records > 0 if feed.polled else feed.records)])
+        meanwhile = heard[end[long] - feed.first] - heard[begin[long] + 1 - feed.first]
+        if feed.polled:
+            silent[long] = meanwhile > MISSED_POLLS
+        else:
+            silent[long] = meanwhile * share[station[long]] > IMPROBABLE_CHANGES
     return silent
 
 
@@ -157,16 +160,15 @@ def combine_stations(spells: Spells, zone: Minutes) -> Spells:
     last = np.ones(len(owner), dtype=bool)
     last[:-1] = (owner[1:] != owner[:-1]) | (minute[1:] != minute[:-1])
 
-    def running(value: NDArray[np.generic]) -> NDArray[np.generic]:
+    def running(value: NDArray[Any]) -> NDArray[Any]:
         # What begins ends: the total is zero again behind the last event of each zone.
-        total: NDArray[np.generic] = np.cumsum(np.concatenate([value, -value])[order])[last]  # type: ignore[operator]
-        return total
+        return np.cumsum(np.concatenate([value, -value])[order])[last]
 
     reason = np.full(int(last.sum()), NO_RECORD, dtype=np.int64)
     for code in reversed(_OWN):
         held = spells.reason == code
         if held.any():
-            reason[running(held.astype(np.int64)) > 0] = code  # type: ignore[operator]
+            reason[running(held.astype(np.int64)) > 0] = code
     supply = running(spells.supply)
     owner, begin = owner[last], minute[last]
     end = np.empty_like(begin)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 
-__all__ = ["Bins", "closed_by_hours", "cut_bins", "parse_every", "runs", "wall_minutes"]
+__all__ = ["Bins", "closed_by_hours", "cut_bins", "parse_every", "parse_hours", "runs", "wall_minutes"]
 
 Minutes = NDArray[np.int64]
 
@@ -79,15 +79,14 @@ def parse_every(every: str | timedelta) -> int:
         match = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", every.lower())
         if match is None or match[2] not in _UNITS:
             raise InputError(
-                f"Bins are written like 15min, 1h, 1d or 1w; {every!r} is not. Give a whole number and one of min, h, d, w."
+                f"Bins are written like 15min, 1h, 1d or 1w; {every!r} is not. "
+                "Give a whole number and one of min, h, d, w."
             )
         minutes = int(match[1]) * _UNITS[match[2]]
     if not 5 <= minutes <= WEEK:
         raise InputError(f"A bin lasts from 5 minutes to a week, in whole minutes; {every!r} does not.")
     if minutes > DAY and minutes % DAY:
-        raise InputError(
-            f"A bin longer than a day must be whole days; {every!r} is not. Use for example 1d or 2d."
-        )
+        raise InputError(f"A bin longer than a day must be whole days; {every!r} is not. Use for example 1d or 2d.")
     return minutes
 
 
@@ -120,7 +119,7 @@ def cut_bins(first: int, last: int, every: int, timezone: str) -> Bins:
     if every < DAY:
         day, time = np.divmod(wall, DAY)
         key = day * DAY + time // every
-        # Where the clock is set back, the same wall-clock bin comes twice: it starts again when the clock shows its start.
+        # Where the clock is set back, a wall-clock bin comes twice: it starts again when the clock shows its start.
         starts = (key[1:] != key[:-1]) | (time[1:] % every == 0)
     else:
         key = (wall // DAY - _MONDAY) // (every // DAY)
@@ -133,14 +132,17 @@ def cut_bins(first: int, last: int, every: int, timezone: str) -> Bins:
 
 
 def _step(every: int) -> int:
-    """The coarsest grid that holds every bin edge: clocks are set in multiples of 15 minutes (since 1972 everywhere)."""
+    """The coarsest grid that holds every bin edge: clocks are set in quarters of an hour (everywhere since 1972)."""
     return int(np.gcd(every, 15))
 
 
-def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Minutes:
-    """Stretches of `first ... last` outside the daily opening hours "06:00-23:00", as rows (begin, end).
+def parse_hours(hours: str) -> tuple[int, int]:
+    """Read "06:00-23:00" as two minutes of the day.
 
-    Hours that end before they start run over midnight.
+    Examples
+    --------
+    >>> parse_hours("06:00-23:30")
+    (360, 1410)
     """
     match = re.fullmatch(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", hours.strip())
     if match is None:
@@ -148,6 +150,15 @@ def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Minutes
     opens, closes = (int(match[i]) * 60 + int(match[i + 1]) for i in (1, 3))
     if opens == closes or max(opens, closes) > DAY:
         raise InputError(f"Opening hours must start and end at different times of a day; {hours!r} do not.")
+    return opens, closes
+
+
+def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Minutes:
+    """Stretches of `first ... last` outside the daily opening hours "06:00-23:00", as rows (begin, end).
+
+    Hours that end before they start run over midnight.
+    """
+    opens, closes = parse_hours(hours)
     minutes = np.arange(first, last + 1, dtype=np.int64)
     time = wall_minutes(minutes, timezone) % DAY
     if opens < closes:

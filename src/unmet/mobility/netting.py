@@ -1,10 +1,10 @@
 """Supply netted from trips and capacity, where there is no status: weaker evidence.
 
-Each return adds a vehicle and each pickup takes one, within 0 and the station's capacity. Vans are not in the trip files,
-so a pickup from an empty station shows that one came, and a return to a full one that one left: the level is
+Each return adds a vehicle and each pickup takes one, within 0 and the station's capacity. Vans are not in the trip
+files, so a pickup from an empty station shows that one came, and a return to a full one that one left: the level is
 held at its bounds. Where it stood at the beginning is unknown, so two levels are followed, one from empty and one from
-full; once both met a bound they are the same. A station surely had a vehicle where the lower one is positive, surely had
-none where the upper one is zero, and is undetermined in between.
+full; once both met a bound they are the same. A station surely had a vehicle where the lower one is positive, surely
+had none where the upper one is zero, and is undetermined in between.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from unmet.mobility.states import EMPTY, UNDETERMINED, VEHICLES
 __all__ = ["net_supply"]
 
 
-def net_supply(
-    station: Minutes, minute: Minutes, change: Minutes, capacity: Minutes, covered: Minutes
-) -> Spells:
+def net_supply(station: Minutes, minute: Minutes, change: Minutes, capacity: Minutes, covered: Minutes) -> Spells:
     """Follow the possible levels of stations.
 
     Parameters
@@ -47,9 +45,7 @@ def net_supply(
         for begin, end in covered:
             first, behind = low + np.searchsorted(minute[low:high], [begin, end])
             parts.append(
-                _levels(
-                    int(number), minute[first:behind], change[first:behind], int(capacity[number]), begin, end
-                )
+                _levels(int(number), minute[first:behind], change[first:behind], int(capacity[number]), begin, end)
             )
     if not parts:
         nothing = np.empty(0, dtype=np.int64)
@@ -59,9 +55,7 @@ def net_supply(
     return Spells(owner, begins, ends, reason, np.where(lower > 0, (lower + upper) / 2, 0.0))
 
 
-def _levels(
-    number: int, minute: Minutes, change: Minutes, capacity: int, begin: int, end: int
-) -> tuple[Minutes, ...]:
+def _levels(number: int, minute: Minutes, change: Minutes, capacity: int, begin: int, end: int) -> tuple[Minutes, ...]:
     lower, upper = [0], [capacity]
     for step in change.tolist():
         lower.append(min(capacity, max(0, lower[-1] + step)))

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.assemble import EVIDENCE, Evidence, gather, panel_rows
-from unmet.mobility.clock import parse_every
+from unmet.mobility.clock import parse_every, parse_hours
 from unmet.mobility.pickups import REBALANCING
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records, read_records
@@ -139,6 +139,8 @@ class _Plan:
 
     def __post_init__(self) -> None:
         parse_every(self.every)
+        if self.hours is not None:
+            parse_hours(self.hours)
         _censored(self.censored_rule)
         _bytes(self.memory)
         if self.rebalancing < 2:
@@ -228,9 +230,7 @@ def build_panel(
     return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
 
 
-def panel_of(
-    records: Records, progress: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]
-) -> Panel:
+def panel_of(records: Records, progress: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]) -> Panel:
     """Build the panel of records that are read already; options as for `build_panel`."""
     made = _make(records, _Plan(**options), progress or (lambda _: None))
     frame = _frame(records.connection, f"({made.sql})")
@@ -298,20 +298,30 @@ def _frame(connection: duckdb.DuckDBPyConnection, relation: str) -> pd.DataFrame
 
 
 @contextmanager
-def _making(
-    trips: Given, status: Given, stations: Given, options: PanelOptions
-) -> Iterator[tuple[Records, _Made]]:
+def _making(trips: Given, status: Given, stations: Given, options: PanelOptions) -> Iterator[tuple[Records, _Made]]:
     """Read the records and make the panel in their database, which is gone afterwards."""
     reading: dict[str, Any] = {
-        k: v
-        for k, v in options.items()
-        if k in ("timezone", "mapping", "memory", "max_rejected", "force", "progress")
+        k: v for k, v in options.items() if k in ("timezone", "mapping", "memory", "max_rejected", "force", "progress")
     }
     planned: dict[str, Any] = {k: v for k, v in options.items() if k in _Plan.__dataclass_fields__}
     plan = _Plan(**planned)
     progress = options.get("progress") or (lambda _: None)
-    with read_records(trips, status, stations, **reading) as records:
-        yield records, _make(records, plan, progress)
+    # The panel sorts status anyway, and finds the duplicates then.
+    with read_records(trips, status, stations, keep_duplicates=True, **reading) as records:
+        made = _make(records, plan, progress)
+        _check_duplicates(made.quality, options.get("max_rejected", 0.2), options.get("force", False))
+        yield records, made
+
+
+def _check_duplicates(quality: pd.DataFrame, max_rejected: float, force: bool) -> None:
+    """Judge the rejected status again, now that the duplicates among it are known."""
+    log = QualityLog()
+    of_status = quality[quality["source"] == "status"]
+    for row in of_status[of_status["reason"] == "read"].to_dict("records"):
+        log.total("status", int(row["rows"]))
+    for row in of_status[of_status["action"] == "rejected"].to_dict("records"):
+        log.add("status", row["reason"], "rejected", int(row["rows"]), row["detail"])
+    log.check(max_rejected, force)
 
 
 def _censored(rule: str) -> str:
@@ -327,7 +337,8 @@ def _censored(rule: str) -> str:
             f"stockout_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
         )
     raise InputError(
-        f"The rule for censored bins should be any, minutes:10 (at least so many) or share:0.25; {rule!r} is none of them."
+        "The rule for censored bins should be any, minutes:10 (at least so many) or share:0.25; "
+        f"{rule!r} is none of them."
     )
 
 
@@ -348,9 +359,7 @@ def _minute(text: str | None, name: str, timezone: str) -> int | None:
         if local.tzinfo is None:
             local = local.tz_localize(timezone, ambiguous=True, nonexistent="shift_forward")
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{name}: expected a local date or time such as 2021-03-01, got {text!r}."
-        ) from error
+        raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r}.") from error
     return int(local.timestamp() // 60)
 
 
@@ -370,9 +379,10 @@ def _make(records: Records, plan: _Plan, progress: Callable[[str], None]) -> _Ma
     connection = records.connection
     stations = connection.execute("SELECT station, name, lat, lon, capacity FROM stations ORDER BY ix").df()
     log = QualityLog()
-    read = {row.source: int(row.rows) for row in records.quality.itertuples() if row.reason == "read"}
+    read = records.quality[records.quality["reason"] == "read"].set_index("source")["rows"].to_dict()
     log.total("stations", len(stations))
     log.total("trips", read.get("trips", 0))
+    log.total("status", read.get("status", 0))
     progress("making zones")
     loose = loose_starts(connection) if "trips" in records.tables else None
     zones = find_zones(plan.zones, stations, log, loose)
@@ -390,6 +400,9 @@ def _make(records: Records, plan: _Plan, progress: Callable[[str], None]) -> _Ma
         quality=log,
         progress=progress,
     )
+    if evidence.log is not None:
+        detail = "same station and second: the last record holds"
+        log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail)
     reasons = _insert_rows(connection, evidence, plan.rebalancing, progress)
     _register(connection, zones.frame, evidence)
     inferred = evidence.log is not None and not bool(evidence.covered.all())
@@ -462,10 +475,7 @@ def _select(columns: tuple[str, ...], censored_rule: str) -> str:
         "exposure": "available_minutes / b.minutes",
         "censored": _censored(censored_rule),
         "evidence": "e.name",
-        **{
-            c: f"CASE WHEN NOT isnan({c}) THEN {c} END"
-            for c in ("observed", "returns", "supply_mean", *_REBALANCED)
-        },
+        **{c: f"CASE WHEN NOT isnan({c}) THEN {c} END" for c in ("observed", "returns", "supply_mean", *_REBALANCED)},
     }
     body = ", ".join(f"{written.get(column, column)} AS {column}" for column in columns)
     return f"""SELECT {body} FROM panel_rows r JOIN panel_zones z ON r.zone = z.ix JOIN panel_bins b ON r.bin = b.ix
@@ -502,7 +512,7 @@ def _summarise(
     )
     bins, trips = evidence.bins, evidence.trips
     by_state = reasons.groupby("state")["minutes"].sum()
-    by_reason = reasons.groupby(["state", "reason"])["minutes"].sum()
+    by_reason = reasons.groupby("reason")["minutes"].sum()
     kind = None
     if evidence.log is not None and evidence.feed is not None:
         kind = "polled snapshots" if evidence.feed.polled else "change log"
@@ -519,18 +529,12 @@ def _summarise(
         "bins": len(bins),
         "rows": evidence.zones * len(bins),
         "status": kind,
-        "pickups_from": "trips"
-        if bool(evidence.covered.all())
-        else "trips and status"
-        if trips
-        else "status",
+        "pickups_from": "trips" if bool(evidence.covered.all()) else "trips and status" if trips else "status",
         "supply_from": "status" if evidence.log is not None else "trips, netted",
         "trips_used": None if trips is None else trips.used,
         "observed": float(counts[2] or 0.0),
-        "minutes": {
-            state: int(by_state.get(state, 0)) for state in ("available", "stockout", "closed", "unknown")
-        },
-        "reasons": {f"{state}: {reason}": int(n) for (state, reason), n in by_reason.items()},
+        "minutes": {state: int(by_state.get(state, 0)) for state in ("available", "stockout", "closed", "unknown")},
+        "reasons": {reason: int(by_reason[reason]) for reason in REASONS if reason in by_reason},
         "bins_open": int(counts[0]),
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
@@ -555,7 +559,8 @@ def _copy(records: Records, made: _Made, target: Path) -> None:
     metadata = ", ".join(f"{literal(_METADATA + name)}: {literal(text)}" for name, text in parts.items())
     try:
         records.connection.execute(
-            f"COPY ({made.sql}) TO {literal(str(partial))} (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{metadata}}})"
+            f"""COPY ({made.sql}) TO {literal(str(partial))}
+            (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{metadata}}})"""
         )
         os.replace(partial, target)
     except duckdb.Error as error:

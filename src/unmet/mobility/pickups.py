@@ -57,7 +57,7 @@ class Changes:
 
 
 def moves(block: Block) -> tuple[NDArray[np.bool_], NDArray[np.int16], NDArray[np.int16]]:
-    """For each record but the first: whether vehicles moved since the one before, how many were taken, how many brought."""
+    """For each record but the first: whether vehicles moved since the one before, how many were taken and brought."""
     gained = np.diff(block.available)
     disabled = np.diff(block.disabled)
     fall = -gained - np.maximum(disabled, 0)

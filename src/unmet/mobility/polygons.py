@@ -48,13 +48,12 @@ def _feature_name(feature: Any, number: int) -> str:
 
 
 def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
-    geometry = feature.get("geometry") if isinstance(feature, dict) else None
-    kind = geometry.get("type") if isinstance(geometry, dict) else None
+    given = feature.get("geometry") if isinstance(feature, dict) else None
+    geometry: dict[str, Any] = given if isinstance(given, dict) else {}
+    kind: Any = geometry.get("type")
+    coordinates: Any = geometry.get("coordinates")
     if kind not in ("Polygon", "MultiPolygon"):
-        raise FileFormatError(
-            f"{path}: features[{number}].geometry should be a Polygon or MultiPolygon, is {kind!r}."
-        )
-    coordinates = geometry.get("coordinates")
+        raise FileFormatError(f"{path}: features[{number}].geometry should be a Polygon or MultiPolygon, is {kind!r}.")
     try:
         polygons = [coordinates] if kind == "Polygon" else list(coordinates)
         rings = [[np.array([c[:2] for c in ring], dtype=float) for ring in polygon] for polygon in polygons]
@@ -63,9 +62,7 @@ def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
     except (TypeError, ValueError, IndexError) as error:
         raise FileFormatError(f"{path}: features[{number}].geometry.coordinates: {error}.") from error
     if any(np.abs(ring[:, 1]).max() > 90 for polygon in rings for ring in polygon):
-        raise FileFormatError(
-            f"{path}: features[{number}]: positions are (longitude, latitude); these look swapped."
-        )
+        raise FileFormatError(f"{path}: features[{number}]: positions are (longitude, latitude); these look swapped.")
     return rings
 
 

@@ -24,6 +24,9 @@ IMPROBABLE = 60.0
 traffic 12 would remain, and a silence of exp(-12). In two years of two real systems every longer stretch was an
 outage of the collector, a closure for snow, a curfew or a blizzard; ordinary quiet nights reach about 50."""
 
+MISSED_POLLS = 3
+"""A poll lists every station and has no quiet hours: so many missed ones are a silence."""
+
 _DAYS_AROUND = 14
 _FEWEST_DAYS = 7
 _FEED_QUANTILE = 0.999
@@ -61,9 +64,9 @@ class Feed:
 
 
 def expected_events(
-    counts: Minutes, first: int, skip: NDArray[np.bool_] | None = None
-) -> tuple[NDArray[np.float64], Minutes]:
-    """Two running totals, one longer than `counts`: events expected before each minute, and minutes without a history.
+    counts: Minutes, first: int, skip: NDArray[np.bool_] | None = None, unknown_rate: float = 0.0
+) -> NDArray[np.float64]:
+    """Events expected before each minute: a running total, one longer than `counts`.
 
     Parameters
     ----------
@@ -73,18 +76,18 @@ def expected_events(
         Minutes since 1970-01-01 UTC.
     skip : array of bool, optional
         Minutes in which nothing is expected.
+    unknown_rate : float
+        Expected per minute where too few days are known.
     """
     lead = first % 60
     hours = -(-(lead + len(counts)) // 60)
     padded = np.zeros(hours * 60)
     padded[lead : lead + len(counts)] = counts
     usual = _usual_hour(padded.reshape(hours, 60).sum(axis=1), first // 60)
-    rate = np.repeat(usual / 60, 60)[lead : lead + len(counts)]
+    rate = np.repeat(np.where(np.isnan(usual), unknown_rate, usual / 60), 60)[lead : lead + len(counts)]
     if skip is not None:
         rate = np.where(skip, 0.0, rate)
-    unknown = np.isnan(rate)
-    total = np.cumsum(np.where(unknown, 0.0, rate))
-    return np.concatenate([[0.0], total]), np.concatenate([[0], np.cumsum(unknown)])
+    return np.concatenate([[0.0], np.cumsum(rate)])
 
 
 def _usual_hour(per_hour: NDArray[np.float64], first_hour: int) -> NDArray[np.float64]:
@@ -110,10 +113,10 @@ def silent_stretches(feed: Feed) -> Minutes:
     """Rows (begin, end) in which the feed as a whole is silent without a reason: its collector was down.
 
     A silence counts when it is longer than 30 minutes and than 99.9 % of the feed's own gaps (between minutes with a
-    record), when more than `IMPROBABLE` records would have been expected in it (unless the feed is polled or too short
-    to know), and when it does not start with half of the stations or more out of service: a closed system has
-    nothing to say. Silences less than 30 minutes apart are one: a record that carries the time of a change, not of the
-    look, may fall into the outage that delayed it.
+    record); when more than `IMPROBABLE` records would have been expected in it (by the feed's mean rate where it is
+    too short to know the hour's), or more than `MISSED_POLLS` polls; and when it does not start with half of the
+    stations or more out of service: a closed system has nothing to say. Silences less than 30 minutes apart are one:
+    a record that carries the time of a change, not of the look, may fall into the outage that delayed it.
     """
     heard = np.flatnonzero(feed.records)
     begin, end = heard[:-1] + 1, heard[1:]
@@ -122,8 +125,11 @@ def silent_stretches(feed: Feed) -> Minutes:
         return np.empty((0, 2), dtype=np.int64)
     longest_usual = float(np.quantile(gap, _FEED_QUANTILE))
     silent = gap > max(SHORTEST_SILENCE, longest_usual)
-    if not feed.polled:
-        silent &= _is_improbable(expected_events(feed.records, feed.first), begin, end, if_unknown=True)
+    if feed.polled:
+        silent &= gap > MISSED_POLLS * np.median(gap)
+    else:
+        mean = feed.records.sum() / len(feed.records)
+        silent &= _is_improbable(expected_events(feed.records, feed.first, unknown_rate=mean), begin, end)
     silent &= 2 * feed.shut[heard[:-1]] < feed.stations[heard[:-1]]
     return feed.first + _join(np.column_stack([begin[silent], end[silent]]))
 
@@ -147,16 +153,13 @@ def standstills(feed: Feed, silent: Minutes) -> Minutes:
     moving = np.flatnonzero(feed.moves)
     begin, end = moving[:-1] + 1, moving[1:]
     idle = np.diff(moving) > SHORTEST_SILENCE
-    idle &= _is_improbable(expected_events(feed.moves, feed.first, skip), begin, end, if_unknown=False)
+    idle &= _is_improbable(expected_events(feed.moves, feed.first, skip), begin, end)
     return feed.first + np.column_stack([begin[idle], end[idle]])
 
 
-def _is_improbable(
-    expected: tuple[NDArray[np.float64], Minutes], begin: Minutes, end: Minutes, *, if_unknown: bool
-) -> NDArray[np.bool_]:
-    total, unknown = expected
-    known = unknown[end] == unknown[begin]
-    return np.where(known, total[end] - total[begin] > IMPROBABLE, if_unknown)
+def _is_improbable(expected: NDArray[np.float64], begin: Minutes, end: Minutes) -> NDArray[np.bool_]:
+    improbable: NDArray[np.bool_] = expected[end] - expected[begin] > IMPROBABLE
+    return improbable
 
 
 def outside_coverage(minutes_with_trips: Minutes, first: int, last: int) -> Minutes:

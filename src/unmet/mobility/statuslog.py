@@ -23,12 +23,16 @@ from unmet.mobility.states import DEAD, EMPTY, NOT_INSTALLED, NOT_RENTING, VEHIC
 
 __all__ = ["Block", "StatusLog", "sort_status"]
 
-# Bits of the packed record, from the top: station within its chunk; full minute at which it comes into force and second
-# before that; vehicles; disabled ones; the reason that it gives by itself.
-_STATION, _MINUTE, _SECOND, _COUNT, _REASON = 11, 24, 6, 10, 3
-_MOST_STATIONS, _MOST_MINUTES, _MOST_VEHICLES = 1 << _STATION, 1 << _MINUTE, (1 << _COUNT) - 1
-# A chunk of records takes 8 bytes each while it is sorted, as much again while it is fetched, and DuckDB needs room too.
-_BYTES_PER_RECORD = 64
+# Bits of the packed record, from the top: station within its chunk; second; vehicles; disabled ones; what it says.
+_STATION, _SECOND, _COUNT, _SAYS = 11, 30, 10, 3
+_PAYLOAD = 2 * _COUNT + _SAYS
+_MOST_STATIONS, _LAST_SECOND, _TOO_MANY = 1 << _STATION, (1 << _SECOND) - 1, (1 << _COUNT) - 1
+_ORIGIN = 1_104_537_600  # 2005-01-01: the seconds reach to 2039; for older records another origin is looked up
+# What a record says, twice, plus one where it has a free dock (or does not know).
+_SAYS_VEHICLES, _SAYS_EMPTY, _SAYS_NOT_RENTING, _SAYS_NOT_INSTALLED = 0, 2, 4, 6
+_REASON = np.array([VEHICLES, VEHICLES, EMPTY, EMPTY, *[NOT_RENTING] * 2, *[NOT_INSTALLED] * 2], dtype=np.int8)
+# Sorting takes 8 bytes a record twice, and DuckDB needs room too.
+_BYTES_PER_RECORD = 32
 _BLOCK = 300_000  # fits into the cache
 
 
@@ -71,7 +75,7 @@ class Block:
 
 @dataclass(frozen=True)
 class StatusLog:
-    """Sorted status on disk.
+    """Sorted status.
 
     Attributes
     ----------
@@ -82,9 +86,11 @@ class StatusLog:
     records : array
         How many records each station has.
     origin : int
-        The minute from which the packed minutes count.
+        The second from which the packed seconds count.
     first_minute, last_minute : int
         The full minutes at which the first and the last record come into force.
+    duplicates : int
+        Records that were left out because a later one is of the same station and second.
     """
 
     chunks: tuple[tuple[NDArray[np.uint64], int], ...]
@@ -93,6 +99,7 @@ class StatusLog:
     origin: int
     first_minute: int
     last_minute: int
+    duplicates: int
 
     def blocks(self) -> Iterator[Block]:
         """Go through all records in order, some hundred thousand at a time."""
@@ -115,9 +122,14 @@ class StatusLog:
 
 
 def sort_status(
-    connection: DuckDBPyConnection, order: Sequence[int], group: Sequence[int], folder: Path, memory: int
+    connection: DuckDBPyConnection,
+    order: Sequence[int],
+    group: Sequence[int],
+    folder: Path,
+    memory: int,
+    origin: int = _ORIGIN,
 ) -> StatusLog:
-    """Sort the table ``status`` by station and time.
+    """Sort the table ``status`` by station and time, and leave out duplicates.
 
     Parameters
     ----------
@@ -131,49 +143,53 @@ def sort_status(
         For the sorted chunks.
     memory : int
         Bytes that the work may take.
+    origin : int
+        The second from which to count.
     """
-    stats = connection.execute(
-        """SELECT ix, count(*), coalesce(max(docks), 0) > 0, min(epoch_us("at")), max(epoch_us("at")),
-        max(available), coalesce(max(disabled), 0) FROM status GROUP BY ix"""
-    ).fetchall()
-    if not stats:
+    (rows,) = fetch_one(connection, "SELECT count(*) FROM status")
+    if rows == 0:
         raise InputError("The station status has no accepted record: there is nothing to build a panel from.")
-    _check_range(connection, stats)
-    place = {ix: i for i, ix in enumerate(order)}
-    records = np.zeros(len(order), dtype=np.int64)
-    for ix, count, *_ in stats:
-        records[place[ix]] = count
-    docked = {row[0] for row in stats if row[2]}
-    earliest, latest = min(row[3] for row in stats), max(row[4] for row in stats)
-    first_minute, last_minute = -(-earliest // 60_000_000), -(-latest // 60_000_000)
     zones = np.asarray(group, dtype=np.int64)
-    chunks = []
-    for number, (begin, end) in enumerate(_cut_chunks(records, zones, memory // _BYTES_PER_RECORD)):
-        packed = _fetch_sorted(connection, order[begin:end], docked, first_minute)
-        if records.sum() * packed.itemsize > memory // 4:
+    records = np.zeros(len(order), dtype=np.int64)
+    chunks: list[tuple[NDArray[np.uint64], int]] = []
+    ends: list[int] = []
+    duplicates = 0
+    for number, (begin, end) in enumerate(_cut_chunks(connection, order, zones, rows, memory // _BYTES_PER_RECORD)):
+        packed, dropped = _fetch_sorted(connection, order[begin:end], origin)
+        if len(packed) == 0:
+            continue
+        duplicates += dropped
+        records[begin:end] = np.bincount(_station(packed), minlength=end - begin)
+        ends += _check_range(connection, packed, order[begin:end])
+        if rows * packed.itemsize > memory // 4:
             path = folder / f"status-{number}.npy"
             np.save(path, packed)
             packed = np.load(path, mmap_mode="r")
         chunks.append((packed, begin))
-    return StatusLog(tuple(chunks), zones, records, first_minute, first_minute, last_minute)
+    if min(ends) == 0 or max(ends) == _LAST_SECOND:
+        return _sort_old(connection, order, group, folder, memory, origin)
+    first, last = -(-(origin + min(ends)) // 60), -(-(origin + max(ends)) // 60)
+    return StatusLog(tuple(chunks), zones, records, origin, first, last, duplicates)
 
 
-def _check_range(connection: DuckDBPyConnection, stats: Sequence[tuple[int, ...]]) -> None:
-    if (max(r[4] for r in stats) - min(r[3] for r in stats)) // 60_000_000 + 1 >= _MOST_MINUTES:
-        raise InputError(
-            "The status records span more than 31 years. Check their times, or give fewer files."
-        )
-    for row in stats:
-        if max(row[5], row[6]) > _MOST_VEHICLES:
-            (station,) = fetch_one(connection, "SELECT station FROM stations WHERE ix = ?", [row[0]])
-            raise InputError(
-                f"Station {station!r} reports {max(row[5], row[6]):,} vehicles at once; "
-                f"up to {_MOST_VEHICLES:,} were expected. Is the column of available vehicles the right one?"
-            )
+def _sort_old(
+    connection: DuckDBPyConnection, order: Sequence[int], group: Sequence[int], folder: Path, memory: int, origin: int
+) -> StatusLog:
+    """Sort records that are older (or newer) than the packed seconds reach."""
+    (earliest,) = fetch_one(connection, 'SELECT epoch_us(min("at")) // 1000000 FROM status')
+    if origin == earliest - 60:
+        raise InputError("The status records span more than 34 years. Check their times, or give fewer files.")
+    return sort_status(connection, order, group, folder, memory, earliest - 60)
 
 
-def _cut_chunks(records: Minutes, group: Minutes, most_records: int) -> list[tuple[int, int]]:
+def _cut_chunks(
+    connection: DuckDBPyConnection, order: Sequence[int], group: Minutes, rows: int, most_records: int
+) -> list[tuple[int, int]]:
     """Cut the stations into runs of whole zones that fit into memory and into the packed number."""
+    if rows <= most_records and len(group) <= _MOST_STATIONS:
+        return [(0, len(group))]
+    counts = dict(connection.execute("SELECT ix, count(*) FROM status GROUP BY ix").fetchall())
+    records = np.array([counts.get(ix, 0) for ix in order])
     chunks = []
     begin = end = held = 0
     for stop in [*(np.flatnonzero(np.diff(group)) + 1).tolist(), len(group)]:
@@ -192,31 +208,62 @@ def _cut_chunks(records: Minutes, group: Minutes, most_records: int) -> list[tup
 
 
 def _fetch_sorted(
-    connection: DuckDBPyConnection, stations: Sequence[int], docked: set[int], origin: int
-) -> NDArray[np.uint64]:
-    connection.execute(
-        "CREATE OR REPLACE TEMP TABLE chunk_of_stations (ix INTEGER, place UBIGINT, docked BOOLEAN)"
-    )
-    values = ", ".join(f"({int(ix)}, {place}, {ix in docked})" for place, ix in enumerate(stations))
+    connection: DuckDBPyConnection, stations: Sequence[int], origin: int
+) -> tuple[NDArray[np.uint64], int]:
+    """Fetch the records of some stations, packed and sorted, and say how many duplicates were left out."""
+    values = ", ".join(f"({int(ix)}, {place})" for place, ix in enumerate(stations))
+    connection.execute("CREATE OR REPLACE TEMP TABLE chunk_of_stations (ix INTEGER, place UBIGINT)")
     connection.execute(f"INSERT INTO chunk_of_stations VALUES {values}")
-    # A record is in force at a full minute that it does not come after: seconds and minutes are rounded up. `late` is
-    # the second plus 59: its whole minutes are that full minute, and what is left orders the records within it.
-    late = f'(epoch_us("at") + 59999999) // 1000000 - {origin * 60}'
-    reason = f"""CASE WHEN NOT installed THEN {NOT_INSTALLED} WHEN NOT renting THEN {NOT_RENTING}
-        WHEN available > 0 THEN {VEHICLES} WHEN docked AND docks = 0 THEN {DEAD} ELSE {EMPTY} END"""
-    low = 2 * _COUNT + _REASON
-    found = connection.execute(
-        f"""SELECT (place << {64 - _STATION}) | (((late // 60) << {low + _SECOND}) | ((late % 60) << {low})
-            | (available::BIGINT << {_COUNT + _REASON}) | (coalesce(disabled, 0)::BIGINT << {_REASON})
-            | reason)::UBIGINT AS packed
-        FROM (SELECT place, {late} AS late, available, disabled, ({reason})::BIGINT AS reason
-              FROM status JOIN chunk_of_stations USING (ix))"""
-    ).fetchnumpy()
+    # A record is in force at a full minute that it does not come after: times are rounded up.
+    second = f'greatest(0, least({_LAST_SECOND}, (epoch_us("at") + 999999) // 1000000 - {origin}))'
+    says = f"""CASE WHEN NOT installed THEN {_SAYS_NOT_INSTALLED} WHEN NOT renting THEN {_SAYS_NOT_RENTING}
+        WHEN available > 0 THEN {_SAYS_VEHICLES} ELSE {_SAYS_EMPTY} END + (coalesce(docks, 1) > 0)::INTEGER"""
+    select = f"""SELECT (place << {64 - _STATION}) | ({second}::UBIGINT << {_PAYLOAD})
+            | (least(available, {_TOO_MANY}) * {1 << (_COUNT + _SAYS)}
+               + least(coalesce(disabled, 0), {_TOO_MANY}) * {1 << _SAYS} + {says})::UBIGINT AS packed, rn
+        FROM status JOIN chunk_of_stations USING (ix)"""
+    found = connection.execute(f"SELECT packed FROM ({select})").fetchnumpy()
     packed = np.ascontiguousarray(found["packed"], dtype=np.uint64)
-    packed.sort(
-        kind="stable"
-    )  # files come by station and time, or by time: runs, of which this sort makes use
-    return packed
+    packed.sort(kind="stable")  # files come by station and time, or by time: runs, of which this sort makes use
+    key = packed >> np.uint64(_PAYLOAD)
+    again = np.flatnonzero(key[1:] == key[:-1]) + 1
+    if len(again) == 0:
+        return packed, 0
+    # Of each station and second the last record of the files holds.
+    keys = np.unique(key[again])
+    connection.register("some_rows", {"key": keys})
+    winners = connection.execute(
+        f"""SELECT packed >> {_PAYLOAD} AS key, arg_max(packed, rn) AS packed FROM ({select})
+        WHERE packed >> {_PAYLOAD} IN (SELECT key FROM some_rows) GROUP BY 1 ORDER BY 1"""
+    ).fetchnumpy()
+    connection.unregister("some_rows")
+    packed[np.searchsorted(key, keys)] = np.asarray(winners["packed"], dtype=np.uint64)
+    return np.delete(packed, again), len(again)
+
+
+def _station(packed: NDArray[np.uint64]) -> NDArray[np.int16]:
+    return (packed >> np.uint64(64 - _STATION)).astype(np.int16)
+
+
+def _check_range(
+    connection: DuckDBPyConnection, packed: NDArray[np.uint64], stations: Sequence[int]
+) -> tuple[int, int]:
+    """Refuse more vehicles than a record can hold; return the first and the last second."""
+    ends = []
+    for begin in range(0, len(packed), _BLOCK):
+        some = packed[begin : begin + _BLOCK]
+        seconds = (some >> np.uint64(_PAYLOAD)) & np.uint64(_LAST_SECOND)
+        ends += [int(seconds.min()), int(seconds.max())]
+        for low in (_SAYS, _SAYS + _COUNT):
+            full = ((some >> np.uint64(low)) & np.uint64(_TOO_MANY)) == _TOO_MANY
+            if full.any():
+                ix = stations[int(_station(some)[full.argmax()])]
+                (name,) = fetch_one(connection, "SELECT station FROM stations WHERE ix = ?", [ix])
+                raise InputError(
+                    f"Station {name!r} reports {_TOO_MANY:,} vehicles or more at once; fewer were expected. "
+                    "Is the column of vehicles the right one?"
+                )
+    return min(ends), max(ends)
 
 
 def _unpack(packed: NDArray[np.uint64], first: int, origin: int) -> Block:
@@ -225,16 +272,25 @@ def _unpack(packed: NDArray[np.uint64], first: int, origin: int) -> Block:
         kept &= dtype((1 << width) - 1)
         return kept
 
-    low = 2 * _COUNT + _REASON
     station = bits(64 - _STATION, _STATION, np.int64)
+    second = bits(_PAYLOAD, _SECOND, np.int64)
+    second += origin
+    minute = (second + 59) // 60
     is_new = np.ones(len(packed), dtype=bool)
     is_new[1:] = station[1:] != station[:-1]
+    says = bits(0, _SAYS, np.int8)
+    reason = _REASON[says]
+    no_dock = np.flatnonzero(says == _SAYS_EMPTY)
+    if len(no_dock):
+        # Without a vehicle and a dock a station is dead; but one that never has a dock has none to lose.
+        docked = np.bincount(station, weights=says & 1) > 0
+        reason[no_dock[docked[station[no_dock]]]] = DEAD
     return Block(
         station + first,
-        bits(low + _SECOND, _MINUTE, np.int64) + origin,
-        bits(low, _SECOND, np.int8) == 59,
-        bits(_COUNT + _REASON, _COUNT, np.int16),
-        bits(_REASON, _COUNT, np.int16),
-        bits(0, _REASON, np.int8),
+        minute,
+        minute * 60 == second,
+        bits(_COUNT + _SAYS, _COUNT, np.int16),
+        bits(_SAYS, _COUNT, np.int16),
+        reason,
         is_new,
     )

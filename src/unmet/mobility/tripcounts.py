@@ -66,9 +66,7 @@ def trip_span(connection: DuckDBPyConnection) -> tuple[int, int, int]:
 
 def _select_ends(connection: DuckDBPyConnection, zones: Zones, stations: pd.DataFrame, columns: str) -> str:
     """SQL for some columns of both ends of all trips: ``start_zone, start_ix, end_zone, end_ix`` and those of trips."""
-    place = pd.DataFrame(
-        {"station": stations["station"], "zone": zones.of_station, "ix": np.arange(len(stations))}
-    )
+    place = pd.DataFrame({"station": stations["station"], "zone": zones.of_station, "ix": np.arange(len(stations))})
     connection.register("some_rows", place)
     connection.execute("CREATE OR REPLACE TEMP TABLE zone_of AS SELECT * FROM some_rows")
     connection.unregister("some_rows")
@@ -79,12 +77,8 @@ def _select_ends(connection: DuckDBPyConnection, zones: Zones, stations: pd.Data
         if zones.locate is not None:
             _locate(connection, zones, end)
             zone = f"CASE WHEN {end}_station IS NULL THEN {end}_at.zone ELSE {zone} END"
-            joins += (
-                f" LEFT JOIN located_{end} {end}_at ON {end}_lat = {end}_at.lat AND {end}_lon = {end}_at.lon"
-            )
-        ends.append(
-            f"coalesce({zone}, -1)::INTEGER AS {end}_zone, coalesce({end}_of.ix, -1)::INTEGER AS {end}_ix"
-        )
+            joins += f" LEFT JOIN located_{end} {end}_at ON {end}_lat = {end}_at.lat AND {end}_lon = {end}_at.lon"
+        ends.append(f"coalesce({zone}, -1)::INTEGER AS {end}_zone, coalesce({end}_of.ix, -1)::INTEGER AS {end}_ix")
     return f"SELECT {columns} FROM (SELECT {', '.join(ends)}, started_at, ended_at FROM trips {joins})"
 
 
@@ -114,8 +108,7 @@ def count_trips(
     """Count trips by zone and bin, in one pass; report those that fall in no zone or in no bin."""
     shape = (len(zones), len(bins))
     pickups, returns = (
-        open_memmap(folder / f"trips-{name}.npy", mode="w+", dtype=np.int32, shape=shape)
-        for name in ("out", "in")
+        open_memmap(folder / f"trips-{name}.npy", mode="w+", dtype=np.int32, shape=shape) for name in ("out", "in")
     )
     started, ended = (np.zeros(span[2] - span[0] + 1, dtype=bool) for _ in range(2))
     outside = nowhere = used = found = 0
@@ -145,7 +138,7 @@ def _add(table: NDArray[np.int32], zone: NDArray[np.int32], minute: Minutes, bin
     bin_ = bins.of(minute)
     inside = (bin_ >= 0) & (bin_ < len(bins))
     chosen = inside & (zone >= 0)
-    np.add.at(table, (zone[chosen], bin_[chosen]), 1)
+    np.add.at(table.reshape(-1), zone[chosen] * np.int64(len(bins)) + bin_[chosen], 1)
     return inside
 
 

@@ -11,8 +11,8 @@ written as                             zones
 ``h3:9``                               the stations within each H3 cell of that resolution
 ====================================== ==================================================================
 
-A station is in one zone at most: near two points it goes to the nearer, in two polygons to the first. That, zones without
-stations, stations without a zone or a place, and stations that moved are reported, never settled in silence.
+A station is in one zone at most: near two points it goes to the nearer, in two polygons to the first. That, zones
+without stations, stations without a zone or a place, and stations that moved are reported, never settled in silence.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -64,9 +65,7 @@ class Zones:
         return len(self.frame)
 
 
-def find_zones(
-    spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None = None
-) -> Zones:
+def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None = None) -> Zones:
     """Make zones of stations.
 
     Parameters
@@ -114,9 +113,7 @@ def metres_between(lat_a: Floats, lon_a: Floats, lat_b: Floats, lon_b: Floats) -
     111
     """
     lat_a, lon_a, lat_b, lon_b = (np.radians(v) for v in (lat_a, lon_a, lat_b, lon_b))
-    chord = (
-        np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
-    )
+    chord = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
     distance: Floats = 2 * _EARTH * np.arcsin(np.sqrt(np.minimum(chord, 1.0)))
     return distance
 
@@ -197,9 +194,7 @@ def _read_points(path: Path) -> pd.DataFrame:
         points[column] = pd.to_numeric(points[column], errors="coerce")
         bad = ~points[column].abs().le(most)
         if bad.any():
-            raise FileFormatError(
-                f"{path}: row {int(bad.argmax()) + 2}: {column} is not a number within ±{most}."
-            )
+            raise FileFormatError(f"{path}: row {int(bad.argmax()) + 2}: {column} is not a number within ±{most}.")
     if "name" not in points:
         points["name"] = [f"point {i + 1}" for i in range(len(points))]
     points["name"] = points["name"].astype(str)
@@ -209,9 +204,7 @@ def _read_points(path: Path) -> pd.DataFrame:
     return points
 
 
-def _polygons(
-    path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None
-) -> Zones:
+def _polygons(path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None) -> Zones:
     names, shapes = read_geojson(path)
 
     def locate(lat: Floats, lon: Floats) -> NDArray[np.int64]:
@@ -227,13 +220,9 @@ def _polygons(
     return _report_empty(zones, stations, placed, log)
 
 
-def _h3_cells(
-    resolution: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None
-) -> Zones:
+def _h3_cells(resolution: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None) -> Zones:
     if not re.fullmatch(r"\d{1,2}", resolution) or int(resolution) > 15:
-        raise InputError(
-            f"H3 zones are written h3:9, with a resolution from 0 to 15; got {'h3:' + resolution!r}."
-        )
+        raise InputError(f"H3 zones are written h3:9, with a resolution from 0 to 15; got {'h3:' + resolution!r}.")
     try:
         import h3
     except ImportError:
@@ -282,15 +271,14 @@ def _make(
     stations: pd.DataFrame,
     locate: Locator | None,
 ) -> Zones:
-    member = pd.DataFrame({"zone": of_station, "ix": np.arange(len(stations))})
-    groups = {int(z): g["ix"].to_numpy() for z, g in member[member["zone"] >= 0].groupby("zone")}
-    nobody = np.empty(0, dtype=np.int64)
-    inside = [groups.get(z, nobody) for z in range(len(zones))]
+    by_zone = np.argsort(of_station, kind="stable")
+    edges = np.searchsorted(of_station[by_zone], np.arange(len(zones) + 1))
+    members = [by_zone[low:high] for low, high in pairwise(edges)]
     capacity = stations["capacity"].to_numpy(dtype=float, na_value=np.nan)
 
     def mean(column: str) -> list[float]:
         values = stations[column].to_numpy(dtype=float, na_value=np.nan)
-        return [float(values[i].mean()) if len(i) else float("nan") for i in inside]
+        return [float(values[i].mean()) if len(i) else float("nan") for i in members]
 
     frame = pd.DataFrame(
         {
@@ -298,17 +286,15 @@ def _make(
             "name": list(names),
             "lat": mean("lat"),
             "lon": mean("lon"),
-            "capacity": [float(np.sum(capacity[i])) if len(i) else 0.0 for i in inside],
-            "stations": [stations["station"].iloc[i].tolist() for i in inside],
+            "capacity": [float(np.sum(capacity[i])) if len(i) else 0.0 for i in members],
+            "stations": [stations["station"].iloc[i].tolist() for i in members],
         }
     )
     return Zones(frame, of_station, locate)
 
 
 def _report_twice(stations: pd.DataFrame, twice: NDArray[np.bool_], fate: str, log: QualityLog) -> None:
-    log.add(
-        "stations", "station in two zones", "noted", int(twice.sum()), f"{_some(stations, twice)}: {fate}"
-    )
+    log.add("stations", "station in two zones", "noted", int(twice.sum()), f"{_some(stations, twice)}: {fate}")
 
 
 def _report_empty(zones: Zones, stations: pd.DataFrame, placed: NDArray[np.bool_], log: QualityLog) -> Zones:
