@@ -1,8 +1,9 @@
 """How good is an estimate of demand? Scores for complete truth, and scores that stay valid where truth is censored.
 
 Arguments follow scikit-learn: truth first. ``where=`` limits a score to some rows: ``where=~censored`` is the paper's
-"only non-censored" column. `nlpd`, `coverage` and `concordance` also take ``censored=`` (True or +1: the truth is at least
-y; −1: at most y): a bound is then scored as the bound it is, not as if it were the truth. `crps` takes ``limit=``.
+"only non-censored" column. `nlpd`, `coverage` and `concordance` also take ``censored=`` (True or +1: the truth is at
+least y; −1: at most y): a bound is then scored as the bound it is, not as if it were the truth. `crps` takes
+``limit=``.
 """
 
 from __future__ import annotations
@@ -125,10 +126,10 @@ def nlpd(y_true: Any, mean: Any, std: Any, *, censored: Any = None, where: Any =
 def crps(y_true: Any, mean: Any, std: Any, *, limit: Any = None, where: Any = None) -> float:
     """Continuous ranked probability score of normal predictions, in the units of y; smaller is better.
 
-    Where demand could only be seen up to a known `limit` (the supply of each row, reached or not), the squared difference
-    of distribution functions is integrated up to the limit only, so that the score is proper for what could be seen
-    (Gneiting & Ranjan 2011). A rule that integrates one way for censored rows and another for exact ones, without the
-    limit of the exact ones, is not proper: it rewards predictions that are too low.
+    Where demand could only be seen up to a known `limit` (the supply of each row, reached or not), the squared
+    difference of distribution functions is integrated up to the limit only, so that the score is proper for what could
+    be seen (Gneiting & Ranjan 2011). A rule that integrates one way for censored rows and another for exact ones,
+    without the limit of the exact ones, is not proper: it rewards predictions that are too low.
 
     Examples
     --------

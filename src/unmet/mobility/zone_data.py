@@ -125,7 +125,7 @@ def zone_data(panel: pd.DataFrame, horizon: int = 0) -> ZoneData:
         exposure=np.maximum(exposure, moment),
         stockout=frame["stockout_minutes"].to_numpy(dtype=float) / minutes,
         censored=frame["censored"].to_numpy(dtype=bool),
-        slot=np.asarray(local.dayofweek * 24 + local.hour, dtype=np.intp),
+        slot=np.asarray(local.day_of_week * 24 + local.hour, dtype=np.intp),
         inputs=inputs,
         covariates=covariates,
         flags=np.full(len(frame), "", dtype=object),
@@ -163,7 +163,7 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
     holiday = frame["holiday"].to_numpy(dtype=float) if "holiday" in frame else np.zeros(len(frame))
     holiday = np.nan_to_num(holiday)
     clock = (local - local.normalize()) / pd.Timedelta(days=1)
-    inputs["week"] = np.where(holiday > 0, 6, local.dayofweek) + np.asarray(clock)
+    inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)
     inputs["holiday"] = holiday
     gaps = np.zeros(len(frame), dtype=bool)
     covariates = []
