@@ -12,6 +12,7 @@ from unmet._exceptions import (
     MissingExtraError,
     NumericalError,
     NumericalWarning,
+    UninformativeWarning,
     UnmetError,
 )
 from unmet.estimators import CensoredGP, TobitRegressor
@@ -27,6 +28,7 @@ __all__ = [
     "NumericalError",
     "NumericalWarning",
     "TobitRegressor",
+    "UninformativeWarning",
     "UnmetError",
     "__version__",
 ]

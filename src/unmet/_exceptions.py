@@ -9,7 +9,7 @@
     └── NumericalError (also ArithmeticError) a computation cannot be done in double precision
 
 Warnings: ``ConvergenceWarning`` (scikit-learn's own) when a fit ends without converging, `NumericalWarning` when
-something had to be done to the numbers for it to be computed at all.
+something had to be done to the numbers for it to be computed at all, `UninformativeWarning` when rows say nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ __all__ = [
     "MissingExtraError",
     "NumericalError",
     "NumericalWarning",
+    "UninformativeWarning",
     "UnmetError",
 ]
 
@@ -45,6 +46,10 @@ class NumericalError(UnmetError, ArithmeticError):
 
 class NumericalWarning(UserWarning):
     """Numbers were changed so that a computation could be done; the message says what and by how much."""
+
+
+class UninformativeWarning(UserWarning):
+    """Some rows say nothing about demand and are left out; the message says which and why."""
 
 
 class MissingExtraError(UnmetError, ImportError):

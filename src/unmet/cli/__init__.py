@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from unmet._exceptions import UnmetError
+from unmet.cli.simulate import simulate_command
 
 __all__ = ["app", "main"]
 
@@ -22,6 +23,9 @@ app = typer.Typer(
 @app.callback()
 def _root() -> None:
     """Keep `unmet COMMAND` the form of every call, however many commands there are."""
+
+
+app.command("simulate")(simulate_command)
 
 
 def main() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
-from unmet._exceptions import InputError
+from unmet._exceptions import InputError, UninformativeWarning
 from unmet._typing import Array
 from unmet.likelihoods.base import Observations
+from unmet.likelihoods.counts import Poisson
 
-__all__ = ["observations"]
+__all__ = ["as_asked", "observations", "with_exposure"]
 
 
 def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Observations:
@@ -48,6 +50,66 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
             )
         low[free] = high[free] = values[free]
     return Observations(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
+
+
+def with_exposure(obs: Observations, exposure: Any, *, counts: bool) -> Observations:
+    """The same observations with the share of each bin in which demand could be served.
+
+    Parameters
+    ----------
+    obs : Observations
+        What is known of each row.
+    exposure : array-like of shape (n,) or None
+        Shares, 0…1; None for 1 throughout.
+    counts : bool
+        Whether the likelihood is one of counts; only these have exposure, and only whole numbers are counts.
+    """
+    if not counts:
+        if exposure is not None:
+            raise InputError(
+                "exposure needs a count likelihood: what half a bin shows of a Gaussian total is not defined. Use "
+                "likelihood='poisson' or 'negative-binomial', or mark such rows censored=True"
+            )
+        return obs
+    shares = None if exposure is None else _vector(exposure, len(obs), "exposure")
+    with_it = Observations(obs.lower, obs.upper, shares)
+    Poisson().validate(with_it)
+    return with_it
+
+
+def as_asked(X: Array, obs: Observations, censoring: str, *, counts: bool) -> tuple[Array, Observations]:
+    """Rows as the `censoring` setting wants them: all, exact ones only, or all taken for exact.
+
+    Rows of counts that say nothing are left out: exposure 0, and (with a warning) "at least 0".
+    """
+    if censoring == "drop":
+        if not obs.exact.any():
+            raise InputError(f"censoring='drop' leaves no rows: all {len(obs)} are censored. Use censoring='model'")
+        X, obs = X[obs.exact], obs[obs.exact]
+    if censoring == "ignore":
+        low = np.where(np.isfinite(obs.lower), obs.lower, obs.upper)
+        high = np.where(np.isfinite(obs.upper), obs.upper, obs.lower)
+        middle = 0.5 * (low + high)
+        obs = Observations(middle, middle, obs.exposure)
+    return _informative(X, obs) if counts else (X, obs)
+
+
+def _informative(X: Array, obs: Observations) -> tuple[Array, Observations]:
+    seen = np.ones(len(obs), dtype=bool) if obs.exposure is None else obs.exposure > 0
+    if not seen.any():
+        raise InputError(f"all {len(obs)} rows have exposure 0: nothing could be seen, so nothing can be learnt")
+    vacuous = seen & ~obs.exact & (obs.lower == 0)
+    if vacuous.any():
+        warnings.warn(
+            f"{int(vacuous.sum())} censored rows have a count of 0: demand of at least 0 carries no information, "
+            "and they are left out.",
+            UninformativeWarning,
+            stacklevel=4,
+        )
+    keep = seen & ~vacuous
+    if not keep.any():
+        raise InputError(f"all {len(obs)} rows are censored at a count of 0 or have exposure 0: nothing can be learnt")
+    return X[keep], obs[keep]
 
 
 def _vector(given: Any, n: int, name: str) -> Array:

@@ -1,22 +1,33 @@
-"""A kernel, a likelihood and data as one function of ``theta``: what the optimiser climbs."""
+"""A kernel, a likelihood and data as one function of ``theta``, and the search for its best value."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 
+from unmet._exceptions import InputError
 from unmet._typing import Array
-from unmet.evidence import Evaluation
-from unmet.inference import dense
+from unmet.evidence import Evaluation, Optimum, maximise, random_starts
+from unmet.inference import dense, lowrank
 from unmet.inference.ep import Sites
+from unmet.inference.features import Block
+from unmet.inference.planning import plan
 from unmet.inference.result import Inference
 from unmet.kernels.base import Kernel
-from unmet.likelihoods.base import Observations
-from unmet.likelihoods.gaussian import Gaussian
+from unmet.kernels.stationary import Stationary
+from unmet.likelihoods.base import Likelihood, Observations
 
-__all__ = ["Model"]
+__all__ = ["LEFT_OUT", "Model", "search"]
+
+# Share of each kernel's prior variance that low-rank features may miss before they are planned anew.
+LEFT_OUT = 1e-3
+_ROUNDS = 4
+# Open length-scales start at the best of these multiples of the data's spread: a decade too long is the usual trap.
+_LENGTHS_TRIED = (1.0, 0.3, 0.1, 0.03)
 
 
 @dataclass(frozen=True)
@@ -24,15 +35,25 @@ class Model:
     """Kernel (resolved to column positions) and likelihood on data; theta is the kernel's, then the likelihood's."""
 
     kernel: Kernel
-    likelihood: Gaussian
+    likelihood: Likelihood
     X: Array
     obs: Observations
-    problem: dense.DenseProblem = field(repr=False)
+    problem: dense.DenseProblem | lowrank.LowRankProblem = field(repr=False)
 
     @classmethod
-    def of(cls, kernel: Kernel, likelihood: Gaussian, X: Array, obs: Observations) -> Model:
-        """The model with what does not change with hyper-parameters worked out once."""
+    def dense(cls, kernel: Kernel, likelihood: Likelihood, X: Array, obs: Observations) -> Model:
+        """With full covariance matrices."""
         return cls(kernel, likelihood, X, obs, dense.prepare(X, obs, likelihood))
+
+    @classmethod
+    def lowrank(cls, kernel: Kernel, likelihood: Likelihood, X: Array, obs: Observations, block: Block) -> Model:
+        """With features as planned in `block`."""
+        return cls(kernel, likelihood, X, obs, lowrank.prepare(X, obs, likelihood, block))
+
+    @property
+    def block(self) -> Block | None:
+        """The plan of features; None where inference is dense."""
+        return self.problem.block if isinstance(self.problem, lowrank.LowRankProblem) else None
 
     @cached_property
     def theta(self) -> Array:
@@ -44,20 +65,25 @@ class Model:
         """Bounds of `theta`, one row each."""
         return np.concatenate([self.kernel.bounds, self.likelihood.bounds])
 
-    @property
-    def theta_names(self) -> list[str]:
-        """What each element of `theta` is."""
-        return self.kernel.theta_names + ["noise_variance"] * self.likelihood.theta.size
-
     def with_theta(self, theta: Array) -> Model:
         """The same data under other hyper-parameters."""
         k = self.kernel.theta.size
         return replace(self, kernel=self.kernel.with_theta(theta[:k]), likelihood=self.likelihood.with_theta(theta[k:]))
 
+    def planned_for(self, theta: Array, budget: int) -> Model:
+        """The same model at theta, with features planned for it where inference is low rank."""
+        at = self.with_theta(theta)
+        if self.block is None:
+            return at
+        block = plan(at.kernel, self.X, left_out=LEFT_OUT, budget=budget)
+        return Model.lowrank(at.kernel, at.likelihood, self.X, self.obs, block)
+
     def infer(self, theta: Array, start: Sites | None = None, *, gradient: bool = True) -> Inference:
         """Posterior, evidence and gradient at theta."""
         at = self.with_theta(theta)
-        return dense.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient)
+        if isinstance(self.problem, dense.DenseProblem):
+            return dense.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient)
+        return lowrank.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient)
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
         """Log prior density of the hyper-parameters, and its gradient."""
@@ -71,3 +97,74 @@ class Model:
         value, slope = self.log_prior(theta)
         assert result.gradient is not None
         return Evaluation(result.log_z + value, result.gradient + slope, result.sites)
+
+    def features(self) -> pd.DataFrame | None:
+        """What features each part of the kernel has and what share of its variance they miss; None where dense."""
+        return None if self.block is None else pd.DataFrame(self.block.describe(self.kernel))
+
+
+def search(
+    model: Model,
+    as_given: Kernel,
+    *,
+    optimizer: Literal["lbfgs", "adam"],
+    n_restarts: int,
+    max_iter: int,
+    budget: int,
+    rng: np.random.Generator,
+) -> tuple[Model, Optimum[Sites]]:
+    """Maximise the evidence; low-rank features are planned anew until they suit the length-scales found.
+
+    Parameters
+    ----------
+    model : Model
+        At its starting values.
+    as_given : Kernel
+        The kernel as the user wrote it: its open length-scales may be moved to a better start.
+    optimizer, n_restarts, max_iter : str, int, int
+        See `unmet.evidence.maximise`.
+    budget : int
+        Most features.
+    rng : Generator
+        Of the random starts.
+    """
+    model = _best_lengths(model, as_given, budget)
+    starts = [model.theta, *random_starts(model.theta, model.bounds, n_restarts, rng)]
+    evaluations = 0
+    for _ in range(_ROUNDS):
+        optimum = maximise(model.objective, starts, model.bounds, optimizer=optimizer, max_iter=max_iter)
+        evaluations += optimum.evaluations
+        model = model.with_theta(optimum.theta)
+        if model.block is None or model.block.left_out(model.kernel) <= 4 * LEFT_OUT:
+            break
+        again = model.planned_for(model.theta, budget)
+        if again.block is None or again.block.left_out(again.kernel) > 0.9 * model.block.left_out(model.kernel):
+            break  # the budget allows no better
+        model, starts = again, [again.theta]
+    return model, replace(optimum, evaluations=evaluations)
+
+
+def _best_lengths(model: Model, as_given: Kernel, budget: int) -> Model:
+    """The model at the best of a few multiples of the length-scales that were left open."""
+    movable = np.concatenate(
+        [
+            np.full(p.theta.size, isinstance(leaf, Stationary) and name == "lengthscale" and given.is_open)
+            for leaf, before in zip(model.kernel.leaves(), as_given.leaves(), strict=True)
+            for (name, p), given in zip(leaf.parameters.items(), before.parameters.values(), strict=True)
+        ]
+        + [np.zeros(model.likelihood.theta.size)]
+    )
+    if not movable.any():
+        return model
+    low, high = model.bounds.T
+    best, best_value = model, -np.inf
+    for factor in _LENGTHS_TRIED:
+        theta = np.clip(model.theta + np.log(factor) * movable, low, high)
+        try:
+            tried = model.planned_for(theta, budget)
+        except InputError:  # too short for the features allowed
+            continue
+        value = tried.infer(theta, gradient=False).log_z + tried.log_prior(theta)[0]
+        if value > best_value:
+            best, best_value = tried, value
+    return best

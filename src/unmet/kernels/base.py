@@ -99,6 +99,10 @@ class Kernel(ABC):
         """Diagonal of ``self(X)``, without the rest of it."""
 
     @abstractmethod
+    def with_columns_of(self, other: Kernel) -> Kernel:
+        """The same kernel looking at the columns of another of the same form, by name where that has names."""
+
+    @abstractmethod
     def leaves(self) -> list[Leaf]:
         """The kernels it is made of, left to right."""
 
@@ -278,6 +282,10 @@ class Leaf(Kernel):
     def leaves(self) -> list[Leaf]:
         return [self]
 
+    def with_columns_of(self, other: Kernel) -> Self:
+        assert isinstance(other, Leaf)
+        return self._rebuilt(self._parameters, other.columns)
+
     def _extra(self) -> dict[str, Any]:
         """Arguments of the constructor other than hyper-parameters and columns."""
         return {}
@@ -329,6 +337,10 @@ class _Pair(Kernel):
 
     def leaves(self) -> list[Leaf]:
         return self.left.leaves() + self.right.leaves()
+
+    def with_columns_of(self, other: Kernel) -> Self:
+        assert isinstance(other, _Pair)
+        return type(self)(self.left.with_columns_of(other.left), self.right.with_columns_of(other.right))
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": type(self).__name__, "left": self.left.to_dict(), "right": self.right.to_dict()}

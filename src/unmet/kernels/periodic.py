@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import ive
 
 from unmet._parameters import Parameter
 from unmet._typing import Array
@@ -12,6 +13,18 @@ from unmet.kernels.base import Columns, Given, Scales
 from unmet.kernels.stationary import Lagged, _total
 
 __all__ = ["Periodic"]
+
+
+def _bessel_ratios(a: float, count: int) -> Array:
+    """``I_{j+1}(a)/I_j(a)`` for j = 0…count, by the backward recurrence, which is stable for every a > 0."""
+    ratios = np.empty(count + 1)
+    depth = count + 20 + int(2 * np.sqrt(40.0 * a))
+    ratio = 0.0
+    for j in range(depth, -1, -1):
+        ratio = 1.0 / (2.0 * (j + 1) / a + ratio)  # I_j = (2(j+1)/a) I_{j+1} + I_{j+2}
+        if j <= count:
+            ratios[j] = ratio
+    return ratios
 
 
 class Periodic(Lagged):
@@ -55,6 +68,21 @@ class Periodic(Lagged):
         if name == "lengthscale":
             return parameter.filled(1.0, (0.05, 100.0))
         return super()._fill(name, parameter, scales)
+
+    def log_harmonics(self, count: int) -> tuple[Array, Array]:
+        """Logs of the prior variances of cos and sin of 0…count cycles per period, and their slopes by log ℓ.
+
+        ``exp(a cos x) = I_0(a) + 2 Σ I_j(a) cos(jx)`` with ``a = 1/ℓ²`` (Abramowitz & Stegun 9.6.34; Solin &
+        Särkkä 2014). Columns must be one.
+        """
+        a = 1.0 / self._one("lengthscale") ** 2
+        j = np.arange(count + 2)
+        ratio = _bessel_ratios(a, count + 1)  # I_{j+1}/I_j, stable where I_j itself underflows
+        log_i = np.log(ive(0, a)) + np.concatenate([[0.0], np.cumsum(np.log(ratio))])
+        log_s = np.log(self._one("variance")) + log_i[: count + 1] + np.where(j[: count + 1] > 0, np.log(2.0), 0.0)
+        # d log(e^{−a} I_j(a))/d log ℓ = −2a (I_{j+1}/I_j + j/a − 1)
+        slope = -2.0 * (a * ratio[: count + 1] + j[: count + 1] - a)
+        return log_s, slope
 
     def _phases(self, distances: Sequence[Array]) -> list[Array]:
         return [np.pi / self._one("period") * d for d in distances]

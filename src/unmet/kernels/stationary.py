@@ -8,6 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.special import gammaln, kve
+from scipy.stats import norm
+from scipy.stats import t as student_t
 
 from unmet._exceptions import InputError
 from unmet._parameters import Parameter
@@ -35,15 +37,22 @@ class Lagged(Leaf):
     def _cross(self, X: Array, Z: Array) -> Array:
         return self._at_lags([np.abs(np.subtract.outer(X[:, c], Z[:, c])) for c in self._at])
 
+    def contract_cross(self, X: Array, Z: Array, weights: Array) -> Array:
+        """``Σij weights_ij ∂K(X, Z)ij/∂theta``."""
+        distances = [np.abs(np.subtract.outer(X[:, c], Z[:, c])).ravel() for c in self._at]
+        return self._free(self._gradients(distances, weights.ravel()))
+
+    def _free(self, gradients: dict[str, Array]) -> Array:
+        free = [np.atleast_1d(gradients[name]) for name, p in self._parameters.items() if not p.fixed]
+        return np.concatenate(free) if free else np.empty(0)
+
     def on(self, pairs: Pairs) -> Values:
         lags = pairs.lags(self._at)
         return Values(self._at_lags(lags.distances), lags)
 
     def contract(self, pairs: Pairs, weights: Weights) -> Array:
         lags = pairs.lags(self._at)
-        gradients = self._gradients(lags.distances, weights.on(lags))
-        free = [gradients[name] for name, p in self._parameters.items() if not p.fixed]
-        return np.concatenate([np.atleast_1d(g) for g in free]) if free else np.empty(0)
+        return self._free(self._gradients(lags.distances, weights.on(lags)))
 
     def _fill(self, name: str, parameter: Parameter, scales: Scales) -> Parameter:
         if name != "lengthscale":
@@ -72,6 +81,21 @@ class Stationary(Lagged):
     @abstractmethod
     def _slope(self, r2: Array) -> Array:
         """``−(dρ/dr)/r``, so that ``∂ρ/∂log ℓ_c = slope · (x_c − z_c)²/ℓ_c²``; 0 where r = 0 and it is infinite."""
+
+    @abstractmethod
+    def log_spectral(self, u: Array, dim: int) -> tuple[Array, Array]:
+        """Log spectral density for unit variance and length-scales, and its slope, at ``u = |ω|²`` in `dim` dimensions.
+
+        With length-scales ℓ the density at ω is ``Π ℓ_c`` times this at ``u = Σ ℓ_c² ω_c²``.
+        """
+
+    @abstractmethod
+    def spectral_tail(self, frequency: float) -> float:
+        """Share of the variance at frequencies beyond the given one, in one dimension and for unit length-scale."""
+
+    @abstractmethod
+    def spectral_reach(self, share: float) -> float:
+        """The frequency beyond which only a given share of the variance lies; inverse of `spectral_tail`."""
 
     def _squares(self, distances: Sequence[Array]) -> list[Array]:
         lengths = np.broadcast_to(self._parameters["lengthscale"].array, (len(distances),))
@@ -122,6 +146,16 @@ class SquaredExponential(Stationary):
         return np.exp(-0.5 * r2)
 
     _slope = _shape
+
+    def log_spectral(self, u: Array, dim: int) -> tuple[Array, Array]:
+        # R&W eq. 4.12 with angular frequencies: (2π)^(D/2) exp(−u/2)
+        return 0.5 * dim * np.log(2 * np.pi) - 0.5 * u, np.full_like(u, -0.5)
+
+    def spectral_tail(self, frequency: float) -> float:
+        return float(2 * norm.sf(frequency))
+
+    def spectral_reach(self, share: float) -> float:
+        return float(norm.isf(share / 2))
 
 
 class Matern(Stationary):
@@ -181,6 +215,19 @@ class Matern(Stationary):
             return 5 / 3 * (1 + z) * np.exp(-z)
         # d/dz z^ν K_ν(z) = −z^ν K_{ν−1}(z) (Abramowitz & Stegun 9.6.28)
         return _bessel_slope(self.nu, z)
+
+    def log_spectral(self, u: Array, dim: int) -> tuple[Array, Array]:
+        # R&W eq. 4.15 with angular frequencies
+        nu, power = self.nu, self.nu + 0.5 * dim
+        constant = 0.5 * dim * np.log(4 * np.pi) + gammaln(power) - gammaln(nu) + nu * np.log(2 * nu)
+        return constant - power * np.log(2 * nu + u), -power / (2 * nu + u)
+
+    # In one dimension the spectral density of a Matérn kernel is Student's t with 2ν degrees of freedom.
+    def spectral_tail(self, frequency: float) -> float:
+        return float(2 * student_t.sf(frequency, 2 * self.nu))
+
+    def spectral_reach(self, share: float) -> float:
+        return float(student_t.isf(share / 2, 2 * self.nu))
 
 
 def _bessel_shape(nu: float, z: Array) -> Array:

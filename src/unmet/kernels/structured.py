@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Self
+
 import numpy as np
 
 from unmet._parameters import Parameter
@@ -12,7 +15,20 @@ from unmet.kernels.pairs import Pairs, Values, Weights
 __all__ = ["Constant", "Linear", "White"]
 
 
-class Constant(Leaf):
+class _Everywhere(Leaf):
+    """A kernel that looks at no column."""
+
+    def __init__(self, variance: Given = None, *, columns: Columns = None) -> None:
+        super().__init__({"variance": variance}, None)
+
+    def resolved(self, names: Sequence[str] | None, width: int) -> Self:
+        return self
+
+    def diag(self, X: Array) -> Array:
+        return np.full(len(X), self._one("variance"))
+
+
+class Constant(_Everywhere):
     """``variance`` for every pair: an unknown level.
 
     Examples
@@ -21,12 +37,6 @@ class Constant(Leaf):
     array([[2., 2.],
            [2., 2.]])
     """
-
-    def __init__(self, variance: Given = None, *, columns: Columns = None) -> None:
-        super().__init__({"variance": variance}, columns)
-
-    def diag(self, X: Array) -> Array:
-        return np.full(len(X), self._one("variance"))
 
     def _cross(self, X: Array, Z: Array) -> Array:
         return np.full((len(X), len(Z)), self._one("variance"))
@@ -38,7 +48,7 @@ class Constant(Leaf):
         return np.full(self.theta.size, self._one("variance") * weights.full.sum())
 
 
-class White(Leaf):
+class White(_Everywhere):
     """``variance`` on the diagonal only: noise that belongs to the function, not to the observation.
 
     Two different rows with equal inputs are uncorrelated; so are training rows and rows predicted at.
@@ -49,12 +59,6 @@ class White(Leaf):
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
-
-    def __init__(self, variance: Given = None, *, columns: Columns = None) -> None:
-        super().__init__({"variance": variance}, columns)
-
-    def diag(self, X: Array) -> Array:
-        return np.full(len(X), self._one("variance"))
 
     def _cross(self, X: Array, Z: Array) -> Array:
         return np.zeros((len(X), len(Z)))

@@ -1,6 +1,7 @@
 """How observations depend on the latent function."""
 
 from unmet.likelihoods.base import Likelihood, Observations, Tilted
+from unmet.likelihoods.counts import NegativeBinomial, Poisson
 from unmet.likelihoods.gaussian import Gaussian
 
-__all__ = ["Gaussian", "Likelihood", "Observations", "Tilted"]
+__all__ = ["Gaussian", "Likelihood", "NegativeBinomial", "Observations", "Poisson", "Tilted"]

@@ -119,6 +119,18 @@ class Likelihood(Protocol):
         """Moments of ``p(obs | f) N(f | mean, var)``."""
         ...
 
+    def rate(self, f: Array) -> Array:
+        """The expected demand of a full bin given latent values: f itself, or its inverse link."""
+        ...
+
+    def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Mean and variance of `rate` where ``f ~ N(mean, var)``."""
+        ...
+
+    def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """Mean and covariance matrix of `rate` where ``f ~ N(mean, cov)``."""
+        ...
+
     def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
         """Mean and variance of uncensored, fully exposed demand where ``f ~ N(mean, var)``."""
         ...

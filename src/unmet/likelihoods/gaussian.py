@@ -84,6 +84,18 @@ class Gaussian:
             d_theta=d_noise[:, None][:, : self.theta.size],
         )
 
+    def rate(self, f: Array) -> Array:
+        """The latent value itself."""
+        return f
+
+    def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """As given."""
+        return mean, var
+
+    def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """As given."""
+        return mean, cov
+
     def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
         """Mean and variance of an uncensored observation."""
         return mean, var + self.noise_variance

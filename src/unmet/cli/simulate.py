@@ -1,0 +1,125 @@
+"""`unmet simulate`: a city with known demand, as the files an operator would have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from unmet.simulate import City
+
+__all__ = ["simulate_command"]
+
+_SUPPLY = "Supply and demand"
+_RIDERS = "Riders"
+_TROUBLE = "Trouble in the records"
+
+
+def simulate_command(
+    out: Annotated[Path, typer.Option(help="Folder to write the city to; it appears whole or not at all.")],
+    stations: Annotated[int, typer.Option(help="How many stations.")] = 40,
+    days: Annotated[int, typer.Option(help="How many days.")] = 120,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 1,
+    start: Annotated[str, typer.Option(help="The first local day, YYYY-MM-DD.")] = "2024-03-04",
+    timezone: Annotated[str, typer.Option(help="The city's time zone, an IANA name.")] = "America/New_York",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a city already in --out.")] = False,
+    demand: Annotated[
+        float, typer.Option(help="Wanted trips per station on a mild dry day.", rich_help_panel=_SUPPLY)
+    ] = 75.0,
+    fleet_share: Annotated[
+        float, typer.Option(help="Bikes per dock; fewer lose more trips.", rich_help_panel=_SUPPLY)
+    ] = 0.4,
+    rebalancing: Annotated[
+        float, typer.Option(help="Share of the imbalance trucks repair at night.", rich_help_panel=_SUPPLY)
+    ] = 0.6,
+    breakage: Annotated[
+        float, typer.Option(help="Probability that a returned bike is broken.", rich_help_panel=_SUPPLY)
+    ] = 0.002,
+    dispersion: Annotated[
+        float, typer.Option(help="Extra-Poisson variance of arrivals; 0: Poisson.", rich_help_panel=_RIDERS)
+    ] = 0.05,
+    weather_effect: Annotated[
+        float, typer.Option(help="Strength of weather; 0: none.", rich_help_panel=_RIDERS)
+    ] = 1.0,
+    trend_effect: Annotated[
+        float, typer.Option(help="Strength of the slow trend; 0: none.", rich_help_panel=_RIDERS)
+    ] = 1.0,
+    walk_probability: Annotated[
+        float,
+        typer.Option(help="How likely a rider turned away walks to a neighbour.", rich_help_panel=_RIDERS),
+    ] = 0.0,
+    walk_reach: Annotated[
+        float, typer.Option(help="At most so far, metres.", rich_help_panel=_RIDERS)
+    ] = 400.0,
+    closures: Annotated[
+        int, typer.Option(help="System closures: bikes turn disabled at once.", rich_help_panel=_TROUBLE)
+    ] = 0,
+    dead_stations: Annotated[
+        int, typer.Option(help="Stations that fall silent or report zero.", rich_help_panel=_TROUBLE)
+    ] = 0,
+    feed_gaps: Annotated[
+        int, typer.Option(help="Silences of the whole feed while riding goes on.", rich_help_panel=_TROUBLE)
+    ] = 0,
+) -> None:
+    """Simulate a city whose true demand is known.
+
+    Writes what an operator has: trips.parquet (local wall-clock times), status.parquet, stations.csv,
+    weather.csv. And the truth behind it: truth.parquet (every wanted trip and its fate), true_rate.parquet
+    (what was to be expected in every station-hour), moves.parquet, events.csv, settings.json.
+
+    A harder city, about 30 % lost: unmet simulate --out hard/ --fleet-share 0.2 --rebalancing 0
+    """
+    options = {k: v for k, v in locals().items() if k not in ("out", "overwrite")}
+    # Slow to import, and `unmet --help` should not be.
+    from unmet.simulate import check_folder
+
+    check_folder(out, overwrite=overwrite)
+    city = _simulate(options)
+    folder = city.save(out, overwrite=overwrite)
+    console = Console()
+    console.print(_summary(city))
+    console.print(Text(f"Written to {folder}"))
+
+
+def _simulate(options: dict[str, Any]) -> City:
+    from unmet.simulate import simulate_city
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Simulating days", total=None)
+        return simulate_city(
+            **options, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+
+
+def _summary(city: City) -> Table:
+    summary = city.summary()
+    settings = city.settings
+    wanted = summary["wanted"]
+    table = Table(
+        title=f"{settings.stations} stations, {city.fleet:,} bikes, "
+        f"{settings.days} days, seed {settings.seed}",
+        title_justify="left",
+    )
+    table.add_column("")
+    table.add_column("trips", justify="right")
+    table.add_column("share", justify="right")
+    rows = {
+        "wanted": "wanted",
+        "served where wanted": "served",
+        "walked to a neighbour": "walked",
+        "lost: the station was empty": "lost",
+        "turned away: it was closed": "closed",
+    }
+    for label, key in rows.items():
+        share = summary[key] / wanted if wanted else 0.0
+        table.add_row(label, f"{summary[key]:,}", f"{share:.1%}", style="bold" if key == "lost" else None)
+    table.add_section()
+    table.add_row("station-time out of stock", "", f"{summary['out_of_stock']:.1%}")
+    return table

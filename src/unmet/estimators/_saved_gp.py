@@ -1,0 +1,90 @@
+"""A fitted `CensoredGP` as a header and arrays, and back.
+
+What is kept is data, hyper-parameters and EP's sites; the posterior follows from them by one inference, the same for
+every likelihood and engine.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from unmet._exceptions import FileFormatError
+from unmet._parameters import Parameter, parameter_from_dict, parameter_to_dict
+from unmet.estimators._likelihoods import likelihood_from_dict, likelihood_to_dict
+from unmet.estimators._model import Model
+from unmet.inference.ep import Sites
+from unmet.inference.planning import block_from_dict
+from unmet.kernels import kernel_from_dict
+from unmet.likelihoods.base import Observations
+
+if TYPE_CHECKING:
+    from unmet.estimators.censored_gp import CensoredGP
+
+__all__ = ["describe", "restore"]
+
+GP = TypeVar("GP", bound="CensoredGP")
+_PARAMETERS = ("noise_variance", "dispersion")
+
+
+def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays of a fitted model."""
+    settings = {k: v for k, v in gp.get_params(deep=False).items() if k != "random_state"}
+    settings["kernel"] = None if gp.kernel is None else gp.kernel.to_dict()
+    for name in _PARAMETERS:
+        if isinstance(settings[name], Parameter):
+            settings[name] = parameter_to_dict(settings[name])
+    model, sites = gp._model, gp._inference.sites
+    header = {
+        "estimator": type(gp).__name__,
+        "settings": settings,
+        "kernel": model.kernel.to_dict(),
+        "kernel_by_name": gp.kernel_.to_dict(),
+        "likelihood": likelihood_to_dict(model.likelihood),
+        "features": None if model.block is None else model.block.to_dict(),
+        "y_mean": gp.y_mean_,
+        "y_scale": gp.y_scale_,
+        "converged": gp.converged_,
+        "n_iter": gp.n_iter_,
+        "n_features_in": gp.n_features_in_,
+        "feature_names_in": list(gp.feature_names_in_) if hasattr(gp, "feature_names_in_") else None,
+    }
+    arrays = {"X": model.X, "lower": model.obs.lower, "upper": model.obs.upper, "tau": sites.tau, "nu": sites.nu}
+    if model.obs.exposure is not None:
+        arrays["exposure"] = model.obs.exposure
+    return header, arrays
+
+
+def restore(cls: type[GP], path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> GP:
+    """The model that `describe` described."""
+    if header.get("estimator") != cls.__name__:
+        raise FileFormatError(f"{path}: holds a {header.get('estimator')}, not a {cls.__name__}")
+    try:
+        return _restore(cls, header, arrays)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise FileFormatError(f"{path}: its header does not describe a {cls.__name__} ({error!r}). Fit again") from None
+
+
+def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> GP:
+    settings = dict(header["settings"])
+    settings["kernel"] = None if settings["kernel"] is None else kernel_from_dict(settings["kernel"])
+    for name in _PARAMETERS:
+        if isinstance(settings[name], dict):
+            settings[name] = parameter_from_dict(settings[name])
+    gp = cls(**settings)
+    gp.n_features_in_ = header["n_features_in"]
+    if header["feature_names_in"] is not None:
+        gp.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
+    gp.y_mean_, gp.y_scale_ = header["y_mean"], header["y_scale"]
+    kernel, likelihood = kernel_from_dict(header["kernel"]), likelihood_from_dict(header["likelihood"])
+    X, obs = arrays["X"], Observations(arrays["lower"], arrays["upper"], arrays.get("exposure"))
+    if header["features"] is None:
+        model = Model.dense(kernel, likelihood, X, obs)
+    else:
+        model = Model.lowrank(kernel, likelihood, X, obs, block_from_dict(header["features"]))
+    gp._keep(model, None, Sites(arrays["tau"], arrays["nu"]))
+    gp.kernel_, gp.converged_ = kernel_from_dict(header["kernel_by_name"]), header["converged"]
+    gp.n_iter_ = header["n_iter"]
+    return gp

@@ -1,0 +1,259 @@
+"""Basis functions of single kernels; see the table in `unmet.inference.features`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unmet._linalg import cholesky_jittered, solve_lower
+from unmet._typing import Array, BoolArray
+from unmet.inference.features import LeafBlock, Memo, row_products
+from unmet.kernels.base import Leaf
+from unmet.kernels.pairs import Pairs, Weights
+from unmet.kernels.periodic import Periodic
+from unmet.kernels.stationary import Lagged, Stationary
+from unmet.kernels.structured import Constant, Linear
+
+__all__ = ["Eigenfunctions", "Explicit", "Harmonics", "Inducing"]
+
+# Outside the data's range f is predicted from this many points inside, this many to a length-scale.
+_ANCHORS, _ANCHORS_PER_LENGTH = 12, 2.0
+
+
+@dataclass(frozen=True)
+class Explicit(LeafBlock):
+    """`Constant` and `Linear`: their own features."""
+
+    columns: int
+    kind = "explicit"
+
+    @property
+    def size(self) -> int:
+        return self.columns
+
+    def _basis(self, kernel: Constant | Linear, X: Array) -> Array:
+        return X[:, list(kernel._at)] if isinstance(kernel, Linear) else np.ones((len(X), 1))
+
+    def log_spectrum(self, kernel: Constant | Linear) -> Array:
+        return np.log(np.broadcast_to(kernel.parameters["variance"].array, (self.columns,)))
+
+    def contract(self, kernel: Leaf, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+        free = kernel.theta.size
+        return by_log_s if free == self.columns else np.full(free, by_log_s.sum())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"block": "explicit", "columns": self.columns}
+
+
+@dataclass(frozen=True)
+class Harmonics(LeafBlock):
+    """`Periodic` on one column: 1, then cos and sin of 1…count cycles per period."""
+
+    count: int
+    kind = "harmonics"
+
+    @property
+    def size(self) -> int:
+        return 2 * self.count + 1
+
+    def _angles(self, kernel: Periodic, X: Array) -> Array:
+        return np.multiply.outer(2 * np.pi / kernel._one("period") * X[:, kernel._at[0]], np.arange(1, self.count + 1))
+
+    def _basis(self, kernel: Periodic, X: Array) -> Array:
+        angles = self._angles(kernel, X)
+        return np.concatenate([np.ones((len(X), 1)), np.cos(angles), np.sin(angles)], axis=1)
+
+    def log_spectrum(self, kernel: Periodic) -> Array:
+        log_s, _ = kernel.log_harmonics(self.count)
+        return np.concatenate([log_s, log_s[1:]])
+
+    def moves(self, kernel: Leaf) -> bool:
+        return not kernel.parameters["period"].fixed
+
+    def contract(self, kernel: Periodic, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+        _, slope = kernel.log_harmonics(self.count)
+        gradients = {
+            "variance": np.array(by_log_s.sum()),
+            "lengthscale": np.array(by_log_s @ np.concatenate([slope, slope[1:]])),
+        }
+        if by_phi is not None and self.moves(kernel):
+            angles = self._angles(kernel, X)  # d angle/d log period = −angle
+            by_cos, by_sin = by_phi[:, 1 : self.count + 1], by_phi[:, self.count + 1 :]
+            gradients["period"] = np.array(np.sum(angles * (by_cos * np.sin(angles) - by_sin * np.cos(angles))))
+        return kernel._free(gradients)
+
+    def left_out(self, kernel: Periodic) -> float:
+        kept = np.exp(kernel.log_harmonics(self.count)[0] - np.log(kernel._one("variance"))).sum()
+        return max(0.0, 1.0 - float(kept))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"block": "harmonics", "count": self.count}
+
+
+@dataclass(frozen=True)
+class Eigenfunctions(LeafBlock):
+    """A stationary kernel on one or two columns: sines that vanish at the walls of a box about the data.
+
+    Attributes
+    ----------
+    low, high : tuple of float
+        Range of the data, per column.
+    half : tuple of float
+        Half the width of the box, per column.
+    counts : tuple of int
+        Functions per column.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    half: tuple[float, ...]
+    counts: tuple[int, ...]
+    kind = "eigenfunctions"
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.counts))
+
+    def _frequencies(self) -> list[Array]:
+        """Angular frequency of every feature, per column."""
+        per_column = [np.pi * np.arange(1, m + 1) / (2 * h) for m, h in zip(self.counts, self.half, strict=True)]
+        return [grid.ravel() for grid in np.meshgrid(*per_column, indexing="ij")]
+
+    def _lengths(self, kernel: Stationary) -> Array:
+        return np.broadcast_to(kernel.parameters["lengthscale"].array, (len(self.counts),))
+
+    def log_spectrum(self, kernel: Stationary) -> Array:
+        lengths = self._lengths(kernel)
+        u = sum(np.square(ell * w) for ell, w in zip(lengths, self._frequencies(), strict=True))
+        log_g, _ = kernel.log_spectral(np.asarray(u), len(self.counts))
+        return np.log(kernel._one("variance")) + np.log(lengths).sum() + log_g
+
+    def contract(self, kernel: Stationary, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+        squares = [np.square(ell * w) for ell, w in zip(self._lengths(kernel), self._frequencies(), strict=True)]
+        _, slope = kernel.log_spectral(np.asarray(sum(squares)), len(self.counts))
+        by_length = np.array([by_log_s @ (1.0 + 2.0 * s * slope) for s in squares])
+        each = kernel.parameters["lengthscale"].array.size > 1
+        return kernel._free(
+            {"variance": np.array(by_log_s.sum()), "lengthscale": by_length if each else by_length.sum(keepdims=True)}
+        )
+
+    def _inside(self, kernel: Leaf, X: Array) -> BoolArray:
+        columns = X[:, list(kernel._at)]
+        return np.asarray(((columns >= self.low) & (columns <= self.high)).all(axis=1))
+
+    def _sines(self, columns: Array) -> Array:
+        features = np.ones((len(columns), 1))
+        for c, (m, h) in enumerate(zip(self.counts, self.half, strict=True)):
+            centre = 0.5 * (self.low[c] + self.high[c])
+            angle = np.multiply.outer(np.pi / (2 * h) * (columns[:, c] - centre + h), np.arange(1, m + 1))
+            features = row_products(features, np.sin(angle) / np.sqrt(h))
+        return features
+
+    def _anchors(self, kernel: Stationary) -> Array:
+        """Points inside the range, along its ends, from which f outside is predicted."""
+        grids = []
+        for c, ell in enumerate(self._lengths(kernel)):
+            steps = np.arange(_ANCHORS) * ell / _ANCHORS_PER_LENGTH
+            ends = np.concatenate([self.low[c] + steps, self.high[c] - steps])
+            grids.append(np.unique(np.clip(ends, self.low[c], self.high[c])))
+        return np.stack([g.ravel() for g in np.meshgrid(*grids, indexing="ij")], axis=1)
+
+    def _from_anchors(self, kernel: Stationary, outside: Array) -> tuple[Array, Array]:
+        """Features outside the range, and the root of the prior variance that they explain there."""
+        points = self._anchors(kernel)
+        anchors = np.zeros((len(points), outside.shape[1]))
+        anchors[:, list(kernel._at)] = points
+        L, _ = cholesky_jittered(np.asfortranarray(kernel._cross(anchors, anchors) + _ridge(kernel, len(points))))
+        W = solve_lower(L, np.asfortranarray(kernel._cross(anchors, outside)))
+        return solve_lower(L, W, transposed=True).T @ self._sines(points), W
+
+    def _basis(self, kernel: Stationary, X: Array) -> Array:
+        inside = self._inside(kernel, X)
+        if inside.all():
+            return self._sines(X[:, list(kernel._at)])
+        features = np.empty((len(X), self.size))
+        features[inside] = self._sines(X[inside][:, list(kernel._at)])
+        features[~inside], _ = self._from_anchors(kernel, X[~inside])
+        return features
+
+    def residual(self, kernel: Stationary, X: Array, full: bool) -> Array:
+        result = np.zeros((len(X), len(X)) if full else len(X))
+        outside = ~self._inside(kernel, X)
+        if outside.any():
+            _, W = self._from_anchors(kernel, X[outside])
+            if full:
+                result[np.ix_(outside, outside)] = kernel._cross(X[outside], X[outside]) - W.T @ W
+            else:
+                result[outside] = np.maximum(kernel.diag(X[outside]) - np.einsum("ij,ij->j", W, W), 0.0)
+        return result
+
+    def left_out(self, kernel: Stationary) -> float:
+        """Frequencies beyond the last function, and what the walls reflect into the data."""
+        beyond = walls = 0.0
+        for ell, m, h, a, b in zip(self._lengths(kernel), self.counts, self.half, self.low, self.high, strict=True):
+            beyond += kernel.spectral_tail(float(ell) * np.pi * (m + 0.5) / (2 * h))
+            gap = 2 * (h - 0.5 * (b - a)) / float(ell)
+            walls += float(kernel._shape(np.array([gap**2]))[0])
+        return min(1.0, beyond + walls)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"block": "eigenfunctions", "low": self.low, "high": self.high, "half": self.half, "counts": self.counts}
+
+
+def _ridge(kernel: Leaf, n: int) -> Array:
+    """Keeps neighbouring anchors and inducing points apart: a 1e-9 share of the prior variance."""
+    return np.asarray(1e-9 * kernel._one("variance") * np.eye(n))
+
+
+@dataclass(frozen=True)
+class Inducing(LeafBlock):
+    """Any kernel of lags: what a subset of the inputs explains (Nyström; Quiñonero-Candela & Rasmussen 2005, DTC)."""
+
+    points: tuple[tuple[float, ...], ...]
+    trace: tuple[tuple[float, ...], ...]
+    kind = "inducing points"
+
+    @property
+    def size(self) -> int:
+        return len(self.points)
+
+    def _root(self, kernel: Lagged) -> tuple[Array, Array]:
+        Z = np.asarray(self.points)
+        L, _ = cholesky_jittered(np.asfortranarray(kernel._cross(Z, Z) + _ridge(kernel, len(Z))))
+        return Z, L
+
+    def _basis(self, kernel: Lagged, X: Array) -> Array:
+        Z, L = self._root(kernel)
+        return solve_lower(L, np.asfortranarray(kernel._cross(Z, X))).T
+
+    def log_spectrum(self, kernel: Lagged) -> Array:
+        return np.zeros(self.size)
+
+    def moves(self, kernel: Leaf) -> bool:
+        return kernel.theta.size > 0
+
+    def contract(self, kernel: Lagged, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+        if by_phi is None or not self.moves(kernel):
+            return np.empty(0)
+        # With Q = K_xz K_zz⁻¹ K_zx and Φ = K_xz L⁻ᵀ: dQ contracted is <G L⁻¹, dK_xz> − ½ <L⁻ᵀ ΦᵀG L⁻¹, dK_zz>.
+        Z, L = self._root(kernel)
+        phi = solve_lower(L, np.asfortranarray(kernel._cross(Z, X))).T
+        by_cross = solve_lower(L, np.asfortranarray(by_phi.T), transposed=True).T
+        by_square = solve_lower(L, np.asfortranarray(phi.T @ by_cross), transposed=True)
+        return kernel.contract_cross(X, Z, by_cross) - 0.5 * kernel.contract(Pairs(Z), Weights(by_square))
+
+    def residual(self, kernel: Lagged, X: Array, full: bool) -> Array:
+        phi = self._basis(kernel, X)
+        if full:
+            return kernel._cross(X, X) - phi @ phi.T
+        return np.maximum(kernel.diag(X) - np.einsum("ij,ij->i", phi, phi), 0.0)
+
+    def left_out(self, kernel: Lagged) -> float:
+        """Mean share of the prior variance not explained, over a sample of the training inputs."""
+        sample = np.asarray(self.trace)
+        return float(np.mean(self.residual(kernel, sample, full=False)) / kernel._one("variance"))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"block": "inducing", "points": self.points, "trace": self.trace}

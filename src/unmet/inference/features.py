@@ -1,0 +1,202 @@
+"""Kernels as few features: ``K ≈ Φ diag(S) Φᵀ``, so that ``f = Φb`` with ``b ~ N(0, diag(S))``.
+
+| kernel                               | basis Φ                                  | prior variances S            |
+|--------------------------------------|------------------------------------------|------------------------------|
+| Periodic, one column                 | cos and sin of 0…J cycles                | scaled Bessel functions      |
+| stationary, one or two columns       | Hilbert-space eigenfunctions of a box    | spectral density             |
+| Linear, Constant                     | columns, ones                            | their variances              |
+| Lagged, other (several columns)      | inducing points, ``K_xz L_z⁻ᵀ``          | 1                            |
+| a + b, a × b                         | columns side by side, products of columns| S_a and S_b, their products  |
+
+(Solin & Särkkä 2014 and 2020; Riutort-Mayol et al. 2023.) The bases of single kernels are in `unmet.inference.bases`,
+how many functions they get in `unmet.inference.planning`; here is how they are put together. A block is a plan: which
+functions, over which box. It is made once from the inputs and the kernel's hyper-parameters and then stays while those
+move; `left_out` tells what share of the prior variance it misses at any of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from unmet._typing import Array
+from unmet.kernels.base import Kernel, Product, Sum
+
+__all__ = ["Block", "LeafBlock", "Memo", "ProductBlock", "SumBlock", "row_products"]
+
+Memo = dict[int, Array]
+
+
+class Block(ABC):
+    """A plan of features for one kernel; evaluated with that kernel at any hyper-parameters."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of features."""
+
+    @abstractmethod
+    def phi(self, kernel: Any, X: Array, memo: Memo | None = None) -> Array:
+        """Basis functions at X, shape (n, size); kept in `memo` where hyper-parameters do not move them."""
+
+    @abstractmethod
+    def log_spectrum(self, kernel: Any) -> Array:
+        """Logs of the prior variances."""
+
+    @abstractmethod
+    def contract(self, kernel: Any, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+        """Gradient by the kernel's theta from those by log S and, where the basis moves, by Φ."""
+
+    @abstractmethod
+    def moves(self, kernel: Any) -> bool:
+        """Whether the basis depends on free hyper-parameters."""
+
+    @abstractmethod
+    def residual(self, kernel: Any, X: Array, full: bool) -> Array:
+        """Prior covariance at X that the features leave out and predictions must add: its diagonal, or in full."""
+
+    @abstractmethod
+    def left_out(self, kernel: Any) -> float:
+        """Share of the prior variance at the training inputs that the features miss."""
+
+    @abstractmethod
+    def describe(self, kernel: Any) -> list[dict[str, Any]]:
+        """One row per leaf: kernel, kind of features, how many, share left out."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description; `block_from_dict` reads it back."""
+
+
+class LeafBlock(Block):
+    """Features of a kernel that is not made of others."""
+
+    kind: str
+
+    def moves(self, kernel: Any) -> bool:
+        return False
+
+    def residual(self, kernel: Any, X: Array, full: bool) -> Array:
+        return np.zeros((len(X), len(X)) if full else len(X))
+
+    def left_out(self, kernel: Any) -> float:
+        return 0.0
+
+    def describe(self, kernel: Any) -> list[dict[str, Any]]:
+        row = {"kernel": repr(kernel), "features": self.kind, "count": self.size, "left_out": self.left_out(kernel)}
+        return [row]
+
+    def phi(self, kernel: Any, X: Array, memo: Memo | None = None) -> Array:
+        if memo is None or self.moves(kernel):
+            return self._basis(kernel, X)
+        if id(self) not in memo:
+            memo[id(self)] = self._basis(kernel, X)
+        return memo[id(self)]
+
+    @abstractmethod
+    def _basis(self, kernel: Any, X: Array) -> Array:
+        """Basis functions at X."""
+
+
+class _PairBlock(Block):
+    """Features of a sum or product."""
+
+    def __init__(self, left: Block, right: Block) -> None:
+        self.left, self.right = left, right
+
+    def moves(self, kernel: Sum | Product) -> bool:
+        return self.left.moves(kernel.left) or self.right.moves(kernel.right)
+
+    def describe(self, kernel: Sum | Product) -> list[dict[str, Any]]:
+        return self.left.describe(kernel.left) + self.right.describe(kernel.right)
+
+
+class SumBlock(_PairBlock):
+    """Columns side by side."""
+
+    @property
+    def size(self) -> int:
+        return self.left.size + self.right.size
+
+    def phi(self, kernel: Sum, X: Array, memo: Memo | None = None) -> Array:
+        return np.concatenate([self.left.phi(kernel.left, X, memo), self.right.phi(kernel.right, X, memo)], axis=1)
+
+    def log_spectrum(self, kernel: Sum) -> Array:
+        return np.concatenate([self.left.log_spectrum(kernel.left), self.right.log_spectrum(kernel.right)])
+
+    def contract(self, kernel: Sum, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+        k = self.left.size
+        left, right = (None, None) if by_phi is None else (by_phi[:, :k], by_phi[:, k:])
+        return np.concatenate(
+            [
+                self.left.contract(kernel.left, X, by_log_s[:k], left, memo),
+                self.right.contract(kernel.right, X, by_log_s[k:], right, memo),
+            ]
+        )
+
+    def residual(self, kernel: Sum, X: Array, full: bool) -> Array:
+        return self.left.residual(kernel.left, X, full) + self.right.residual(kernel.right, X, full)
+
+    def left_out(self, kernel: Sum) -> float:
+        return max(self.left.left_out(kernel.left), self.right.left_out(kernel.right))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"block": "sum", "left": self.left.to_dict(), "right": self.right.to_dict()}
+
+
+class ProductBlock(_PairBlock):
+    """All products of a column of one and a column of the other."""
+
+    @property
+    def size(self) -> int:
+        return self.left.size * self.right.size
+
+    def phi(self, kernel: Product, X: Array, memo: Memo | None = None) -> Array:
+        if memo is None or self.moves(kernel):
+            return row_products(self.left.phi(kernel.left, X, memo), self.right.phi(kernel.right, X, memo))
+        if id(self) not in memo:
+            memo[id(self)] = row_products(self.left.phi(kernel.left, X), self.right.phi(kernel.right, X))
+        return memo[id(self)]
+
+    def log_spectrum(self, kernel: Product) -> Array:
+        left, right = self.left.log_spectrum(kernel.left), self.right.log_spectrum(kernel.right)
+        return np.add.outer(left, right).ravel()
+
+    def contract(self, kernel: Product, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+        shape = (self.left.size, self.right.size)
+        table = by_log_s.reshape(shape)
+        left = right = None
+        if by_phi is not None:
+            cube = by_phi.reshape(len(X), *shape)
+            left = np.einsum("iab,ib->ia", cube, self.right.phi(kernel.right, X, memo))
+            right = np.einsum("iab,ia->ib", cube, self.left.phi(kernel.left, X, memo))
+        return np.concatenate(
+            [
+                self.left.contract(kernel.left, X, table.sum(axis=1), left, memo),
+                self.right.contract(kernel.right, X, table.sum(axis=0), right, memo),
+            ]
+        )
+
+    def residual(self, kernel: Product, X: Array, full: bool) -> Array:
+        # (Q₁ + R₁) ∘ (Q₂ + R₂) − Q₁ ∘ Q₂
+        pairs = ((self.left, kernel.left), (self.right, kernel.right))
+        (r1, q1), (r2, q2) = ((b.residual(k, X, full), _explained(b, k, X, full)) for b, k in pairs)
+        return r1 * q2 + q1 * r2 + r1 * r2
+
+    def left_out(self, kernel: Product) -> float:
+        return 1.0 - (1.0 - self.left.left_out(kernel.left)) * (1.0 - self.right.left_out(kernel.right))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"block": "product", "left": self.left.to_dict(), "right": self.right.to_dict()}
+
+
+def _explained(block: Block, kernel: Kernel, X: Array, full: bool) -> Array:
+    scaled = block.phi(kernel, X) * np.exp(0.5 * block.log_spectrum(kernel))
+    return scaled @ scaled.T if full else np.einsum("ij,ij->i", scaled, scaled)
+
+
+def row_products(A: Array, B: Array) -> Array:
+    """Row-wise products of all columns of A with all columns of B."""
+    return (A[:, :, None] * B[:, None, :]).reshape(len(A), A.shape[1] * B.shape[1])

@@ -1,0 +1,140 @@
+"""EP in weight space: ``f = Ψw``, ``w ~ N(0, I)``, for long series (``O(n m²)`` a sweep with m features).
+
+Naming: ``Ψ = Φ diag(S)^½`` scaled features, so that no prior variance, however small, is divided by;
+``A = I + Ψᵀ T Ψ`` posterior precision of w, T the precisions of all sites; ``h = Ψᵀ ν``. Rows whose likelihood
+is Gaussian (``e``) are their own sites and enter A and h once; EP runs on the others (``c``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unmet._linalg import cholesky, inverse_from_cholesky, log_det, solve_lower
+from unmet._normal import LOG_SQRT_2PI
+from unmet._typing import Array, BoolArray
+from unmet.inference.ep import Marginals, Sites, expectation_propagation
+from unmet.inference.features import Block, Memo
+from unmet.inference.result import Inference, Info
+from unmet.kernels.base import Kernel
+from unmet.likelihoods.base import Likelihood, Observations
+
+__all__ = ["LowRankPosterior", "LowRankProblem", "infer", "prepare"]
+
+
+@dataclass(frozen=True)
+class LowRankProblem:
+    """What does not change with hyper-parameters: the plan of features, and those that stay as they are."""
+
+    X: Array
+    obs: Observations
+    exact: BoolArray
+    block: Block
+    memo: Memo = field(default_factory=dict, repr=False)
+
+
+def prepare(X: Array, obs: Observations, likelihood: Likelihood, block: Block) -> LowRankProblem:
+    """Get ready to evaluate features once."""
+    exact, _, _ = likelihood.exact_sites(obs)
+    return LowRankProblem(X, obs, exact, block)
+
+
+def infer(
+    kernel: Kernel,
+    likelihood: Likelihood,
+    problem: LowRankProblem,
+    start: Sites | None = None,
+    *,
+    gradient: bool = True,
+    tol: float = 1e-8,
+    max_sweeps: int = 200,
+) -> Inference:
+    """Posterior, log evidence and its gradient at given hyper-parameters; see `unmet.inference.dense.infer`."""
+    block, exact = problem.block, problem.exact
+    root_s = np.exp(0.5 * block.log_spectrum(kernel))
+    psi = block.phi(kernel, problem.X, problem.memo) * root_s
+    _, tau, nu = likelihood.exact_sites(problem.obs)
+    psi_e, tau_e, nu_e = (psi[exact], tau[exact], nu[exact]) if exact.any() else (psi[:0], tau[:0], nu[:0])
+    engine = _WeightSpace(psi if not exact.any() else psi[~exact], *_normal_equations(psi_e, tau_e, nu_e))
+    ep = expectation_propagation(engine, likelihood, problem.obs[~exact], start, tol=tol, max_sweeps=max_sweeps)
+    log_z = ep.log_z + float(np.sum(0.5 * np.log(tau_e) - 0.5 * nu_e**2 / np.where(tau_e > 0, tau_e, 1.0)))
+    log_z -= tau_e.size * LOG_SQRT_2PI
+    L, w = engine.weights(ep.sites)
+    posterior = LowRankPosterior(kernel, block, w, L)
+    info = Info(ep.converged, ep.sweeps, ep.residual, 0.0)
+    if not gradient:
+        return Inference(posterior, log_z, None, ep.sites, info)
+    tau[~exact], nu[~exact] = ep.sites.tau, ep.sites.nu
+    cov = _symmetric(inverse_from_cholesky(L))
+    by_log_s = 0.5 * (np.square(w) + np.diag(cov) - 1.0)
+    by_phi = None
+    alpha = nu - tau * (psi @ w)
+    if block.moves(kernel):
+        # <G, dΦ> with G = (α wᵀ − T Ψ A⁻¹) diag(S)^½: the contraction of ½(ααᵀ − R) with d(ΦSΦᵀ).
+        by_phi = (np.multiply.outer(alpha, w) - tau[:, None] * (psi @ cov)) * root_s
+    by_kernel = block.contract(kernel, problem.X, by_log_s, by_phi, problem.memo)
+    by_likelihood = ep.tilted.d_theta.sum(axis=0)
+    if exact.any():
+        # R_ii = τ − τ² σ²_i; then y − m = α/R, v + 1/τ = 1/R as in the dense engine.
+        precision = tau_e - tau_e**2 * np.einsum("ij,ij->i", psi_e @ cov, psi_e)
+        cavity_mean = nu_e / tau_e - alpha[exact] / precision
+        tilted = likelihood.tilted(problem.obs[exact], cavity_mean, 1.0 / precision - 1.0 / tau_e)
+        by_likelihood = by_likelihood + tilted.d_theta.sum(axis=0)
+    return Inference(posterior, log_z, np.concatenate([by_kernel, by_likelihood]), ep.sites, info)
+
+
+def _normal_equations(psi: Array, tau: Array, nu: Array) -> tuple[Array, Array]:
+    """``I + Ψᵀ T Ψ`` and ``Ψᵀ ν`` of the exact rows."""
+    scaled = psi * np.sqrt(tau)[:, None]
+    return np.eye(psi.shape[1]) + scaled.T @ scaled, psi.T @ nu
+
+
+def _symmetric(lower: Array) -> Array:
+    return lower + np.tril(lower, -1).T
+
+
+@dataclass(frozen=True)
+class _WeightSpace:
+    """Weights with precision `A` and shift `h`, seen through features at the rows EP runs on; an `Engine` of EP."""
+
+    psi: Array
+    A: Array
+    h: Array
+
+    def weights(self, sites: Sites) -> tuple[Array, Array]:
+        """Cholesky factor of the posterior precision of w, and the posterior mean."""
+        scaled = self.psi * np.sqrt(sites.tau)[:, None]
+        L = cholesky(np.asfortranarray(self.A + scaled.T @ scaled))
+        return L, solve_lower(L, solve_lower(L, self.h + self.psi.T @ sites.nu), transposed=True)
+
+    def marginals(self, sites: Sites) -> Marginals:
+        L, w = self.weights(sites)
+        W = solve_lower(L, self.psi.T)
+        var = np.einsum("ij,ij->j", W, W)
+        log_normaliser = -0.5 * log_det(L) + 0.5 * float((self.h + self.psi.T @ sites.nu) @ w)
+        return Marginals(self.psi @ w, var, log_normaliser)
+
+
+@dataclass(frozen=True)
+class LowRankPosterior:
+    """The posterior process: ``f = Ψw`` plus what the features leave out, which the data have not seen."""
+
+    kernel: Kernel
+    block: Block
+    weights: Array
+    factor: Array
+
+    def _scaled(self, X: Array) -> tuple[Array, Array]:
+        psi = self.block.phi(self.kernel, X) * np.exp(0.5 * self.block.log_spectrum(self.kernel))
+        return psi, solve_lower(self.factor, np.asfortranarray(psi.T))
+
+    def marginals(self, X: Array) -> tuple[Array, Array]:
+        """Posterior means and variances at X."""
+        psi, W = self._scaled(X)
+        return psi @ self.weights, np.einsum("ij,ij->j", W, W) + self.block.residual(self.kernel, X, full=False)
+
+    def joint(self, X: Array) -> tuple[Array, Array]:
+        """Posterior mean and covariance matrix at X."""
+        psi, W = self._scaled(X)
+        return psi @ self.weights, W.T @ W + self.block.residual(self.kernel, X, full=True)

@@ -1,0 +1,199 @@
+"""Log-probabilities of counts as curves over the log of the expected count, with their derivatives.
+
+Naming: ``eta`` is the log of the expected count ``mu``; ``r = 1/dispersion`` the shape of the negative
+binomial, a gamma mixture of Poisson counts with mean ``mu`` and variance ``mu + dispersion·mu²``; a dispersion
+of 0 is Poisson. ``y`` has shape ``(n,)``, ``eta`` shape ``(n,)`` or ``(nodes, n)``. Every curve is concave in
+``eta``: the probabilities are log-concave densities (of a log-gamma or log-F variable), or their integrals.
+
+Domain: tested against 40-digit arithmetic for counts 0…10,000, ``eta`` from −60 to 30 and dispersions from
+1e-8 to 100; values to 1e-11 of their size, slopes and curvatures to 1e-8 of theirs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from unmet._exceptions import NumericalError
+from unmet._typing import Array
+from unmet.likelihoods.quadrature import Curve
+
+__all__ = ["CountCurve"]
+
+# From this shape on differences of log-gamma and digamma come from Stirling's series: the plain difference
+# loses `r` units of rounding; the terms left out of the series are below (1/r)^5 / 1260.
+_LARGE_SHAPE = 1e3
+# Below this share of the count the tail P(Y ≥ y) is its first terms; slope and curvature cancel otherwise.
+_FEW_TERMS = 0.05
+# scipy's incomplete gamma and beta lose digits where they become denormal: above this they have them all.
+_SMALLEST_TAIL = 1e-290
+# Step of the central difference by log dispersion: truncation 1e-8, rounding 1e-11 of a tail's derivative.
+_STEP = 2e-4
+# Terms of the far tail's sum: about √y are needed where scipy underflows.
+_MOST_TERMS = 1_000_000
+
+
+@dataclass(frozen=True)
+class CountCurve:
+    """``log P(Y = y)`` or, where `at_least`, ``log P(Y ≥ y)`` as curves over ``eta``, one per row.
+
+    Examples
+    --------
+    >>> curve = CountCurve(np.array([3.0]), dispersion=0.0, at_least=True)
+    >>> np.exp(curve(np.log([3.0])).value).round(4)       # P(Y ≥ 3), Y ~ Poisson(3)
+    array([0.5768])
+    """
+
+    y: Array
+    dispersion: float
+    at_least: bool
+    log_constant: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.log_constant is None:
+            object.__setattr__(self, "log_constant", _log_constant(self.y, self.dispersion))
+
+    def __getitem__(self, rows: Any) -> CountCurve:
+        """The same for some of the rows."""
+        constant = self.log_constant
+        assert constant is not None
+        return CountCurve(self.y[rows], self.dispersion, self.at_least, constant[rows])
+
+    def __call__(self, eta: Array) -> Curve:
+        """Value, slope and curvature by ``eta``."""
+        assert self.log_constant is not None
+        pmf = _log_pmf(self.y, eta, self.dispersion, self.log_constant)
+        return _log_survival(self.y, eta, self.dispersion, pmf) if self.at_least else pmf
+
+    def by_log_dispersion(self, eta: Array) -> Array:
+        """Derivative of the value by the logarithm of the dispersion, ``eta`` held."""
+        if not self.at_least:
+            return _pmf_by_log_dispersion(self.y, eta, self.dispersion)
+        up, down = (
+            CountCurve(self.y, self.dispersion * np.exp(step), at_least=True)(eta).value for step in (_STEP, -_STEP)
+        )
+        return (up - down) / (2 * _STEP)
+
+
+def _log_pmf(y: Array, eta: Array, dispersion: float, log_constant: Array) -> Curve:
+    """The exact count: value, slope, curvature."""
+    if dispersion == 0:
+        mu = np.exp(eta)
+        return Curve(y * eta - mu + log_constant, y - mu, -mu)
+    r = 1 / dispersion
+    softplus, share, rest = _logistic(eta + np.log(dispersion))
+    return Curve(
+        y * eta - (y + r) * softplus + log_constant,
+        y * rest - r * share,
+        -(y + r) * share * rest,
+    )
+
+
+def _logistic(odds: Array) -> tuple[Array, Array, Array]:
+    """``log(1 + e^odds)``, the share ``mu/(r + mu) = e^odds/(1 + e^odds)`` and what it leaves of 1.
+
+    Share and rest are kept apart: the smaller of them has no digits in 1 minus the other.
+    """
+    small = np.exp(-np.abs(odds))
+    larger = 1 / (1 + small)
+    smaller = small * larger
+    above = odds > 0
+    return (
+        np.maximum(odds, 0.0) + np.log1p(small),
+        np.where(above, larger, smaller),
+        np.where(above, smaller, larger),
+    )
+
+
+def _log_constant(y: Array, dispersion: float) -> Array:
+    """What of ``log P(Y = y)`` does not depend on ``eta``."""
+    constant: Array = -special.gammaln(y + 1)
+    if dispersion == 0:
+        return constant
+    r = 1 / dispersion
+    if r < _LARGE_SHAPE:
+        return constant + special.gammaln(y + r) - special.gammaln(r) + y * np.log(dispersion)
+    # log Γ(y+r) − log Γ(r) − y log r by Stirling, the large terms taken off each other by hand.
+    s = y + r
+    rest = (1 / s - 1 / r) / 12 - (1 / s**3 - 1 / r**3) / 360
+    return constant + (s - 0.5) * np.log1p(y / r) - y + rest
+
+
+def _pmf_by_log_dispersion(y: Array, eta: Array, dispersion: float) -> Array:
+    """``−r ∂ log P(Y = y)/∂r``; goes to ``dispersion·((y − mu)² − y)/2`` for small dispersion."""
+    r = 1 / dispersion
+    s = y + r
+    softplus, share, rest = _logistic(eta + np.log(dispersion))
+    if r < _LARGE_SHAPE:
+        digammas = special.digamma(s) - special.digamma(r)
+    else:
+        digammas = np.log1p(y / r) + y / (2 * r * s) - (s**-2 - r**-2) / 12 + (s**-4 - r**-4) / 120
+    return r * (softplus - digammas) + (y * rest - r * share)
+
+
+def _log_survival(y: Array, eta: Array, dispersion: float, pmf: Curve) -> Curve:
+    """``log P(Y ≥ y)`` for y ≥ 1 from ``log P(Y = y)``: slope ``h = y·P(Y = y)/P(Y ≥ y)``, curvature ``h(pmf' − h)``.
+
+    The survival function is the regularised incomplete gamma ``P(y, mu)`` or beta ``I_share(y, r)``
+    (DLMF 8.2, 8.17): a distribution function in ``eta`` with density ``y·P(Y = y)``.
+    """
+    tail = _survival(y, eta, dispersion)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # those entries are replaced below
+        value = np.log(tail)
+        slope = y * np.exp(pmf.value - value)
+        curvature = slope * (pmf.slope - slope)
+    deep = (tail < _SMALLEST_TAIL) | (y - pmf.slope < _FEW_TERMS * (y + 1))
+    if deep.any():
+        wide = np.broadcast_to(y, eta.shape)[deep]
+        log_sum, slope[deep], curvature[deep] = _deep_tail(wide, eta[deep], dispersion)
+        value[deep] = pmf.value[deep] + log_sum
+    return Curve(value, slope, curvature)
+
+
+def _survival(y: Array, eta: Array, dispersion: float) -> Array:
+    """``P(Y ≥ y)`` itself, 0 where it underflows."""
+    if dispersion == 0:
+        with np.errstate(over="ignore"):
+            return np.asarray(special.gammainc(y, np.exp(eta)))
+    r = 1 / dispersion
+    _, share, rest = _logistic(eta + np.log(dispersion))
+    tail = np.empty(eta.shape)
+    below = share <= 0.5
+    special.betainc(y, r, share, out=tail, where=below)
+    special.betaincc(r, y, rest, out=tail, where=~below)
+    return tail
+
+
+def _deep_tail(y: Array, eta: Array, dispersion: float) -> tuple[Array, Array, Array]:
+    """``log(P(Y ≥ y)/P(Y = y))`` and the survival curve's slope and curvature, by the tail's own sum.
+
+    With ``P(Y = y+1+j)/P(Y = y+j) = c_j = (A + g·j)/(y + 1 + j)``, ``A = y − pmf'`` (Poisson: ``mu``, and g = 0),
+    the ratio is ``F = 1 + c_0 F₂``, ``F₂ = 1 + c_1 + c_1 c_2 + …``. The slope is ``h = y/F``; in ``pmf' − h``
+    the leading digits cancel, so it is rearranged to ``−A·(y + 1 − (y − A) F₂)/((y + 1) F)``.
+    """
+    if dispersion == 0:
+        a, growth = np.exp(eta), np.zeros_like(eta)
+    else:
+        growth = _logistic(eta + np.log(dispersion))[1]
+        a = (y + 1 / dispersion) * growth
+    f2 = np.ones_like(y)
+    term = np.ones_like(y)
+    active = np.arange(y.size)
+    for j in range(1, _MOST_TERMS):
+        step = term[active] * (a[active] + growth[active] * j) / (y[active] + 1 + j)
+        term[active] = step
+        f2[active] += step
+        active = active[step > 1e-17 * f2[active]]
+        if not active.size:
+            break
+    else:
+        raise NumericalError(
+            f"the far tail P(Y >= y) did not converge for a count of {y[active[0]]:.0f}; "
+            "counts this large are better modelled with the Gaussian likelihood"
+        )
+    total = 1 + a / (y + 1) * f2
+    slope = y / total
+    return np.log(total), slope, -slope * a * (y + 1 - (y - a) * f2) / ((y + 1) * total)

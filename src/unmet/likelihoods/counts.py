@@ -1,0 +1,358 @@
+"""Counts with a log link: Poisson and negative binomial, with exposure and censoring.
+
+The rate of a full bin is ``λ = exp(f)``. With exposure a, the share of the bin in which demand could be
+served, the count seen is Poisson or negative binomial with mean ``a·λ``: exposure only shifts f by ``log a``.
+A row with ``lower = y, upper = ∞`` says that demand was at least y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy import special
+
+from unmet._exceptions import InputError, NumericalError
+from unmet._parameters import Parameter, as_parameter
+from unmet._typing import Array, BoolArray, IntArray
+from unmet.likelihoods._count_curves import CountCurve
+from unmet.likelihoods.base import Observations, Tilted
+from unmet.likelihoods.quadrature import log_concave_tilted
+
+__all__ = ["NegativeBinomial", "Poisson"]
+
+# Where the search for a dispersion may go: from all but Poisson to counts that are nearly always zero.
+_DISPERSION_BOUNDS = (1e-4, 1e2)
+# Above this rate a Poisson count is drawn from its normal limit: they differ by less than a double can hold.
+_NORMAL_RATE = 1e15
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What the count likelihoods share; a dispersion of 0 is Poisson.
+
+    The rate is ``exp(log_level + f)``: f varies about a level that is given, not learnt.
+    """
+
+    log_level: float = field(default=0.0, kw_only=True)
+
+    @property
+    def _dispersion(self) -> float:
+        raise NotImplementedError
+
+    @property
+    def theta(self) -> Array:
+        """Logarithms of the free hyper-parameters."""
+        return np.empty(0)
+
+    @property
+    def bounds(self) -> Array:
+        """Bounds of `theta`, one row each."""
+        return np.empty((0, 2))
+
+    def log_prior(self) -> tuple[float, Array]:
+        """Log prior density of `theta`, and its gradient."""
+        return 0.0, np.empty(0)
+
+    def validate(self, obs: Observations) -> None:
+        """Refuse what is not a count, a lower bound of one, or an exposure between 0 and 1."""
+        y, upper = obs.lower, obs.upper
+        _refuse(
+            ~(np.isfinite(y) & (y >= 0) & (y == np.floor(y))),
+            "counts must be whole numbers of at least 0",
+            lambda i: f"{y[i]:.6g}",
+            "round or correct them, or use the Gaussian likelihood",
+        )
+        _refuse(
+            (upper != y) & ~np.isposinf(upper),
+            "a count is known exactly (upper = lower) or from below (upper = inf)",
+            lambda i: f"between {y[i]:.6g} and {upper[i]:.6g}",
+            "censoring from above or to an interval needs the Gaussian likelihood",
+        )
+        if obs.exposure is None:
+            return
+        a = obs.exposure
+        if a.shape != y.shape:
+            raise InputError(f"exposure must have one value per row; got {a.shape} for {y.size} rows")
+        _refuse(
+            ~((a >= 0) & (a <= 1)),
+            "exposure must lie between 0 and 1",
+            lambda i: f"{a[i]:.6g}",
+            "it is the share of the bin in which demand could be served",
+        )
+        _refuse(
+            (a == 0) & (y > 0),
+            "nothing can be counted without exposure",
+            lambda i: f"a count of {y[i]:.6g} with exposure 0",
+            "correct the exposure, or leave the row out",
+        )
+
+    def informative(self, obs: Observations) -> BoolArray:
+        """Rows that say anything: not those without exposure, nor "at least 0"."""
+        some = obs.exact | (obs.lower > 0)
+        return some if obs.exposure is None else some & (obs.exposure > 0)
+
+    def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
+        """No row is Gaussian in f."""
+        return np.zeros(len(obs), dtype=bool), np.zeros(len(obs)), np.zeros(len(obs))
+
+    def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
+        """Moments of ``p(obs | f) N(f | mean, var)``, by quadrature at the mode.
+
+        To 1e-6 of brute-force integration for counts 0…10,000, exposures 1e-6…1, means −30…30 and variances
+        1e-8…1e4, far tails of ``P(Y ≥ y)`` included. Rows that carry no information have
+        ``log_z = d1 = d2 = 0`` and ``shrink = 1``.
+        """
+        self.validate(obs)
+        _refuse(
+            ~(np.isfinite(mean) & np.isfinite(var) & (var > 0)),
+            "means must be finite and variances positive",
+            lambda i: f"mean {mean[i]:.6g}, variance {var[i]:.6g}",
+            "this is a fault of the caller",
+        )
+        n, p = len(obs), self.theta.size
+        out = Tilted(np.zeros(n), np.zeros(n), np.zeros(n), np.ones(n), np.zeros((n, p)))
+        some = self.informative(obs)
+        for rows, at_least in ((some & obs.exact, False), (some & ~obs.exact, True)):
+            if rows.any():
+                m = mean[rows] + self._shift(obs, rows)
+                part = self._tilted(CountCurve(obs.lower[rows], self._dispersion, at_least), m, var[rows], p)
+                out.log_z[rows], out.d1[rows], out.d2[rows] = part.log_z, part.d1, part.d2
+                out.shrink[rows], out.d_theta[rows] = part.shrink, part.d_theta
+        return out
+
+    def _shift(self, obs: Observations, rows: BoolArray) -> Array | float:
+        """From f to the log of the expected count."""
+        return self.log_level if obs.exposure is None else self.log_level + np.log(obs.exposure[rows])
+
+    def _tilted(self, curve: CountCurve, mean: Array, var: Array, n_theta: int) -> Tilted:
+        """The same where ``mean`` is that of the log of the expected count."""
+
+        def by_dispersion(rows: IntArray, eta: Array) -> Array:
+            return curve[rows].by_log_dispersion(eta)[None]
+
+        start = _poisson_mode(curve.y, mean, var)
+        if curve.at_least:  # its slope is never below that of the exact count, nor below 0
+            start = np.maximum(start, mean)
+        return log_concave_tilted(curve, mean, var, start, by_dispersion if n_theta else None, n_theta)
+
+    def log_likelihood(self, obs: Observations, f: Array) -> Array:
+        """``log p(obs | f)`` per row; f has shape ``(n,)`` or ``(k, n)``."""
+        return self._curve(obs, f)[0]
+
+    def derivatives(self, obs: Observations, f: Array) -> tuple[Array, Array]:
+        """First and second derivative of `log_likelihood` by f."""
+        return self._curve(obs, f)[1:]
+
+    def _curve(self, obs: Observations, f: Array) -> tuple[Array, Array, Array]:
+        out = (np.zeros(f.shape), np.zeros(f.shape), np.zeros(f.shape))
+        some = self.informative(obs)
+        for rows, at_least in ((some & obs.exact, False), (some & ~obs.exact, True)):
+            if rows.any():
+                eta = f[..., rows] + self._shift(obs, rows)
+                curve = CountCurve(obs.lower[rows], self._dispersion, at_least)(eta)
+                for to, value in zip(out, curve, strict=True):
+                    to[..., rows] = value
+        return out
+
+    def rate(self, f: Array) -> Array:
+        """Expected demand of a full bin given latent values; infinite beyond the range of a double."""
+        with np.errstate(over="ignore"):
+            return np.exp(self.log_level + f)
+
+    def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Mean and variance of the log-normal rate."""
+        with np.errstate(over="ignore"):
+            expected = self.rate(mean + 0.5 * var)
+            return expected, np.square(expected) * np.expm1(var)
+
+    def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
+        """Mean and covariance matrix of the log-normal rates."""
+        with np.errstate(over="ignore"):
+            expected = self.rate(mean + 0.5 * np.diag(cov))
+            return expected, np.multiply.outer(expected, expected) * np.expm1(cov)
+
+    def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
+        """Mean and variance of a full bin's demand where ``f ~ N(mean, var)``: moments of the log-normal rate.
+
+        Infinite where they exceed the range of a double.
+        """
+        mean = mean + self.log_level
+        with np.errstate(over="ignore", divide="ignore"):
+            expected = np.exp(mean + 0.5 * var)
+            # Var[λ] + dispersion·E[λ²] = exp(2m + 2v)·(1 − exp(−v) + dispersion)
+            spread = np.exp(2 * mean + 2 * var + np.log(self._dispersion - np.expm1(-var)))
+        return expected, expected + spread
+
+    def quantile(self, mean: Array, var: Array, q: Array) -> Array:
+        """Quantiles of a full bin's demand: the smallest count k with ``P(Y ≤ k) ≥ q``, shape ``(len(q), n)``."""
+        q = np.atleast_1d(np.asarray(q, dtype=float))
+        if not ((q > 0) & (q < 1)).all():
+            raise InputError(f"quantiles must lie strictly between 0 and 1; got {q.tolist()}")
+        # Below this variance the rate is known to all its digits.
+        m, v = np.tile(mean + self.log_level, q.size), np.tile(np.maximum(var, 1e-16), q.size)
+        below = np.repeat(q, mean.size)
+        return _smallest_count(self._cdf, m, v, below, self._dispersion).reshape(q.size, mean.size)
+
+    def _cdf(self, k: Array, mean: Array, var: Array) -> Array:
+        """``P(Y ≤ k)`` of a full bin: 1 minus the evidence of "at least k + 1"."""
+        curve = CountCurve(k + 1, self._dispersion, at_least=True)
+        return -np.expm1(np.minimum(self._tilted(curve, mean, var, 0).log_z, 0.0))
+
+    def sample(self, f: Array, rng: np.random.Generator) -> Array:
+        """Demand of full bins drawn given latent values: whole numbers."""
+        rate = self.rate(f)
+        if self._dispersion > 0:
+            rate = rate * rng.standard_gamma(1 / self._dispersion, size=f.shape) * self._dispersion
+        if not np.isfinite(rate).all():
+            raise NumericalError(
+                f"latent values up to {np.max(f):.4g} give rates beyond double precision; these cannot be drawn"
+            )
+        large = rate > _NORMAL_RATE
+        drawn = rng.poisson(np.where(large, 0.0, rate)).astype(float)
+        return np.where(large, np.rint(rate + np.sqrt(rate) * rng.standard_normal(f.shape)), drawn)
+
+
+@dataclass(frozen=True)
+class Poisson(_Counts):
+    """Poisson counts with log link: ``Y ~ Poisson(exposure · exp(f))``.
+
+    Examples
+    --------
+    Two riders in half a bin, at least three in a bin that ran empty, and a bin that was never open:
+
+    >>> obs = Observations(np.array([2.0, 3.0, 0.0]), np.array([2.0, np.inf, 0.0]), np.array([0.5, 1.0, 0.0]))
+    >>> Poisson().tilted(obs, np.zeros(3), np.ones(3)).d1.round(3)
+    array([0.671, 0.955, 0.   ])
+    """
+
+    @property
+    def _dispersion(self) -> float:
+        return 0.0
+
+    def with_theta(self, theta: Array) -> Poisson:
+        """Itself: there is nothing to set."""
+        return self
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(_Counts):
+    """Counts more variable than Poisson: given f, a full bin has mean ``λ = exp(f)`` and variance ``λ + dispersion·λ²``.
+
+    Demand of a full bin is Poisson with a gamma-distributed rate of mean λ and shape ``r = 1/dispersion``. With
+    exposure a, each of its riders is seen with probability a; what is seen is again negative binomial, with mean
+    ``a·λ`` and the same shape.
+
+    Parameters
+    ----------
+    dispersion : float or Parameter
+        Its value, learnt from there; ``Parameter(0.1, fixed=True)`` keeps it.
+
+    Examples
+    --------
+    >>> NegativeBinomial(dispersion=0.2).predict(np.zeros(1), np.zeros(1))
+    (array([1.]), array([1.2]))
+    """
+
+    dispersion: float | Parameter = 0.1
+
+    def __post_init__(self) -> None:
+        filled = as_parameter(self.dispersion).filled(0.1, _DISPERSION_BOUNDS)
+        if filled.array.size != 1:
+            raise InputError(f"there is one dispersion; got {filled.array.tolist()}")
+        object.__setattr__(self, "dispersion", filled)
+
+    @property
+    def _parameter(self) -> Parameter:
+        assert isinstance(self.dispersion, Parameter)
+        return self.dispersion
+
+    @property
+    def _dispersion(self) -> float:
+        return float(self._parameter.array[0])
+
+    @property
+    def log_dispersion(self) -> float:
+        """Logarithm of the dispersion, whether fixed or free."""
+        return float(np.log(self._dispersion))
+
+    @property
+    def theta(self) -> Array:
+        """The log dispersion, unless it is fixed."""
+        return self._parameter.theta
+
+    @property
+    def bounds(self) -> Array:
+        """Bounds of `theta`."""
+        return self._parameter.theta_bounds
+
+    def with_theta(self, theta: Array) -> NegativeBinomial:
+        """The same likelihood at another dispersion."""
+        return replace(self, dispersion=self._parameter.with_theta(theta))
+
+    def log_prior(self) -> tuple[float, Array]:
+        """Log prior density of `theta`, and its gradient."""
+        return self._parameter.log_prior()
+
+
+def _refuse(bad: BoolArray, expected: str, came: Callable[[int], str], advice: str) -> None:
+    rows = np.flatnonzero(bad)
+    if rows.size:
+        shown = "; ".join(f"row {i} has {came(int(i))}" for i in rows[:5])
+        more = "" if rows.size <= 5 else f" and {rows.size - 5} rows more"
+        raise InputError(f"{expected}: {shown}{more}. What to do: {advice}.")
+
+
+def _poisson_mode(y: Array, mean: Array, var: Array) -> Array:
+    """Mode of ``Poisson(y | exp(η)) N(η | mean, var)``: ``η + v e^η = m + v y`` by Wright's ω."""
+    u = mean + var * y
+    t = u + np.log(var)
+    omega = special.wrightomega(t)  # v e^η
+    with np.errstate(divide="ignore"):
+        return np.where(t > 0, np.log(omega) - np.log(var), u - omega)
+
+
+def _smallest_count(
+    cdf: Callable[[Array, Array, Array], Array], mean: Array, var: Array, q: Array, dispersion: float
+) -> Array:
+    """The smallest whole k ≥ 0 with ``cdf(k) ≥ q``: a bracketed secant search for the normal score over log(k + 1)."""
+    score = special.ndtri(q)
+    # Log-normal guess: the count's own spread added to that of the rate.
+    with np.errstate(over="ignore"):
+        width = np.sqrt(var + dispersion + 1 / (1 + np.exp(mean)))
+        k = np.floor(np.exp(np.minimum(mean + score * width, 30.0)))
+    low, low_score = np.full(k.size, -1.0), np.full(k.size, -np.inf)  # cdf(low) < q
+    high, high_score = np.full(k.size, np.inf), np.full(k.size, np.inf)  # cdf(high) ≥ q
+    active = np.arange(k.size)
+    for iteration in range(200):
+        here = k[active]
+        p = cdf(here, mean[active], var[active])
+        gap = special.ndtri(p) - score[active]
+        enough = p >= q[active]
+        high[active], high_score[active] = (
+            np.where(enough, here, high[active]),
+            np.where(enough, gap, high_score[active]),
+        )
+        low[active], low_score[active] = np.where(enough, low[active], here), np.where(enough, low_score[active], gap)
+        active = active[high[active] - low[active] > 1]
+        if not active.size:
+            return high
+        k[active] = _next_count(
+            low[active], high[active], low_score[active], high_score[active], width[active], iteration
+        )
+    raise NumericalError("quantiles did not settle within 200 steps")
+
+
+def _next_count(low: Array, high: Array, low_gap: Array, high_gap: Array, width: Array, iteration: int) -> Array:
+    """Where to look between (or beyond) what has been seen: secant, every third time the middle."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        a, b = np.log1p(low + 0.5), np.log1p(high + 0.5)
+        share = np.where(np.isfinite(low_gap) & np.isfinite(high_gap), low_gap / (low_gap - high_gap), 0.5)
+        share = np.where(iteration % 3 == 2, 0.5, share)
+        inner = np.expm1(a + share * (b - a))
+        # nothing seen on one side yet: a step by the slope of the normal score, growing with every turn
+        up = np.expm1(a - np.where(np.isfinite(low_gap), low_gap, -1.0) * width * (1.0 + iteration)) + 1
+        guess = np.where(np.isfinite(high), inner, up)
+        guess = np.rint(np.where(np.isnan(guess), low + 1, guess))
+        return np.minimum(np.maximum(guess, low + 1), np.where(np.isfinite(high), high - 1, 2 * (low + 2) ** 1.5 + 1e6))

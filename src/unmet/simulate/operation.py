@@ -1,0 +1,297 @@
+"""What supply makes of demand: bikes and docks, trucks and mechanics, event by event in order of time.
+
+Times are whole seconds from the start. Plain lists and integers, because at millions of events a NumPy scalar
+costs more than the arithmetic done with it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from heapq import heappop, heappush
+
+import numpy as np
+
+from unmet._typing import IntArray
+from unmet.simulate.demand import Layout, Riders, Stream, stream
+from unmet.simulate.settings import Settings
+
+__all__ = ["Fate", "History", "Outage", "operate"]
+
+_WALKING_SPEED = 1.3  # m/s
+_RIDING_SPEED = 2.5  # m/s along the straight line
+_TRUCK_LOAD = 12
+_LATER = 300  # seconds until a driver or a rider who found no dock anywhere tries again
+
+
+class Fate(IntEnum):
+    """What became of a wanted trip."""
+
+    SERVED = 0  # where it was wanted
+    WALKED = 1  # at a neighbouring station
+    LOST = 2  # the station was open and empty
+    CLOSED = 3  # the station was closed or dead: demand that no stock could have served
+
+
+@dataclass(frozen=True)
+class Outage:
+    """Something out of order between two moments, of one station or (None) of all."""
+
+    kind: str  # closure | silent station | zero station | feed gap
+    station: int | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened. Rider arrays have -1 where there was no trip."""
+
+    fate: IntArray
+    started: IntArray
+    start_station: IntArray
+    ended: IntArray
+    end_station: IntArray
+    fleet: int
+    stock: (
+        IntArray  # rows of (time, station, rentable bikes, broken bikes) after every change, in order of time
+    )
+    stops: IntArray  # rows of (time, station, bikes) of the trucks: unloaded, or loaded where negative
+
+
+def operate(
+    settings: Settings,
+    city: Layout,
+    riders: Riders,
+    outages: list[Outage],
+    progress: Callable[[int, int], None] | None = None,
+) -> History:
+    """Let the riders ride, the bikes break and the trucks drive.
+
+    ``progress(day, days)`` is called after every simulated day.
+    """
+    hours = settings.hours()
+    shift = _Shift(settings, city, riders, outages)
+    nights = np.flatnonzero((hours.hour == 1) & (np.diff(hours.hour, prepend=-1) != 0))
+    for night, hour in enumerate(nights.tolist()):
+        shift.schedule(3600 * hour, shift.plan_night, night)
+    days = -(-len(hours) // 24)
+    for day in range(days):
+        shift.run_day(86_400 * day)
+        if progress:
+            progress(day + 1, days)
+    shift.run_events(1 << 62)  # riders still on the way come home
+    return shift.history()
+
+
+class _Shift:
+    """The state of the city at one moment, and what each kind of event does to it.
+
+    The heap holds integers ``time << 32 | code``: codes below the number of riders are that rider's bike
+    coming home; the others number entries of ``_tasks``.
+    """
+
+    def __init__(self, settings: Settings, city: Layout, riders: Riders, outages: list[Outage]) -> None:
+        n, count = settings.stations, len(riders.time)
+        self._riders = riders
+        self._count = count
+        self._effort = settings.rebalancing
+        self._capacity: list[int] = city.capacity.tolist()
+        self._target = _target_stock(settings, city)
+        self._stock = list(self._target)
+        self._broken = [0] * n
+        self._locked = [0] * n  # reasons why nobody may rent here
+        self._dead = [0] * n  # reasons why nobody may return here
+        travel = 90.0 + city.distance / _RIDING_SPEED
+        np.fill_diagonal(travel, 1200.0)  # a round trip
+        self._travel: list[list[float]] = travel.tolist()
+        order = np.argsort(city.distance, axis=1, kind="stable")
+        self._others: list[list[int]] = [[o for o in row.tolist() if o != s] for s, row in enumerate(order)]
+        self._walks: list[list[tuple[int, int]]] = [
+            [(o, int(d[o] / _WALKING_SPEED)) for o in others if d[o] <= settings.walk_reach]
+            for others, d in zip(self._others, city.distance, strict=True)
+        ]
+        nights = settings.days + 2
+        rng = stream(settings, Stream.SERVICE)
+        self._mechanic = rng.random((nights, n))
+        self._moments = rng.random((nights, 4 * n))
+        self._heap: list[int] = []
+        self._tasks: list[tuple[Callable[..., None], tuple[int, ...]]] = []
+        self._heading: dict[int, int] = {}
+        self._fate = array("b", [-1]) * count
+        self._started, self._start_station, self._ended, self._end_station = (
+            array("i", [-1]) * count for _ in range(4)
+        )
+        self._log = array("i")
+        self._stops = array("i")
+        for s in range(n):
+            self._record(0, s)
+        for outage in outages:
+            if outage.kind == "feed gap":
+                continue  # the feed is silent, the city is not
+            for s in range(n) if outage.station is None else (outage.station,):
+                dead = int(outage.station is not None)
+                self.schedule(outage.start, self._lock, s, 1, dead)
+                self.schedule(outage.end, self._lock, s, -1, -dead)
+
+    # The clock
+
+    def schedule(self, time: int, do: Callable[..., None], *arguments: int) -> None:
+        """Call ``do(time, *arguments)`` when the clock gets there."""
+        heappush(self._heap, time << 32 | self._count + len(self._tasks))
+        self._tasks.append((do, arguments))
+
+    def run_events(self, until: int) -> None:
+        """Everything but arrivals, up to and including the second `until`."""
+        limit = (until + 1) << 32
+        while self._heap and self._heap[0] < limit:
+            event = heappop(self._heap)
+            time, code = event >> 32, event & 0xFFFFFFFF
+            if code < self._count:
+                self._come_home(time, code)
+            else:
+                do, arguments = self._tasks[code - self._count]
+                do(time, *arguments)
+
+    def run_day(self, start: int) -> None:
+        """The arrivals of 24 hours, with everything that happens in between."""
+        first, last = np.searchsorted(self._riders.time, [start, start + 86_400]).tolist()
+        times, origins = (part[first:last].tolist() for part in (self._riders.time, self._riders.origin))
+        heap, stock, locked = self._heap, self._stock, self._locked
+        for rider, (time, s) in enumerate(zip(times, origins, strict=True), first):
+            if heap and heap[0] >> 32 <= time:
+                self.run_events(time)
+            if stock[s] and not locked[s]:
+                self._ride(time, rider, s, Fate.SERVED)
+            else:
+                self._turn_away(time, rider, s)
+
+    # Riders
+
+    def _ride(self, time: int, rider: int, s: int, fate: int) -> None:
+        destination = int(self._riders.destination[rider])
+        self._fate[rider] = fate
+        self._started[rider] = time
+        self._start_station[rider] = s
+        self._heading[rider] = destination
+        self._stock[s] -= 1
+        self._record(time, s)
+        seconds = int(self._travel[s][destination] * float(self._riders.pace[rider]))
+        heappush(self._heap, (time + seconds) << 32 | rider)
+
+    def _turn_away(self, time: int, rider: int, s: int) -> None:
+        """Nothing to rent at `s`: walk to the nearest bike in reach as the app shows it now, or give up."""
+        self._fate[rider] = Fate.CLOSED if self._locked[s] else Fate.LOST
+        if self._riders.walks[rider]:
+            for other, seconds in self._walks[s]:
+                if self._stock[other] and not self._locked[other]:
+                    self.schedule(time + seconds, self._arrive_on_foot, rider, other)
+                    return
+
+    def _arrive_on_foot(self, time: int, rider: int, s: int) -> None:
+        if self._stock[s] and not self._locked[s]:
+            self._ride(time, rider, s, Fate.WALKED)
+        # else somebody was faster: the fate given when the rider was turned away stands
+
+    def _come_home(self, time: int, rider: int) -> None:
+        s = self._heading[rider]
+        if not self._free_docks(s):
+            refuge = next((o for o in self._others[s] if self._free_docks(o)), s)
+            self._heading[rider] = refuge
+            seconds = int(self._travel[s][refuge]) if refuge != s else _LATER
+            heappush(self._heap, (time + seconds) << 32 | rider)
+            return
+        del self._heading[rider]
+        self._ended[rider] = time
+        self._end_station[rider] = s
+        if self._riders.breaks[rider]:
+            self._broken[s] += 1
+        else:
+            self._stock[s] += 1
+        self._record(time, s)
+
+    def _free_docks(self, s: int) -> int:
+        return 0 if self._dead[s] else self._capacity[s] - self._stock[s] - self._broken[s]
+
+    # The operator
+
+    def _lock(self, time: int, s: int, rent: int, dead: int) -> None:
+        self._locked[s] += rent
+        self._dead[s] += dead
+
+    def plan_night(self, time: int, night: int) -> None:
+        """Send mechanics to broken bikes, and trucks from the fullest stations to the emptiest."""
+        four_hours = 4 * 3600
+        when = iter((time + four_hours * self._moments[night]).astype(int).tolist())
+        for s, broken in enumerate(self._broken):
+            if broken and self._mechanic[night, s] < 0.6:
+                self.schedule(time + int(four_hours * self._mechanic[night, s]), self._repair, s)
+        gap = [
+            0 if self._locked[s] else round(self._effort * (target - self._stock[s]))
+            for s, target in enumerate(self._target)
+        ]
+        short = sorted((g, s) for s, g in enumerate(gap) if g > 0)
+        over = sorted((-g, s) for s, g in enumerate(gap) if g < 0)
+        while short and over:
+            (missing, to), (spare, source) = short.pop(), over.pop()
+            bikes = min(missing, spare, _TRUCK_LOAD)
+            moment = next(when, None)
+            if moment is None:
+                return  # the night is over
+            self.schedule(moment, self._load, source, bikes, to)
+            for queue, left, s in ((short, missing - bikes, to), (over, spare - bikes, source)):
+                if left:
+                    queue.insert(bisect_left(queue, (left, s)), (left, s))
+
+    def _repair(self, time: int, s: int) -> None:
+        if not self._dead[s]:
+            self._stock[s] += self._broken[s]
+            self._broken[s] = 0
+            self._record(time, s)
+
+    def _load(self, time: int, s: int, bikes: int, to: int) -> None:
+        bikes = 0 if self._locked[s] else min(bikes, self._stock[s])
+        if bikes:
+            self._stock[s] -= bikes
+            self._stop(time, s, -bikes)
+            self.schedule(time + 600 + int(self._travel[s][to] / 2), self._unload, to, bikes)
+
+    def _unload(self, time: int, s: int, bikes: int) -> None:
+        fits = min(bikes, self._free_docks(s))
+        if fits:
+            self._stock[s] += fits
+            self._stop(time, s, fits)
+        if bikes > fits:
+            refuge = next((o for o in self._others[s] if self._free_docks(o)), s)
+            self.schedule(time + _LATER, self._unload, refuge, bikes - fits)
+
+    # The books
+
+    def _record(self, time: int, s: int) -> None:
+        self._log.extend((time, s, self._stock[s], self._broken[s]))
+
+    def _stop(self, time: int, s: int, bikes: int) -> None:
+        self._stops.extend((time, s, bikes))
+        self._record(time, s)
+
+    def history(self) -> History:
+        return History(
+            fate=np.array(self._fate, dtype=np.intp),
+            started=np.array(self._started, dtype=np.intp),
+            start_station=np.array(self._start_station, dtype=np.intp),
+            ended=np.array(self._ended, dtype=np.intp),
+            end_station=np.array(self._end_station, dtype=np.intp),
+            fleet=sum(self._target),
+            stock=np.array(self._log, dtype=np.intp).reshape(-1, 4),
+            stops=np.array(self._stops, dtype=np.intp).reshape(-1, 3),
+        )
+
+
+def _target_stock(settings: Settings, city: Layout) -> list[int]:
+    """The stock that the operator wants in the morning: fuller where people live, emptier where they work."""
+    lean = 1.0 + 0.4 * (city.mix[:, 0] - city.mix[:, 1])
+    share = np.clip(settings.fleet_share * lean, 0.05, 0.9)
+    return [max(1, round(bikes)) for bikes in (share * city.capacity).tolist()]

@@ -1,0 +1,158 @@
+"""What a simulated city is made from, with every value checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import InputError
+
+__all__ = ["Settings"]
+
+# name: (kind, lowest, highest, what it is)
+_BOUNDS: dict[str, tuple[type, float, float, str]] = {
+    "stations": (int, 2, 5_000, "the number of stations"),
+    "days": (int, 1, 3_660, "the number of days"),
+    "seed": (int, 0, 2**63 - 1, "the seed"),
+    "demand": (float, 0.1, 5_000, "wanted trips per station on a mild dry day"),
+    "fleet_share": (float, 0.05, 0.9, "bikes per dock"),
+    "rebalancing": (float, 0.0, 1.0, "the share of the imbalance that trucks repair each night"),
+    "walk_probability": (float, 0.0, 1.0, "the probability of walking to another station"),
+    "walk_reach": (float, 0.0, 5_000, "how far a rider would walk, in metres"),
+    "dispersion": (float, 0.0, 10.0, "the extra-Poisson variance of arrivals"),
+    "weather_effect": (float, 0.0, 3.0, "the strength of weather"),
+    "trend_effect": (float, 0.0, 3.0, "the strength of the slow trend"),
+    "breakage": (float, 0.0, 0.5, "the probability that a returned bike is broken"),
+    "closures": (int, 0, 100, "the number of system closures"),
+    "dead_stations": (int, 0, 5_000, "the number of stations that die for a while"),
+    "feed_gaps": (int, 0, 100, "the number of gaps in the status feed"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that decides what a simulated city does; equal settings give equal cities.
+
+    Parameters
+    ----------
+    seed : int
+        Where all randomness comes from. Each part of the city (weather, arrivals, destinations, walking, ...)
+        has a stream of its own, so that changing one option leaves the others' draws alone.
+    stations, days : int
+        The size of the city and the number of local calendar days.
+    start : str
+        The first local day, ``YYYY-MM-DD``.
+    timezone : str
+        The city's IANA time zone; trips carry its naive wall-clock time, as operators' files do.
+    demand : float
+        Mean wanted trips per station on a mild dry day. More demand on the same fleet loses more trips.
+    fleet_share : float
+        Bikes per dock.
+    rebalancing : float
+        The share of the nightly distance to the target stock that trucks repair, 0 to 1.
+    walk_probability, walk_reach : float
+        A rider turned away walks, with this probability, to the nearest bike within so many metres.
+    dispersion : float
+        Arrivals in a station-hour have variance ``m + dispersion * m**2`` (negative binomial); 0 is Poisson.
+    weather_effect, trend_effect : float
+        How strongly weather and the slow trend move demand on the log scale: 1 is usual, 0 is not at all.
+    breakage : float
+        The probability that a returned bike is broken; it holds its dock, disabled, until a mechanic comes.
+    closures : int
+        How often the whole system closes for 8 to 36 hours: ``is_renting`` is false and bikes turn disabled.
+    dead_stations : int
+        How many stations die once for one to seven days; they fall silent and report zero in turn.
+    feed_gaps : int
+        How often the whole feed is silent for 2 to 24 hours, while riders go on riding.
+
+    Examples
+    --------
+    >>> Settings(seed=1, stations=12, days=30).demand
+    75.0
+    >>> Settings(seed=1, walk_probability=1.5)
+    Traceback (most recent call last):
+        ...
+    unmet._exceptions.InputError: walk_probability: expected the probability of walking to another station,
+    a number from 0 to 1; got 1.5.
+    """
+
+    seed: int
+    stations: int = 40
+    days: int = 120
+    start: str = "2024-03-04"
+    timezone: str = "America/New_York"
+    demand: float = 75.0
+    fleet_share: float = 0.4
+    rebalancing: float = 0.6
+    walk_probability: float = 0.0
+    walk_reach: float = 400.0
+    dispersion: float = 0.05
+    weather_effect: float = 1.0
+    trend_effect: float = 1.0
+    breakage: float = 0.002
+    closures: int = 0
+    dead_stations: int = 0
+    feed_gaps: int = 0
+
+    def __post_init__(self) -> None:
+        for name in _BOUNDS:
+            object.__setattr__(self, name, _checked(name, getattr(self, name)))
+        if self.dead_stations > self.stations:
+            raise InputError(
+                f"dead_stations: expected at most the number of stations, {self.stations}; "
+                f"got {self.dead_stations}."
+            )
+        for name in ("closures", "feed_gaps"):
+            if 4 * getattr(self, name) > self.days:
+                raise InputError(
+                    f"{name}: expected at most one in four days, {self.days // 4} in {self.days} days; "
+                    f"got {getattr(self, name)}. Simulate more days or ask for fewer."
+                )
+        self.hours()  # raises where the start or the time zone cannot be read
+
+    def hours(self) -> pd.DatetimeIndex:
+        """The starts of all hours of the period in local time; days of 23 and 25 hours have so many."""
+        try:
+            zone = ZoneInfo(self.timezone)
+        except (KeyError, OSError, TypeError, ValueError) as error:
+            raise InputError(
+                f"timezone: expected an IANA name such as 'America/New_York'; got {self.timezone!r}."
+            ) from error
+        try:
+            first = date.fromisoformat(self.start)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"start: expected a day as YYYY-MM-DD; got {self.start!r}.") from error
+        # Status records keep time as 32-bit seconds, as the real log does.
+        if first.year < 1971 or first.year + self.days / 365 > 2037:
+            raise InputError(
+                f"start: expected a period within 1971 to 2037; got {self.days} days from {self.start}."
+            )
+        # A midnight that does not exist moves forward; one that comes twice is the first.
+        edges = pd.DatetimeIndex([pd.Timestamp(first), pd.Timestamp(first) + pd.Timedelta(days=self.days)])
+        begin, end = edges.tz_localize(zone, ambiguous=np.array([True, True]), nonexistent="shift_forward")
+        hours = pd.date_range(begin.tz_convert("UTC"), end.tz_convert("UTC"), freq="h", inclusive="left")
+        return hours.tz_convert(zone)
+
+
+def _checked(name: str, value: Any) -> int | float:
+    kind, low, high, meaning = _BOUNDS[name]
+    noun = "whole number" if kind is int else "number"
+    try:
+        number = kind(value)
+        good = (
+            not isinstance(value, bool | str)
+            and math.isfinite(number)
+            and number == value
+            and low <= number <= high
+        )
+    except (TypeError, ValueError, OverflowError):
+        good = False
+    if not good:
+        raise InputError(f"{name}: expected {meaning}, a {noun} from {low:g} to {high:g}; got {value!r}.")
+    return int(number) if kind is int else float(number)
