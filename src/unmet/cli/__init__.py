@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from unmet._exceptions import UnmetError
+from unmet.cli.reproduce import reproduce_app
 from unmet.cli.simulate import simulate_command
 
 __all__ = ["app", "main"]
@@ -26,6 +27,7 @@ def _root() -> None:
 
 
 app.command("simulate")(simulate_command)
+app.add_typer(reproduce_app, name="reproduce")
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unmet._exceptions import ConvergenceWarning
+from unmet._exceptions import ConvergenceWarning, NumericalWarning
 from unmet._typing import Array
 from unmet.estimators import CensoredGP
 from unmet.kernels import Kernel
@@ -25,27 +25,34 @@ TITLES = {"ncgp": "NCGP", "ncgp-a": "NCGP-A", "cgp": "CGP"}
 
 @dataclass
 class Cost:
-    """What fitting has cost: CPU seconds, number of fits, and how many of them did not converge."""
+    """What fitting has cost: CPU seconds, number of fits, how many did not converge, how many needed jitter."""
 
     seconds: float = 0.0
     fits: int = 0
     unconverged: int = 0
+    jittered: int = 0
 
     def as_dict(self) -> dict[str, float]:
         """As it is kept with a cell's result."""
-        return {"seconds": round(self.seconds, 3), "fits": self.fits, "unconverged": self.unconverged}
+        return {"seconds": round(self.seconds, 3), "fits": self.fits, "unconverged": self.unconverged, "jittered": self.jittered}
 
 
 def fit(model: str, kernel: Kernel, X: Array, y: Array, label: Array, cost: Cost, **settings: Any) -> CensoredGP:
     """One of the paper's models, by its name, with what it cost; one that did not converge is counted, not hidden."""
     gp = CensoredGP(kernel, censoring=MODELS[model], **settings)
     began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # counted below
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         gp.fit(X, y, label)
     cost.seconds += time.process_time() - began
     cost.fits += 1
-    cost.unconverged += not gp.converged_
+    for warning in caught:
+        if issubclass(warning.category, ConvergenceWarning):
+            cost.unconverged += 1
+        elif issubclass(warning.category, NumericalWarning):
+            cost.jittered += 1
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     return gp
 
 

@@ -73,8 +73,9 @@ def finish(run: Run, experiment: str, tables: Sequence[str], results: Sequence[R
     """Write what a reader opens first, and say where everything is."""
     costs = pd.DataFrame([r["cost"] for r in results])
     text = f"# {experiment.capitalize()}\n\n" + "\n".join(tables)
-    stuck = int(costs.unconverged.sum())
-    if stuck:
-        text += f"\n{stuck} of {int(costs.fits.sum())} fits ended before the optimiser had converged; they are counted in.\n"
+    fits = int(costs.fits.sum())
+    for count, what in ((costs.unconverged, "ended before they had converged"), (costs.jittered, "needed jitter")):
+        if count.sum():
+            text += f"\n{int(count.sum())} of {fits} fits {what}; they are counted in.\n"
     write_text(run.out / "README.md", text)
     run.say(f"\n{text}\nTables, figures and results.csv are in {run.out}")

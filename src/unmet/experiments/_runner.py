@@ -28,7 +28,7 @@ from unmet._exceptions import InputError
 __all__ = ["Cell", "Result", "generator", "run_cells", "write_text"]
 
 Result = dict[str, Any]
-"""What a cell gives: JSON-able, with its tidy rows under ``rows``."""
+"""What a cell gives, JSON-able: scores or predictions, and under ``cost`` what fitting took."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _read(path: Path) -> Result | None:
         return None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as a result ({error}); delete it to compute that cell again") from None
-    if not isinstance(result, dict) or not isinstance(result.get("rows"), list):
+    if not isinstance(result, dict):
         raise InputError(f"{path} does not hold a result; delete it to compute that cell again")
     return result
 

@@ -68,24 +68,30 @@ def against_paper(frame: pd.DataFrame, out: Path) -> str:
     )
 
 
-def cost(cells: Sequence[tuple[Mapping[str, Any], Result]], out: Path, *, fits: int, warm_start: bool) -> str:
-    """CPU seconds of one fit, and what ``--full`` would take at that price on two cores."""
+def cost(
+    cells: Sequence[tuple[Mapping[str, Any], Result]], out: Path, *, full: Mapping[str, int], warm_start: bool
+) -> str:
+    """CPU seconds of one fit and of one cell, and what ``--full`` with so many cells per model would take."""
     rows = pd.DataFrame([{"model": s["model"], **r["cost"]} for s, r in cells])
     total = rows.groupby("model")[["seconds", "fits"]].sum().loc[list(MODELS)]
     each = total.seconds / total.fits
-    table = pd.DataFrame({"model": [TITLES[m] for m in each.index], "CPU seconds per fit": each.round(3).to_numpy()})
-    cells_of = rows.groupby("model").size().loc[list(MODELS)]
-    # --full has the same mix of models, thirty times: NCGP and CGP per cell, NCGP-A per gamma.
-    price = float((each * pd.Series({"ncgp": 10 * 4 * 30 + 1, "ncgp-a": 4 * 30, "cgp": 11 * 4 * 30}) * (22 if warm_start else 21)).sum())
-    start = "from the fit of the whole series (--warm-start)" if warm_start else "from the common start"
+    per_cell = total.seconds / rows.groupby("model").size().loc[list(MODELS)]
+    hours = sum(per_cell[model] * count for model, count in full.items()) / 3600
+    table = pd.DataFrame(
+        {
+            "model": [TITLES[m] for m in MODELS],
+            "CPU seconds per fit": each.round(3).to_numpy(),
+            "cells of --full": [full[m] for m in MODELS],
+        }
+    )
+    start, option = ("the fit of the whole series", " --warm-start") if warm_start else ("the common start", "")
     return write_table(
         "cost",
         table,
         out,
-        title=f"Cost of a taxi fit, {start}",
-        note=f"At that price --full{' --warm-start' if warm_start else ''} ({fits:,} fits of folds) takes about "
-        f"{price / 2 / 3600:.1f} hours on two cores; this run took {total.seconds.sum() / 3600:.2f} CPU hours "
-        f"for {int(cells_of.sum())} cells.",
+        title=f"Cost of a taxi fit that starts at {start}",
+        note=f"At that price --full{option} takes about {hours / 2:.1f} hours on two cores. "
+        f"This run took {total.seconds.sum() / 3600:.2f} CPU hours.",
     )
 
 

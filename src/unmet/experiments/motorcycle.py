@@ -42,7 +42,7 @@ def _reference(cell: Cell) -> Result:
     cost = Cost()
     gp = fit("ncgp", SquaredExponential(), x[:, None], y, np.zeros(len(y)), cost)
     at_data, at_grid = (gp.predict(points[:, None]).tolist() for points in (x, GRID))
-    return {"rows": [], "mean": at_data, "grid": at_grid, "cost": cost.as_dict()}
+    return {"mean": at_data, "grid": at_grid, "cost": cost.as_dict()}
 
 
 def _observed(settings: Mapping[str, Any], seed: int, labels: Any) -> Censored:
@@ -133,8 +133,8 @@ def _figure(
         ax.plot(x[hidden], observed.y[hidden], "x", color=CENSORED, ms=4, label="censored")
         ax.set_title(f"p = {settings['p']:g}, intensity [{settings['a']:g}, {settings['b']:g}]", fontsize=10)
         ax.set_ylim(-160, 110)
-    figure.supxlabel("time after impact (ms)", fontsize=10)
-    figure.supylabel("acceleration (g)", fontsize=10)
+    axes[2, 1].set_xlabel("time after impact (ms)")
+    axes[1, 0].set_ylabel("acceleration (g)")
     figure.suptitle(TITLES[model] + (", literal labels" if labels == "literal" else ""))
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     save(figure, run.out, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -167,10 +168,11 @@ def reproduce(run: Run) -> pd.DataFrame:
     cells = compute_all(run, "taxi", settings_of(grid), compute, **shared)
     frame = results_frame(_rows(week, grid, cells, run.seed))
     write_results(frame, run.out)
+    cells_of_full = Counter(s["model"] for s in settings_of(GRIDS["full"]))
     texts = [
         report.table5(frame, run.out),
         report.against_paper(frame, run.out),
-        report.cost(cells, run.out, fits=FOLDS * len(settings_of(GRIDS["full"])), warm_start=run.warm_start),
+        report.cost(cells, run.out, full=cells_of_full, warm_start=run.warm_start),
     ]
     report.score_figures(frame, run.out)
     report.sigmoid_figure(run.out)
