@@ -22,7 +22,7 @@ def test_with_no_label_set_the_three_models_predict_the_same():
 
 
 def test_with_labels_the_three_models_differ():
-    data = censor_random(y, 0.4, 0.4, 0.6, np.random.default_rng(0))
+    data = censor_random(y, 0.4, 0.02, 0.1, np.random.default_rng(0))
     means = [fit(m, SquaredExponential(), X, data.y, data.label, Cost()).predict(X) for m in MODELS]
     assert np.abs(means[0] - means[1]).max() > 0.01
     assert np.abs(means[1] - means[2]).max() > 0.001

@@ -104,6 +104,8 @@ def test_folds_are_21_times_eight_consecutive_hours(week, monkeypatch):
     assert seen["X"].shape == (672, 4)
     hidden = taxi.observed(week, 0.2, 0.5, 0, 0).censored
     np.testing.assert_allclose(seen["y"], np.where(hidden, week.pickups / 2, week.pickups))
+    assert (seen["settings"]["X_held"][:, 3] == 0).all(), "held-out bins are predicted as if supply lasted"
+    assert (seen["X"][:, 3] == hidden).all()
 
 
 def test_rows_hold_each_models_own_predictions_in_every_cell(week):

@@ -71,7 +71,7 @@ def compute_all(
 
 def finish(run: Run, experiment: str, tables: Sequence[str], results: Sequence[Result]) -> None:
     """Write what a reader opens first, and say where everything is."""
-    costs = pd.DataFrame([r["cost"] for r in results])
+    costs = pd.DataFrame([r["cost"] for r in results], columns=["fits", "unconverged", "jittered"])
     text = f"# {experiment.capitalize()}\n\n" + "\n".join(tables)
     fits = int(costs.fits.sum())
     for count, what in ((costs.unconverged, "ended before they had converged"), (costs.jittered, "needed jitter")):

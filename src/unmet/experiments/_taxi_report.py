@@ -144,6 +144,8 @@ def sigmoid_figure(out: Path) -> None:
 
 def example_figure(start: pd.DatetimeIndex, pickups: Array, observed: Censored, out: Path) -> None:
     """One outcome of RandDropoff over the week."""
+    from matplotlib.dates import DateFormatter
+
     figure, axes = new_figure(1, 1, (12, 3.6))
     ax, hidden = axes[0, 0], observed.censored
     ax.plot(start, pickups, color=TRUTH, lw=0.9, label="true pickups")
@@ -154,4 +156,5 @@ def example_figure(start: pd.DatetimeIndex, pickups: Array, observed: Censored, 
     ax.legend(frameon=False, loc="upper right", ncols=2)
     ax.set_ylim(0, 1.15 * float(pickups.max()))
     ax.margins(x=0.01)
+    ax.xaxis.set_major_formatter(DateFormatter("%a %d %b"))
     save(figure, out, "figure_example")
