@@ -17,9 +17,6 @@ from unmet.kernels.structured import Constant, Linear, White
 
 __all__ = ["block_from_dict", "plan"]
 
-# How far, in length-scales, the box reaches beyond the data: what lies beyond its walls is not seen from inside.
-_PADDING = 4.0
-
 
 def plan(kernel: Kernel, X: Array, *, left_out: float, budget: int) -> Block:
     """Choose features for a kernel so that at most a given share of its prior variance is left out.
@@ -81,11 +78,19 @@ def _eigenfunctions(kernel: Stationary, X: Array, target: float) -> Eigenfunctio
     columns = X[:, list(kernel._at)]
     lengths = np.broadcast_to(kernel.parameters["lengthscale"].array, (columns.shape[1],))
     low, high = columns.min(axis=0), columns.max(axis=0)
-    half = 0.5 * (high - low) + _PADDING * lengths
-    # Twice the frequencies that these length-scales need: a search must be able to see that shorter ones fit better.
-    reach = 2.0 * kernel.spectral_reach(target / columns.shape[1]) / lengths
+    half = 0.5 * (high - low) + _padding(kernel, target) * lengths
+    # Twice the frequencies where length-scales may move: a search must be able to see that shorter ones fit better.
+    headroom = 1.0 if kernel.parameters["lengthscale"].fixed else 2.0
+    reach = headroom * kernel.spectral_reach(target / columns.shape[1]) / lengths
     counts = np.maximum(1, np.ceil(2 * half / np.pi * reach - 0.5)).astype(int)
     return Eigenfunctions(*(tuple(v.tolist()) for v in (low, high, half, counts)))
+
+
+def _padding(kernel: Stationary, target: float) -> float:
+    """How far, in length-scales, the box reaches beyond the data, so that what its walls mirror is not seen inside."""
+    distance = np.linspace(0.5, 20.0, 400)  # to the mirror image, twice the padding
+    unseen = np.flatnonzero(kernel._shape(np.square(distance)) <= target)
+    return 0.5 * float(distance[unseen[0]] if unseen.size else distance[-1])
 
 
 def _inducing(kernel: Lagged, X: Array, target: float, budget: int) -> Inducing:
