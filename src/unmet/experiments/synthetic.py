@@ -18,7 +18,7 @@ from unmet.experiments._fits import MODELS, TITLES, Cost, fit
 from unmet.experiments._run import Level, Run, compute_all, finish
 from unmet.experiments._runner import Cell, Result, generator
 from unmet.experiments._tables import results_frame, write_results, write_table
-from unmet.kernels import SquaredExponential
+from unmet.kernels import Kernel, SquaredExponential
 from unmet.metrics import coverage, rmse
 
 __all__ = ["Sample", "draw", "reproduce", "truth"]
@@ -36,6 +36,11 @@ def truth(x: Array) -> Array:
     array([2.])
     """
     return 2 + np.sin(2 * x) / 2 + x / 10
+
+
+def kernel() -> Kernel:
+    """SE, at the start that all fits share: all ones, in units in which y has variance one."""
+    return SquaredExponential(variance=1.0, lengthscale=1.0)
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def _compute(cell: Cell, seed: int) -> Result:
     cost, rows, curves = Cost(), [], {}
     peaks = sample.observed.censored
     for model in MODELS:
-        gp = fit(model, SquaredExponential(), sample.x[:, None], sample.observed.y, sample.observed.label, cost)
+        gp = fit(model, kernel(), sample.x[:, None], sample.observed.y, sample.observed.label, cost)
         mean, sd = gp.predict(sample.x[:, None], return_std=True)
         curves[model] = {"mean": mean.tolist(), "sd": sd.tolist()}
         for subset, where in (("all", None), ("censored", peaks), ("non-censored", ~peaks)):
