@@ -49,7 +49,9 @@ def test_the_literal_reading_labels_every_chosen_row_at_least_y(y, p, seed):
     assert (literal.censored >= aware.censored).all()
 
 
-@pytest.mark.parametrize(("p", "n", "count"), [(0.1, 133, 14), (0.5, 133, 67), (0.9, 133, 120), (0.1, 30, 3), (0, 9, 0), (1, 9, 9)])
+@pytest.mark.parametrize(
+    ("p", "n", "count"), [(0.1, 133, 14), (0.5, 133, 67), (0.9, 133, 120), (0.1, 30, 3), (0, 9, 0), (1, 9, 9)]
+)
 def test_the_ceiling_of_pn_rows_are_chosen(p, n, count):
     assert censor_random(np.ones(n), p, 0.5, 0.5, rng()).censored.sum() == count
 

@@ -142,8 +142,8 @@ def dropoff_probability(y: Any, previous_dropoffs: Any, gamma: float) -> Array:
     ``p = 1 / (1 + exp(ln((1 − γ)/γ) − (y − d)/y))``, with d the dropoffs of the bin before: γ where pickups equal the
     dropoffs before them, more where they exceed them, since then vacant cabs were short.
 
-    Where y = 0 the formula divides by zero. Nobody wanted a cab in such a bin, so there was nothing to hide: p = 0. That
-    is also the formula's limit for y → 0 wherever there were dropoffs.
+    Where y = 0 the formula divides by zero. Nobody wanted a cab in such a bin, so there was nothing to hide: p = 0.
+    That is also the formula's limit for y → 0 wherever there were dropoffs.
 
     Parameters
     ----------

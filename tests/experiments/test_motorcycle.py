@@ -25,7 +25,11 @@ def test_side_aware_labels_beat_literal_ones_where_much_is_hidden():
     reference = np.array(motorcycle._reference(Cell("motorcycle", {}, {}))["mean"])
     settings = {"p": 0.5, "a": 0.66, "b": 1.0, "repetition": 1}
     result = motorcycle._compute(Cell("motorcycle", settings, {}), seed=0, reference=reference)
-    error = {(r["experiment"], r["model"]): r["value"] for r in result["rows"] if (r["metric"], r["subset"]) == ("rmse", "all")}
+    error = {
+        (r["experiment"], r["model"]): r["value"]
+        for r in result["rows"]
+        if (r["metric"], r["subset"]) == ("rmse", "all")
+    }
     aware, literal = error["motorcycle", "cgp"], error["motorcycle (literal labels)", "cgp"]
     assert aware < error["motorcycle", "ncgp"]
     assert literal > 2 * aware

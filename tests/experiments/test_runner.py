@@ -92,7 +92,9 @@ def test_a_number_of_processes_that_makes_no_sense_is_refused(tmp_path, jobs):
 
 
 def test_generators_differ_by_identity():
-    draws = {generator(*k).random() for k in [(0, "taxi", 0.1, 0), (1, "taxi", 0.1, 0), (0, "taxi", 0.2, 0), (0, "bike")]}
+    draws = {
+        generator(*k).random() for k in [(0, "taxi", 0.1, 0), (1, "taxi", 0.1, 0), (0, "taxi", 0.2, 0), (0, "bike")]
+    }
     assert len(draws) == 4
 
 

@@ -6,7 +6,9 @@ from unmet.experiments._tables import COLUMNS, bold_best, markdown, results_fram
 
 
 def test_results_have_the_promised_columns_and_are_empty_where_one_does_not_apply(tmp_path):
-    frame = results_frame([{"experiment": "taxi", "model": "cgp", "c": 0.5, "subset": "all", "metric": "rmse", "value": 1.5}])
+    frame = results_frame(
+        [{"experiment": "taxi", "model": "cgp", "c": 0.5, "subset": "all", "metric": "rmse", "value": 1.5}]
+    )
     write_results(frame, tmp_path)
     head, row = (tmp_path / "results.csv").read_text().splitlines()
     assert head == "experiment,zone,model,gamma,p,a,b,c,repetition,subset,metric,value"

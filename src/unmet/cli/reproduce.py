@@ -88,8 +88,8 @@ def bike_command(
     source: Annotated[
         BikeSource,
         typer.Option(
-            help="nyc: three stations of 2017. east-village: three super-hubs of 2020-21, labelled when the whole hub was "
-            "out of bikes; east-village-any: when any of its stations was."
+            help="nyc: three stations of 2017. east-village: three super-hubs of 2020-21, labelled when the whole "
+            "hub was out of bikes; east-village-any: when any of its stations was."
         ),
     ] = BikeSource.nyc,
     quick: Quick = False,

@@ -16,7 +16,7 @@ from unmet.estimators import CensoredGP
 from unmet.kernels import Kernel
 from unmet.metrics import r2, rmse
 
-__all__ = ["MODELS", "Cost", "TITLES", "cross_validate", "fit", "score_rows"]
+__all__ = ["MODELS", "TITLES", "Cost", "cross_validate", "fit", "score_rows"]
 
 MODELS: dict[str, Literal["ignore", "drop", "model"]] = {"ncgp": "ignore", "ncgp-a": "drop", "cgp": "model"}
 """The paper's names and what each does with censored rows."""
@@ -34,7 +34,12 @@ class Cost:
 
     def as_dict(self) -> dict[str, float]:
         """As it is kept with a cell's result."""
-        return {"seconds": round(self.seconds, 3), "fits": self.fits, "unconverged": self.unconverged, "jittered": self.jittered}
+        return {
+            "seconds": round(self.seconds, 3),
+            "fits": self.fits,
+            "unconverged": self.unconverged,
+            "jittered": self.jittered,
+        }
 
 
 def fit(model: str, kernel: Kernel, X: Array, y: Array, label: Array, cost: Cost, **settings: Any) -> CensoredGP:

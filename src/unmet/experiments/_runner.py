@@ -1,8 +1,8 @@
 """Cells in, results out: in parallel, each finished cell on disk at once, nothing computed twice.
 
-A *cell* is one piece of an experiment that can be computed by itself: one model on one data set. Its result goes to a file
-of its own, named after the cell and a digest of everything that the result depends on. A run that was stopped finds
-those files again; a run with another seed, other data or another version does not.
+A *cell* is one piece of an experiment that can be computed by itself: one model on one data set. Its result goes to a
+file of its own, named after the cell and a digest of everything that the result depends on. A run that was stopped
+finds those files again; a run with another seed, other data or another version does not.
 """
 
 from __future__ import annotations

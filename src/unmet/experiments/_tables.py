@@ -61,14 +61,14 @@ def _safe(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    """A Markdown table; numbers to the right.
+    r"""A Markdown table; numbers to the right.
 
     Examples
     --------
     >>> print(markdown(pd.DataFrame({"model": ["a|b"], "rmse": [1.25]})))
     | model | rmse |
     |---|---:|
-    | a\\|b | 1.25 |
+    | a\|b | 1.25 |
     """
     heads = [_cell(c) for c in frame.columns]
     numeric = [pd.api.types.is_numeric_dtype(t) or _all_numbers(frame.iloc[:, i]) for i, t in enumerate(frame.dtypes)]
@@ -100,7 +100,12 @@ def bold_best(values: pd.DataFrame, digits: int, *, smallest: bool) -> pd.DataFr
 def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str = "") -> str:
     """The paper's tables 2–4: models in rows, censorship intensity in columns, means over repetitions."""
     numbers, shown = [], []
-    for subset, metric, digits in (("all", "rmse", 2), ("all", "r2", 2), ("non-censored", "rmse", 2), ("non-censored", "r2", 2)):
+    for subset, metric, digits in (
+        ("all", "rmse", 2),
+        ("all", "r2", 2),
+        ("non-censored", "rmse", 2),
+        ("non-censored", "r2", 2),
+    ):
         part = frame[(frame.subset == subset) & (frame.metric == metric)]
         means = part.groupby(["model", "c"]).value.mean().unstack("c").reindex(list(MODELS))
         text = bold_best(means.T, digits, smallest=metric == "rmse").T

@@ -72,6 +72,10 @@ def load(run: Run, source: Source) -> list[Zone]:
         return read_zones(run.data, run.say)
     if source == "nyc":
         return nyc_stations(run.say)
+    if source in ("east-village", "east-village-any"):
+        from unmet.experiments._superhubs import east_village_hubs  # reads with DuckDB: only where asked for
+
+        return east_village_hubs("any" if source.endswith("any") else "whole", run.say)
     raise InputError(f"source must be nyc, east-village or east-village-any; got {source!r}")
 
 
@@ -83,8 +87,8 @@ def reproduce(run: Run, source: Source = "nyc") -> pd.DataFrame:
     run : Run
         How to run it; ``run.data`` is a CSV as described in `unmet.experiments.bike_data`.
     source : {"nyc", "east-village", "east-village-any"}
-        Three stations of 2017, each by itself; or three super-hubs of 2020–21, labelled where the whole hub, or any station
-        of it, was out of bikes.
+        Three stations of 2017, each by itself; or three super-hubs of 2020–21, labelled where the whole hub, or any
+        station of it, was out of bikes.
     """
     zones = load(run, source)
     write_zones(zones, run.out / "zones.csv")
@@ -119,13 +123,20 @@ def _rows(
     for s, result in cells:
         zone = by_name[s["zone"]]
         for c in intensities if s["c"] is None else [s["c"]]:
-            about = {"experiment": "bike", "zone": zone.name, "model": s["model"], "c": c, "repetition": s["repetition"]}
+            about = {
+                "experiment": "bike",
+                "zone": zone.name,
+                "model": s["model"],
+                "c": c,
+                "repetition": s["repetition"],
+            }
             rows += score_rows(zone.pickups, np.array(result["mean"]), zone.stockout, **about)
     return rows
 
 
 def _table(i: int, zone: Zone, frame: pd.DataFrame, run: Run) -> str:
-    note = f"{len(zone.day)} days, {zone.stockout.mean():.0%} of them with a stock-out; means of {REPETITIONS[run.level]} × 5 folds."
+    share = f"{zone.stockout.mean():.0%} of them with a stock-out"
+    note = f"{len(zone.day)} days, {share}; means of {REPETITIONS[run.level]} × {FOLDS} folds."
     return wide_by_c(frame[frame.zone == zone.name], f"Bike-sharing: {zone.name}", f"table{2 + i}", run.out, note)
 
 

@@ -1,7 +1,7 @@
 """Daily pickups, stock-out labels and weather of zones: three sources behind one function each.
 
-Every source gives `Zone`s; `write_zones` and `read_zones` keep them in one CSV (zone, day, pickups, stockout, then weather), which
-is also the form in which a user's own data comes.
+Every source gives `Zone`s; `write_zones` and `read_zones` keep them in one CSV (zone, day, pickups, stockout, then
+weather), which is also the form in which a user's own data comes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from unmet._typing import Array
 from unmet.experiments._data import data_file, read_table
 from unmet.experiments._runner import write_text
 
-__all__ = ["Zone", "nyc_stations", "read_zones", "write_zones"]
+__all__ = ["Say", "Zone", "nyc_stations", "read_zones", "write_zones", "zone_of"]
 
 NYC_STATIONS = (368, 514, 128)
 _KEYS = ("zone", "day", "pickups", "stockout")
@@ -26,7 +26,7 @@ _KEYS = ("zone", "day", "pickups", "stockout")
 NYC_COUNTS = "citibike_nyc/daily_counts_and_stockouts_2017.csv.gz"
 NYC_WEATHER = "weather/nyc_2017-2018.csv"
 NYC_ORIGIN = (
-    "https://github.com/DanieleGammelli/variational-poisson-rnn (pickups) and the half-hourly station status of Citi Bike, "
+    "https://github.com/DanieleGammelli/variational-poisson-rnn (pickups) and half-hourly station status of Citi Bike, "
     "both open data of the operator"
 )
 Say = Callable[[str], None]
@@ -79,11 +79,10 @@ def nyc_stations(say: Say = print) -> list[Zone]:
         own = counts[(counts.station_id == station) & counts.n_snapshots.gt(0)]
         # A station that was out of service for part of a day was not out of bikes: such days say nothing of demand.
         whole = own[own.n_active == own.n_snapshots]
-        say(f"station {station}: {len(own)} days of 2017 with status, {len(own) - len(whole)} left out (not in service all day)")
-        table = pd.DataFrame(
-            {"day": whole.day, "pickups": whole.pickups, "stockout": whole.n_empty > 0}
-        )
-        zones.append(_zone(f"station {station}", table, weather, say))
+        gone = len(own) - len(whole)
+        say(f"station {station}: {len(own)} days of 2017 with status, {gone} left out (not in service all day)")
+        table = pd.DataFrame({"day": whole.day, "pickups": whole.pickups, "stockout": whole.n_empty > 0})
+        zones.append(zone_of(f"station {station}", table, weather, say))
     return zones
 
 
@@ -101,8 +100,8 @@ def _nyc_weather() -> pd.DataFrame:
     return weather.set_index(pd.to_datetime(table.date, format="%m/%d/%Y"))
 
 
-def _zone(name: str, table: pd.DataFrame, weather: pd.DataFrame, say: Say) -> Zone:
-    """Join weather to days; days without it are left out, and said to be."""
+def zone_of(name: str, table: pd.DataFrame, weather: pd.DataFrame, say: Say) -> Zone:
+    """A zone from its days (day, pickups, stockout) and weather; days without weather are left out, and said to be."""
     joined = table.merge(weather, left_on="day", right_index=True, how="left").sort_values("day")
     known = joined.dropna()
     if len(known) < len(joined):
@@ -126,8 +125,14 @@ def _zone(name: str, table: pd.DataFrame, weather: pd.DataFrame, say: Say) -> Zo
 def write_zones(zones: Sequence[Zone], path: Path) -> None:
     """Keep zones as one CSV, in the form that `read_zones` takes."""
     frames = [
-        pd.DataFrame({"zone": z.name, "day": z.day.strftime("%Y-%m-%d"), "pickups": z.pickups, "stockout": z.stockout.astype(int)})
-        .join(z.weather)
+        pd.DataFrame(
+            {
+                "zone": z.name,
+                "day": z.day.strftime("%Y-%m-%d"),
+                "pickups": z.pickups,
+                "stockout": z.stockout.astype(int),
+            }
+        ).join(z.weather)
         for z in zones
     ]
     write_text(path, pd.concat(frames).to_csv(index=False, lineterminator="\n"))
@@ -143,9 +148,11 @@ def read_zones(path: Path, say: Say = print) -> list[Zone]:
     for column in ("pickups", "stockout", *features):
         table[column] = pd.to_numeric(table[column], errors="coerce")
     if table[list(_KEYS)].isna().any(axis=None) or not table.stockout.isin([0, 1]).all() or (table.pickups < 0).any():
-        raise FileFormatError(f"{path}: every row needs a zone, a day, pickups of zero or more, and a stockout of 0 or 1")
+        raise FileFormatError(
+            f"{path}: every row needs a zone, a day, pickups of zero or more, and a stockout of 0 or 1"
+        )
     zones = []
     for name, own in table.groupby("zone", sort=False):
         days = own[["day", "pickups"]].assign(stockout=own.stockout.astype(bool))
-        zones.append(_zone(str(name), days, own.set_index("day")[features], say))
+        zones.append(zone_of(str(name), days, own.set_index("day")[features], say))
     return zones

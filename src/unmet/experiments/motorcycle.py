@@ -27,8 +27,11 @@ INTENSITIES = ((0.0, 0.33), (0.33, 0.66), (0.66, 1.0))
 REPETITIONS: dict[Level, int] = {"quick": 10, "default": 50, "full": 200}
 GRID = np.linspace(2.4, 57.6, 240)
 
-# Name in results.csv's column `experiment`, labels, and the models to which the reading of the labels makes a difference.
-READINGS = (("motorcycle", "side-aware", ("ncgp", "ncgp-a", "cgp")), ("motorcycle (literal labels)", "literal", ("cgp",)))
+# Name in results.csv's column `experiment`, reading of the labels, and the models to which it makes a difference.
+READINGS = (
+    ("motorcycle", "side-aware", ("ncgp", "ncgp-a", "cgp")),
+    ("motorcycle (literal labels)", "literal", ("cgp",)),
+)
 
 
 def kernel() -> Kernel:
@@ -118,9 +121,11 @@ def _table(frame: pd.DataFrame, run: Run) -> str:
         "table",
         middle.reset_index(),
         run.out,
-        title=f"Motorcycle: RMSE to the fit of the uncensored data, median (quartiles) of {REPETITIONS[run.level]} seeds",
+        title="Motorcycle: RMSE to the fit of the uncensored data, "
+        f"median (quartiles) of {REPETITIONS[run.level]} seeds",
         shown=pd.concat([pd.DataFrame(panel), shown.reset_index(drop=True)], axis=1),
-        note="p: share of points censored; [a, b]: share taken off them. Literal labels say \"at least y\" also where y is negative.",
+        note="p: share of points censored; [a, b]: share taken off them. "
+        'Literal labels say "at least y" also where y is negative.',
     )
 
 

@@ -146,7 +146,9 @@ def _figure(sample: Sample, curves: Mapping[str, Mapping[str, list[float]]], run
             ax.fill_between(sample.x, mean - 1.96 * sd, mean + 1.96 * sd, **band)
             ax.plot(sample.x, mean, color=colour, lw=2, label="posterior mean of f")
         ax.plot(sample.x, sample.f, color=TRUTH, ls="--", lw=1.5, label="true f*")
-        ax.plot(sample.x[~hidden], sample.observed.y[~hidden], "o", color=OBSERVED, ms=4, mfc="none", label="non-censored")
+        ax.plot(
+            sample.x[~hidden], sample.observed.y[~hidden], "o", color=OBSERVED, ms=4, mfc="none", label="non-censored"
+        )
         ax.plot(sample.x[hidden], sample.observed.y[hidden], "x", color=CENSORED, ms=5, label="censored")
     for ax in axes[-1]:
         ax.set_xlabel("x")

@@ -92,7 +92,9 @@ def load(path: Path | None = None, first_day: str | None = None) -> Week:
     steps = times[first - 1 : first + BINS].diff()[1:]
     if not (steps == pd.Timedelta(minutes=15)).all():
         wrong = int(np.flatnonzero(steps != pd.Timedelta(minutes=15))[0]) + first
-        raise FileFormatError(f"{where}: row {wrong + 1} ({table.timestamp.iloc[wrong]}) is not 15 minutes after the one before")
+        raise FileFormatError(
+            f"{where}: row {wrong + 1} ({table.timestamp.iloc[wrong]}) is not 15 minutes after the one before"
+        )
     counts = table[["pickups", "dropoffs"]].apply(pd.to_numeric, errors="coerce").to_numpy(float)
     if not (counts[first - 1 : first + BINS] >= 0).all():
         raise FileFormatError(f"{where}: pickups and dropoffs must be counts, zero or more, with none missing")
@@ -104,8 +106,8 @@ def load(path: Path | None = None, first_day: str | None = None) -> Week:
 def kernel() -> Kernel:
     """SE + Periodic over all columns (paper eq. 23), at the start that all fits share.
 
-    All hyper-parameters start at one, as in the paper's software, but for the period: that starts at a day, 96 bins. From
-    one bin a search ends at whatever alias of a day lies near.
+    All hyper-parameters start at one, as in the paper's software, but for the period: that starts at a day, 96 bins.
+    From one bin a search ends at whatever alias of a day lies near.
     """
     return SquaredExponential(variance=1.0, lengthscale=1.0) + Periodic(period=96.0, variance=1.0, lengthscale=1.0)
 
@@ -119,9 +121,10 @@ def observed(week: Week, gamma: float, c: float, repetition: int, seed: int) -> 
 def inputs(model: str, week: Week, label: Array) -> Array:
     """Features of the paper: t, hour, weekday; and the label for the two models that know of censoring.
 
-    Held-out bins are predicted with the label 0: demand as it would be seen if supply lasts. With the label itself CGP would
-    read its function at label 1 off bins of which only lower bounds are known, and nothing keeps that function from rising:
-    the more so the closer the bounds (docs/reproduction.md has the numbers). NCGP-A has never seen another label than 0.
+    Held-out bins are predicted with the label 0: demand as it would be seen if supply lasts. With the label itself
+    CGP would read its function at label 1 off bins of which only lower bounds are known, and nothing keeps that
+    function from rising, the more so the closer the bounds (docs/reproduction.md has the numbers). NCGP-A has never
+    seen another label than 0.
     """
     return week.X if model == "ncgp" else np.column_stack([week.X, label])
 
@@ -191,9 +194,7 @@ def reproduce(run: Run) -> pd.DataFrame:
     return frame
 
 
-def _rows(
-    week: Week, grid: Grid, cells: Sequence[tuple[Mapping[str, Any], Result]], seed: int
-) -> list[dict[str, Any]]:
+def _rows(week: Week, grid: Grid, cells: Sequence[tuple[Mapping[str, Any], Result]], seed: int) -> list[dict[str, Any]]:
     means = {tuple(s.values()): np.array(r["mean"]) for s, r in cells}
     rows = []
     for repetition in range(grid.repetitions):
