@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from unmet._exceptions import InputError
-from unmet._typing import Array
+from unmet._typing import Array, BoolArray, IntArray
 
 __all__ = ["Censored", "censor_labelled", "censor_random", "censor_where", "dropoff_probability", "rand_dropoff"]
 
@@ -33,10 +33,10 @@ class Censored:
     """
 
     y: Array
-    label: Array
+    label: IntArray
 
     @property
-    def censored(self) -> Array:
+    def censored(self) -> BoolArray:
         """Whether each row is labelled, on whatever side."""
         return self.label != 0
 
@@ -75,7 +75,7 @@ def censor_where(y: Any, where: Any, low: float, high: float, rng: np.random.Gen
     if low > high:
         raise InputError(f"low must not exceed high; got low={low}, high={high}")
     share = rng.uniform(low, high, truth.size)
-    return Censored(np.where(chosen, (1 - share) * truth, truth), np.where(chosen, np.sign(truth), 0).astype(int))
+    return Censored(np.where(chosen, (1 - share) * truth, truth), np.where(chosen, np.sign(truth), 0).astype(np.intp))
 
 
 def censor_random(
@@ -116,7 +116,7 @@ def censor_random(
     chosen = np.zeros(truth.size, dtype=bool)
     chosen[rng.choice(truth.size, count, replace=False)] = True
     result = censor_where(truth, chosen, low, high, rng)
-    return result if labels == "side-aware" else Censored(result.y, chosen.astype(int))
+    return result if labels == "side-aware" else Censored(result.y, chosen.astype(np.intp))
 
 
 def censor_labelled(y: Any, labelled: Any, c: float) -> Censored:
@@ -133,7 +133,7 @@ def censor_labelled(y: Any, labelled: Any, c: float) -> Censored:
     if label.shape != truth.shape:
         raise InputError(f"labelled must have one True or False per value; got shape {label.shape} for {truth.shape}")
     _check_share(c, "c")
-    return Censored(np.where(label, (1 - c) * truth, truth), label.astype(int))
+    return Censored(np.where(label, (1 - c) * truth, truth), label.astype(np.intp))
 
 
 def dropoff_probability(y: Any, previous_dropoffs: Any, gamma: float) -> Array:

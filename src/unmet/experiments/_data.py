@@ -39,7 +39,8 @@ def data_file(name: str, origin: str, columns: Sequence[str]) -> Path:
     looked = " and ".join(str(folder / name) for folder in folders)
     raise InputError(
         f"the data file {name} is missing (looked for {looked}). It comes from {origin}. Put it there, or name the "
-        f"folder in the environment variable UNMET_DATA, or give your own CSV with --data; columns: {', '.join(columns)}."
+        "folder in the environment variable UNMET_DATA, or give your own CSV with --data; "
+        f"columns: {', '.join(columns)}."
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from unmet._exceptions import ConvergenceWarning, NumericalWarning
-from unmet._typing import Array
+from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP
 from unmet.kernels import Kernel
 from unmet.metrics import r2, rmse
@@ -42,7 +42,7 @@ class Cost:
         }
 
 
-def fit(model: str, kernel: Kernel, X: Array, y: Array, label: Array, cost: Cost, **settings: Any) -> CensoredGP:
+def fit(model: str, kernel: Kernel, X: Array, y: Array, label: Any, cost: Cost, **settings: Any) -> CensoredGP:
     """One of the paper's models, by its name, with what it cost; one that did not converge is counted, not hidden."""
     gp = CensoredGP(kernel, censoring=MODELS[model], **settings)
     began = time.process_time()
@@ -74,7 +74,7 @@ def cross_validate(
     kernel: Kernel,
     X: Array,
     y: Array,
-    label: Array,
+    label: Any,
     folds: Sequence[Array],
     *,
     X_held: Array | None = None,
@@ -110,7 +110,7 @@ def cross_validate(
     return held
 
 
-def score_rows(truth: Array, mean: Array, censored: Array, **columns: Any) -> list[dict[str, Any]]:
+def score_rows(truth: Array, mean: Array, censored: BoolArray, **columns: Any) -> list[dict[str, Any]]:
     """RMSE and R² on all rows, and apart on those that were and were not censored (paper appendix A.1)."""
     subsets = {"all": np.ones(len(truth), dtype=bool), "non-censored": ~censored, "censored": censored}
     return [

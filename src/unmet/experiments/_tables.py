@@ -99,7 +99,8 @@ def bold_best(values: pd.DataFrame, digits: int, *, smallest: bool) -> pd.DataFr
 
 def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str = "") -> str:
     """The paper's tables 2–4: models in rows, censorship intensity in columns, means over repetitions."""
-    numbers, shown = [], []
+    numbers: list[pd.DataFrame] = []
+    shown: list[pd.DataFrame] = []
     for subset, metric, digits in (
         ("all", "rmse", 2),
         ("all", "r2", 2),

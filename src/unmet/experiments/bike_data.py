@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._typing import Array
+from unmet._typing import Array, BoolArray
 from unmet.experiments._data import data_file, read_table
 from unmet.experiments._runner import write_text
 
@@ -53,7 +53,7 @@ class Zone:
     name: str
     day: pd.DatetimeIndex
     pickups: Array
-    stockout: Array
+    stockout: BoolArray
     weather: pd.DataFrame
 
     @property

@@ -111,7 +111,9 @@ def reproduce(run: Run) -> pd.DataFrame:
 
 def _table(frame: pd.DataFrame, run: Run) -> str:
     part = frame[(frame.metric == "rmse") & (frame.subset == "all")]
-    column = part.model.map(TITLES) + np.where(part.experiment == READINGS[1][0], ", literal labels", "")
+    column: pd.Series[str] = part.model.map(TITLES) + np.where(
+        part.experiment == READINGS[1][0], ", literal labels", ""
+    )
     by_panel = part.assign(column=column).groupby(["p", "a", "b", "column"]).value
     order = ["NCGP", "NCGP-A", "CGP", "CGP, literal labels"]
     middle, low, high = (by_panel.quantile(q).unstack("column")[order] for q in (0.5, 0.25, 0.75))

@@ -118,7 +118,7 @@ def observed(week: Week, gamma: float, c: float, repetition: int, seed: int) -> 
     return rand_dropoff(week.pickups, week.previous_dropoffs, gamma, c, rng)
 
 
-def inputs(model: str, week: Week, label: Array) -> Array:
+def inputs(model: str, week: Week, label: Any) -> Array:
     """Features of the paper: t, hour, weekday; and the label for the two models that know of censoring.
 
     Held-out bins are predicted with the label 0: demand as it would be seen if supply lasts. With the label itself
@@ -150,7 +150,7 @@ def cell_of(model: str, gamma: float, c: float, repetition: int) -> dict[str, An
 def _compute(cell: Cell, week: Week, seed: int, warm_start: bool) -> Result:
     model, gamma, c, repetition = (cell.settings[k] for k in ("model", "gamma", "c", "repetition"))
     if gamma is None:
-        data = Censored(week.pickups, np.zeros(BINS, dtype=int))
+        data = Censored(week.pickups, np.zeros(BINS, dtype=np.intp))
     else:
         data = observed(week, gamma, 0.0 if c is None else c, repetition, seed)
     held = cross_validate(
