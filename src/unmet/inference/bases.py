@@ -16,10 +16,16 @@ from unmet.kernels.periodic import Periodic
 from unmet.kernels.stationary import Lagged, Stationary
 from unmet.kernels.structured import Constant, Linear
 
-__all__ = ["Eigenfunctions", "Explicit", "Harmonics", "Inducing"]
+__all__ = ["RIDGE", "Eigenfunctions", "Explicit", "Harmonics", "Inducing"]
 
-# Outside the data's range f is predicted from this many points inside, this many to a length-scale.
-_ANCHORS, _ANCHORS_PER_LENGTH = 12, 2.0
+# Outside the data's range f is predicted from values inside. Of one column: this many from each end, ever closer to
+# it (slope and curvature there decide how a smooth f goes on), the last this many length-scales away.
+_ANCHORS, _NEAREST, _FARTHEST = 24, 0.005, 6.0
+# Of two columns: a grid over the whole range, likewise closer to its ends (Chebyshev's points): so many more than
+# these per length-scale, at most that many a column.
+_GRID, _GRID_PER_LENGTH, _GRID_MOST = 8, 2.0, 40
+# Share of the prior variance added to the diagonal of covariances of anchors and inducing points.
+RIDGE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -152,22 +158,25 @@ class Eigenfunctions(LeafBlock):
         return features
 
     def _anchors(self, kernel: Stationary) -> Array:
-        """Points inside the range, along its ends, from which f outside is predicted."""
+        """Points inside the range from which f outside is predicted."""
         grids = []
-        for c, ell in enumerate(self._lengths(kernel)):
-            steps = np.arange(_ANCHORS) * ell / _ANCHORS_PER_LENGTH
-            ends = np.concatenate([self.low[c] + steps, self.high[c] - steps])
-            grids.append(np.unique(np.clip(ends, self.low[c], self.high[c])))
+        for a, b, ell in zip(self.low, self.high, self._lengths(kernel), strict=True):
+            if len(self.counts) == 1:
+                reach = np.concatenate([[0.0], np.geomspace(_NEAREST, 1.0, _ANCHORS - 1)]) * min(_FARTHEST * ell, b - a)
+                grids.append(np.unique(np.concatenate([a + reach, b - reach])))
+            else:
+                steps = min(_GRID + int(_GRID_PER_LENGTH * (b - a) / ell), _GRID_MOST)
+                grids.append(np.unique(a + (b - a) * np.square(np.sin(0.5 * np.pi * np.arange(steps + 1) / steps))))
         return np.stack([g.ravel() for g in np.meshgrid(*grids, indexing="ij")], axis=1)
 
-    def _from_anchors(self, kernel: Stationary, outside: Array) -> tuple[Array, Array]:
-        """Features outside the range, and the root of the prior variance that they explain there."""
+    def _from_anchors(self, kernel: Stationary, outside: Array) -> tuple[Array, Array, Array]:
+        """Anchors as points, and what predicts f outside from f there: ``A = K_oa (K_aa + ridge)⁻¹``, ``W = L⁻¹ K_ao``."""
         points = self._anchors(kernel)
         anchors = np.zeros((len(points), outside.shape[1]))
         anchors[:, list(kernel._at)] = points
         L, _ = cholesky_jittered(np.asfortranarray(kernel._cross(anchors, anchors) + _ridge(kernel, len(points))))
         W = solve_lower(L, np.asfortranarray(kernel._cross(anchors, outside)))
-        return solve_lower(L, W, transposed=True).T @ self._sines(points), W
+        return points, solve_lower(L, W, transposed=True).T, W
 
     def _basis(self, kernel: Stationary, X: Array) -> Array:
         inside = self._inside(kernel, X)
@@ -175,18 +184,22 @@ class Eigenfunctions(LeafBlock):
             return self._sines(X[:, list(kernel._at)])
         features = np.empty((len(X), self.size))
         features[inside] = self._sines(X[inside][:, list(kernel._at)])
-        features[~inside], _ = self._from_anchors(kernel, X[~inside])
+        points, A, _ = self._from_anchors(kernel, X[~inside])
+        features[~inside] = A @ self._sines(points)
         return features
 
     def residual(self, kernel: Stationary, X: Array, full: bool) -> Array:
         result = np.zeros((len(X), len(X)) if full else len(X))
         outside = ~self._inside(kernel, X)
         if outside.any():
-            _, W = self._from_anchors(kernel, X[outside])
+            _, A, W = self._from_anchors(kernel, X[outside])
+            A = A * np.sqrt(RIDGE * kernel._one("variance"))
+            # K − A K_aa Aᵀ, so that features and residual together have the prior's variance: WᵀW holds the ridge too.
             if full:
-                result[np.ix_(outside, outside)] = kernel._cross(X[outside], X[outside]) - W.T @ W
+                result[np.ix_(outside, outside)] = kernel._cross(X[outside], X[outside]) - W.T @ W + A @ A.T
             else:
-                result[outside] = np.maximum(kernel.diag(X[outside]) - np.einsum("ij,ij->j", W, W), 0.0)
+                left = kernel.diag(X[outside]) - np.einsum("ij,ij->j", W, W) + np.einsum("ij,ij->i", A, A)
+                result[outside] = np.maximum(left, 0.0)
         return result
 
     def left_out(self, kernel: Stationary) -> float:
@@ -203,8 +216,8 @@ class Eigenfunctions(LeafBlock):
 
 
 def _ridge(kernel: Leaf, n: int) -> Array:
-    """Keeps neighbouring anchors and inducing points apart: a 1e-9 share of the prior variance."""
-    return np.asarray(1e-9 * kernel._one("variance") * np.eye(n))
+    """Keeps neighbouring anchors and inducing points apart."""
+    return np.asarray(RIDGE * kernel._one("variance") * np.eye(n))
 
 
 @dataclass(frozen=True)
