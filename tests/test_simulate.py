@@ -75,9 +75,7 @@ def last_at_or_before(log: pd.DataFrame, column: str, times: np.ndarray) -> np.n
 def test_bikes_are_conserved_at_every_instant(troubled_history):
     _, _, history = troubled_history
     rode = history.started >= 0
-    time = np.concatenate(
-        [history.stock[:, 0], history.started[rode], history.ended[rode], history.stops[:, 0]]
-    )
+    time = np.concatenate([history.stock[:, 0], history.started[rode], history.ended[rode], history.stops[:, 0]])
     # What a row of the log changes at its station: bikes there now, less those of the row before.
     log = pd.DataFrame(history.stock, columns=["time", "station", "stock", "broken"])
     bikes = log["stock"] + log["broken"]
@@ -225,9 +223,7 @@ def test_true_exposure_is_what_a_second_by_second_count_finds(troubled_history, 
     inside = (shares["exposure"] % 1 > 0) & (shares["stockout"] > 0)
     partly_closed = shares["exposure"] + shares["stockout"] < 1
     assert partly_closed.any()
-    sample = pd.concat(
-        [shares[inside].sample(15, random_state=1), shares[partly_closed].sample(15, random_state=1)]
-    )
+    sample = pd.concat([shares[inside].sample(15, random_state=1), shares[partly_closed].sample(15, random_state=1)])
     for row in sample.itertuples():
         hour = int(row.start.timestamp()) - begin
         seconds = np.arange(hour, hour + 3600)
@@ -236,9 +232,7 @@ def test_true_exposure_is_what_a_second_by_second_count_finds(troubled_history, 
         shut = np.zeros(3600, dtype=bool)
         for event in closed.itertuples():
             if pd.isna(event.station_id) or event.station_id == row.station_id:
-                shut |= (seconds >= event.start.timestamp() - begin) & (
-                    seconds < event.end.timestamp() - begin
-                )
+                shut |= (seconds >= event.start.timestamp() - begin) & (seconds < event.end.timestamp() - begin)
         assert row.exposure * 3600 == pytest.approx(np.sum((stock > 0) & ~shut))
         assert row.stockout * 3600 == pytest.approx(np.sum((stock == 0) & ~shut))
 
@@ -327,9 +321,7 @@ def test_a_holiday_is_ridden_like_a_sunday():
 
 def test_weather_moves_demand():
     city = simulate_city(stations=5, days=200, seed=1, start="2024-01-01", trend_effect=0.0)
-    still = simulate_city(
-        stations=5, days=200, seed=1, start="2024-01-01", trend_effect=0.0, weather_effect=0.0
-    )
+    still = simulate_city(stations=5, days=200, seed=1, start="2024-01-01", trend_effect=0.0, weather_effect=0.0)
     ratio = (city.true_rate["rate"] / still.true_rate["rate"]).to_numpy()[: len(city.weather)]
     sky = city.weather
     dry = sky["precipitation"] == 0

@@ -44,9 +44,7 @@ def simulate_command(
     dispersion: Annotated[
         float, typer.Option(help="Extra-Poisson variance of arrivals; 0: Poisson.", rich_help_panel=_RIDERS)
     ] = 0.05,
-    weather_effect: Annotated[
-        float, typer.Option(help="Strength of weather; 0: none.", rich_help_panel=_RIDERS)
-    ] = 1.0,
+    weather_effect: Annotated[float, typer.Option(help="Strength of weather; 0: none.", rich_help_panel=_RIDERS)] = 1.0,
     trend_effect: Annotated[
         float, typer.Option(help="Strength of the slow trend; 0: none.", rich_help_panel=_RIDERS)
     ] = 1.0,
@@ -54,9 +52,7 @@ def simulate_command(
         float,
         typer.Option(help="How likely a rider turned away walks to a neighbour.", rich_help_panel=_RIDERS),
     ] = 0.0,
-    walk_reach: Annotated[
-        float, typer.Option(help="At most so far, metres.", rich_help_panel=_RIDERS)
-    ] = 400.0,
+    walk_reach: Annotated[float, typer.Option(help="At most so far, metres.", rich_help_panel=_RIDERS)] = 400.0,
     closures: Annotated[
         int, typer.Option(help="System closures: bikes turn disabled at once.", rich_help_panel=_TROUBLE)
     ] = 0,
@@ -93,9 +89,7 @@ def _simulate(options: dict[str, Any]) -> City:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("Simulating days", total=None)
-        return simulate_city(
-            **options, progress=lambda done, total: bar.update(task, completed=done, total=total)
-        )
+        return simulate_city(**options, progress=lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _summary(city: City) -> Table:
@@ -103,8 +97,7 @@ def _summary(city: City) -> Table:
     settings = city.settings
     wanted = summary["wanted"]
     table = Table(
-        title=f"{settings.stations} stations, {city.fleet:,} bikes, "
-        f"{settings.days} days, seed {settings.seed}",
+        title=f"{settings.stations} stations, {city.fleet:,} bikes, {settings.days} days, seed {settings.seed}",
         title_justify="left",
     )
     table.add_column("")

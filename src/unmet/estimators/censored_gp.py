@@ -14,7 +14,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from unmet._exceptions import ConvergenceWarning, InputError, NumericalWarning
-from unmet._linalg import sample_gaussian
 from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.estimators._labels import as_asked, observations, with_exposure
@@ -350,9 +349,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         """
         _check_kind(kind)
         inputs = self._inputs(X)
-        mean, cov = self._inference.posterior.joint(inputs)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
-        f = sample_gaussian(mean, cov, size, rng)
+        f = self._inference.posterior.sample(inputs, size, rng)
         likelihood = self._model.likelihood
         return self.y_mean_ + self.y_scale_ * (likelihood.sample(f, rng) if kind == "demand" else likelihood.rate(f))
 

@@ -36,6 +36,8 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         Slopes, level, and standard deviation of the noise.
     coef_se_, intercept_se_, scale_se_ : array, float, float
         Standard errors from the observed information.
+    covariance_ : array of shape (d + 2, d + 2)
+        Of slopes, level and scale, from the observed information.
     log_likelihood_ : float
         At the maximum.
     converged_ : bool
@@ -89,10 +91,13 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         if self.fit_intercept:
             back[d, :d], back[d, d] = -centre / spread, 1.0
         estimate = back[:, :-1] @ fit.coef
-        errors = np.sqrt(np.maximum(np.diag(back @ fit.covariance @ back.T), 0.0))
+        whole = np.zeros((d + 2, design.shape[1] + 1))  # slopes, level, scale
+        whole[:-1], whole[-1, -1] = back, 1.0
+        self.covariance_ = whole @ fit.covariance @ whole.T
+        errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
         self.coef_, self.intercept_, self.scale_ = estimate[:d], float(estimate[d]), fit.scale
         self.coef_se_, self.intercept_se_ = errors[:d], float(errors[d])
-        self.scale_se_ = float(np.sqrt(max(fit.covariance[-1, -1], 0.0)))
+        self.scale_se_ = float(errors[-1])
         self.log_likelihood_, self.n_iter_, self.converged_ = (
             fit.log_likelihood,
             fit.iterations,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg.blas import dsyr
 
-from unmet._linalg import cholesky, cholesky_jittered, inverse_from_cholesky, log_det, solve_lower
+from unmet._linalg import cholesky, cholesky_jittered, inverse_from_cholesky, log_det, sample_gaussian, solve_lower
 from unmet._normal import LOG_SQRT_2PI
 from unmet._typing import Array, IntArray
 from unmet.inference.ep import Marginals, Sites, expectation_propagation
@@ -187,3 +187,7 @@ class DensePosterior:
         cross = self.kernel._cross(self.X, X)
         W = solve_lower(self.factor, np.asfortranarray(cross * self.scale[:, None]))
         return cross.T @ self.alpha, self.kernel.on(Pairs(X)).matrix(len(X)) - W.T @ W
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws at X."""
+        return sample_gaussian(*self.joint(X), size, rng)

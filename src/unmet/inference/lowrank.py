@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from unmet._linalg import cholesky, inverse_from_cholesky, log_det, solve_lower
+from unmet._linalg import cholesky, inverse_from_cholesky, log_det, sample_gaussian, solve_lower
 from unmet._normal import LOG_SQRT_2PI
 from unmet._typing import Array, BoolArray
 from unmet.inference.ep import Marginals, Sites, expectation_propagation
@@ -138,3 +138,14 @@ class LowRankPosterior:
         """Posterior mean and covariance matrix at X."""
         psi, W = self._scaled(X)
         return psi @ self.weights, W.T @ W + self.block.residual(self.kernel, X, full=True)
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws at X, through draws of the weights: no n × n matrix is made for rows that features explain."""
+        psi = self.block.phi(self.kernel, X) * np.exp(0.5 * self.block.log_spectrum(self.kernel))
+        noise = rng.standard_normal((self.weights.size, size))
+        draws = (psi @ (self.weights[:, None] + solve_lower(self.factor, noise, transposed=True))).T
+        beyond = self.block.residual(self.kernel, X, full=False) > 0
+        if beyond.any():
+            unexplained = self.block.residual(self.kernel, X[beyond], full=True)
+            draws[:, beyond] += sample_gaussian(np.zeros(int(beyond.sum())), unexplained, size, rng)
+        return draws

@@ -19,8 +19,8 @@ from unmet.kernels.structured import Constant, Linear, White
 
 __all__ = ["block_from_dict", "plan"]
 
-# A search must be able to see that other length-scales fit better: where they are free, features are planned for
-# length-scales from half to twice those given, or as near to that as the budget allows.
+# A search must be able to see that shorter length-scales fit better: where they are free, features are planned for
+# length-scales down to half of those given, or as near to that as the budget allows.
 _MARGINS = (2.0, 1.4, 1.0)
 # Coarsest plan that is still made.
 _COARSEST = 0.5
@@ -110,7 +110,7 @@ def _eigenfunctions(kernel: Stationary, X: Array, aim: _Aim) -> Eigenfunctions:
     lengths = np.broadcast_to(kernel.parameters["lengthscale"].array, (columns.shape[1],))
     low, high = columns.min(axis=0), columns.max(axis=0)
     share = 0.5 * aim.left_out / columns.shape[1]  # half for what the walls reflect, half for frequencies left out
-    half = 0.5 * (high - low) + 0.5 * _margin(kernel, aim) * _distance(kernel, share) * lengths
+    half = 0.5 * (high - low) + 0.5 * _distance(kernel, share) * lengths  # to its mirror image twice that
     reach = _margin(kernel, aim) * kernel.spectral_reach(share) / lengths
     counts = np.maximum(1, np.ceil(2 * half / np.pi * reach - 0.5)).astype(int)
     return Eigenfunctions(*(tuple(v.tolist()) for v in (low, high, half, counts)))

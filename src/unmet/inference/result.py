@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from unmet._typing import Array
 from unmet.inference.ep import Sites
 
@@ -20,6 +22,10 @@ class Posterior(Protocol):
 
     def joint(self, X: Array) -> tuple[Array, Array]:
         """Mean and covariance matrix of f at X."""
+        ...
+
+    def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
+        """Joint draws of f at X, shape (size, n)."""
         ...
 
 

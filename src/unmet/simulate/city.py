@@ -223,9 +223,7 @@ def simulate_city(
         stations=place.table,
         weather=sky,
         truth=_truth(ids, riders, history, clock, ride_ids),
-        true_rate=_true_rate(
-            settings, ids, rate, riders, availability(settings, history.stock, outages, horizon)
-        ),
+        true_rate=_true_rate(settings, ids, rate, riders, availability(settings, history.stock, outages, horizon)),
         moves=_moves(ids, history.stops, clock),
         events=_events(ids, outages, clock),
         fleet=history.fleet,
@@ -263,9 +261,7 @@ def _order_of_trips(history: History) -> IntArray:
     return riders[np.argsort(history.started[riders], kind="stable")]
 
 
-def _trips(
-    place: Layout, riders: Riders, history: History, clock: _Clock, ride_ids: list[str]
-) -> pd.DataFrame:
+def _trips(place: Layout, riders: Riders, history: History, clock: _Clock, ride_ids: list[str]) -> pd.DataFrame:
     who = _order_of_trips(history)
     start, end = history.start_station[who], history.end_station[who]
     name, ident, lat, lon = (place.table[column].array for column in ("name", "station_id", "lat", "lon"))
@@ -289,9 +285,7 @@ def _trips(
     )
 
 
-def _truth(
-    ids: pd.Series, riders: Riders, history: History, clock: _Clock, ride_ids: list[str]
-) -> pd.DataFrame:
+def _truth(ids: pd.Series, riders: Riders, history: History, clock: _Clock, ride_ids: list[str]) -> pd.DataFrame:
     names = pd.Series([fate.name.lower() for fate in Fate], dtype="str")
     ride = pd.Series(index=range(len(riders.time)), dtype="str")
     ride.iloc[_order_of_trips(history)] = ride_ids
@@ -336,9 +330,7 @@ def _events(ids: pd.Series, outages: list[Outage], clock: _Clock) -> pd.DataFram
     return pd.DataFrame(
         {
             "kind": pd.Series([o.kind for o in outages], dtype="str"),
-            "station_id": pd.Series(
-                [None if o.station is None else ids[o.station] for o in outages], dtype="str"
-            ),
+            "station_id": pd.Series([None if o.station is None else ids[o.station] for o in outages], dtype="str"),
             "start": clock.utc(np.array([o.start for o in outages], dtype=np.intp)),
             "end": clock.utc(np.array([o.end for o in outages], dtype=np.intp)),
         }

@@ -95,9 +95,7 @@ def layout(settings: Settings) -> Layout:
     for i in range(n):  # best of ten candidates: far from those already there (Mitchell 1991)
         r, angle = radius * np.sqrt(rng.random(10)), 2 * np.pi * rng.random(10)
         candidates = np.column_stack([r * np.cos(angle), r * np.sin(angle)])
-        apart = np.hypot(*(candidates[:, None] - place[None, :i]).transpose(2, 0, 1)).min(
-            axis=1, initial=np.inf
-        )
+        apart = np.hypot(*(candidates[:, None] - place[None, :i]).transpose(2, 0, 1)).min(axis=1, initial=np.inf)
         place[i] = candidates[np.argmax(apart)]
     distance = np.hypot(*(place[:, None] - place[None]).transpose(2, 0, 1))
 
@@ -219,9 +217,7 @@ def rates(settings: Settings, city: Layout, conditions: pd.DataFrame) -> Array:
     rng = stream(settings, Stream.TREND)
     year = np.arange(len(hours)) / 8766.0
     phase = 2 * np.pi * (rng.random((settings.stations, 1)) + 3.0 * year)
-    drift = settings.trend_effect * (
-        0.14 * year + 0.12 * np.sin(phase) * rng.standard_normal((settings.stations, 1))
-    )
+    drift = settings.trend_effect * (0.14 * year + 0.12 * np.sin(phase) * rng.standard_normal((settings.stations, 1)))
     base = settings.demand / 24.0 * city.popularity[:, None] * weekly
     return np.ascontiguousarray((base * np.exp(sky + drift)).T)
 
@@ -252,10 +248,7 @@ def draw_riders(settings: Settings, city: Layout, rate: Array) -> Riders:
     time = 3600 * hour + stream(settings, Stream.MOMENTS).integers(0, 3600, n)
     destination = _destinations(settings, city, hour, origin)
     order = np.argsort(time, kind="stable")
-    chance = {
-        name: stream(settings, name).random(n)
-        for name in (Stream.WALKING, Stream.BREAKAGE, Stream.MEMBERSHIP)
-    }
+    chance = {name: stream(settings, name).random(n) for name in (Stream.WALKING, Stream.BREAKAGE, Stream.MEMBERSHIP)}
     return Riders(
         time=time[order],
         origin=origin[order],

@@ -15,9 +15,7 @@ from unmet.simulate.settings import Settings
 __all__ = ["availability", "draw_outages", "status_log"]
 
 _DAY = 86_400
-_REPEAT = (
-    7200.0  # a station repeats an unchanged report about every two hours; 13 % of real records are repeats
-)
+_REPEAT = 7200.0  # a station repeats an unchanged report about every two hours; 13 % of real records are repeats
 
 
 def draw_outages(settings: Settings, horizon: int) -> list[Outage]:
@@ -125,9 +123,7 @@ def status_log(
     return table[heard].reset_index(drop=True)
 
 
-def availability(
-    settings: Settings, stock: IntArray, outages: list[Outage], horizon: int
-) -> tuple[Array, Array]:
+def availability(settings: Settings, stock: IntArray, outages: list[Outage], horizon: int) -> tuple[Array, Array]:
     """The true shares of each hour, (stations, hours), with a bike to rent, and open without one."""
     edges = np.arange(0, horizon, 3600)
     s = _states(stock, horizon, *_everywhere(np.concatenate([edges, _bounds(outages)]), settings))

@@ -56,9 +56,7 @@ class History:
     ended: IntArray
     end_station: IntArray
     fleet: int
-    stock: (
-        IntArray  # rows of (time, station, rentable bikes, broken bikes) after every change, in order of time
-    )
+    stock: IntArray  # rows of (time, station, rentable bikes, broken bikes) after every change, in order of time
     stops: IntArray  # rows of (time, station, bikes) of the trucks: unloaded, or loaded where negative
 
 

@@ -105,8 +105,7 @@ class Settings:
             object.__setattr__(self, name, _checked(name, getattr(self, name)))
         if self.dead_stations > self.stations:
             raise InputError(
-                f"dead_stations: expected at most the number of stations, {self.stations}; "
-                f"got {self.dead_stations}."
+                f"dead_stations: expected at most the number of stations, {self.stations}; got {self.dead_stations}."
             )
         for name in ("closures", "feed_gaps"):
             if 4 * getattr(self, name) > self.days:
@@ -130,9 +129,7 @@ class Settings:
             raise InputError(f"start: expected a day as YYYY-MM-DD; got {self.start!r}.") from error
         # Status records keep time as 32-bit seconds, as the real log does.
         if first.year < 1971 or first.year + self.days / 365 > 2037:
-            raise InputError(
-                f"start: expected a period within 1971 to 2037; got {self.days} days from {self.start}."
-            )
+            raise InputError(f"start: expected a period within 1971 to 2037; got {self.days} days from {self.start}.")
         # A midnight that does not exist moves forward; one that comes twice is the first.
         edges = pd.DatetimeIndex([pd.Timestamp(first), pd.Timestamp(first) + pd.Timedelta(days=self.days)])
         begin, end = edges.tz_localize(zone, ambiguous=np.array([True, True]), nonexistent="shift_forward")
@@ -145,12 +142,7 @@ def _checked(name: str, value: Any) -> int | float:
     noun = "whole number" if kind is int else "number"
     try:
         number = kind(value)
-        good = (
-            not isinstance(value, bool | str)
-            and math.isfinite(number)
-            and number == value
-            and low <= number <= high
-        )
+        good = not isinstance(value, bool | str) and math.isfinite(number) and number == value and low <= number <= high
     except (TypeError, ValueError, OverflowError):
         good = False
     if not good:

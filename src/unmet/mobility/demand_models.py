@@ -1,0 +1,269 @@
+"""The models that estimate a zone's demand, from Gaussian processes to the plain baselines anyone should beat.
+
+Each is a function of the zone's data that gives `Rates`: what is known of the rate (expected demand of a full bin),
+and joint draws of the trips lost given what was seen.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from unmet._exceptions import InputError
+from unmet._normal import truncated_above
+from unmet._parameters import LogNormal, Parameter
+from unmet._typing import Array, BoolArray, IntArray
+from unmet.estimators import CensoredGP, TobitRegressor
+from unmet.kernels import Kernel, Linear, Periodic, SquaredExponential
+from unmet.mobility.zone_data import ZoneData
+
+__all__ = ["MODELS", "Rates", "demand_kernel"]
+
+# Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
+_SEARCH_ROWS = 3000
+_SEARCH_ITERATIONS = 40
+# Beyond this many rows features cost less than covariance matrices.
+_DENSE_ROWS = 400
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a model says of one zone.
+
+    Attributes
+    ----------
+    mean, sd, q05, q95 : arrays of shape (n,)
+        Posterior of the rate.
+    lost : array of shape (draws, n)
+        Joint draws of the trips lost in each bin.
+    lost_mean : array of shape (n,)
+        Their mean, over what is random given the rate exactly where that is known.
+    future : array of shape (draws, n) or None
+        Draws of demand, for bins still to come.
+    summary : dict
+        What to tell of the fit.
+    """
+
+    mean: Array
+    sd: Array
+    q05: Array
+    q95: Array
+    lost: Array
+    lost_mean: Array
+    future: Array | None = None
+    summary: dict[str, Any] = field(default_factory=dict)
+
+
+def demand_kernel(data: ZoneData) -> Kernel:
+    """The default covariance of (log-)demand: daily and weekly patterns, their drift, a slow trend, holidays, weather.
+
+    Priors are weakly informative, log-normal with a factor of e^0.5 (length-scales) or e^1.5 (variances), so that a
+    thousand fits need no nursing.
+    """
+    days = float(np.ptp(data.inputs["t"]))
+
+    def variance(median: float) -> Parameter:
+        return Parameter(median, prior=LogNormal(median, 1.5))
+
+    def length(median: float) -> Parameter:
+        return Parameter(median, prior=LogNormal(median, 0.5))
+
+    def held(value: float) -> Parameter:
+        return Parameter(value, fixed=True)
+
+    kernel: Kernel = SquaredExponential(variance(0.1), length(min(40.0, max(days / 3, 1.0))), columns="t")
+    if days >= 14:
+        smooth = 1.0 if data.daily else 0.08
+        kernel = kernel + Periodic(held(7.0), variance(0.3), length(smooth), columns="week")
+    if not data.daily:
+        kernel = kernel + Periodic(held(1.0), variance(1.0), length(0.6), columns="week")
+        if days >= 90:
+            slow = SquaredExponential(held(1.0), held(90.0), columns="t")
+            kernel = kernel + Periodic(held(1.0), variance(0.03), held(1.5), columns="week") * slow
+    if data.inputs["holiday"].any():
+        kernel = kernel + Linear(held(0.1), columns="holiday")
+    for name in data.covariates:
+        spread = float(data.inputs[name].std())
+        kernel = kernel + SquaredExponential(variance(0.1), length(2.0 * spread), columns=name)
+    return kernel
+
+
+def _search_rows(rows: BoolArray, seed: int) -> IntArray:
+    """A random few of the rows, in order, so that all hours of the week and all weathers are met."""
+    index = np.flatnonzero(rows)
+    if index.size <= _SEARCH_ROWS:
+        return index
+    return np.sort(np.random.default_rng(seed).choice(index, _SEARCH_ROWS, replace=False))
+
+
+def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[CensoredGP, dict[str, Any]]:
+    """Hyper-parameters from some rows, posterior from all; and what to tell of the fit."""
+    counts = settings["likelihood"] != "gaussian"
+
+    def arguments(at: IntArray) -> dict[str, Any]:
+        extra = {"exposure": data.exposure[at]} if counts else {"censored": data.censored[at]}
+        return {"X": data.inputs.iloc[at], "y": data.observed[at], **extra}
+
+    every, some = np.flatnonzero(rows), _search_rows(rows, seed)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        settings["inference"] = "lowrank" if len(data) > _DENSE_ROWS else "dense"
+        gp = CensoredGP(demand_kernel(data), max_iter=_SEARCH_ITERATIONS, random_state=seed, **settings)
+        gp.fit(**arguments(some))
+        if some.size < every.size:
+            settings["dispersion" if counts else "noise_variance"] = gp.dispersion_ if counts else gp.noise_variance_
+            gp = CensoredGP(gp.kernel_, optimizer=None, **settings).fit(**arguments(every))
+    # The search may end at its limit of iterations with little to gain; the message says so. EP must have converged.
+    summary = {
+        "converged": bool(gp._inference.info.converged),
+        "message": "; ".join(sorted({str(w.message) for w in told})),
+        "log_evidence": float(gp.log_marginal_likelihood_),
+        "dispersion": float(getattr(gp, "dispersion_", np.nan)),
+        "features": 0 if gp.features_ is None else int(gp.features_["count"].sum()),
+        "kernel": repr(gp.kernel_),
+    }
+    return gp, summary
+
+
+def _rates(gp: CensoredGP, data: ZoneData) -> tuple[Array, Array, Array, Array]:
+    mean, sd = gp.predict(data.inputs, return_std=True)
+    q05, q95 = gp.predict_quantiles(data.inputs, [0.05, 0.95], kind="latent").T
+    return mean, sd, q05, q95
+
+
+def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
+    """Negative binomial counts with exposure: the likelihood of a counting process that is stopped while supply is out.
+
+    It is exact although stock-outs depend on demand, as long as it is known when they were.
+    """
+    gp, summary = _fit(data, data.seen, seed, likelihood="negative-binomial")
+    rng = np.random.default_rng(seed)
+    rate = gp.sample(data.inputs, draws, random_state=seed)
+    shape = 1.0 / gp.dispersion_
+    lost, lost_mean = np.zeros(rate.shape), np.zeros(len(data))
+    out = (data.stockout > 0) & np.isfinite(data.observed)
+    # Given y seen at exposure a, the bin's own gamma factor has shape r + y and rate r + aλ: what stock-outs of share b
+    # lost is Poisson about bλ times it, with mean bλ(r + y)/(r + aλ).
+    y, a, b = data.observed[out], data.exposure[out], data.stockout[out]
+    factor = (shape + y) / (shape + a * rate[:, out])
+    lost_mean[out] = (b * rate[:, out] * factor).mean(axis=0)
+    lost[:, out] = rng.poisson(b * rate[:, out] * factor * rng.gamma(shape + y, size=factor.shape) / (shape + y))
+    future = None
+    if np.isnan(data.observed).any():
+        future = rng.poisson(rate * rng.gamma(shape, size=rate.shape) / shape).astype(float)
+    return Rates(*_rates(gp, data), lost, lost_mean, future, summary)
+
+
+def _tobit_lost(data: ZoneData, f: Array, noise_sd: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draws and mean of a normal above what was seen, less what was seen, in censored bins."""
+    lost, lost_mean = np.zeros(f.shape), np.zeros(len(data))
+    rows = data.censored & np.isfinite(data.observed)
+    t = (data.observed[rows] - f[:, rows]) / noise_sd
+    lost_mean[rows] = (noise_sd * (truncated_above(t).mean - t)).mean(axis=0)
+    # Inverse of the survival function, in the tail that is left: x = −Φ⁻¹(U Φ(−t)).
+    log_u = np.log(rng.uniform(size=t.shape)) + truncated_above(t).log_mass
+    x = -ndtri(np.exp(np.maximum(log_u, -700.0)))
+    lost[:, rows] = noise_sd * np.maximum(x - t, 0.0)
+    return lost, lost_mean
+
+
+def _gaussian(data: ZoneData, draws: int, seed: int, censoring: str) -> Rates:
+    rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
+    gp, summary = _fit(data, rows, seed, likelihood="gaussian", censoring=censoring)
+    rng = np.random.default_rng(seed)
+    f = gp.sample(data.inputs, draws, random_state=seed)
+    noise_sd = gp.y_scale_ * float(np.sqrt(gp.noise_variance_))
+    lost, lost_mean = _tobit_lost(data, f, noise_sd, rng)
+    future = f + noise_sd * rng.standard_normal(f.shape) if np.isnan(data.observed).any() else None
+    return Rates(*_rates(gp, data), lost, lost_mean, future, summary)
+
+
+def cgp(data: ZoneData, draws: int, seed: int) -> Rates:
+    """The paper's censored GP: the panel's labels, Gaussian noise."""
+    return _gaussian(data, draws, seed, "model")
+
+
+def ncgp(data: ZoneData, draws: int, seed: int) -> Rates:
+    """The paper's GP that ignores censoring."""
+    return _gaussian(data, draws, seed, "ignore")
+
+
+def ncgp_a(data: ZoneData, draws: int, seed: int) -> Rates:
+    """The paper's GP that drops censored rows."""
+    return _gaussian(data, draws, seed, "drop")
+
+
+def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
+    """Linear Tobit on hour-of-week effects, trend, holiday and covariates."""
+    rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
+    design = pd.get_dummies(pd.Series(data.slot), prefix="slot", drop_first=True, dtype=float)
+    design["t"] = data.inputs["t"].to_numpy()
+    for name in ("holiday", *data.covariates):
+        design[name] = data.inputs[name].to_numpy()
+        if name != "holiday":
+            design[f"{name}²"] = np.square(design[name] - design[name].mean())
+    design = design.loc[:, design[rows].std() > 0]
+    model = TobitRegressor().fit(design[rows], data.observed[rows], censored=data.censored[rows])
+    rng = np.random.default_rng(seed)
+    mean = model.predict(design)
+    beta = rng.multivariate_normal(np.zeros(len(design.columns) + 1), model.covariance_[:-1, :-1], draws, method="eigh")
+    f = mean + beta @ np.column_stack([design.to_numpy(), np.ones(len(design))]).T
+    lost, lost_mean = _tobit_lost(data, f, model.scale_, rng)
+    future = f + model.scale_ * rng.standard_normal(f.shape) if np.isnan(data.observed).any() else None
+    q05, q95 = np.quantile(f, [0.05, 0.95], axis=0)
+    summary = {"converged": model.converged_, "log_evidence": model.log_likelihood_, "dispersion": np.nan}
+    return Rates(mean, f.std(axis=0), q05, q95, lost, lost_mean, future, summary)
+
+
+def observed(data: ZoneData, draws: int, seed: int) -> Rates:
+    """What was recorded, taken for demand."""
+    rate = np.where(np.isfinite(data.observed), data.observed, np.nanmean(data.observed))
+    zero = np.zeros((draws, len(data)))
+    return Rates(rate, np.zeros(len(data)), rate, rate, zero, zero[0], zero + rate, {"converged": True})
+
+
+def _by_slot(data: ZoneData, draws: int, seed: int, rows: BoolArray) -> Rates:
+    """Pickups over exposure by hour of week: a gamma posterior for each, Poisson losses."""
+    if not rows.any():
+        raise InputError(f"zone {data.zone}: no bin is left to learn from")
+    rng = np.random.default_rng(seed)
+    count = np.bincount(data.slot[rows], data.observed[rows], minlength=168)
+    time = np.bincount(data.slot[rows], data.exposure[rows], minlength=168)
+    overall = count.sum() / time.sum()
+    # An hour of the week never seen with supply gets the zone's mean; it is flagged as extrapolation.
+    shape, scale = np.where(time > 0, count + 0.5, overall + 0.5), np.where(time > 0, 1 / np.maximum(time, 1e-9), 1.0)
+    by_slot = rng.gamma(shape, scale, size=(draws, 168))
+    mean = np.where(time > 0, count / np.maximum(time, 1e-9), overall)[data.slot]
+    rate = by_slot[:, data.slot]
+    some = np.where(np.isfinite(data.observed), data.stockout, 0.0)
+    q05, q95 = np.quantile(by_slot, [0.05, 0.95], axis=0)[:, data.slot]
+    future = rng.poisson(rate).astype(float) if np.isnan(data.observed).any() else None
+    lost = rng.poisson(some * rate).astype(float)
+    return Rates(mean, by_slot.std(axis=0)[data.slot], q05, q95, lost, some * mean, future, {"converged": True})
+
+
+def weekly_mean(data: ZoneData, draws: int, seed: int) -> Rates:
+    """Pickups over exposure, by hour of week."""
+    return _by_slot(data, draws, seed, data.seen)
+
+
+def drop_censored(data: ZoneData, draws: int, seed: int) -> Rates:
+    """The same over uncensored bins only: what is left is selected for low demand."""
+    return _by_slot(data, draws, seed, data.seen & ~data.censored)
+
+
+MODELS = {
+    "exposure": exposure,
+    "cgp": cgp,
+    "ncgp": ncgp,
+    "ncgp-a": ncgp_a,
+    "tobit": tobit,
+    "observed": observed,
+    "weekly-mean": weekly_mean,
+    "drop-censored": drop_censored,
+}

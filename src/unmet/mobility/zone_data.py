@@ -1,0 +1,189 @@
+"""One zone of a panel as arrays: what was seen, for how long it could be seen, and what may explain it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet._typing import Array, BoolArray, IntArray
+
+__all__ = ["ZoneData", "zone_data"]
+
+_NEEDED = (
+    "zone",
+    "start",
+    "start_local",
+    "minutes",
+    "observed",
+    "available_minutes",
+    "stockout_minutes",
+    "closed_minutes",
+    "unknown_minutes",
+    "exposure",
+    "censored",
+)
+# Columns of a panel that are not covariates, whoever made it.
+_NOT_COVARIATES = {*_NEEDED, "returns", "rebalanced", "supply_mean", "evidence", "holiday"}
+_CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
+# A pickup proves that a vehicle was there for a moment, even where no minute began with one.
+_MOMENT = 0.5
+
+
+@dataclass(frozen=True)
+class ZoneData:
+    """The rows of one zone, in order of time.
+
+    Attributes
+    ----------
+    zone : str
+        Its name.
+    start, local : DatetimeIndex
+        Start of each bin, UTC and by the wall clock.
+    minutes : float
+        Length of the usual bin.
+    observed : array
+        Pickups; NaN in bins that are still to come.
+    exposure, stockout : array
+        Shares of the bin with something to rent, and with nothing though it was open. What is closed or unknown is
+        neither.
+    censored : array of bool
+        The panel's label.
+    slot : array of int
+        Hour of the week, 0 for Monday from midnight; for bins of a day or more the first hour of its day.
+    inputs : DataFrame
+        Columns ``t`` (days), ``week`` (position in the week, in days; holidays are Sundays), ``holiday``, covariates.
+    covariates : tuple of str
+        The covariates among the inputs.
+    flags : array of str
+        What to know of each row, words joined by semicolons.
+    notes : dict
+        How many rows were repaired, by what.
+    """
+
+    zone: str
+    start: pd.DatetimeIndex
+    local: pd.DatetimeIndex
+    minutes: float
+    observed: Array
+    exposure: Array
+    stockout: Array
+    censored: BoolArray
+    slot: IntArray
+    inputs: pd.DataFrame
+    covariates: tuple[str, ...]
+    flags: np.ndarray
+    notes: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def seen(self) -> BoolArray:
+        """Bins that say something of demand: some exposure, and not still to come."""
+        return np.isfinite(self.observed) & (self.exposure > 0)
+
+    @property
+    def daily(self) -> bool:
+        """Whether bins are a day or longer."""
+        return self.minutes >= 1440
+
+
+def zone_data(panel: pd.DataFrame, horizon: int = 0) -> ZoneData:
+    """Check and arrange the rows of one zone.
+
+    Parameters
+    ----------
+    panel : DataFrame
+        Rows of one zone: the columns of a panel; ``holiday`` and any other numeric columns (weather) are used if there.
+    horizon : int
+        How many bins to add after the last, with nothing observed.
+    """
+    missing = [c for c in _NEEDED if c not in panel.columns]
+    if missing:
+        raise InputError(
+            f"the panel lacks the columns {', '.join(missing)}; build it with build_panel or `unmet panel`"
+        )
+    if panel.empty or panel["zone"].nunique() != 1:
+        raise InputError(f"expected the rows of one zone; got {len(panel)} rows of {panel['zone'].nunique()} zones")
+    frame = _extended(panel.sort_values("start"), horizon)
+    minutes = frame["minutes"].to_numpy(dtype=float)
+    observed = frame["observed"].to_numpy(dtype=float)
+    exposure = frame["exposure"].to_numpy(dtype=float)
+    moment = np.minimum(np.nan_to_num(observed) * _MOMENT / minutes, 1.0)
+    repaired = exposure < moment
+    local = pd.DatetimeIndex(frame["start_local"])
+    inputs, covariates, gaps = _inputs(frame, local)
+    data = ZoneData(
+        zone=str(frame["zone"].iloc[0]),
+        start=pd.DatetimeIndex(frame["start"]),
+        local=local,
+        minutes=float(np.median(minutes)),
+        observed=observed,
+        exposure=np.maximum(exposure, moment),
+        stockout=frame["stockout_minutes"].to_numpy(dtype=float) / minutes,
+        censored=frame["censored"].to_numpy(dtype=bool),
+        slot=np.asarray(local.day_of_week * 24 + local.hour, dtype=np.intp),
+        inputs=inputs,
+        covariates=covariates,
+        flags=np.full(len(frame), "", dtype=object),
+        notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
+    )
+    _flag(data.flags, np.isnan(observed), "future")
+    _flag(data.flags, frame["unknown_minutes"].to_numpy() >= minutes, "unknown")
+    _flag(data.flags, frame["closed_minutes"].to_numpy() >= minutes, "closed")
+    _flag(data.flags, gaps, "covariate-missing")
+    _flag(data.flags, ~np.isin(data.slot, data.slot[data.seen]), "extrapolation")
+    return data
+
+
+def _flag(flags: np.ndarray, rows: BoolArray, word: str) -> None:
+    flags[rows] = [f"{old};{word}" if old else word for old in flags[rows]]
+
+
+def _extended(frame: pd.DataFrame, horizon: int) -> pd.DataFrame:
+    """With `horizon` bins more, by the wall clock's offset of the last one."""
+    if horizon <= 0:
+        return frame
+    last = frame.iloc[-1]
+    steps = pd.to_timedelta(np.arange(1, horizon + 1) * float(last["minutes"]), unit="min")
+    future = pd.DataFrame({"zone": last["zone"], "start": last["start"] + steps, "minutes": last["minutes"]})
+    future["start_local"] = last["start_local"] + steps
+    for name in ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes", "exposure"):
+        future[name] = 0.0
+    future["censored"] = False
+    return pd.concat([frame, future], ignore_index=True)
+
+
+def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame, tuple[str, ...], BoolArray]:
+    """Columns for the kernels; a covariate with gaps gets its median there, and the rows are told."""
+    inputs = pd.DataFrame({"t": (local - local[0]) / pd.Timedelta(days=1)})
+    holiday = frame["holiday"].to_numpy(dtype=float) if "holiday" in frame else np.zeros(len(frame))
+    holiday = np.nan_to_num(holiday)
+    clock = (local - local.normalize()) / pd.Timedelta(days=1)
+    inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)
+    inputs["holiday"] = holiday
+    gaps = np.zeros(len(frame), dtype=bool)
+    covariates = []
+    for name in frame.columns:
+        if name in _NOT_COVARIATES or name in _CALENDAR or not pd.api.types.is_numeric_dtype(frame[name]):
+            continue
+        values = frame[name].to_numpy(dtype=float)
+        hole = ~np.isfinite(values)
+        if hole.all() or np.nanmax(values[~hole]) == np.nanmin(values[~hole]):
+            continue  # says nothing
+        gaps |= hole
+        values = np.where(hole, np.median(values[~hole]), values)
+        inputs[f"x:{name}"] = _spread_out(values)
+        covariates.append(f"x:{name}")
+    return inputs, tuple(covariates), gaps
+
+
+def _spread_out(values: Array) -> Array:
+    """Amounts that are mostly zero, as rain, on a log scale about their mean where not zero; others as they are."""
+    positive = values > 0
+    if values.min() >= 0 and 0 < positive.mean() < 0.5:
+        return np.log1p(values / values[positive].mean())
+    return values
