@@ -52,7 +52,16 @@ from unmet.mobility.states import REASONS
 from unmet.mobility.tripcounts import loose_starts
 from unmet.mobility.zones import find_zones, report_moved
 
-__all__ = ["PANEL_COLUMNS", "Panel", "PanelOptions", "build_panel", "panel_of", "read_panel", "write_panel"]
+__all__ = [
+    "PANEL_COLUMNS",
+    "REBALANCED_COLUMNS",
+    "Panel",
+    "PanelOptions",
+    "build_panel",
+    "panel_of",
+    "read_panel",
+    "write_panel",
+]
 
 PANEL_COLUMNS = (
     "zone",
@@ -70,7 +79,7 @@ PANEL_COLUMNS = (
     "supply_mean",
     "evidence",
 )
-_REBALANCED = ("rebalanced_out", "rebalanced_in")
+REBALANCED_COLUMNS = ("rebalanced_out", "rebalanced_in")
 _METADATA = "unmet."
 _INSERT_AT_ONCE = 500_000
 
@@ -406,7 +415,7 @@ def _make(records: Records, plan: _Plan, progress: Callable[[str], None]) -> _Ma
     reasons = _insert_rows(connection, evidence, plan.rebalancing, progress)
     _register(connection, zones.frame, evidence)
     inferred = evidence.log is not None and not bool(evidence.covered.all())
-    columns = PANEL_COLUMNS + (_REBALANCED if inferred else ())
+    columns = PANEL_COLUMNS + (REBALANCED_COLUMNS if inferred else ())
     sql = _select(columns, plan.censored_rule)
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
     reasons = _name_reasons(reasons, zones.frame)
@@ -475,7 +484,10 @@ def _select(columns: tuple[str, ...], censored_rule: str) -> str:
         "exposure": "available_minutes / b.minutes",
         "censored": _censored(censored_rule),
         "evidence": "e.name",
-        **{c: f"CASE WHEN NOT isnan({c}) THEN {c} END" for c in ("observed", "returns", "supply_mean", *_REBALANCED)},
+        **{
+            c: f"CASE WHEN NOT isnan({c}) THEN {c} END"
+            for c in ("observed", "returns", "supply_mean", *REBALANCED_COLUMNS)
+        },
     }
     body = ", ".join(f"{written.get(column, column)} AS {column}" for column in columns)
     return f"""SELECT {body} FROM panel_rows r JOIN panel_zones z ON r.zone = z.ix JOIN panel_bins b ON r.bin = b.ix
