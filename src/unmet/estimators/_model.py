@@ -17,7 +17,8 @@ from unmet.inference.ep import Sites
 from unmet.inference.features import Block
 from unmet.inference.planning import plan
 from unmet.inference.result import Inference
-from unmet.kernels.base import Kernel
+from unmet.kernels.base import Kernel, Leaf
+from unmet.kernels.periodic import Periodic
 from unmet.kernels.stationary import Stationary
 from unmet.likelihoods.base import Likelihood, Observations
 
@@ -139,18 +140,38 @@ def search(
         model = model.with_theta(optimum.theta)
         if model.block is None or model.block.left_out(model.kernel) <= 4 * LEFT_OUT:
             break
-        again = model.planned_for(model.theta, budget)
-        if again.block is None or again.block.left_out(again.kernel) > 0.9 * model.block.left_out(model.kernel):
+        again = _planned_better(model, budget)
+        if again is None:
             break  # the budget allows no better
         model, starts = again, [again.theta]
     return model, replace(optimum, evaluations=evaluations)
 
 
+def _planned_better(model: Model, budget: int) -> Model | None:
+    """The model with features planned for where it is now; None where they would hardly leave out less."""
+    try:
+        again = model.planned_for(model.theta, budget)
+    except InputError:  # too short length-scales for the features allowed
+        return None
+    assert model.block is not None
+    assert again.block is not None
+    return again if again.block.left_out(again.kernel) < 0.9 * model.block.left_out(model.kernel) else None
+
+
 def _best_lengths(model: Model, as_given: Kernel, budget: int) -> Model:
-    """The model at the best of a few multiples of the length-scales that were left open."""
+    """The model at the best of a few multiples of the length-scales that were left open.
+
+    Those of periodic kernels first: what repeats is not for the others to explain.
+    """
+    for kind in (Periodic, Stationary):
+        model = _best_lengths_of(kind, model, as_given, budget)
+    return model
+
+
+def _best_lengths_of(kind: type[Leaf], model: Model, as_given: Kernel, budget: int) -> Model:
     movable = np.concatenate(
         [
-            np.full(p.theta.size, isinstance(leaf, Stationary) and name == "lengthscale" and given.is_open)
+            np.full(p.theta.size, isinstance(leaf, kind) and name == "lengthscale" and given.is_open)
             for leaf, before in zip(model.kernel.leaves(), as_given.leaves(), strict=True)
             for (name, p), given in zip(leaf.parameters.items(), before.parameters.values(), strict=True)
         ]
@@ -159,14 +180,15 @@ def _best_lengths(model: Model, as_given: Kernel, budget: int) -> Model:
     if not movable.any():
         return model
     low, high = model.bounds.T
-    best, best_value = model, -np.inf
+    best, best_value, sites = model, -np.inf, None
     for factor in _LENGTHS_TRIED:
         theta = np.clip(model.theta + np.log(factor) * movable, low, high)
         try:
             tried = model.planned_for(theta, budget)
         except InputError:  # too short for the features allowed
             continue
-        value = tried.infer(theta, gradient=False).log_z + tried.log_prior(theta)[0]
+        result = tried.infer(theta, sites, gradient=False)
+        value, sites = result.log_z + tried.log_prior(theta)[0], result.sites
         if value > best_value:
             best, best_value = tried, value
     return best

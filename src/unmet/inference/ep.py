@@ -17,6 +17,9 @@ from unmet.likelihoods.base import Likelihood, Observations, Tilted
 __all__ = ["EPResult", "Engine", "Marginals", "Sites", "expectation_propagation"]
 
 _MEMORY = 5  # past steps that Anderson acceleration combines
+_FAR = 1.0  # no acceleration while a site moves by more than this many posterior standard deviations
+_PATIENCE = 8  # sweeps without progress
+_ROUNDING = 1e-6  # movements this small that no longer shrink are rounding (a broad prior, large counts)
 
 
 @dataclass(frozen=True)
@@ -114,30 +117,36 @@ def expectation_propagation(
     start : Sites, optional
         Where to start: sites of a similar problem; by default sites that say nothing.
     tol : float
-        Movement of a site, in units of the posterior, below which it stands still.
+        Movement of a site, in units of the posterior, below which it stands still (or 1e-6 where rounding allows
+        no less).
     max_sweeps : int
         When to give up.
     """
     sites = start if start is not None else Sites(np.zeros(len(obs)), np.zeros(len(obs)))
     history = _History()
-    damping = 1.0
-    best = np.inf
+    damping, best, idle = 1.0, np.inf, 0
     for sweep in range(1, max_sweeps + 1):
         posterior = engine.marginals(sites)
         m, v = _cavities(posterior, sites)
         tilted = likelihood.tilted(obs, m, v)
-        # R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ.
-        proposed = Sites(-tilted.d2 / tilted.shrink, (tilted.d1 - m * tilted.d2) / tilted.shrink)
+        # R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ. Likelihoods are log-concave: d2 > 0 is rounding.
+        tau = np.maximum(-tilted.d2, 0.0) / tilted.shrink
+        proposed = Sites(tau, (tilted.d1 - m * tilted.d2) / tilted.shrink)
         residual = _movement(sites, proposed, posterior)
-        if residual < tol or sweep == max_sweeps:
+        idle = 0 if residual < best else idle + 1
+        converged = residual < tol or (residual < _ROUNDING and idle >= _PATIENCE)
+        if converged or sweep == max_sweeps:
             break
-        if residual > 10 * best:  # acceleration went astray: forget the past and tread carefully
-            history = _History()
-            damping = max(0.5 * damping, 0.1)
+        if residual > 10 * best or idle >= _PATIENCE:  # astray, or going round in circles: tread carefully
+            history, damping, best, idle = _History(), max(0.5 * damping, 0.1), residual, 0
+        elif residual < 0.5 * best:
+            damping = min(1.5 * damping, 1.0)
         best = min(best, residual)
+        if residual > _FAR:
+            history = _History()
         sites = history.step(sites, proposed, posterior, damping)
     log_z = posterior.log_normaliser + float(np.sum(tilted.log_z - _site_log_normaliser(sites, m, v)))
-    return EPResult(sites, log_z, tilted, posterior, residual < tol, sweep, residual)
+    return EPResult(sites, log_z, tilted, posterior, converged, sweep, residual)
 
 
 def _cavities(posterior: Marginals, sites: Sites) -> tuple[Array, Array]:

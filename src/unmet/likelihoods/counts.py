@@ -1,6 +1,6 @@
 """Counts with a log link: Poisson and negative binomial, with exposure and censoring.
 
-The rate of a full bin is ``λ = exp(f)``. With exposure a, the share of the bin in which demand could be
+The rate of a full bin is ``λ = exp(log_level + f)``. With exposure a, the share of the bin in which demand could be
 served, the count seen is Poisson or negative binomial with mean ``a·λ``: exposure only shifts f by ``log a``.
 A row with ``lower = y, upper = ∞`` says that demand was at least y.
 """
@@ -17,13 +17,15 @@ from unmet._exceptions import InputError, NumericalError
 from unmet._parameters import Parameter, as_parameter
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.likelihoods._count_curves import CountCurve
+from unmet.likelihoods._log_concave import log_concave_tilted
 from unmet.likelihoods.base import Observations, Tilted
-from unmet.likelihoods.quadrature import log_concave_tilted
 
 __all__ = ["NegativeBinomial", "Poisson"]
 
 # Where the search for a dispersion may go: from all but Poisson to counts that are nearly always zero.
 _DISPERSION_BOUNDS = (1e-4, 1e2)
+# Quantiles are sought up to this count.
+_LARGEST = 1e9
 # Above this rate a Poisson count is drawn from its normal limit: they differ by less than a double can hold.
 _NORMAL_RATE = 1e15
 
@@ -163,9 +165,7 @@ class _Counts:
 
     def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
         """Mean and variance of the log-normal rate."""
-        with np.errstate(over="ignore"):
-            expected = self.rate(mean + 0.5 * var)
-            return expected, np.square(expected) * np.expm1(var)
+        return self.rate(mean + 0.5 * var), self._spread(mean, var, 0.0)
 
     def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
         """Mean and covariance matrix of the log-normal rates."""
@@ -174,19 +174,20 @@ class _Counts:
             return expected, np.multiply.outer(expected, expected) * np.expm1(cov)
 
     def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of a full bin's demand where ``f ~ N(mean, var)``: moments of the log-normal rate.
+        """Mean and variance of a full bin's demand where ``f ~ N(mean, var)``.
 
-        Infinite where they exceed the range of a double.
+        By the moments of the log-normal rate; infinite where they exceed the range of a double.
         """
-        mean = mean + self.log_level
+        expected = self.rate(mean + 0.5 * var)
+        return expected, expected + self._spread(mean, var, self._dispersion)
+
+    def _spread(self, mean: Array, var: Array, dispersion: float) -> Array:
+        """``Var[λ] + dispersion·E[λ²] = exp(2m + 2v)·(1 − exp(−v) + dispersion)`` of the log-normal rate."""
         with np.errstate(over="ignore", divide="ignore"):
-            expected = np.exp(mean + 0.5 * var)
-            # Var[λ] + dispersion·E[λ²] = exp(2m + 2v)·(1 − exp(−v) + dispersion)
-            spread = np.exp(2 * mean + 2 * var + np.log(self._dispersion - np.expm1(-var)))
-        return expected, expected + spread
+            return np.exp(2 * (self.log_level + mean + var) + np.log(dispersion - np.expm1(-var)))
 
     def quantile(self, mean: Array, var: Array, q: Array) -> Array:
-        """Quantiles of a full bin's demand: the smallest count k with ``P(Y ≤ k) ≥ q``, shape ``(len(q), n)``."""
+        """Quantiles of a full bin's demand, shape ``(len(q), n)``: smallest counts k with ``P(Y ≤ k) ≥ q``."""
         q = np.atleast_1d(np.asarray(q, dtype=float))
         if not ((q > 0) & (q < 1)).all():
             raise InputError(f"quantiles must lie strictly between 0 and 1; got {q.tolist()}")
@@ -207,7 +208,7 @@ class _Counts:
             rate = rate * rng.standard_gamma(1 / self._dispersion, size=f.shape) * self._dispersion
         if not np.isfinite(rate).all():
             raise NumericalError(
-                f"latent values up to {np.max(f):.4g} give rates beyond double precision; these cannot be drawn"
+                f"latent values up to {np.max(f):.4g} give rates beyond double precision; none can be drawn"
             )
         large = rate > _NORMAL_RATE
         drawn = rng.poisson(np.where(large, 0.0, rate)).astype(float)
@@ -224,7 +225,7 @@ class Poisson(_Counts):
 
     >>> obs = Observations(np.array([2.0, 3.0, 0.0]), np.array([2.0, np.inf, 0.0]), np.array([0.5, 1.0, 0.0]))
     >>> Poisson().tilted(obs, np.zeros(3), np.ones(3)).d1.round(3)
-    array([0.671, 0.955, 0.   ])
+    array([0.722, 1.129, 0.   ])
     """
 
     @property
@@ -238,11 +239,11 @@ class Poisson(_Counts):
 
 @dataclass(frozen=True)
 class NegativeBinomial(_Counts):
-    """Counts more variable than Poisson: given f, a full bin has mean ``λ = exp(f)`` and variance ``λ + dispersion·λ²``.
+    """Counts more variable than Poisson: a full bin has mean ``λ = exp(f)``, variance ``λ + dispersion·λ²``.
 
-    Demand of a full bin is Poisson with a gamma-distributed rate of mean λ and shape ``r = 1/dispersion``. With
-    exposure a, each of its riders is seen with probability a; what is seen is again negative binomial, with mean
-    ``a·λ`` and the same shape.
+    Demand of a full bin is Poisson with a gamma-distributed rate of mean λ and shape ``r = 1/dispersion``.
+    With exposure a, each of its riders is seen with probability a; what is seen is again negative binomial,
+    with mean ``a·λ`` and the same shape.
 
     Parameters
     ----------
@@ -316,43 +317,45 @@ def _poisson_mode(y: Array, mean: Array, var: Array) -> Array:
 def _smallest_count(
     cdf: Callable[[Array, Array, Array], Array], mean: Array, var: Array, q: Array, dispersion: float
 ) -> Array:
-    """The smallest whole k ≥ 0 with ``cdf(k) ≥ q``: a bracketed secant search for the normal score over log(k + 1)."""
+    """The smallest whole k ≥ 0 with ``cdf(k) ≥ q``: bracketed secants of the normal score over log(k + 1)."""
     score = special.ndtri(q)
     # Log-normal guess: the count's own spread added to that of the rate.
     with np.errstate(over="ignore"):
         width = np.sqrt(var + dispersion + 1 / (1 + np.exp(mean)))
-        k = np.floor(np.exp(np.minimum(mean + score * width, 30.0)))
-    low, low_score = np.full(k.size, -1.0), np.full(k.size, -np.inf)  # cdf(low) < q
-    high, high_score = np.full(k.size, np.inf), np.full(k.size, np.inf)  # cdf(high) ≥ q
+        k = np.floor(np.exp(np.minimum(mean + score * width, np.log(_LARGEST))))
+    low, low_gap = np.full(k.size, -1.0), np.full(k.size, -np.inf)  # cdf(low) < q
+    high, high_gap = np.full(k.size, np.inf), np.full(k.size, np.inf)  # cdf(high) ≥ q
     active = np.arange(k.size)
-    for iteration in range(200):
+    for turn in range(200):
         here = k[active]
         p = cdf(here, mean[active], var[active])
         gap = special.ndtri(p) - score[active]
         enough = p >= q[active]
-        high[active], high_score[active] = (
-            np.where(enough, here, high[active]),
-            np.where(enough, gap, high_score[active]),
-        )
-        low[active], low_score[active] = np.where(enough, low[active], here), np.where(enough, low_score[active], gap)
+        is_high, is_low = active[enough], active[~enough]
+        high[is_high], high_gap[is_high] = here[enough], gap[enough]
+        low[is_low], low_gap[is_low] = here[~enough], gap[~enough]
+        beyond = np.flatnonzero(low >= _LARGEST)
+        if beyond.size:
+            i = int(beyond[0])
+            raise NumericalError(
+                f"a quantile exceeds {_LARGEST:.0e} where the log-rate has mean {mean[i]:.4g} and variance "
+                f"{var[i]:.4g}; check the hyper-parameters, or how far from the data this is"
+            )
         active = active[high[active] - low[active] > 1]
         if not active.size:
             return high
-        k[active] = _next_count(
-            low[active], high[active], low_score[active], high_score[active], width[active], iteration
-        )
+        k[active] = _next_count(low[active], high[active], low_gap[active], high_gap[active], width[active], turn)
     raise NumericalError("quantiles did not settle within 200 steps")
 
 
-def _next_count(low: Array, high: Array, low_gap: Array, high_gap: Array, width: Array, iteration: int) -> Array:
+def _next_count(low: Array, high: Array, low_gap: Array, high_gap: Array, width: Array, turn: int) -> Array:
     """Where to look between (or beyond) what has been seen: secant, every third time the middle."""
+    seen = np.isfinite(high)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         a, b = np.log1p(low + 0.5), np.log1p(high + 0.5)
-        share = np.where(np.isfinite(low_gap) & np.isfinite(high_gap), low_gap / (low_gap - high_gap), 0.5)
-        share = np.where(iteration % 3 == 2, 0.5, share)
-        inner = np.expm1(a + share * (b - a))
-        # nothing seen on one side yet: a step by the slope of the normal score, growing with every turn
-        up = np.expm1(a - np.where(np.isfinite(low_gap), low_gap, -1.0) * width * (1.0 + iteration)) + 1
-        guess = np.where(np.isfinite(high), inner, up)
-        guess = np.rint(np.where(np.isnan(guess), low + 1, guess))
-        return np.minimum(np.maximum(guess, low + 1), np.where(np.isfinite(high), high - 1, 2 * (low + 2) ** 1.5 + 1e6))
+        both = np.isfinite(low_gap) & np.isfinite(high_gap)
+        share = np.where(both & (turn % 3 != 2), low_gap / (low_gap - high_gap), 0.5)
+        # Nothing seen above yet: by the slope of the normal score, further with every turn.
+        climb = np.where(np.isfinite(low_gap), -low_gap, 1.0) * width * (1.0 + turn)
+        guess = np.rint(np.expm1(a + np.where(seen, share * (b - a), climb)))
+    return np.asarray(np.clip(guess, low + 1, np.where(seen, high - 1, _LARGEST)))

@@ -24,9 +24,11 @@ from unmet.mobility.zone_data import ZoneData
 
 __all__ = ["MODELS", "Rates", "demand_kernel"]
 
-# Hyper-parameters are learnt on about this many rows, spread evenly; the posterior then uses all of them.
+# Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
 _SEARCH_ROWS = 3000
 _SEARCH_ITERATIONS = 40
+# Beyond this many rows features cost less than covariance matrices.
+_DENSE_ROWS = 400
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,12 @@ def demand_kernel(data: ZoneData) -> Kernel:
     return kernel
 
 
-def _search_rows(rows: BoolArray) -> IntArray:
-    """Every k-th of the rows, k prime to 24 and 7 so that all hours of the week are met."""
+def _search_rows(rows: BoolArray, seed: int) -> IntArray:
+    """A random few of the rows, in order, so that all hours of the week and all weathers are met."""
     index = np.flatnonzero(rows)
-    step = max(1, index.size // _SEARCH_ROWS)
-    while step > 1 and (np.gcd(step, 24) > 1 or np.gcd(step, 7) > 1):
-        step += 1
-    return index[::step]
+    if index.size <= _SEARCH_ROWS:
+        return index
+    return np.sort(np.random.default_rng(seed).choice(index, _SEARCH_ROWS, replace=False))
 
 
 def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[CensoredGP, dict[str, Any]]:
@@ -108,9 +109,10 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
         extra = {"exposure": data.exposure[at]} if counts else {"censored": data.censored[at]}
         return {"X": data.inputs.iloc[at], "y": data.observed[at], **extra}
 
-    every, some = np.flatnonzero(rows), _search_rows(rows)
+    every, some = np.flatnonzero(rows), _search_rows(rows, seed)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
+        settings["inference"] = "lowrank" if len(data) > _DENSE_ROWS else "dense"
         gp = CensoredGP(demand_kernel(data), max_iter=_SEARCH_ITERATIONS, random_state=seed, **settings)
         gp.fit(**arguments(some))
         if some.size < every.size:

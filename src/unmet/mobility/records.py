@@ -1,0 +1,266 @@
+"""An operator's files, read into DuckDB: checked, time-zoned, and with every rejected row counted.
+
+The tables, in a database file in a temporary folder (only those in `Records.tables` exist):
+
+``stations``
+    ``station, name, lat, lon, capacity, ix``: one row per station; `ix` numbers them 0, 1, 2 ...
+``trips``
+    ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon``:
+    accepted trips; `ended_at` and `end_*` may be NULL, and `start_station` where a trip has only coordinates.
+``status``
+    ``station, at, available, disabled, docks, installed, renting, ix, rn``: accepted records; `available` counts
+    functional vehicles; `rn` rises as the rows stand in the files. Write ``"at"`` in quotes: it is a word of DuckDB's.
+    Sorting by `ix` is cheaper than by `station`.
+``weather``
+    ``at`` and the numeric columns as they were called.
+
+Times are UTC (TIMESTAMP). `trips` and `status` are views where the files are Parquet: nothing is copied.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import duckdb
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet.mobility.quality import QualityLog
+from unmet.mobility.rows import create_table, find_stations, own_table
+from unmet.mobility.schema import check_mapping
+from unmet.mobility.sources import Given, Workspace
+from unmet.mobility.sql import fetch_one, reading
+from unmet.mobility.stations import StationTable, read_stations
+from unmet.mobility.status import make_status, stage_status
+from unmet.mobility.timezones import zone_info
+from unmet.mobility.trips import StagedTrips, make_trips, stage_trips
+from unmet.mobility.weather import make_weather
+
+__all__ = ["Records", "read_records"]
+
+
+@dataclass(frozen=True)
+class Records:
+    """What `read_records` returns; close it, or use it in a ``with``, to remove its temporary folder.
+
+    Attributes
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Holds the tables described at the head of this module.
+    timezone : str
+        The system's time zone.
+    tables : frozenset of str
+        Which of them exist.
+    quality : pandas.DataFrame
+        ``source, reason, action, rows, share, detail``: what was read, rejected, repaired and noted.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    timezone: str
+    tables: frozenset[str]
+    quality: pd.DataFrame
+    folder: Path
+
+    def close(self) -> None:
+        """Close the connection and remove the temporary folder; doing so again does nothing."""
+        self.connection.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Records:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_records(
+    trips: Given = None,
+    status: Given = None,
+    stations: Given = None,
+    weather: Given = None,
+    *,
+    timezone: str,
+    mapping: Mapping[str, str] | None = None,
+    memory: str = "2GB",
+    max_rejected: float = 0.2,
+    force: bool = False,
+    keep_duplicates: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Records:
+    """Read an operator's files.
+
+    Parameters
+    ----------
+    trips, status, stations, weather : path, list of paths, folder, glob or frame, optional
+        CSV, CSV.gz, zip of CSV, Parquet, a pandas, polars or Arrow frame; status and stations also as GBFS
+        ``station_status`` and ``station_information`` documents. Frames are not changed.
+    timezone : str
+        The system's time zone; naive times are local to it.
+    mapping : mapping, optional
+        Our name → their column, for files whose headers are not recognised; ``"status.at"`` where a name
+        belongs to several sources.
+    memory : str
+        DuckDB's memory limit; what does not fit goes to disk.
+    max_rejected : float
+        More than this share of a source rejected is an error, unless `force`.
+    force : bool
+        Go on with what is left, passing over (and counting) unreadable GBFS documents too.
+    keep_duplicates : bool
+        Leave status records of the same station and second in: for those who sort them anyway and see them then.
+    progress : callable, optional
+        Called with a sentence at the start of each step.
+
+    Returns
+    -------
+    Records
+        To be closed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> trips = pd.DataFrame({
+    ...     "start_time": ["2021-07-01 08:00", "2021-07-01 09:00", "2021-07-01 10:00"],
+    ...     "end_time": ["2021-07-01 08:10", "2021-07-01 08:50", "2021-07-01 10:05"],
+    ...     "from_station_id": [7, 7, 8],
+    ... })
+    >>> with read_records(trips, timezone="America/Chicago", max_rejected=0.5) as records:
+    ...     print(records.connection.sql("SELECT started_at, start_station FROM trips").fetchall())
+    ...     print(records.quality.query("action == 'rejected'")[["reason", "rows"]].to_string(index=False))
+    [(datetime.datetime(2021, 7, 1, 13, 0), '7'), (datetime.datetime(2021, 7, 1, 15, 0), '8')]
+              reason  rows
+    end before start     1
+    """
+    zone_info(timezone)
+    if trips is None and status is None:
+        raise InputError("nothing to read: give trips, station status, or both.")
+    if not 0 <= max_rejected <= 1:
+        raise InputError(f"max_rejected: expected a share between 0 and 1, got {max_rejected!r}.")
+    folder = Path(tempfile.mkdtemp(prefix="unmet-"))
+    try:
+        connection = _connect(folder, memory)
+        workspace = Workspace(connection, folder, _bytes(connection))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    log = QualityLog()
+    try:
+        tables = _load(
+            workspace,
+            trips,
+            status,
+            stations,
+            weather,
+            timezone,
+            mapping,
+            log,
+            force,
+            keep_duplicates,
+            progress or (lambda _: None),
+        )
+        log.check(max_rejected, force)
+    except BaseException:
+        workspace.connection.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    records = Records(workspace.connection, timezone, tables, log.frame(), folder)
+    # Records that were never closed leave nothing behind either.
+    weakref.finalize(records, shutil.rmtree, folder, ignore_errors=True)
+    return records
+
+
+def _connect(folder: Path, memory: str) -> duckdb.DuckDBPyConnection:
+    if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", str(memory).strip(), re.IGNORECASE):
+        raise InputError(f"memory: expected a size such as '2GB', got {memory!r}.")
+    connection = duckdb.connect(
+        str(folder / "records.duckdb"),
+        config={
+            "memory_limit": memory.strip(),
+            "temp_directory": str(folder / "spill"),
+            "autoinstall_known_extensions": "false",  # no reading from the network on a file's word
+            "autoload_known_extensions": "false",
+        },
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")
+    return connection
+
+
+def _bytes(connection: duckdb.DuckDBPyConnection) -> int:
+    """Ask DuckDB for its memory limit, which it writes as ``1.8 GiB``."""
+    amount, unit = str(fetch_one(connection, "SELECT current_setting('memory_limit')")[0]).split()
+    units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    return int(float(amount) * 1024 ** units.index(unit))
+
+
+def _load(
+    workspace: Workspace,
+    trips: Given,
+    status: Given,
+    stations: Given,
+    weather: Given,
+    timezone: str,
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+    force: bool,
+    keep_duplicates: bool,
+    progress: Callable[[str], None],
+) -> frozenset[str]:
+    seen: dict[str, set[str]] = {}
+    table: StationTable | None = None
+    rows_of: dict[str, dict[str, int]] = {}
+    if stations is not None:
+        progress("reading stations")
+        table, seen["stations"] = read_stations(workspace, stations, timezone, mapping, log)
+    if trips is not None:
+        progress("reading trips")
+        staged_trips = stage_trips(workspace, trips, mapping, log)
+        seen["trips"] = staged_trips.headers
+        rows_of["trips"] = find_stations(workspace, staged_trips.staged, ["start_raw", "end_raw"])
+    if status is not None:
+        progress("reading station status")
+        staged_status = stage_status(workspace, status, mapping, log, force, progress)
+        seen["status"] = staged_status.headers
+        rows_of["status"] = find_stations(workspace, staged_status.staged, ["raw"])
+    if table is None:
+        table = own_table({raw: 0 for found in rows_of.values() for raw in found})
+    if trips is not None:
+        progress("checking trips")
+        make_trips(workspace, staged_trips, table, rows_of["trips"], timezone, log)
+    if status is not None:
+        progress("checking station status")
+        make_status(workspace, staged_status, table, rows_of["status"], timezone, log, keep_duplicates=keep_duplicates)
+    _write_stations(workspace, table, staged_trips if trips is not None and stations is None else None)
+    if weather is not None:
+        progress("reading weather")
+        seen["weather"] = make_weather(workspace, weather, timezone, mapping, log)
+    check_mapping(mapping, seen)
+    given = {"trips": trips, "status": status, "weather": weather}
+    return frozenset({"stations", *(name for name, value in given.items() if value is not None)})
+
+
+def _write_stations(workspace: Workspace, table: StationTable, located_by: StagedTrips | None) -> None:
+    """Write the table ``stations``; derived ones get name and place from the trips that started there."""
+    types = {"station": "VARCHAR", "name": "VARCHAR", "lat": "DOUBLE", "lon": "DOUBLE", "capacity": "INTEGER"}
+    columns: dict[str, list[object]] = {c: [getattr(s, c) for s in table.stations] for c in types}
+    columns["ix"] = list(range(len(table.stations)))
+    create_table(workspace, "stations", types | {"ix": "INTEGER"}, columns)
+    if located_by is None:
+        return
+    staged = located_by.staged
+    with reading(staged.label):
+        workspace.connection.execute(
+            f"""UPDATE stations SET name = t.name, lat = t.lat, lon = t.lon FROM
+            (SELECT start_raw, any_value(start_name) AS name,
+                median(start_lat) AS lat, median(start_lon) AS lon
+             FROM {staged.relation} WHERE start_lat IS NULL OR start_lat <> 0 GROUP BY start_raw) t
+            WHERE stations.station = t.start_raw"""
+        )

@@ -1,0 +1,274 @@
+"""Trips: read, time-zoned, stations resolved, and every row that is left out counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from unmet.mobility.quality import QualityLog
+from unmet.mobility.rows import (
+    IMPOSSIBLE,
+    Staged,
+    check_epochs,
+    clock_for,
+    count_reasons,
+    make_ids,
+    repeated_keys,
+    report_matches,
+    stage,
+)
+from unmet.mobility.schema import is_staff, match_columns
+from unmet.mobility.sources import Column, Given, Part, Workspace, open_parts
+from unmet.mobility.sql import fetch_all, fetch_one, reading
+from unmet.mobility.stations import StationTable, check_not_swapped, resolve
+from unmet.mobility.timezones import Clock
+from unmet.mobility.values import NOTHING, number, text, time
+
+__all__ = ["StagedTrips", "make_trips", "stage_trips"]
+
+
+@dataclass(frozen=True)
+class StagedTrips:
+    """Trips in our columns, not yet checked: `header` is what the files call the start station's id."""
+
+    staged: Staged
+    header: str
+    headers: set[str]
+
+
+def stage_trips(workspace: Workspace, given: Given, mapping: Mapping[str, str] | None, log: QualityLog) -> StagedTrips:
+    """Open trips and bring them to our columns."""
+    parts = open_parts(workspace, given, "trips")
+    selects = []
+    header = ""
+    for part in parts:
+        matched = match_columns("trips", part.columns, part.label, mapping)
+        for field in ("started_at", "ended_at"):
+            if field in matched:
+                check_epochs(workspace, part, matched[field], time(part.columns[matched[field]]))
+        selects.append((part, _columns(part, matched)))
+        header = header or matched.get("start_station", matched.get("start_station_name", ""))
+    staged = stage(workspace, "trips", selects, log)
+    return StagedTrips(staged, header, set().union(*(part.columns for part in parts)))
+
+
+def _columns(part: Part, matched: Mapping[str, str]) -> dict[str, str]:
+    def have(field: str) -> Column | None:
+        return part.columns[matched[field]] if field in matched else None
+
+    def as_text(*fields: str) -> str:
+        return next((text(c) for field in fields if (c := have(field))), "NULL::VARCHAR")
+
+    def as_degrees(field: str) -> str:
+        return number(c, "DOUBLE") if (c := have(field)) else "NULL::DOUBLE"
+
+    started = time(part.columns[matched["started_at"]])
+    ended = time(c) if (c := have("ended_at")) else None
+    return {
+        "trip_id": as_text("trip_id"),
+        "bike": as_text("bike"),
+        "rider": as_text("rider"),
+        "started_local": started.local,
+        "started_utc": started.utc,
+        "ended_local": ended.local if ended else NOTHING,
+        "ended_utc": ended.utc if ended else NOTHING,
+        "no_start": f"{part.columns[matched['started_at']].sql} IS NULL",
+        "start_raw": as_text("start_station", "start_station_name"),
+        "end_raw": as_text("end_station", "end_station_name"),
+        "start_name": as_text("start_station_name"),
+        "end_name": as_text("end_station_name"),
+        "start_lat": as_degrees("start_lat"),
+        "start_lon": as_degrees("start_lon"),
+        "end_lat": as_degrees("end_lat"),
+        "end_lon": as_degrees("end_lon"),
+    }
+
+
+def make_trips(
+    workspace: Workspace,
+    trips: StagedTrips,
+    table: StationTable,
+    rows_of: Mapping[str, int],
+    timezone: str,
+    log: QualityLog,
+) -> None:
+    """Make the view ``trips`` of accepted trips."""
+    staged = trips.staged
+    resolved = resolve(table, rows_of, trips.header)
+    report_matches("trips", resolved, log)
+    ids = make_ids(workspace, table, resolved, _staff_stations(workspace, staged))
+    riders = _staff_riders(workspace, staged)
+    _check_places(workspace, staged, timezone)
+    clock = clock_for(workspace, staged, timezone, ["started_local", "ended_local"])
+    timed = _timed(workspace, staged, ids, clock)
+    reasons = {
+        "missing time": "no_start",
+        "impossible time": f"started IS NULL OR started {IMPOSSIBLE}",
+        "end before start": "ended < started",
+        "missing station": "start_raw IS NULL AND (start_lat IS NULL OR start_lon IS NULL)",
+        "staff and test trips": f"start_staff OR end_staff{riders}",
+        "unknown station": "start_raw IS NOT NULL AND start_ix IS NULL",
+    }
+    oddities = {
+        "nonexistent": "start_gap > 0 OR end_gap > 0",
+        "doubled": "start_fold > 0 OR end_fold > 0",
+        "no_end": "ended IS NULL",
+        "late_end": f"ended {IMPOSSIBLE}",
+        "no_start_station": "start_raw IS NULL",
+        "no_end_station": "end_raw IS NULL",
+        "unknown_end": "end_raw IS NOT NULL AND end_ix IS NULL",
+        "impossible_place": "bad_start_place OR bad_end_place",
+    }
+    rows, occurred, seen = count_reasons(workspace, "trips", staged, timed, reasons, oddities, log)
+    _note(seen, log)
+    accepted = workspace.name("trips_accepted")
+    conditions = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {timed}{where}")
+    dropped = _duplicates(workspace, accepted, staged, rows, log)
+    ended = f"CASE WHEN ended {IMPOSSIBLE} THEN NULL ELSE ended END" if seen["late_end"] else "ended"
+    workspace.connection.execute(
+        f"""CREATE VIEW trips AS SELECT trip_id, started AS started_at,
+        {ended} AS ended_at,
+        start_station, end_station, start_lat, start_lon, end_lat, end_lon
+        FROM {accepted}{f" WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""}"""
+    )
+
+
+def _note(seen: Mapping[str, int], log: QualityLog) -> None:
+    log.add(
+        "trips",
+        "hour that did not exist",
+        "repaired",
+        seen["nonexistent"],
+        "moved on by the jump of the clock",
+    )
+    log.add(
+        "trips",
+        "hour that came twice",
+        "noted",
+        seen["doubled"],
+        "taken for the shortest trip, else the first",
+    )
+    log.add("trips", "missing or unreadable end", "noted", seen["no_end"], "counted as a pickup")
+    log.add("trips", "impossible end time", "repaired", seen["late_end"], "left blank")
+    log.add("trips", "missing start station", "noted", seen["no_start_station"], "placed by coordinates")
+    log.add(
+        "trips",
+        "missing end station",
+        "noted",
+        seen["no_end_station"],
+        "counted as a pickup, not as a return",
+    )
+    log.add("trips", "unknown end station", "repaired", seen["unknown_end"], "left blank: no return is counted")
+    log.add("trips", "impossible coordinates", "repaired", seen["impossible_place"], "left blank")
+
+
+def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
+    """Make a view with UTC times and stations.
+
+    Of the two readings of a time in an hour that came twice, the one that makes the shorter trip holds, and
+    the first where that does not tell: a start is moved to the second occurrence when the trip ended after
+    the doubled hour, an end when it would lie before the start. A start in an hour that did not exist is
+    moved on over the gap, or back where the trip would else end before it began.
+    """
+    name = workspace.name("trips_timed")
+
+    def outside(lat: str, lon: str) -> str:
+        return f"(abs({lat}) > 90 OR abs({lon}) > 180 OR ({lat} = 0 AND {lon} = 0)) IS TRUE"
+
+    def place(side: str, axis: str) -> str:
+        return f"CASE WHEN NOT bad_{side}_place THEN {side}_{axis} END AS {side}_{axis}"
+
+    workspace.connection.execute(
+        f"""CREATE VIEW {name} AS
+        WITH first_reading AS (
+            SELECT *, coalesce(started_utc, {clock.utc("started_local")}) AS started_0,
+                coalesce(ended_utc, {clock.utc("ended_local")}) AS ended_0,
+                CASE WHEN started_utc IS NULL THEN {clock.doubled("started_local")} ELSE 0 END AS start_fold,
+                CASE WHEN ended_utc IS NULL THEN {clock.doubled("ended_local")} ELSE 0 END AS end_fold,
+                CASE WHEN started_utc IS NULL THEN {clock.skipped("started_local")} ELSE 0 END AS start_gap,
+                CASE WHEN ended_utc IS NULL THEN {clock.skipped("ended_local")} ELSE 0 END AS end_gap,
+                {outside("start_lat", "start_lon")} AS bad_start_place,
+                {outside("end_lat", "end_lon")} AS bad_end_place
+            FROM {staged.relation})
+        SELECT r.* EXCLUDE (started_0, ended_0, start_lat, start_lon, end_lat, end_lon),
+            {place("start", "lat")}, {place("start", "lon")}, {place("end", "lat")}, {place("end", "lon")},
+            CASE WHEN start_fold > 0 AND end_fold = 0
+                    AND epoch_us(ended_0) - epoch_us(started_0) >= start_fold
+                    THEN make_timestamp(epoch_us(started_0) + start_fold)
+                WHEN start_gap > 0 AND end_gap = 0 AND ended_0 < started_0
+                    THEN make_timestamp(epoch_us(started_0) - start_gap)
+                ELSE started_0 END AS started,
+            CASE WHEN start_fold > 0 AND end_fold > 0 AND ended_0 < started_0
+                THEN make_timestamp(epoch_us(ended_0) + end_fold) ELSE ended_0 END AS ended,
+            s.ix AS start_ix, s.station AS start_station, coalesce(s.staff, false) AS start_staff,
+            e.ix AS end_ix, e.station AS end_station, coalesce(e.staff, false) AS end_staff
+        FROM first_reading r
+        LEFT JOIN {ids} s ON r.start_raw = s.raw LEFT JOIN {ids} e ON r.end_raw = e.raw"""
+    )
+    return name
+
+
+def _staff_stations(workspace: Workspace, staged: Staged) -> dict[str, bool]:
+    """Raw station id → whether its id or any of its names is that of a depot or a test."""
+    staff: dict[str, bool] = {}
+    for side in ("start", "end"):
+        sql = f"SELECT DISTINCT {side}_raw, {side}_name FROM {staged.relation} WHERE {side}_raw IS NOT NULL"
+        with reading(staged.label):
+            for raw, name in fetch_all(workspace.connection, sql):
+                staff[raw] = staff.get(raw, False) or is_staff(raw) or (name is not None and is_staff(name))
+    return staff
+
+
+def _staff_riders(workspace: Workspace, staged: Staged) -> str:
+    """SQL to follow a condition: or the rider is of a type that means staff."""
+    sql = f"SELECT DISTINCT rider FROM {staged.relation} WHERE rider IS NOT NULL LIMIT 1000"
+    with reading(staged.label):
+        riders = [r[0] for r in fetch_all(workspace.connection, sql) if is_staff(r[0])]
+    if not riders:
+        return ""
+    name = workspace.name("staff")
+    workspace.connection.execute(f"CREATE TABLE {name} AS SELECT unnest(?) AS rider", [riders])
+    return f" OR rider IN (SELECT rider FROM {name})"
+
+
+def _check_places(workspace: Workspace, staged: Staged, timezone: str) -> None:
+    """Refuse trips whose latitudes and longitudes are swapped, judged by the mean of a sample."""
+    sql = (
+        "SELECT median(start_lat), median(start_lon) FROM "
+        f"(SELECT start_lat, start_lon FROM {staged.relation} "
+        "WHERE start_lat <> 0 AND start_lon <> 0 LIMIT 100000)"
+    )
+    with reading(staged.label):
+        lat, lon = fetch_one(workspace.connection, sql)
+    if lat is not None and lon is not None:
+        check_not_swapped(lat, lon, timezone, staged.label)
+
+
+def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog) -> str | None:
+    """Find all but the first trip of each id; without an id, of each bike, start and time.
+
+    Where a file has neither, two equal rows may be two riders: nothing is dropped.
+    """
+    key = (
+        "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
+    )
+    keyed = f"(SELECT *, {key} AS k FROM {accepted})"
+    with reading(staged.label):
+        suspects, keys = repeated_keys(workspace, keyed, "k", rows)
+        log.add("trips", "no trip or bike id", "noted", rows - keys, "duplicates cannot be told")
+        if suspects is None:
+            return None
+        # Equal hashes are only suspects: the values themselves decide.
+        name = workspace.name("dropped")
+        workspace.connection.execute(
+            f"""CREATE TABLE {name} AS SELECT rn FROM
+            (SELECT rn, row_number() OVER (PARTITION BY trip_id, CASE WHEN trip_id IS NULL THEN
+                (bike, started, start_raw) END ORDER BY rn) AS nth
+             FROM {keyed} WHERE k IN (SELECT k FROM {suspects}))
+            WHERE nth > 1"""
+        )
+        count = fetch_one(workspace.connection, f"SELECT count(*) FROM {name}")[0]
+    log.add("trips", "duplicate", "rejected", count, "same trip id, or same bike, start and time: the first holds")
+    return name if count else None
