@@ -85,10 +85,10 @@ def infer(
         When EP stops.
     """
     n, e = len(problem.pairs), problem.n_exact
-    K = kernel.on(problem.pairs).matrix(n)
+    K = kernel.on(problem.pairs).matrix(n).T  # symmetric, and so as LAPACK wants it, column by column
     _, tau, nu = likelihood.exact_sites(problem.obs[:e])
     A = np.array(K[:e, :e], order="F")
-    A.flat[:: e + 1] += 1.0 / tau
+    np.einsum("ii->i", A)[:] += 1.0 / tau
     L, jitter = cholesky_jittered(A) if e else (A, 0.0)
     B = solve_lower(L, K[:e, e:])
     white = solve_lower(L, nu / tau)  # L⁻¹ y
