@@ -21,9 +21,9 @@ SHORTEST_SILENCE = 30
 """Minutes: no shorter silence is taken for an outage or a closure."""
 
 IMPROBABLE = 60.0
-"""Expected events in a stretch without any that make it no accident: on a day of heavy rain with a fifth of the usual
-traffic 12 would remain, and a silence of exp(-12). In two years of two real systems every longer stretch was an
-outage of the collector, a closure for snow, a curfew or a blizzard; ordinary quiet nights reach about 50."""
+"""Expected events in a stretch without any that make it no accident: on a day with a fifth of the usual traffic 12
+would remain, and a silence of exp(-12). In two years of two real systems what lies above was an outage of the collector
+or of the system, a closure for snow, a curfew or a tropical storm; ordinary nights stay below 30, a blizzard at 55."""
 
 MISSED_POLLS = 3
 """A poll lists every station and has no quiet hours: so many missed ones are a silence."""
