@@ -22,11 +22,13 @@ from unmet.kernels.periodic import Periodic
 from unmet.kernels.stationary import Stationary
 from unmet.likelihoods.base import Likelihood, Observations
 
-__all__ = ["LEFT_OUT", "Model", "search"]
+__all__ = ["LEFT_OUT", "SEARCH_TOL", "Model", "search"]
 
 # Share of each kernel's prior variance that low-rank features may miss before they are planned anew.
 LEFT_OUT = 1e-3
 _ROUNDS = 4
+# EP's tolerance during a search: the evidence, stationary in the sites, is right to 1e-8 there, its gradient to 1e-3.
+SEARCH_TOL = 1e-5
 # Open length-scales start at the best of these multiples of the data's spread: a decade too long is the usual trap.
 _LENGTHS_TRIED = (1.0, 0.3, 0.1, 0.03)
 
@@ -79,12 +81,12 @@ class Model:
         block = plan(at.kernel, self.X, left_out=LEFT_OUT, budget=budget)
         return Model.lowrank(at.kernel, at.likelihood, self.X, self.obs, block)
 
-    def infer(self, theta: Array, start: Sites | None = None, *, gradient: bool = True) -> Inference:
+    def infer(self, theta: Array, start: Sites | None = None, *, gradient: bool = True, tol: float = 1e-8) -> Inference:
         """Posterior, evidence and gradient at theta."""
         at = self.with_theta(theta)
         if isinstance(self.problem, dense.DenseProblem):
-            return dense.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient)
-        return lowrank.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient)
+            return dense.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient, tol=tol)
+        return lowrank.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient, tol=tol)
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
         """Log prior density of the hyper-parameters, and its gradient."""
@@ -94,7 +96,7 @@ class Model:
 
     def objective(self, theta: Array, start: Sites | None) -> Evaluation[Sites]:
         """Log evidence plus log prior, as `unmet.evidence.maximise` wants it."""
-        result = self.infer(theta, start)
+        result = self.infer(theta, start, tol=SEARCH_TOL)
         value, slope = self.log_prior(theta)
         assert result.gradient is not None
         return Evaluation(result.log_z + value, result.gradient + slope, result.sites)
