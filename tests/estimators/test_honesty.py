@@ -38,7 +38,7 @@ def test_counts_all_of_them_bounds_do_not_run_away_either():
 
 
 def test_y_outside_its_own_bounds_is_refused():
-    with pytest.raises(InputError, match="within its own bounds; row 0 has y = 1.0"):
+    with pytest.raises(InputError, match="within its own bounds; row 0"):
         CensoredGP().fit([[0.0], [1.0]], [1.0, 2.0], lower=[2.0, 1.0], upper=[3.0, 3.0])
 
 

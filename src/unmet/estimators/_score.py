@@ -24,8 +24,6 @@ class ScoredOnExactRows(RegressorMixin):
             raise InputError(f"y must have one value per row of X; got {len(y)} for {len(X)} rows")
         keep = sides(censored, len(y)) == 0
         if not keep.any():
-            raise InputError(
-                f"all {len(y)} rows are censored: R² needs rows whose truth is known; see unmet.metrics.nlpd"
-            )
+            raise InputError(f"all {len(y)} rows are censored: R² needs a known truth; unmet.metrics.nlpd does not")
         weight = None if sample_weight is None else np.asarray(sample_weight)[keep]
         return float(r2_score(y[keep], self.predict(X)[keep], sample_weight=weight))
