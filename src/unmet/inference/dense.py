@@ -93,7 +93,6 @@ def infer(
     B = solve_lower(L, K[:e, e:])
     white = solve_lower(L, nu / tau)  # L⁻¹ y
     prior = _Conditioned(B.T @ white, K[e:, e:] - B.T @ B)
-    del K, A  # the largest things here, not needed again
     ep = expectation_propagation(prior, likelihood, problem.obs[e:], start, tol=tol, max_sweeps=max_sweeps)
     log_z = -0.5 * float(white @ white) - 0.5 * log_det(L) - e * LOG_SQRT_2PI + ep.log_z
 
