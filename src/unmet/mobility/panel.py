@@ -38,6 +38,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.panelfile import fetch_frame
 from unmet.mobility.paneltable import PANEL_COLUMNS, Made, Plan, make_panel
 from unmet.mobility.pickups import REBALANCING
 from unmet.mobility.quality import QualityLog
@@ -178,14 +179,14 @@ def build_panel(
         progress=progress,
     )
     with _making(trips, status, stations, chosen) as (records, made):
-        frame = _frame(records.connection, f"({made.sql})")
+        frame = fetch_frame(records.connection, made.sql)
     return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
 
 
 def panel_of(records: Records, progress: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]) -> Panel:
     """Build the panel of records that are read already; options as for `build_panel`."""
     made = make_panel(records, Plan(**options), progress or (lambda _: None))
-    frame = _frame(records.connection, f"({made.sql})")
+    frame = fetch_frame(records.connection, made.sql)
     return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
 
 
@@ -222,7 +223,7 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
         try:
             file = path_literal(str(path))
             pairs = connection.execute(f"SELECT key, value FROM parquet_kv_metadata({file})").fetchall()
-            frame = _frame(connection, f"read_parquet({file})")
+            frame = fetch_frame(connection, f"SELECT * FROM read_parquet({file})")
         except duckdb.Error as error:
             raise FileFormatError(f"{path}: cannot be read as Parquet: {error}") from error
     found = {bytes(key).decode(): bytes(value).decode() for key, value in pairs}
@@ -240,13 +241,6 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
         pd.DataFrame(parts["reasons"]),
         parts["summary"],
     )
-
-
-def _frame(connection: duckdb.DuckDBPyConnection, relation: str) -> pd.DataFrame:
-    """Fetch a panel with `start` in UTC."""
-    frame = connection.execute(f"SELECT * REPLACE (start AT TIME ZONE 'UTC' AS start) FROM {relation}").df()
-    frame["start"] = frame["start"].dt.tz_localize("UTC")
-    return frame
 
 
 @contextmanager
