@@ -27,7 +27,7 @@ from unmet.simulate import City, simulate_city
 def main() -> None:
     options = _options()
     few, many, days = (2, 4, 60) if options.quick else (min(10, options.zones), options.zones, options.days)
-    with tempfile.TemporaryDirectory(prefix="unmet-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="unmet-city-") as folder:
         made = Path(folder)
         # In a process of its own, so that the city does not count as memory of the run.
         ((_, outcome),) = in_processes(make_city, [(made, many, days, options.seed)], 1)
@@ -35,7 +35,7 @@ def main() -> None:
             raise outcome
         truth = pd.Series(outcome)
         times = {}
-        for zones in (few, many):
+        for zones in sorted({few, many}):
             times[zones] = run(made, zones, truth, options)
     ratio = times[many] / times[few]
     print(f"  CPU per zone with {many} zones over that with {few}: {ratio:.2f}")

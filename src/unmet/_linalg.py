@@ -28,9 +28,9 @@ __all__ = [
 _JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
 
 
-def cholesky(A: Array) -> Array:
-    """Lower Cholesky factor of a matrix that is positive definite by construction."""
-    L, info = dpotrf(A, lower=1, clean=1)
+def cholesky(A: Array, *, overwrite: bool = False) -> Array:
+    """Lower Cholesky factor of a matrix that is positive definite by construction; may be put in its place."""
+    L, info = dpotrf(A, lower=1, clean=1, overwrite_a=overwrite)
     if info:
         raise NumericalError(
             f"a {len(A)} × {len(A)} matrix is not positive definite in double precision (leading minor {info})"

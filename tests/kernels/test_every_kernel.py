@@ -377,6 +377,13 @@ class TestLags:
         assert distances.size == 7
         assert all(b > a for a, b in pairwise(distances))
 
+    def test_inputs_off_any_grid_keep_a_lag_for_each_pair(self) -> None:
+        scattered = np.random.default_rng(0).normal(size=(40, 2))
+        lags = Pairs(scattered).lags((0, 1))
+        assert lags.distances[0].size == 40 * 41 / 2
+        brute = np.abs(np.subtract.outer(scattered[:, 1], scattered[:, 1]))
+        np.testing.assert_array_equal(lags.distances[1][lags.index], brute)
+
     def test_lags_are_found_once_for_each_set_of_columns(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from unmet.kernels import pairs as module
 

@@ -9,8 +9,10 @@ from rich.console import Console
 from rich.text import Text
 
 from unmet._exceptions import UnmetError
+from unmet.cli.backtest import backtest_command
 from unmet.cli.estimate import estimate_command
 from unmet.cli.panel import panel_command
+from unmet.cli.reproduce import reproduce_app
 from unmet.cli.simulate import simulate_command
 
 __all__ = ["app", "main"]
@@ -30,7 +32,9 @@ def _root() -> None:
 
 app.command("panel")(panel_command)
 app.command("estimate")(estimate_command)
+app.command("backtest")(backtest_command)
 app.command("simulate")(simulate_command)
+app.add_typer(reproduce_app, name="reproduce")
 
 
 def main() -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from unmet.cli._progress import zone_progress
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +100,7 @@ def estimate_command(
         "weather_quality": features.quality.to_dict("records"),
     }
     try:
-        with _progress(told) as progress:
+        with zone_progress(told, "Estimating zones") as progress:
             result = run_estimates(
                 panel,
                 settings,
@@ -148,46 +146,6 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
     if rest:
         raise InputError(f"horizon: {horizon} is not a whole number of the panel's bins of {minutes} minutes.")
     return bins
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar with the time left; lines, one per tenth, where no terminal shows a bar."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    # Chunks come in seldom: the speed is that of the last ten minutes.
-    with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        speed_estimate_period=600,
-        disable=not console.is_terminal,
-    ) as bar:
-        task = bar.add_task("Estimating zones", total=None)
-        first: tuple[int, float] | None = None
-        tenths = 0
-
-        def report(done: int, zones: int, note: str) -> None:
-            nonlocal first, tenths
-            if note:
-                console.print(Text(note))
-            if first is None:
-                # What was finished before says nothing about the speed of this run.
-                bar.reset(task, total=zones, completed=done)
-                first, tenths = (done, time.monotonic()), 10 * done // zones
-            bar.update(task, completed=done)
-            if not console.is_terminal and 10 * done // zones > tenths:
-                tenths = 10 * done // zones
-                left = (time.monotonic() - first[1]) / (done - first[0]) * (zones - done)
-                console.print(Text(f"{done} of {zones} zones, {left / 60:.1f} minutes left"))
-
-        yield report
 
 
 def _print_summary(console: Console, result: RunResult) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -99,30 +100,27 @@ class Stationary(Lagged):
     def spectral_reach(self, share: float) -> float:
         """The frequency beyond which only a given share of the variance lies; inverse of `spectral_tail`."""
 
-    def _squares(self, distances: Sequence[Array]) -> list[Array]:
+    def _squares(self, distances: Sequence[Array]) -> Iterator[Array]:
         lengths = np.broadcast_to(self._parameters["lengthscale"].array, (len(distances),))
-        return [np.square(d / ell) for d, ell in zip(distances, lengths, strict=True)]
+        return (np.square(d / ell) for d, ell in zip(distances, lengths, strict=True))
 
     def _at_lags(self, distances: Sequence[Array]) -> Array:
         return self._one("variance") * self._shape(_total(self._squares(distances)))
 
     def _gradients(self, distances: Sequence[Array], weights: Array) -> dict[str, Array]:
-        squares = self._squares(distances)
-        r2 = _total(squares)
+        r2 = _total(self._squares(distances))
         weights = self._one("variance") * weights
         by_length = weights * self._slope(r2)
         per_column = self._parameters["lengthscale"].array.size > 1
         return {
             "variance": np.array(weights @ self._shape(r2)),
-            "lengthscale": np.array([by_length @ s for s in (squares if per_column else [r2])]),
+            "lengthscale": np.array([by_length @ s for s in (self._squares(distances) if per_column else [r2])]),
         }
 
 
-def _total(terms: Sequence[Array]) -> Array:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
+def _total(terms: Iterable[Array]) -> Array:
+    """Their sum, with no more than two of them in memory where they are made one by one."""
+    return functools.reduce(np.add, terms)
 
 
 class SquaredExponential(Stationary):

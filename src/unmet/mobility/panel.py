@@ -39,14 +39,23 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.panelfile import fetch_frame
-from unmet.mobility.paneltable import PANEL_COLUMNS, Made, Plan, make_panel
+from unmet.mobility.paneltable import PANEL_COLUMNS, REBALANCED_COLUMNS, Made, Plan, make_panel
 from unmet.mobility.pickups import REBALANCING
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records, read_records
 from unmet.mobility.sources import Given
 from unmet.mobility.sql import literal, path_literal
 
-__all__ = ["PANEL_COLUMNS", "Panel", "PanelOptions", "build_panel", "panel_of", "read_panel", "write_panel"]
+__all__ = [
+    "PANEL_COLUMNS",
+    "REBALANCED_COLUMNS",
+    "Panel",
+    "PanelOptions",
+    "build_panel",
+    "panel_of",
+    "read_panel",
+    "write_panel",
+]
 
 _METADATA = "unmet."
 

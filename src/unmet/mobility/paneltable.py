@@ -23,7 +23,7 @@ from unmet.mobility.states import REASONS, STATES
 from unmet.mobility.tripcounts import loose_starts
 from unmet.mobility.zones import find_zones, report_moved
 
-__all__ = ["PANEL_COLUMNS", "Made", "Plan", "make_panel"]
+__all__ = ["PANEL_COLUMNS", "REBALANCED_COLUMNS", "Made", "Plan", "make_panel"]
 
 PANEL_COLUMNS = (
     "zone",
@@ -41,7 +41,7 @@ PANEL_COLUMNS = (
     "supply_mean",
     "evidence",
 )
-_REBALANCED = ("rebalanced_out", "rebalanced_in")
+REBALANCED_COLUMNS = ("rebalanced_out", "rebalanced_in")
 _INSERT_AT_ONCE = 500_000
 
 
@@ -151,7 +151,7 @@ def make_panel(records: Records, plan: Plan, progress: Callable[[str], None]) ->
     reasons = _insert_rows(connection, evidence, plan.rebalancing, progress)
     _register(connection, zones.frame, evidence)
     inferred = evidence.log is not None and not bool(evidence.covered.all())
-    columns = PANEL_COLUMNS + (_REBALANCED if inferred else ())
+    columns = PANEL_COLUMNS + (REBALANCED_COLUMNS if inferred else ())
     sql = _select(columns, plan.censored_rule)
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
     reasons = _name_reasons(reasons, zones.frame)
@@ -220,7 +220,10 @@ def _select(columns: tuple[str, ...], censored_rule: str) -> str:
         "exposure": "available_minutes / b.minutes",
         "censored": _censored(censored_rule),
         "evidence": "e.name",
-        **{c: f"CASE WHEN NOT isnan({c}) THEN {c} END" for c in ("observed", "returns", "supply_mean", *_REBALANCED)},
+        **{
+            c: f"CASE WHEN NOT isnan({c}) THEN {c} END"
+            for c in ("observed", "returns", "supply_mean", *REBALANCED_COLUMNS)
+        },
     }
     body = ", ".join(f"{written.get(column, column)} AS {column}" for column in columns)
     return f"""SELECT {body} FROM panel_rows r JOIN panel_zones z ON r.zone = z.ix JOIN panel_bins b ON r.bin = b.ix

@@ -22,7 +22,7 @@ from unmet.mobility.totals import tabulate_totals
 __all__ = ["TABLES", "finished_run", "publish", "read_table", "writing"]
 
 TABLES = ("demand.parquet", "zones.parquet", "totals.parquet")
-_SORT_MEMORY = "1GB"
+_SORT_MEMORY = "500MB"
 # Costs differ from run to run; they are told in run.json so that the tables of equal runs are equal.
 _COSTS = "_seconds"
 

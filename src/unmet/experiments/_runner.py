@@ -1,0 +1,174 @@
+"""Cells in, results out: in parallel, each finished cell on disk at once, nothing computed twice.
+
+A *cell* is one piece of an experiment that can be computed by itself: one model on one data set. Its result goes to a
+file of its own, named after the cell and a digest of everything that the result depends on. A run that was stopped
+finds those files again; a run with another seed, other data or another version does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, cpu_count, delayed
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from threadpoolctl import threadpool_limits
+
+from unmet._exceptions import InputError
+
+__all__ = ["Cell", "Result", "generator", "run_cells", "write_text"]
+
+Result = dict[str, Any]
+"""What a cell gives, JSON-able: scores or predictions, and under ``cost`` what fitting took."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of an experiment.
+
+    Attributes
+    ----------
+    experiment : str
+        Which experiment.
+    settings : mapping
+        What distinguishes this cell, as JSON-able values: zone, model, gamma, c, repetition, …
+    depends_on : mapping
+        What all cells of the run share and their results depend on: seed, warm start, a digest of the data.
+    """
+
+    experiment: str
+    settings: Mapping[str, Any]
+    depends_on: Mapping[str, Any]
+
+    @property
+    def file_name(self) -> str:
+        """Readable, and different whenever anything that the result depends on is different."""
+        identity = json.dumps([self.experiment, dict(self.settings), dict(self.depends_on)], sort_keys=True)
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        words = "_".join(f"{k}={v}" for k, v in self.settings.items())
+        return f"{re.sub(r'[^A-Za-z0-9=._-]+', '-', words)[:120]}.{digest}.json"
+
+
+def generator(*identity: Any) -> np.random.Generator:
+    """A generator seeded by what it is for: the same whatever ran before it, and in whichever process.
+
+    Examples
+    --------
+    >>> generator(0, "taxi", 0.2, 1).random() == generator(0, "taxi", 0.2, 1).random()
+    True
+    """
+    digest = hashlib.sha256(json.dumps(identity).encode()).digest()
+    return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    compute: Callable[[Cell], Result],
+    folder: Path,
+    *,
+    jobs: int = -1,
+    console: Console | None = None,
+) -> list[Result]:
+    """Results of all cells, in their order; those already in `folder` are read, the others computed.
+
+    Parameters
+    ----------
+    cells : sequence of Cell
+        What to compute. `compute` is called in other processes and must be importable.
+    compute : callable
+        From a cell to its result: a function of the cell alone.
+    folder : Path
+        Where the results are kept, one file per cell.
+    jobs : int
+        Processes; −1 for one per core.
+    console : Console, optional
+        Where progress is shown; standard error by default.
+    """
+    if jobs == 0 or jobs < -1:
+        raise InputError(f"jobs must be a number of processes, or -1 for one per core; got {jobs}")
+    console = console or Console(stderr=True)
+    _make_folder(folder)
+    paths = [folder / cell.file_name for cell in cells]
+    kept = [_read(path) for path in paths]
+    missing = [i for i, result in enumerate(kept) if result is None]
+    if len(missing) < len(cells):
+        console.print(f"{len(cells) - len(missing)} of {len(cells)} cells were done before and are kept.")
+    processes = min(cpu_count() if jobs == -1 else jobs, max(len(missing), 1))
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+    )
+    with Progress(*columns, console=console, speed_estimate_period=600, disable=not missing) as progress:
+        task = progress.add_task("cells", total=len(missing))
+        work = Parallel(n_jobs=processes, return_as="generator_unordered", batch_size=1)(
+            delayed(_compute_and_keep)(compute, cells[i], paths[i]) for i in missing
+        )
+        for _ in work:
+            progress.advance(task)
+    # Fresh results are read back from disk too: a resumed run cannot differ from an uninterrupted one.
+    return [result if result is not None else _finished(path) for path, result in zip(paths, kept, strict=True)]
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"the folder {folder} for results cannot be made: {error.strerror}") from None
+
+
+def _compute_and_keep(compute: Callable[[Cell], Result], cell: Cell, path: Path) -> None:
+    # One BLAS thread: the processes share the cores, and the last digits depend on the number of threads.
+    with threadpool_limits(1):
+        result = compute(cell)
+    write_text(path, json.dumps(result))
+
+
+def _read(path: Path) -> Result | None:
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as a result ({error}); delete it to compute that cell again") from None
+    if not isinstance(result, dict):
+        raise InputError(f"{path} does not hold a result; delete it to compute that cell again")
+    return result
+
+
+def _finished(path: Path) -> Result:
+    result = _read(path)
+    assert result is not None, path
+    return result

@@ -1,0 +1,119 @@
+"""Tidy results and the paper's tables, each as CSV and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unmet.experiments._fits import MODELS, TITLES
+from unmet.experiments._runner import write_text
+
+__all__ = ["COLUMNS", "bold_best", "markdown", "results_frame", "wide_by_c", "write_results", "write_table"]
+
+COLUMNS = (
+    "experiment",
+    "zone",
+    "model",
+    "gamma",
+    "p",
+    "a",
+    "b",
+    "c",
+    "repetition",
+    "subset",
+    "metric",
+    "value",
+)
+"""Of ``results.csv``; a column that does not apply is empty."""
+
+
+def results_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Tidy results, one value per row, with the columns of every experiment."""
+    frame = pd.DataFrame(list(rows), columns=list(COLUMNS))
+    return frame.astype({"repetition": "Int64"})
+
+
+def write_results(frame: pd.DataFrame, out: Path) -> None:
+    """Write ``results.csv``."""
+    write_text(out / "results.csv", _safe(frame).to_csv(index=False, lineterminator="\n"))
+
+
+def write_table(
+    name: str, frame: pd.DataFrame, out: Path, *, title: str, shown: pd.DataFrame | None = None, note: str = ""
+) -> str:
+    """Write a table as ``name.csv`` (numbers) and ``name.md`` (as it is to be read); gives the Markdown."""
+    text = f"### {title}\n\n{markdown(frame if shown is None else shown)}\n" + (f"\n{note}\n" if note else "")
+    write_text(out / f"{name}.csv", _safe(frame).to_csv(index=False, lineterminator="\n"))
+    write_text(out / f"{name}.md", text)
+    return text
+
+
+def _safe(frame: pd.DataFrame) -> pd.DataFrame:
+    """Text that a spreadsheet would take for a formula gets an apostrophe: zone names come from users' files."""
+    risky = ("=", "+", "-", "@", "\t", "\r")
+    return frame.apply(
+        lambda column: column.map(lambda v: f"'{v}" if isinstance(v, str) and v.startswith(risky) else v)
+    )
+
+
+def markdown(frame: pd.DataFrame) -> str:
+    r"""A Markdown table; numbers to the right.
+
+    Examples
+    --------
+    >>> print(markdown(pd.DataFrame({"model": ["a|b"], "rmse": [1.25]})))
+    | model | rmse |
+    |---|---:|
+    | a\|b | 1.25 |
+    """
+    heads = [_cell(c) for c in frame.columns]
+    numeric = [pd.api.types.is_numeric_dtype(t) or _all_numbers(frame.iloc[:, i]) for i, t in enumerate(frame.dtypes)]
+    lines = ["| " + " | ".join(heads) + " |", "|" + "|".join("---:" if n else "---" for n in numeric) + "|"]
+    lines += ["| " + " | ".join(_cell(v) for v in row) + " |" for row in frame.itertuples(index=False)]
+    return "\n".join(lines)
+
+
+def _all_numbers(column: pd.Series[Any]) -> bool:
+    words = [str(v).strip("* ") for v in column if str(v)]
+    return bool(words) and all(w[:1].lstrip("-").isdigit() or w[:2].strip("-.").isdigit() for w in words)
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+def bold_best(values: pd.DataFrame, digits: int, *, smallest: bool) -> pd.DataFrame:
+    """Numbers as text, the best of each row in bold as in the paper; ties, to the digits shown, are all bold."""
+    rounded = values.round(digits)
+    best = rounded.min(axis=1) if smallest else rounded.max(axis=1)
+    shown = rounded.map(lambda v: "" if np.isnan(v) else f"{v:.{digits}f}")
+    return shown.where(rounded.ne(best, axis=0), "**" + shown + "**")
+
+
+def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str = "") -> str:
+    """The paper's tables 2–4: models in rows, censorship intensity in columns, means over repetitions."""
+    numbers: list[pd.DataFrame] = []
+    shown: list[pd.DataFrame] = []
+    for subset, metric, digits in (
+        ("all", "rmse", 2),
+        ("all", "r2", 2),
+        ("non-censored", "rmse", 2),
+        ("non-censored", "r2", 2),
+    ):
+        part = frame[(frame.subset == subset) & (frame.metric == metric)]
+        means = part.groupby(["model", "c"]).value.mean().unstack("c").reindex(list(MODELS))
+        text = bold_best(means.T, digits, smallest=metric == "rmse").T
+        for table, rows in ((numbers, means), (shown, text)):
+            rows = rows.set_axis([f"{c:g}" for c in rows.columns], axis=1)
+            rows.insert(0, "model", [TITLES[m] for m in rows.index])
+            rows.insert(0, "metric", "RMSE" if metric == "rmse" else "R²")
+            rows.insert(0, "data", subset)
+            table.append(rows)
+    return write_table(name, pd.concat(numbers), out, title=title, shown=pd.concat(shown), note=note)

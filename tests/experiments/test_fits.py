@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from unmet.censoring import censor_random
+from unmet.experiments._fits import MODELS, Cost, cross_validate, fit, score_rows
+from unmet.kernels import Periodic, SquaredExponential
+from unmet.metrics import r2, rmse
+
+x = np.linspace(0, 6, 40)
+y = 5 + np.sin(x) + 0.1 * np.random.default_rng(3).normal(size=40)
+X = x[:, None]
+NONE = np.zeros(40, dtype=int)
+FOLDS = np.array_split(np.arange(40), 4)
+
+
+def test_with_no_label_set_the_three_models_predict_the_same():
+    kernel = SquaredExponential() + Periodic(period=6.0)
+    one = [fit(m, kernel, X, y, NONE, Cost()).predict(X, return_std=True) for m in MODELS]
+    for mean, sd in one[1:]:
+        np.testing.assert_array_equal(mean, one[0][0])
+        np.testing.assert_array_equal(sd, one[0][1])
+
+
+def test_with_labels_the_three_models_differ():
+    data = censor_random(y, 0.4, 0.02, 0.1, np.random.default_rng(0))
+    means = [fit(m, SquaredExponential(), X, data.y, data.label, Cost()).predict(X) for m in MODELS]
+    assert np.abs(means[0] - means[1]).max() > 0.01
+    assert np.abs(means[1] - means[2]).max() > 0.001
+
+
+def test_held_out_rows_have_no_say_in_their_own_prediction():
+    kernel = SquaredExponential(1.0, 1.0)
+    before = cross_validate("cgp", kernel, X, y, NONE, FOLDS).mean
+    changed = y.copy()
+    changed[FOLDS[1]] += 100
+    after = cross_validate("cgp", kernel, X, changed, NONE, FOLDS).mean
+    np.testing.assert_array_equal(before[FOLDS[1]], after[FOLDS[1]])
+    assert np.abs(before[FOLDS[0]] - after[FOLDS[0]]).max() > 1
+
+
+def test_each_fold_is_predicted_by_a_fit_of_the_others():
+    kernel = SquaredExponential(1.0, 1.0)
+    held = cross_validate("ncgp", kernel, X, y, NONE, FOLDS)
+    rest = np.setdiff1d(np.arange(40), FOLDS[2])
+    gp = fit("ncgp", kernel, X[rest], y[rest], NONE[rest], Cost())
+    np.testing.assert_array_equal(held.mean[FOLDS[2]], gp.predict(X[FOLDS[2]]))
+    assert held.cost.fits == 4
+
+
+def test_a_warm_start_costs_one_more_fit_and_ends_at_the_same_optimum_here():
+    kernel = SquaredExponential(1.0, 1.0)
+    cold, warm = (cross_validate("ncgp", kernel, X, y, NONE, FOLDS, warm_start=w) for w in (False, True))
+    assert warm.cost.fits == 5
+    np.testing.assert_allclose(warm.mean, cold.mean, atol=1e-2)
+
+
+def test_a_fit_that_does_not_converge_is_counted():
+    cost = Cost()
+    fit("ncgp", SquaredExponential(1.0, 50.0), X, y, NONE, cost, max_iter=1)
+    assert (cost.fits, cost.unconverged) == (1, 1)
+    assert cost.seconds > 0
+
+
+def test_scores_are_the_papers_on_all_censored_and_other_rows():
+    censored = np.arange(40) < 10
+    mean = y + 0.5 * censored
+    rows = {(r["subset"], r["metric"]): r["value"] for r in score_rows(y, mean, censored, model="cgp")}
+    assert rows["all", "rmse"] == rmse(y, mean) == pytest.approx(0.25)
+    assert rows["censored", "rmse"] == pytest.approx(0.5)
+    assert rows["non-censored", "rmse"] == 0
+    assert rows["all", "r2"] == r2(y, mean)
+
+
+def test_a_subset_without_rows_has_no_score():
+    rows = score_rows(y, y, NONE.astype(bool))
+    assert {r["subset"] for r in rows} == {"all", "non-censored"}

@@ -1,0 +1,128 @@
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from unmet import InputError
+from unmet.experiments._runner import Cell, generator, run_cells, write_text
+
+QUIET = Console(quiet=True)
+
+
+def cells(n, **depends_on):
+    return [Cell("toy", {"i": i}, depends_on) for i in range(n)]
+
+
+def square(cell, log=None, seed=0):
+    if log is not None:
+        with open(log, "a") as file:
+            file.write(f"{cell.settings['i']}\n")
+    return {"rows": [cell.settings["i"] ** 2], "draw": generator(seed, "toy", cell.settings["i"]).random()}
+
+
+def test_results_come_in_the_order_of_the_cells_whatever_the_number_of_processes(tmp_path):
+    one = run_cells(cells(7), square, tmp_path / "one", jobs=1, console=QUIET)
+    two = run_cells(cells(7), square, tmp_path / "two", jobs=2, console=QUIET)
+    assert one == two
+    assert [r["rows"] for r in one] == [[i * i] for i in range(7)]
+
+
+def test_finished_cells_are_not_computed_again(tmp_path):
+    log = tmp_path / "log"
+    first = run_cells(cells(3), partial(square, log=log), tmp_path / "cells", jobs=1, console=QUIET)
+    more = run_cells(cells(5), partial(square, log=log), tmp_path / "cells", jobs=1, console=QUIET)
+    assert more[:3] == first
+    assert sorted(log.read_text().split()) == ["0", "1", "2", "3", "4"]
+
+
+def test_a_cell_that_depends_on_other_data_or_another_seed_is_another_cell(tmp_path):
+    log = tmp_path / "log"
+    run_cells(cells(2, seed=0), partial(square, log=log), tmp_path / "cells", jobs=1, console=QUIET)
+    run_cells(cells(2, seed=1), partial(square, log=log), tmp_path / "cells", jobs=1, console=QUIET)
+    assert len(log.read_text().split()) == 4
+    names = {c.file_name for c in [*cells(3, seed=0), *cells(3, seed=1), Cell("other", {"i": 0}, {"seed": 0})]}
+    assert len(names) == 7
+
+
+def fail_at_two(cell):
+    if cell.settings["i"] == 2:
+        raise InputError("cannot")
+    return {"rows": []}
+
+
+def test_cells_finished_before_a_failure_are_kept(tmp_path):
+    with pytest.raises(InputError, match="cannot"):
+        run_cells(cells(4), fail_at_two, tmp_path, jobs=1, console=QUIET)
+    assert {c.file_name for c in cells(2)} <= {p.name for p in tmp_path.iterdir()}
+
+
+def test_a_damaged_cell_is_refused_by_name(tmp_path):
+    run_cells(cells(1), square, tmp_path, jobs=1, console=QUIET)
+    (path,) = tmp_path.iterdir()
+    path.write_text('{"rows": [')
+    with pytest.raises(InputError, match=path.name):
+        run_cells(cells(1), square, tmp_path, jobs=1, console=QUIET)
+
+
+def test_names_of_zones_cannot_leave_the_folder(tmp_path):
+    name = Cell("bike", {"zone": "../../etc/passwd\n|"}, {}).file_name
+    assert os.sep not in name
+    assert (tmp_path / name).resolve().parent == tmp_path.resolve()
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "before")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "half \ud800")
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("jobs", [0, -2])
+def test_a_number_of_processes_that_makes_no_sense_is_refused(tmp_path, jobs):
+    with pytest.raises(InputError, match="jobs"):
+        run_cells(cells(1), square, tmp_path, jobs=jobs, console=QUIET)
+
+
+def test_generators_differ_by_identity():
+    draws = {
+        generator(*k).random() for k in [(0, "taxi", 0.1, 0), (1, "taxi", 0.1, 0), (0, "taxi", 0.2, 0), (0, "bike")]
+    }
+    assert len(draws) == 4
+
+
+def _reproduce(out: Path, jobs: int) -> list[str]:
+    program = "from unmet.cli import main; main()"
+    return [sys.executable, "-c", program, "reproduce", "synthetic", "--quick", "--out", str(out), "--jobs", str(jobs)]
+
+
+def test_a_run_that_was_killed_goes_on_and_gives_identical_tables(tmp_path):
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    process = subprocess.Popen(_reproduce(killed, 1), stderr=subprocess.DEVNULL)
+    done: list[Path] = []
+    while process.poll() is None and len(done) < 3:
+        done = list((killed / "cells").glob("[!.]*.json"))
+        try:
+            process.wait(timeout=0.02)
+        except subprocess.TimeoutExpired:
+            continue
+    process.kill()
+    process.wait()
+    assert not (killed / "results.csv").exists(), "it was to be killed before it had finished"
+    before = {p.name: (p.stat().st_mtime_ns, p.stat().st_ino) for p in (killed / "cells").glob("[!.]*.json")}
+    assert 3 <= len(before) < 20
+    subprocess.run(_reproduce(killed, 1), check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(_reproduce(whole, 2), check=True, stderr=subprocess.DEVNULL)
+    after = {p.name: (p.stat().st_mtime_ns, p.stat().st_ino) for p in (killed / "cells").glob("[!.]*.json")}
+    assert {name: after[name] for name in before} == before, "a finished cell was computed again"
+    for name in ("results.csv", "table.csv", "table.md", "figure1.png", "figure1.svg"):
+        assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
+    again = [json.loads(p.read_text()) for p in sorted((killed / "cells").glob("[!.]*.json"))]
+    assert np.isfinite([row["value"] for result in again for row in result["rows"]]).all()
