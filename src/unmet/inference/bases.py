@@ -27,6 +27,7 @@ _GRID, _GRID_PER_LENGTH, _GRID_MOST = 8, 2.0, 40
 # Shares of the prior variance added to the diagonal of covariances of anchors and of inducing points. Features know f
 # at the anchors only to what they leave out: extrapolation must not make more of that than there is.
 _ANCHOR_RIDGE, RIDGE = 1e-6, 1e-9
+_STRETCH = 1024
 
 
 @dataclass(frozen=True)
@@ -215,6 +216,11 @@ def _root(kernel: Lagged, points: Array, ridge: float) -> Array:
     return cholesky_jittered(np.asfortranarray(K))[0]
 
 
+def _stretches(n: int) -> list[slice]:
+    """Rows in stretches so short that lags by column take little memory."""
+    return [slice(i, min(i + _STRETCH, n)) for i in range(0, n, _STRETCH)]
+
+
 def _unexplained(kernel: Lagged, X: Array, scaled: Array, full: bool) -> Array:
     """``K − ΨΨᵀ``, or its diagonal: with it predictions have the prior's variance, however little features explain."""
     if full:
@@ -238,7 +244,10 @@ class Inducing(LeafBlock):
         """Points, the root L of their covariance, and ``L⁻¹ K_zx``."""
         Z = np.asarray(self.points)
         L = _root(kernel, Z, RIDGE)
-        return Z, L, solve_lower(L, np.asfortranarray(kernel._cross(Z, X)))
+        cross = np.empty((len(Z), len(X)), order="F")
+        for rows in _stretches(len(X)):
+            cross[:, rows] = kernel._cross(Z, X[rows])
+        return Z, L, solve_lower(L, cross)
 
     def _basis(self, kernel: Lagged, X: Array) -> Array:
         return self._parts(kernel, X)[2].T
@@ -253,10 +262,13 @@ class Inducing(LeafBlock):
         if by_phi is None or not self.moves(kernel):
             return np.empty(0)
         # With Q = K_xz K_zz⁻¹ K_zx and Φ = K_xz L⁻ᵀ: dQ contracted is <G L⁻¹, dK_xz> − ½ <L⁻ᵀ ΦᵀG L⁻¹, dK_zz>.
-        Z, L, rows = self._parts(kernel, X)
+        Z, L, phi_t = self._parts(kernel, X)
         by_cross = solve_lower(L, np.asfortranarray(by_phi.T), transposed=True).T
-        by_square = solve_lower(L, np.asfortranarray(rows @ by_cross), transposed=True)
-        return kernel.contract_cross(X, Z, by_cross) - 0.5 * kernel.contract(Pairs(Z), Weights(by_square))
+        by_square = solve_lower(L, np.asfortranarray(phi_t @ by_cross), transposed=True)
+        result = -0.5 * kernel.contract(Pairs(Z), Weights(by_square))
+        for rows in _stretches(len(X)):
+            result = result + kernel.contract_cross(X[rows], Z, by_cross[rows])
+        return result
 
     def residual(self, kernel: Lagged, X: Array, full: bool) -> Array:
         return _unexplained(kernel, X, self._basis(kernel, X), full)

@@ -60,20 +60,15 @@ def infer(
     ep = expectation_propagation(engine, likelihood, problem.obs[~exact], start, tol=tol, max_sweeps=max_sweeps)
     log_z = ep.log_z + float(np.sum(0.5 * np.log(tau_e) - 0.5 * nu_e**2 / np.where(tau_e > 0, tau_e, 1.0)))
     log_z -= tau_e.size * LOG_SQRT_2PI
-    L, w = engine.weights(ep.sites)
+    assert isinstance(ep.posterior, _Weights)
+    L, w = ep.posterior.factor, ep.posterior.weights
     posterior = LowRankPosterior(kernel, block, w, L)
     info = Info(ep.converged, ep.sweeps, ep.residual, 0.0)
     if not gradient:
         return Inference(posterior, log_z, None, ep.sites, info)
     tau[~exact], nu[~exact] = ep.sites.tau, ep.sites.nu
     cov = _symmetric(inverse_from_cholesky(L))
-    by_log_s = 0.5 * (np.square(w) + np.diag(cov) - 1.0)
-    by_phi = None
     alpha = nu - tau * (psi @ w)
-    if block.moves(kernel):
-        # <G, dΦ> with G = (α wᵀ − T Ψ A⁻¹) diag(S)^½: the contraction of ½(ααᵀ − R) with d(ΦSΦᵀ).
-        by_phi = (np.multiply.outer(alpha, w) - tau[:, None] * (psi @ cov)) * root_s
-    by_kernel = block.contract(kernel, problem.X, by_log_s, by_phi, problem.memo)
     by_likelihood = ep.tilted.d_theta.sum(axis=0)
     if exact.any():
         # R_ii = τ − τ² σ²_i; then y − m = α/R, v + 1/τ = 1/R as in the dense engine.
@@ -81,6 +76,15 @@ def infer(
         cavity_mean = nu_e / tau_e - alpha[exact] / precision
         tilted = likelihood.tilted(problem.obs[exact], cavity_mean, 1.0 / precision - 1.0 / tau_e)
         by_likelihood = by_likelihood + tilted.d_theta.sum(axis=0)
+    by_phi = None
+    if block.moves(kernel):
+        # <G, dΦ> with G = (α wᵀ − T Ψ A⁻¹) diag(S)^½: the contraction of ½(ααᵀ − R) with d(ΦSΦᵀ).
+        by_phi = psi @ (-cov)
+        by_phi *= tau[:, None]
+        by_phi += np.multiply.outer(alpha, w)
+        by_phi *= root_s
+    by_log_s = 0.5 * (np.square(w) + np.diag(cov) - 1.0)
+    by_kernel = block.contract(kernel, problem.X, by_log_s, by_phi, problem.memo)
     return Inference(posterior, log_z, np.concatenate([by_kernel, by_likelihood]), ep.sites, info)
 
 
@@ -95,6 +99,14 @@ def _symmetric(lower: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class _Weights(Marginals):
+    """Marginals at the observations, with the weights' posterior that they came by."""
+
+    weights: Array = field(kw_only=True)
+    factor: Array = field(kw_only=True)
+
+
+@dataclass(frozen=True)
 class _WeightSpace:
     """Weights with precision `A` and shift `h`, seen through features at the rows EP runs on; an `Engine` of EP."""
 
@@ -102,18 +114,15 @@ class _WeightSpace:
     A: Array
     h: Array
 
-    def weights(self, sites: Sites) -> tuple[Array, Array]:
-        """Cholesky factor of the posterior precision of w, and the posterior mean."""
+    def marginals(self, sites: Sites) -> _Weights:
         scaled = self.psi * np.sqrt(sites.tau)[:, None]
         L = cholesky(np.asfortranarray(self.A + scaled.T @ scaled))
-        return L, solve_lower(L, solve_lower(L, self.h + self.psi.T @ sites.nu), transposed=True)
-
-    def marginals(self, sites: Sites) -> Marginals:
-        L, w = self.weights(sites)
+        del scaled
+        shift = self.h + self.psi.T @ sites.nu
+        w = solve_lower(L, solve_lower(L, shift), transposed=True)
         W = solve_lower(L, self.psi.T)
-        var = np.einsum("ij,ij->j", W, W)
-        log_normaliser = -0.5 * log_det(L) + 0.5 * float((self.h + self.psi.T @ sites.nu) @ w)
-        return Marginals(self.psi @ w, var, log_normaliser)
+        log_normaliser = -0.5 * log_det(L) + 0.5 * float(shift @ w)
+        return _Weights(self.psi @ w, np.einsum("ij,ij->j", W, W), log_normaliser, weights=w, factor=L)
 
 
 @dataclass(frozen=True)
