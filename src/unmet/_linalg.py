@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import eigh
 from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
 
 from unmet._exceptions import NumericalError
 from unmet._typing import Array
@@ -18,6 +18,7 @@ __all__ = [
     "cholesky",
     "cholesky_jittered",
     "inverse_from_cholesky",
+    "inverse_lower",
     "log_det",
     "sample_gaussian",
     "solve_lower",
@@ -27,9 +28,9 @@ __all__ = [
 _JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
 
 
-def cholesky(A: Array) -> Array:
-    """Lower Cholesky factor of a matrix that is positive definite by construction."""
-    L, info = dpotrf(A, lower=1, clean=1)
+def cholesky(A: Array, *, overwrite: bool = False) -> Array:
+    """Lower Cholesky factor of a matrix that is positive definite by construction; may be put in its place."""
+    L, info = dpotrf(A, lower=1, clean=1, overwrite_a=overwrite)
     if info:
         raise NumericalError(
             f"a {len(A)} × {len(A)} matrix is not positive definite in double precision (leading minor {info})"
@@ -73,6 +74,16 @@ def inverse_from_cholesky(L: Array) -> Array:
     inverse, info = dpotri(L, lower=1)
     if info:
         raise NumericalError(f"a Cholesky factor is singular at row {info}")
+    return np.asarray(inverse)
+
+
+def inverse_lower(L: Array) -> Array:
+    """``L⁻¹`` of a lower triangular L."""
+    if L.size == 0:
+        return L.copy()
+    inverse, info = dtrtri(L, lower=1)
+    if info:
+        raise NumericalError(f"a triangular matrix is singular at row {info}")
     return np.asarray(inverse)
 
 

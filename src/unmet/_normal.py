@@ -79,7 +79,7 @@ def _beyond(t: Array) -> tuple[Array, Array, Array]:
 
 
 def truncated_between(a: Array, b: Array) -> Truncated:
-    """The standard normal given that it lies between ``a`` and ``b`` (``a < b``; either may be infinite).
+    """The standard normal given that it lies between ``a`` and ``b`` (``a < b``; one of them may be infinite).
 
     Relative accuracy about 1e-11 in mean (about ``a``) and variance for ends up to 1e6 in size.
 

@@ -99,6 +99,8 @@ class Parameter:
                 raise InputError(f"bounds must be 0 < low <= high, one pair or one per column; got {self.bounds!r}")
             pairs = [(float(low), float(high)) for low, high in np.atleast_2d(rows)]
             object.__setattr__(self, "bounds", pairs[0] if rows.ndim == 1 else tuple(pairs))
+            if rows.ndim == 2 and self.value is not None and len(pairs) != self.array.size:
+                raise InputError(f"give one pair of bounds, or one per value; got {len(pairs)} for {self.value!r}")
 
     @property
     def is_open(self) -> bool:
@@ -127,19 +129,25 @@ class Parameter:
 
     def with_theta(self, theta: Array) -> Parameter:
         """The same parameter with new free logarithms."""
-        if self.fixed:
+        if self.fixed or np.array_equal(theta, self.theta):  # exp(log(7)) is not quite 7
             return self
         values = np.exp(theta)
         return replace(self, value=tuple(values) if isinstance(self.value, tuple) else float(values[0]))
 
     def filled(self, value: float | tuple[float, ...], bounds: Bounds) -> Parameter:
-        """Fill in what is open: the value where it is None, the bounds (widened to hold it) where there are none."""
+        """Fill in what is open: the value (within given bounds), or the bounds (widened to hold a given value)."""
         new = self.value if self.value is not None else value
-        if self.bounds is not None:
-            return replace(self, value=new)
-        low, high = np.moveaxis(np.asarray(bounds, dtype=float), -1, 0)
-        low, high = np.minimum(low, new), np.maximum(high, new)
-        return replace(self, value=new, bounds=tuple(np.stack([low, high], axis=-1).tolist()))
+        if self.bounds is None:
+            low, high = np.moveaxis(np.asarray(bounds, dtype=float), -1, 0)
+            low, high = np.minimum(low, new), np.maximum(high, new)
+            return replace(self, value=new, bounds=tuple(np.stack([low, high], axis=-1).tolist()))
+        low, high = np.moveaxis(np.asarray(self.bounds), -1, 0)
+        if self.value is None:
+            within = np.clip(value, low, high)
+            return replace(self, value=tuple(within.tolist()) if within.ndim else float(within))
+        if (self.array < low * (1 - 1e-9)).any() or (self.array > high * (1 + 1e-9)).any():
+            raise InputError(f"the value {self.value} lies outside its bounds {self.bounds}; widen them, or move it")
+        return self
 
     def log_prior(self) -> tuple[float, Array]:
         """Log prior density of `theta` and its gradient: zero without a prior."""
@@ -153,10 +161,11 @@ class Parameter:
         parts += [f"bounds={self.bounds}"] if self.bounds else []
         parts += ["fixed=True"] if self.fixed else []
         parts += [f"prior={self.prior}"] if self.prior else []
+        parts += ["per_column=True"] if self.per_column else []
         return f"Parameter({', '.join(parts)})"
 
     def __str__(self) -> str:
-        return _short(self.value)
+        return "'per column'" if self.per_column and self.is_open else _short(self.value)
 
 
 def _short(value: float | tuple[float, ...] | None) -> str:

@@ -103,7 +103,8 @@ def maximise(
     if optimizer not in ("lbfgs", "adam"):
         raise InputError(f"optimizer must be 'lbfgs', 'adam' or None; got {optimizer!r}")
     climb = _lbfgs if optimizer == "lbfgs" else _adam
-    ends = []
+    ends: list[tuple[_Trace[State], bool, str]] = []
+    failure: NumericalError | None = None
     for start in starts:
         trace = _Trace(objective)
         try:
@@ -111,15 +112,14 @@ def maximise(
                 trace, np.clip(start, bounds[:, 0], bounds[:, 1]), bounds, max_iter, learning_rate
             )
         except NumericalError as error:
-            if trace.best is None:
-                raise
-            converged, message = False, str(error)
-        assert trace.best is not None
-        if not converged:
+            failure, converged, message = error, False, str(error)
+        if trace.best is not None and not converged:
             converged = bool(np.abs(_projected(trace.theta, trace.best.gradient, bounds)).max(initial=0.0) < _FLAT)
         ends.append((trace, converged, message))
     trace, converged, message = max(ends, key=lambda end: end[0].value)
-    assert trace.best is not None
+    if trace.best is None:  # no start could be evaluated even once
+        assert failure is not None
+        raise failure
     return Optimum(
         trace.theta,
         trace.value,
@@ -148,6 +148,8 @@ class _Trace(Generic[State]):
     def __call__(self, theta: Array) -> Evaluation[State]:
         self.evaluations += 1
         evaluation = self._objective(theta, self._state)
+        if not (np.isfinite(evaluation.value) and np.isfinite(evaluation.gradient).all()):
+            raise NumericalError(f"the evidence or its gradient is not finite at log hyper-parameters {theta.tolist()}")
         self._state = evaluation.state
         if evaluation.value > self.value:
             self.best, self.theta = evaluation, theta.copy()

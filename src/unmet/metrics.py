@@ -1,8 +1,9 @@
 """How good is an estimate of demand? Scores for complete truth, and scores that stay valid where truth is censored.
 
 Arguments follow scikit-learn: truth first. ``where=`` limits a score to some rows: ``where=~censored`` is the paper's
-"only non-censored" column. `nlpd`, `crps`, `coverage` and `concordance` also take ``censored=`` (True or +1: the
-truth is at least y; −1: at most y): a bound is then scored as the bound it is, not as if it were the truth.
+"only non-censored" column. `nlpd`, `coverage` and `concordance` also take ``censored=`` (True or +1: the truth is at
+least y; −1: at most y): a bound is then scored as the bound it is, not as if it were the truth. `crps` takes
+``limit=``.
 """
 
 from __future__ import annotations
@@ -122,25 +123,31 @@ def nlpd(y_true: Any, mean: Any, std: Any, *, censored: Any = None, where: Any =
     return float(-np.mean(np.where(side == 0, log_pdf(z) - np.log(sd), log_ndtr(-side * z))))
 
 
-def crps(y_true: Any, mean: Any, std: Any, *, censored: Any = None, where: Any = None) -> float:
+def crps(y_true: Any, mean: Any, std: Any, *, limit: Any = None, where: Any = None) -> float:
     """Continuous ranked probability score of normal predictions, in the units of y; smaller is better.
 
-    Of a bound only the side that is known is integrated, ``∫ (F(x) − 1{x ≥ y})² dx`` over ``x < y`` (or ``x > y``): the
-    survival CRPS (Avati et al. 2020), which is proper.
+    Where demand could only be seen up to a known `limit` (the supply of each row, reached or not), the squared
+    difference of distribution functions is integrated up to the limit only, so that the score is proper for what could
+    be seen (Gneiting & Ranjan 2011). A rule that integrates one way for censored rows and another for exact ones,
+    without the limit of the exact ones, is not proper: it rewards predictions that are too low.
 
     Examples
     --------
-    >>> round(crps([0.0], [0.0], [1.0]), 4), round(crps([0.0], [0.0], [1.0], censored=[True]), 4)
+    >>> round(crps([0.0], [0.0], [1.0]), 4), round(crps([0.0], [0.0], [1.0], limit=[0.0]), 4)
     (0.2337, 0.1168)
     """
-    truth, mu, sd, side = _columns(where, y_true=y_true, mean=mean, std=std, censored=_side(censored))
-    z = (truth - mu) / _positive(sd)
+    ends = np.inf if limit is None else limit
+    truth, mu, sd, end = _columns(where, y_true=y_true, mean=mean, std=std, limit=ends)
+    if (truth > end).any():
+        raise InputError("y_true must not exceed the limit up to which it could be seen")
+    z, top = (truth - mu) / _positive(sd), (end - mu) / sd
+    return float(np.mean(sd * (_squared_below(z) + _squared_below(-z) - _squared_below(-top))))
 
-    def below(x: Array) -> Array:
-        """``∫ Φ² `` up to x."""
-        return x * ndtr(x) ** 2 + 2 * ndtr(x) * np.exp(log_pdf(x)) - ndtr(np.sqrt(2) * x) / np.sqrt(np.pi)
 
-    return float(np.mean(sd * (np.where(side >= 0, below(z), 0.0) + np.where(side <= 0, below(-z), 0.0))))
+def _squared_below(x: Array) -> Array:
+    """``∫ Φ²`` up to x."""
+    x = np.maximum(x, -40.0)  # nothing is left beyond
+    return x * ndtr(x) ** 2 + 2 * ndtr(x) * np.exp(log_pdf(x)) - ndtr(np.sqrt(2) * x) / np.sqrt(np.pi)
 
 
 def crps_samples(y_true: Any, samples: Any, *, where: Any = None) -> float:

@@ -75,7 +75,7 @@ def _betainc(y: int, r: mp.mpf, share: mp.mpf, rest: mp.mpf) -> mp.mpf:
     with localcontext(prec=DIGITS + 20, Emin=-MAX_EMAX, Emax=MAX_EMAX):
         p, shape = Decimal(mp.nstr(share, DIGITS + 20)), Decimal(mp.nstr(r, DIGITS + 20))
         total, term, k = Decimal(0), Decimal(1), y
-        if (y + r) * share < y:  # terms fall from y on
+        if (y + r) * share < y and share < 0.99:  # terms fall from y on, and soon
             smallest = Decimal(10) ** (-DIGITS - 10)
             while term > total * smallest:
                 total += term

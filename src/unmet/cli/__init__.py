@@ -6,8 +6,12 @@ import sys
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from unmet._exceptions import UnmetError
+from unmet.cli.backtest import backtest_command
+from unmet.cli.estimate import estimate_command
+from unmet.cli.panel import panel_command
 from unmet.cli.reproduce import reproduce_app
 from unmet.cli.simulate import simulate_command
 
@@ -26,6 +30,9 @@ def _root() -> None:
     """Keep `unmet COMMAND` the form of every call, however many commands there are."""
 
 
+app.command("panel")(panel_command)
+app.command("estimate")(estimate_command)
+app.command("backtest")(backtest_command)
 app.command("simulate")(simulate_command)
 app.add_typer(reproduce_app, name="reproduce")
 
@@ -35,5 +42,6 @@ def main() -> None:
     try:
         app()
     except UnmetError as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {error}", markup=True, highlight=False)
+        # A message may name a zone or a file, whose brackets are no markup.
+        Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), str(error)))
         sys.exit(2)

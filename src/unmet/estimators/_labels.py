@@ -12,7 +12,7 @@ from unmet._typing import Array
 from unmet.likelihoods.base import Observations
 from unmet.likelihoods.counts import Poisson
 
-__all__ = ["as_asked", "observations", "with_exposure"]
+__all__ = ["as_asked", "observations", "sides", "with_exposure"]
 
 
 def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Observations:
@@ -34,12 +34,19 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
         if values is None:
             raise InputError("y is None: give observed values, or lower= and upper=")
         _refuse_nonfinite(values, "y")
-        side = _sides(censored, n)
+        side = sides(censored, n)
         return Observations(np.where(side < 0, -np.inf, values), np.where(side > 0, np.inf, values))
     if censored is not None:
         raise InputError("give either censored= or lower=/upper=, not both")
     low = np.full(n, np.nan) if lower is None else _vector(lower, n, "lower")
     high = np.full(n, np.nan) if upper is None else _vector(upper, n, "upper")
+    for bound, name, end, sign in ((low, "lower", np.inf, "+"), (high, "upper", -np.inf, "−")):
+        bad = np.flatnonzero(bound == end)
+        if bad.size:
+            raise InputError(
+                f"{name} must not be {sign}infinity; row {bad[0]} is ({bad.size} such rows in all). "
+                "Use NaN where there is no such bound"
+            )
     free = ~(np.isfinite(low) | np.isfinite(high))
     if free.any():
         if values is None or not np.isfinite(values[free]).all():
@@ -133,19 +140,21 @@ def _refuse_nonfinite(values: Array, name: str) -> None:
         )
 
 
-def _sides(censored: Any, n: int) -> Array:
+def sides(censored: Any, n: int) -> Array:
+    """Labels as −1, 0 or +1, one per row."""
     if censored is None:
         return np.zeros(n)
+    labels = np.asarray(censored)
+    if labels.shape != (n,):
+        raise InputError(f"censored must have one label per row of X; got shape {labels.shape} for {n} rows")
     try:
-        side = np.asarray(censored).astype(float)
-    except (TypeError, ValueError):
-        side = np.array([np.nan])
-    if np.ndim(censored) != 1 or len(side) != n:
-        raise InputError(f"censored must have one label per row of X; got shape {np.shape(censored)} for {n} rows")
+        side = labels.astype(float)
+    except (TypeError, ValueError):  # words, or nothing at all
+        side = np.full(n, np.nan)
     bad = np.flatnonzero(~np.isin(side, (-1.0, 0.0, 1.0)))
     if bad.size:
         raise InputError(
             "censored must be True/False, or −1 (truth at most y), 0 (exact), +1 (truth at least y); "
-            f"row {bad[0]} is {np.asarray(censored)[bad[0]]!r} ({bad.size} such rows in all)"
+            f"row {bad[0]} is {labels[bad[0]]!r} ({bad.size} such rows in all)"
         )
     return side

@@ -46,10 +46,21 @@ def make_likelihood(
         raise InputError(f"dispersion belongs to the negative binomial likelihood, not to {name}")
     if name == "gaussian":
         low, high = (share * variance for share in _NOISE_BOUNDS)
-        return Gaussian(as_parameter(noise_variance).filled(_NOISE_START * variance, (low, high)))
+        noise = _one_number(noise_variance, "noise_variance")
+        return Gaussian(noise.filled(_NOISE_START * variance, (low, high)))
     if name == "poisson":
         return Poisson(log_level=level)
-    return NegativeBinomial(0.1 if dispersion is None else dispersion, log_level=level)
+    return NegativeBinomial(0.1 if dispersion is None else _one_number(dispersion, "dispersion"), log_level=level)
+
+
+def _one_number(given: float | Parameter | None, name: str) -> Parameter:
+    try:
+        parameter = as_parameter(given)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    if parameter.per_column or isinstance(parameter.value, tuple):
+        raise InputError(f"{name} is one number; got {given!r}")
+    return parameter
 
 
 def log_level(obs: Observations) -> float:

@@ -17,15 +17,18 @@ from unmet.inference.ep import Sites
 from unmet.inference.features import Block
 from unmet.inference.planning import plan
 from unmet.inference.result import Inference
-from unmet.kernels.base import Kernel
+from unmet.kernels.base import Kernel, Leaf
+from unmet.kernels.periodic import Periodic
 from unmet.kernels.stationary import Stationary
 from unmet.likelihoods.base import Likelihood, Observations
 
-__all__ = ["LEFT_OUT", "Model", "search"]
+__all__ = ["LEFT_OUT", "SEARCH_TOL", "Model", "search"]
 
 # Share of each kernel's prior variance that low-rank features may miss before they are planned anew.
 LEFT_OUT = 1e-3
 _ROUNDS = 4
+# EP's tolerance during a search: the evidence, stationary in the sites, is right to 1e-8 there, its gradient to 1e-3.
+SEARCH_TOL = 1e-5
 # Open length-scales start at the best of these multiples of the data's spread: a decade too long is the usual trap.
 _LENGTHS_TRIED = (1.0, 0.3, 0.1, 0.03)
 
@@ -78,12 +81,12 @@ class Model:
         block = plan(at.kernel, self.X, left_out=LEFT_OUT, budget=budget)
         return Model.lowrank(at.kernel, at.likelihood, self.X, self.obs, block)
 
-    def infer(self, theta: Array, start: Sites | None = None, *, gradient: bool = True) -> Inference:
+    def infer(self, theta: Array, start: Sites | None = None, *, gradient: bool = True, tol: float = 1e-8) -> Inference:
         """Posterior, evidence and gradient at theta."""
         at = self.with_theta(theta)
         if isinstance(self.problem, dense.DenseProblem):
-            return dense.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient)
-        return lowrank.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient)
+            return dense.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient, tol=tol)
+        return lowrank.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient, tol=tol)
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
         """Log prior density of the hyper-parameters, and its gradient."""
@@ -93,7 +96,7 @@ class Model:
 
     def objective(self, theta: Array, start: Sites | None) -> Evaluation[Sites]:
         """Log evidence plus log prior, as `unmet.evidence.maximise` wants it."""
-        result = self.infer(theta, start)
+        result = self.infer(theta, start, tol=SEARCH_TOL)
         value, slope = self.log_prior(theta)
         assert result.gradient is not None
         return Evaluation(result.log_z + value, result.gradient + slope, result.sites)
@@ -137,18 +140,38 @@ def search(
         model = model.with_theta(optimum.theta)
         if model.block is None or model.block.left_out(model.kernel) <= 4 * LEFT_OUT:
             break
-        again = model.planned_for(model.theta, budget)
-        if again.block is None or again.block.left_out(again.kernel) > 0.9 * model.block.left_out(model.kernel):
+        again = _planned_better(model, budget)
+        if again is None:
             break  # the budget allows no better
         model, starts = again, [again.theta]
     return model, replace(optimum, evaluations=evaluations)
 
 
+def _planned_better(model: Model, budget: int) -> Model | None:
+    """The model with features planned for where it is now; None where they would hardly leave out less."""
+    try:
+        again = model.planned_for(model.theta, budget)
+    except InputError:  # too short length-scales for the features allowed
+        return None
+    assert model.block is not None
+    assert again.block is not None
+    return again if again.block.left_out(again.kernel) < 0.9 * model.block.left_out(model.kernel) else None
+
+
 def _best_lengths(model: Model, as_given: Kernel, budget: int) -> Model:
-    """The model at the best of a few multiples of the length-scales that were left open."""
+    """The model at the best of a few multiples of the length-scales that were left open.
+
+    Those of periodic kernels first: what repeats is not for the others to explain.
+    """
+    for kind in (Periodic, Stationary):
+        model = _best_lengths_of(kind, model, as_given, budget)
+    return model
+
+
+def _best_lengths_of(kind: type[Leaf], model: Model, as_given: Kernel, budget: int) -> Model:
     movable = np.concatenate(
         [
-            np.full(p.theta.size, isinstance(leaf, Stationary) and name == "lengthscale" and given.is_open)
+            np.full(p.theta.size, isinstance(leaf, kind) and name == "lengthscale" and given.is_open)
             for leaf, before in zip(model.kernel.leaves(), as_given.leaves(), strict=True)
             for (name, p), given in zip(leaf.parameters.items(), before.parameters.values(), strict=True)
         ]
@@ -157,14 +180,15 @@ def _best_lengths(model: Model, as_given: Kernel, budget: int) -> Model:
     if not movable.any():
         return model
     low, high = model.bounds.T
-    best, best_value = model, -np.inf
+    best, best_value, sites = model, -np.inf, None
     for factor in _LENGTHS_TRIED:
         theta = np.clip(model.theta + np.log(factor) * movable, low, high)
         try:
             tried = model.planned_for(theta, budget)
         except InputError:  # too short for the features allowed
             continue
-        value = tried.infer(theta, gradient=False).log_z + tried.log_prior(theta)[0]
+        result = tried.infer(theta, sites, gradient=False)
+        value, sites = result.log_z + tried.log_prior(theta)[0], result.sites
         if value > best_value:
             best, best_value = tried, value
     return best

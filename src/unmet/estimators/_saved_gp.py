@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, NumericalError
 from unmet._parameters import Parameter, parameter_from_dict, parameter_to_dict
 from unmet.estimators._likelihoods import likelihood_from_dict, likelihood_to_dict
 from unmet.estimators._model import Model
@@ -63,7 +63,7 @@ def restore(cls: type[GP], path: str | os.PathLike[str], header: dict[str, Any],
         raise FileFormatError(f"{path}: holds a {header.get('estimator')}, not a {cls.__name__}")
     try:
         return _restore(cls, header, arrays)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, NumericalError) as error:
         raise FileFormatError(f"{path}: its header does not describe a {cls.__name__} ({error!r}). Fit again") from None
 
 
@@ -77,7 +77,7 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     gp.n_features_in_ = header["n_features_in"]
     if header["feature_names_in"] is not None:
         gp.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
-    gp.y_mean_, gp.y_scale_ = header["y_mean"], header["y_scale"]
+    gp.y_mean_, gp.y_scale_ = float(header["y_mean"]), float(header["y_scale"])
     kernel, likelihood = kernel_from_dict(header["kernel"]), likelihood_from_dict(header["likelihood"])
     X, obs = arrays["X"], Observations(arrays["lower"], arrays["upper"], arrays.get("exposure"))
     if header["features"] is None:

@@ -34,13 +34,20 @@ def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: 
     descriptor, aside = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.", suffix=".partial")
     try:
         with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr("header.json", json.dumps(full))
+            archive.writestr("header.json", json.dumps(full, default=_plain))
             for name, blob in blobs.items():
                 archive.writestr(f"{name}.npy", blob)
         os.replace(aside, target)
     except BaseException:
         Path(aside).unlink(missing_ok=True)
         raise
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be written to a model file")
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

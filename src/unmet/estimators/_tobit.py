@@ -17,7 +17,7 @@ from unmet.likelihoods.base import Observations
 
 __all__ = ["TobitFit", "fit_tobit", "normal_moments"]
 
-_LARGEST_PRECISION = 1e8  # 1/σ in units of the data's spread: beyond it the fit is perfect
+_LARGEST_PRECISION = 1e6  # 1/σ in units of the data: beyond it the fit is perfect, and Newton's equations singular
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ def fit_tobit(X: Array, obs: Observations, *, max_iter: int = 100) -> TobitFit:
     value, gradient, hessian = _log_likelihood(X, scaled, params)
     while iterations < max_iter:
         iterations += 1
-        step = np.linalg.lstsq(-hessian, gradient, rcond=1e-12)[0]
+        step = _pseudo_inverse(-hessian) @ gradient
         decrement = float(gradient @ step)
+        if params[-1] > _LARGEST_PRECISION:
+            break
         if decrement < 1e-10:
             converged = True
-            break
-        if params[-1] > _LARGEST_PRECISION:
             break
         length = 1.0 if step[-1] >= 0 else min(1.0, 0.9 * params[-1] / -step[-1])  # γ stays positive
         while True:
@@ -78,9 +78,15 @@ def fit_tobit(X: Array, obs: Observations, *, max_iter: int = 100) -> TobitFit:
     jacobian[:p, :p] = np.eye(p) * sigma
     jacobian[:p, p] = -params[:p] * sigma**2
     jacobian[p, p] = -(sigma**2)
-    covariance = jacobian @ np.linalg.pinv(-hessian, hermitian=True) @ jacobian.T * unit**2
+    covariance = jacobian @ _pseudo_inverse(-hessian) @ jacobian.T * unit**2
     log_likelihood = value - np.log(unit) * obs.exact.sum()
     return TobitFit(params[:p] * sigma * unit, sigma * unit, covariance, float(log_likelihood), converged, iterations)
+
+
+def _pseudo_inverse(A: Array) -> Array:
+    """Of a positive semidefinite matrix scaled to a diagonal of ones: repeated columns are cut, small units not."""
+    scale = 1.0 / np.sqrt(np.where(np.diag(A) > 0, np.diag(A), 1.0))
+    return scale[:, None] * np.linalg.pinv(A * scale[:, None] * scale, rcond=1e-14, hermitian=True) * scale
 
 
 def _unit(obs: Observations) -> float:

@@ -8,8 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import ndtri
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import r2_score
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -20,6 +19,7 @@ from unmet.estimators._labels import as_asked, observations, with_exposure
 from unmet.estimators._likelihoods import COUNTS, LIKELIHOODS, log_level, make_likelihood
 from unmet.estimators._model import LEFT_OUT, Model, search
 from unmet.estimators._saved_gp import describe, restore
+from unmet.estimators._score import ScoredOnExactRows
 from unmet.estimators._storage import read_archive, write_archive
 from unmet.estimators._tobit import normal_moments
 from unmet.evidence import Optimum
@@ -39,7 +39,7 @@ _DENSE_ROWS = 2000  # "auto" is dense up to here
 _FEATURES = 400  # most features where the user sets no number
 
 
-class CensoredGP(RegressorMixin, BaseEstimator):
+class CensoredGP(ScoredOnExactRows, BaseEstimator):
     """Gaussian process regression in which some observations are only bounds (paper section 3.4).
 
     Parameters
@@ -348,17 +348,13 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             Seed.
         """
         _check_kind(kind)
+        if size < 0:
+            raise InputError(f"size must be 0 or more draws; got {size!r}")
         inputs = self._inputs(X)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
         f = self._inference.posterior.sample(inputs, size, rng)
         likelihood = self._model.likelihood
         return self.y_mean_ + self.y_scale_ * (likelihood.sample(f, rng) if kind == "demand" else likelihood.rate(f))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None) -> float:
-        """R² of the latent mean; with `censored`, over the rows that are not."""
-        keep = np.ones(len(y), dtype=bool) if censored is None else np.asarray(censored).astype(float) == 0
-        weight = None if sample_weight is None else np.asarray(sample_weight)[keep]
-        return float(r2_score(np.asarray(y)[keep], self.predict(X)[keep], sample_weight=weight))
 
     def log_marginal_likelihood(self, theta: Array | None = None, eval_gradient: bool = False) -> Any:
         """Log evidence of the training data, in y's own units, at the fitted or other hyper-parameters.

@@ -8,19 +8,20 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from scipy.special import ndtr
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from unmet._exceptions import ConvergenceWarning, InputError
 from unmet._typing import Array
 from unmet.estimators._labels import observations
+from unmet.estimators._score import ScoredOnExactRows
 from unmet.estimators._tobit import fit_tobit
 from unmet.likelihoods.base import Observations
 
 __all__ = ["TobitRegressor"]
 
 
-class TobitRegressor(RegressorMixin, BaseEstimator):
+class TobitRegressor(ScoredOnExactRows, BaseEstimator):
     """Linear regression with censored observations (Tobin 1958; paper eqs. 1–5).
 
     Parameters
@@ -83,7 +84,9 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         design = (X - centre) / spread
         if self.fit_intercept:
             design = np.column_stack([design, np.ones(len(X))])
-        fit = fit_tobit(design, obs, max_iter=self.max_iter)
+        # A level far larger than the spread would cost the slopes their digits.
+        level = _level(obs) if self.fit_intercept else 0.0
+        fit = fit_tobit(design, Observations(obs.lower - level, obs.upper - level), max_iter=self.max_iter)
         # Back to the caller's columns: β = B b, a linear map, so standard errors follow.
         d = X.shape[1]
         back = np.zeros((d + 1, design.shape[1] + 1))
@@ -95,7 +98,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         whole[:-1], whole[-1, -1] = back, 1.0
         self.covariance_ = whole @ fit.covariance @ whole.T
         errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
-        self.coef_, self.intercept_, self.scale_ = estimate[:d], float(estimate[d]), fit.scale
+        self.coef_, self.intercept_, self.scale_ = estimate[:d], level + float(estimate[d]), fit.scale
         self.coef_se_, self.intercept_se_ = errors[:d], float(errors[d])
         self.scale_se_ = float(errors[-1])
         self.log_likelihood_, self.n_iter_, self.converged_ = (
@@ -137,6 +140,10 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         table["low"] = table["estimate"] - 1.959964 * table["se"]
         table["high"] = table["estimate"] + 1.959964 * table["se"]
         return table
+
+
+def _level(obs: Observations) -> float:
+    return float(np.median(np.concatenate([obs.lower[np.isfinite(obs.lower)], obs.upper[np.isfinite(obs.upper)]])))
 
 
 def _centre_and_spread(X: Array, shift: bool) -> tuple[Array, Array]:

@@ -16,10 +16,17 @@ from unmet.kernels.periodic import Periodic
 from unmet.kernels.stationary import Lagged, Stationary
 from unmet.kernels.structured import Constant, Linear
 
-__all__ = ["Eigenfunctions", "Explicit", "Harmonics", "Inducing"]
+__all__ = ["RIDGE", "Eigenfunctions", "Explicit", "Harmonics", "Inducing"]
 
-# Outside the data's range f is predicted from this many points inside, this many to a length-scale.
-_ANCHORS, _ANCHORS_PER_LENGTH = 12, 2.0
+# Outside the data's range f is predicted from values inside. Of one column: this many from each end, ever closer to
+# it (slope and curvature there decide how a smooth f goes on), the last this many length-scales away.
+_ANCHORS, _NEAREST, _FARTHEST = 24, 0.005, 6.0
+# Of two columns: a grid over the whole range, likewise closer to its ends (Chebyshev's points): so many more than
+# these per length-scale, at most that many a column.
+_GRID, _GRID_PER_LENGTH, _GRID_MOST = 8, 2.0, 40
+# Shares of the prior variance added to the diagonal of covariances of anchors and of inducing points. Features know f
+# at the anchors only to what they leave out: extrapolation must not make more of that than there is.
+_ANCHOR_RIDGE, RIDGE = 1e-6, 1e-9
 
 
 @dataclass(frozen=True)
@@ -152,22 +159,25 @@ class Eigenfunctions(LeafBlock):
         return features
 
     def _anchors(self, kernel: Stationary) -> Array:
-        """Points inside the range, along its ends, from which f outside is predicted."""
+        """Points inside the range from which f outside is predicted."""
         grids = []
-        for c, ell in enumerate(self._lengths(kernel)):
-            steps = np.arange(_ANCHORS) * ell / _ANCHORS_PER_LENGTH
-            ends = np.concatenate([self.low[c] + steps, self.high[c] - steps])
-            grids.append(np.unique(np.clip(ends, self.low[c], self.high[c])))
+        for a, b, ell in zip(self.low, self.high, self._lengths(kernel), strict=True):
+            if len(self.counts) == 1:
+                reach = np.concatenate([[0.0], np.geomspace(_NEAREST, 1.0, _ANCHORS - 1)]) * min(_FARTHEST * ell, b - a)
+                grids.append(np.unique(np.concatenate([a + reach, b - reach])))
+            else:
+                steps = min(_GRID + int(_GRID_PER_LENGTH * (b - a) / ell), _GRID_MOST)
+                grids.append(np.unique(a + (b - a) * np.square(np.sin(0.5 * np.pi * np.arange(steps + 1) / steps))))
         return np.stack([g.ravel() for g in np.meshgrid(*grids, indexing="ij")], axis=1)
 
-    def _from_anchors(self, kernel: Stationary, outside: Array) -> tuple[Array, Array]:
-        """Features outside the range, and the root of the prior variance that they explain there."""
+    def _from_anchors(self, kernel: Stationary, outside: Array) -> Array:
+        """Features outside the range: those at the anchors, carried on by ``K_oa (K_aa + ridge)⁻¹``."""
         points = self._anchors(kernel)
         anchors = np.zeros((len(points), outside.shape[1]))
         anchors[:, list(kernel._at)] = points
-        L, _ = cholesky_jittered(np.asfortranarray(kernel._cross(anchors, anchors) + _ridge(kernel, len(points))))
+        L = _root(kernel, anchors, _ANCHOR_RIDGE)
         W = solve_lower(L, np.asfortranarray(kernel._cross(anchors, outside)))
-        return solve_lower(L, W, transposed=True).T @ self._sines(points), W
+        return solve_lower(L, W, transposed=True).T @ self._sines(points)
 
     def _basis(self, kernel: Stationary, X: Array) -> Array:
         inside = self._inside(kernel, X)
@@ -175,18 +185,15 @@ class Eigenfunctions(LeafBlock):
             return self._sines(X[:, list(kernel._at)])
         features = np.empty((len(X), self.size))
         features[inside] = self._sines(X[inside][:, list(kernel._at)])
-        features[~inside], _ = self._from_anchors(kernel, X[~inside])
+        features[~inside] = self._from_anchors(kernel, X[~inside])
         return features
 
     def residual(self, kernel: Stationary, X: Array, full: bool) -> Array:
         result = np.zeros((len(X), len(X)) if full else len(X))
         outside = ~self._inside(kernel, X)
         if outside.any():
-            _, W = self._from_anchors(kernel, X[outside])
-            if full:
-                result[np.ix_(outside, outside)] = kernel._cross(X[outside], X[outside]) - W.T @ W
-            else:
-                result[outside] = np.maximum(kernel.diag(X[outside]) - np.einsum("ij,ij->j", W, W), 0.0)
+            scaled = self._from_anchors(kernel, X[outside]) * np.exp(0.5 * self.log_spectrum(kernel))
+            result[np.ix_(outside, outside) if full else outside] = _unexplained(kernel, X[outside], scaled, full)
         return result
 
     def left_out(self, kernel: Stationary) -> float:
@@ -202,9 +209,17 @@ class Eigenfunctions(LeafBlock):
         return {"block": "eigenfunctions", "low": self.low, "high": self.high, "half": self.half, "counts": self.counts}
 
 
-def _ridge(kernel: Leaf, n: int) -> Array:
-    """Keeps neighbouring anchors and inducing points apart: a 1e-9 share of the prior variance."""
-    return np.asarray(1e-9 * kernel._one("variance") * np.eye(n))
+def _root(kernel: Lagged, points: Array, ridge: float) -> Array:
+    """Cholesky factor of the covariance at anchors or inducing points, which a ridge keeps apart."""
+    K = kernel._cross(points, points) + ridge * kernel._one("variance") * np.eye(len(points))
+    return cholesky_jittered(np.asfortranarray(K))[0]
+
+
+def _unexplained(kernel: Lagged, X: Array, scaled: Array, full: bool) -> Array:
+    """``K − ΨΨᵀ``, or its diagonal: with it predictions have the prior's variance, however little features explain."""
+    if full:
+        return kernel._cross(X, X) - scaled @ scaled.T
+    return np.maximum(kernel.diag(X) - np.einsum("ij,ij->i", scaled, scaled), 0.0)
 
 
 @dataclass(frozen=True)
@@ -219,14 +234,14 @@ class Inducing(LeafBlock):
     def size(self) -> int:
         return len(self.points)
 
-    def _root(self, kernel: Lagged) -> tuple[Array, Array]:
+    def _parts(self, kernel: Lagged, X: Array) -> tuple[Array, Array, Array]:
+        """Points, the root L of their covariance, and ``L⁻¹ K_zx``."""
         Z = np.asarray(self.points)
-        L, _ = cholesky_jittered(np.asfortranarray(kernel._cross(Z, Z) + _ridge(kernel, len(Z))))
-        return Z, L
+        L = _root(kernel, Z, RIDGE)
+        return Z, L, solve_lower(L, np.asfortranarray(kernel._cross(Z, X)))
 
     def _basis(self, kernel: Lagged, X: Array) -> Array:
-        Z, L = self._root(kernel)
-        return solve_lower(L, np.asfortranarray(kernel._cross(Z, X))).T
+        return self._parts(kernel, X)[2].T
 
     def log_spectrum(self, kernel: Lagged) -> Array:
         return np.zeros(self.size)
@@ -238,17 +253,13 @@ class Inducing(LeafBlock):
         if by_phi is None or not self.moves(kernel):
             return np.empty(0)
         # With Q = K_xz K_zz⁻¹ K_zx and Φ = K_xz L⁻ᵀ: dQ contracted is <G L⁻¹, dK_xz> − ½ <L⁻ᵀ ΦᵀG L⁻¹, dK_zz>.
-        Z, L = self._root(kernel)
-        phi = solve_lower(L, np.asfortranarray(kernel._cross(Z, X))).T
+        Z, L, rows = self._parts(kernel, X)
         by_cross = solve_lower(L, np.asfortranarray(by_phi.T), transposed=True).T
-        by_square = solve_lower(L, np.asfortranarray(phi.T @ by_cross), transposed=True)
+        by_square = solve_lower(L, np.asfortranarray(rows @ by_cross), transposed=True)
         return kernel.contract_cross(X, Z, by_cross) - 0.5 * kernel.contract(Pairs(Z), Weights(by_square))
 
     def residual(self, kernel: Lagged, X: Array, full: bool) -> Array:
-        phi = self._basis(kernel, X)
-        if full:
-            return kernel._cross(X, X) - phi @ phi.T
-        return np.maximum(kernel.diag(X) - np.einsum("ij,ij->i", phi, phi), 0.0)
+        return _unexplained(kernel, X, self._basis(kernel, X), full)
 
     def left_out(self, kernel: Lagged) -> float:
         """Mean share of the prior variance not explained, over a sample of the training inputs."""

@@ -14,12 +14,20 @@ is that of ``M = D (K + Σ̃) D``, and nothing is divided by a precision, which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg.blas import dsyr
 
-from unmet._linalg import cholesky, cholesky_jittered, inverse_from_cholesky, log_det, sample_gaussian, solve_lower
+from unmet._linalg import (
+    cholesky,
+    cholesky_jittered,
+    inverse_from_cholesky,
+    inverse_lower,
+    log_det,
+    sample_gaussian,
+    solve_lower,
+)
 from unmet._normal import LOG_SQRT_2PI
 from unmet._typing import Array, IntArray
 from unmet.inference.ep import Marginals, Sites, expectation_propagation
@@ -29,6 +37,9 @@ from unmet.kernels.pairs import Pairs, Weights
 from unmet.likelihoods.base import Likelihood, Observations
 
 __all__ = ["DensePosterior", "DenseProblem", "infer", "prepare"]
+
+# Site precision times prior variance below which a site is weak: 1e-3 costs three of sixteen digits.
+_WEAK = 1e-3
 
 
 @dataclass(frozen=True)
@@ -74,14 +85,15 @@ def infer(
         When EP stops.
     """
     n, e = len(problem.pairs), problem.n_exact
-    K = kernel.on(problem.pairs).matrix(n)
+    K = kernel.on(problem.pairs).matrix(n).T  # symmetric, and so as LAPACK wants it, column by column
     _, tau, nu = likelihood.exact_sites(problem.obs[:e])
     A = np.array(K[:e, :e], order="F")
-    A.flat[:: e + 1] += 1.0 / tau
+    np.einsum("ii->i", A)[:] += 1.0 / tau
     L, jitter = cholesky_jittered(A) if e else (A, 0.0)
     B = solve_lower(L, K[:e, e:])
     white = solve_lower(L, nu / tau)  # L⁻¹ y
     prior = _Conditioned(B.T @ white, K[e:, e:] - B.T @ B)
+    del K, A  # the largest things here, not needed again
     ep = expectation_propagation(prior, likelihood, problem.obs[e:], start, tol=tol, max_sweeps=max_sweeps)
     log_z = -0.5 * float(white @ white) - 0.5 * log_det(L) - e * LOG_SQRT_2PI + ep.log_z
 
@@ -89,8 +101,9 @@ def infer(
     factor = np.zeros((n, n), order="F")
     factor[:e, :e] = L
     factor[e:, :e] = (B * root).T
-    factor[e:, e:] = L_c = prior.factor(root)
-    alpha_c = prior.alpha(ep.sites, L_c)
+    assert isinstance(ep.posterior, _Conditional)
+    factor[e:, e:] = ep.posterior.factor
+    alpha_c = ep.posterior.alpha
     alpha = np.concatenate([solve_lower(L, white - B @ alpha_c, transposed=True), alpha_c])
     posterior = DensePosterior(kernel, problem.pairs.X, alpha, factor, np.concatenate([np.ones(e), root]))
     info = Info(ep.converged, ep.sweeps, ep.residual, jitter)
@@ -120,6 +133,15 @@ def _evidence_weights(R: Array, root: Array, alpha: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class _Conditional(Marginals):
+    """What the sites make of `_Conditioned`, with the factor that it came by."""
+
+    kept: Array
+    alpha: Array
+    factor: Array = field(kw_only=True)
+
+
+@dataclass(frozen=True)
 class _Conditioned:
     """The prior that the exact observations leave for the others: ``N(mean, cov)``; an `Engine` of EP."""
 
@@ -128,30 +150,41 @@ class _Conditioned:
 
     def factor(self, root: Array) -> Array:
         """Cholesky factor of ``I + S^½ V S^½`` (R&W eq. 3.26)."""
-        inner = np.asfortranarray(self.cov * root[:, None] * root)
-        inner.flat[:: len(root) + 1] += 1.0
-        return cholesky(inner) if root.size else inner
+        inner = (self.cov * root[:, None] * root).T  # symmetric, and so already in LAPACK's order
+        np.einsum("ii->i", inner)[:] += 1.0
+        return cholesky(inner, overwrite=True) if root.size else inner
 
     def alpha(self, sites: Sites, L: Array) -> Array:
-        """``α`` with posterior mean ``mean + cov α`` (R&W eq. 3.67 for a prior with a mean); L from `factor`."""
+        """``α`` with posterior mean ``mean + cov α`` (R&W eq. 3.67 for a prior with a mean); L from `factor`.
+
+        ``S^½ (I + S^½ V S^½)⁻¹ S^-½ (ν − τ·mean)``: no difference of near equals where sites are sharp.
+        """
         root = np.sqrt(sites.tau)
         pull = sites.nu - sites.tau * self.mean
-        return pull - root * solve_lower(L, solve_lower(L, root * (self.cov @ pull)), transposed=True)
+        whitened = np.divide(pull, root, out=np.zeros_like(pull), where=root > 0)
+        solved = solve_lower(L, solve_lower(L, whitened), transposed=True)
+        return np.where(root > 0, root * solved, pull)
 
-    def marginals(self, sites: Sites) -> Marginals:
+    def marginals(self, sites: Sites) -> _Conditional:
         """R&W algorithm 3.5, lines 12 to 15, for a prior with a mean."""
         root = np.sqrt(sites.tau)
         L = self.factor(root)
-        W = solve_lower(L, np.asfortranarray(self.cov * root[:, None]))
-        var = np.diag(self.cov) - np.einsum("ij,ij->j", W, W)
+        inverse = inverse_lower(L)
+        kept = np.einsum("ij,ij->j", inverse, inverse)  # diagonal of (I + S^½ V S^½)⁻¹ = I − S^½ Σ S^½
+        prior = np.diag(self.cov)
+        # σ² = (1 − kept)/τ has a relative error of ε/(τσ²): only weak sites need the difference of variances.
+        weak = sites.tau * prior < _WEAK
+        W = (inverse * root) @ self.cov[:, weak]
+        var = np.divide(1.0 - kept, sites.tau, out=np.empty_like(kept), where=~weak)
+        # A variance below the rounding error of the prior's is not known to be any smaller than that.
+        var[weak] = np.maximum(prior[weak] - np.einsum("ij,ij->j", W, W), np.finfo(float).eps * prior[weak])
+        alpha = self.alpha(sites, L)
+        shift = self.cov @ alpha
         pull = sites.nu - sites.tau * self.mean
-        shift = self.cov @ pull
-        white = solve_lower(L, root * shift)
-        shift = shift - W.T @ white
         log_normaliser = (
             -0.5 * log_det(L) + 0.5 * float(pull @ shift) + float(self.mean @ (sites.nu - 0.5 * sites.tau * self.mean))
         )
-        return Marginals(self.mean + shift, var, log_normaliser)
+        return _Conditional(self.mean + shift, var, log_normaliser, kept, alpha, factor=L)
 
 
 @dataclass(frozen=True)

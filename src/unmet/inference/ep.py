@@ -17,6 +17,9 @@ from unmet.likelihoods.base import Likelihood, Observations, Tilted
 __all__ = ["EPResult", "Engine", "Marginals", "Sites", "expectation_propagation"]
 
 _MEMORY = 5  # past steps that Anderson acceleration combines
+_FAR = 1.0  # no acceleration while a site moves by more than this many posterior standard deviations
+_PATIENCE = 8  # sweeps without progress
+_ROUNDING = 1e-6  # movements this small that no longer shrink are rounding (a broad prior, large counts)
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,28 @@ class Sites:
 
 @dataclass(frozen=True)
 class Marginals:
-    """Posterior means and variances at the observations, and ``log ∫ prior × sites``."""
+    """Posterior means and variances at the observations, and ``log ∫ prior × sites``.
+
+    Where sites are much sharper than the prior, the last two are differences of near equals; an engine that knows
+    them by a better way says so, others leave them None.
+
+    Attributes
+    ----------
+    mean, var : arrays of shape (n,)
+        Posterior marginals ``μ, σ²``.
+    log_normaliser : float
+        ``log ∫ prior × sites``.
+    kept : array of shape (n,), optional
+        ``1 − τσ²``, the ratio of posterior to cavity variance.
+    alpha : array of shape (n,), optional
+        ``ν − τμ``, by which ``μ = m + v·alpha``.
+    """
 
     mean: Array
     var: Array
     log_normaliser: float
+    kept: Array | None = None
+    alpha: Array | None = None
 
 
 class Engine(Protocol):
@@ -56,6 +76,8 @@ class EPResult:
         EP's approximation of the log evidence.
     tilted : Tilted
         The likelihood's integrals under the final cavities.
+    posterior : Marginals
+        The engine's posterior under the final sites.
     converged : bool
         Whether the sites stand still to the tolerance.
     sweeps : int
@@ -67,6 +89,7 @@ class EPResult:
     sites: Sites
     log_z: float
     tilted: Tilted
+    posterior: Marginals
     converged: bool
     sweeps: int
     residual: float
@@ -94,38 +117,44 @@ def expectation_propagation(
     start : Sites, optional
         Where to start: sites of a similar problem; by default sites that say nothing.
     tol : float
-        Movement of a site, in units of the posterior, below which it stands still.
+        Movement of a site, in units of the posterior, below which it stands still (or 1e-6 where rounding allows
+        no less).
     max_sweeps : int
         When to give up.
     """
     sites = start if start is not None else Sites(np.zeros(len(obs)), np.zeros(len(obs)))
     history = _History()
-    damping = 1.0
-    best = np.inf
+    damping, best, idle = 1.0, np.inf, 0
     for sweep in range(1, max_sweeps + 1):
         posterior = engine.marginals(sites)
         m, v = _cavities(posterior, sites)
         tilted = likelihood.tilted(obs, m, v)
-        # R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ.
-        proposed = Sites(-tilted.d2 / tilted.shrink, (tilted.d1 - m * tilted.d2) / tilted.shrink)
+        # R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ. Likelihoods are log-concave: d2 > 0 is rounding.
+        tau = np.maximum(-tilted.d2, 0.0) / tilted.shrink
+        proposed = Sites(tau, (tilted.d1 - m * tilted.d2) / tilted.shrink)
         residual = _movement(sites, proposed, posterior)
-        if residual < tol or sweep == max_sweeps:
+        idle = 0 if residual < best else idle + 1
+        converged = residual < tol or (residual < _ROUNDING and idle >= _PATIENCE)
+        if converged or sweep == max_sweeps:
             break
-        if residual > 10 * best:  # acceleration went astray: forget the past and tread carefully
-            history = _History()
-            damping = max(0.5 * damping, 0.1)
+        if residual > 10 * best or idle >= _PATIENCE:  # astray, or going round in circles: tread carefully
+            history, damping, best, idle = _History(), max(0.5 * damping, 0.1), residual, 0
+        elif residual < 0.5 * best:
+            damping = min(1.5 * damping, 1.0)
         best = min(best, residual)
-        sites = history.step(sites, proposed, np.sqrt(v), damping)
+        if residual > _FAR:
+            history = _History()
+        sites = history.step(sites, proposed, posterior, damping)
     log_z = posterior.log_normaliser + float(np.sum(tilted.log_z - _site_log_normaliser(sites, m, v)))
-    return EPResult(sites, log_z, tilted, residual < tol, sweep, residual)
+    return EPResult(sites, log_z, tilted, posterior, converged, sweep, residual)
 
 
 def _cavities(posterior: Marginals, sites: Sites) -> tuple[Array, Array]:
     """Posterior marginals without each one's own site (R&W eq. 3.56)."""
-    without = 1.0 - sites.tau * posterior.var
-    v = posterior.var / without
-    m = (posterior.mean - posterior.var * sites.nu) / without
-    return m, v
+    kept = posterior.kept if posterior.kept is not None else 1.0 - sites.tau * posterior.var
+    alpha = posterior.alpha if posterior.alpha is not None else sites.nu - sites.tau * posterior.mean
+    v = posterior.var / kept
+    return posterior.mean - v * alpha, v
 
 
 def _site_log_normaliser(sites: Sites, m: Array, v: Array) -> Array:
@@ -137,9 +166,8 @@ def _site_log_normaliser(sites: Sites, m: Array, v: Array) -> Array:
 
 def _movement(old: Sites, new: Sites, posterior: Marginals) -> float:
     """How far sites move, as shares of posterior precision and standard deviation."""
-    by_tau = np.abs(new.tau - old.tau) * posterior.var
-    by_nu = np.abs(new.nu - old.nu - posterior.mean * (new.tau - old.tau)) * np.sqrt(posterior.var)
-    return float(max(by_tau.max(initial=0.0), by_nu.max(initial=0.0)))
+    changes = np.concatenate([new.tau - old.tau, new.nu - old.nu])
+    return float(np.abs(_in_units(changes, posterior)).max(initial=0.0))
 
 
 class _History:
@@ -149,25 +177,34 @@ class _History:
         self._points: list[Array] = []
         self._residuals: list[Array] = []
 
-    def step(self, sites: Sites, proposed: Sites, scale: Array, damping: float) -> Sites:
+    def step(self, sites: Sites, proposed: Sites, posterior: Marginals, damping: float) -> Sites:
         """The next sites: the combination of past steps whose residuals cancel best."""
         point = np.concatenate([sites.tau, sites.nu])
         residual = np.concatenate([proposed.tau, proposed.nu]) - point
         self._points = [*self._points, point][-(_MEMORY + 1) :]
         self._residuals = [*self._residuals, residual][-(_MEMORY + 1) :]
         plain = point + damping * residual
+        simple = _as_sites(plain)
         if len(self._points) == 1:
-            return _as_sites(plain)
-        # Precisions weigh as σ², shifts as σ: residuals then have no units.
-        units = np.concatenate([np.square(scale), scale])
-        d_residual = np.diff(np.stack(self._residuals), axis=0)
-        gamma = np.linalg.lstsq((d_residual * units).T, residual * units, rcond=1e-10)[0]
-        d_point = np.diff(np.stack(self._points), axis=0)
+            return simple
+        residuals, points = np.stack(self._residuals), np.stack(self._points)
+        d_residual, d_point = residuals[1:] - residuals[:-1], points[1:] - points[:-1]
+        # A few columns, so normal equations do; what is left out of them is below 1e-6 of the largest.
+        free = _in_units(np.vstack([d_residual, residual]), posterior)
+        gram = free @ free.T
+        gamma = np.linalg.lstsq(gram[:-1, :-1], gram[:-1, -1], rcond=1e-12)[0]
         mixed = _as_sites(plain - gamma @ (d_point + damping * d_residual))
         # A negative precision has no meaning for a log-concave likelihood: such sites take the plain step.
         legal = mixed.tau >= 0
-        simple = _as_sites(plain)
         return Sites(np.where(legal, mixed.tau, simple.tau), np.where(legal, mixed.nu, simple.nu))
+
+
+def _in_units(changes: Array, posterior: Marginals) -> Array:
+    """Changes of sites, ``[dτ, dν]`` in each row, as shares of posterior precision and standard deviation."""
+    n = posterior.mean.size
+    d_tau, d_nu = changes[..., :n], changes[..., n:]
+    by_nu = (d_nu - posterior.mean * d_tau) * np.sqrt(posterior.var)
+    return np.concatenate([d_tau * posterior.var, by_nu], axis=-1)
 
 
 def _as_sites(stacked: Array) -> Sites:

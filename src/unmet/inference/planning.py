@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from unmet._exceptions import InputError
-from unmet._typing import Array
-from unmet.inference.bases import Eigenfunctions, Explicit, Harmonics, Inducing
+from unmet._typing import Array, IntArray
+from unmet.inference.bases import RIDGE, Eigenfunctions, Explicit, Harmonics, Inducing
 from unmet.inference.features import Block, ProductBlock, SumBlock
 from unmet.kernels.base import Kernel, Product, Sum
 from unmet.kernels.periodic import Periodic
@@ -16,6 +18,14 @@ from unmet.kernels.stationary import Lagged, Stationary
 from unmet.kernels.structured import Constant, Linear, White
 
 __all__ = ["block_from_dict", "plan"]
+
+# A search must be able to see that shorter length-scales fit better: where they are free, features are planned for
+# length-scales down to half of those given, or as near to that as the budget allows.
+_MARGINS = (2.0, 1.4, 1.0)
+# Coarsest plan that is still made.
+_COARSEST = 0.5
+# Inducing points are chosen among this many rows.
+_CANDIDATES = 2000
 
 
 def plan(kernel: Kernel, X: Array, *, left_out: float, budget: int) -> Block:
@@ -32,24 +42,40 @@ def plan(kernel: Kernel, X: Array, *, left_out: float, budget: int) -> Block:
     budget : int
         Most features in all; where it does not suffice the plan takes what it can, and its `left_out` says so.
     """
-    target = left_out
-    block = _plan(kernel, X, target, budget)
-    while block.size > budget and target < 0.5:  # coarser for all parts alike, until it fits
-        target *= 2.0
-        block = _plan(kernel, X, target, budget)
-    if block.size > budget:
-        raise InputError(
-            f"{block.size} features are needed for {kernel!r} even at half of its variance, and {budget} are allowed; "
-            "raise n_features, use longer length-scales, or inference='dense'"
-        )
+    for margin in _MARGINS:
+        block = _plan(kernel, X, _Aim(left_out, margin, budget))
+        if block.size <= budget:
+            return block
+    aim = _Aim(left_out, _MARGINS[-1], budget)
+    while (block := _plan(kernel, X, aim)).size > budget:
+        others = _plan(kernel, X, replace(aim, points=1)).size
+        if others <= (budget if aim.left_out >= _COARSEST else budget // 2):  # inducing points take what is left
+            aim = replace(aim, points=9 * aim.points // 10)
+        elif aim.left_out < _COARSEST:  # coarser for all parts alike
+            aim = replace(aim, left_out=min(1.3 * aim.left_out, _COARSEST))
+        else:
+            raise InputError(
+                f"{block.size} features are needed for {kernel!r} even with {block.left_out(kernel):.0%} of its "
+                f"variance left out, and {budget} are allowed; raise n_features, use longer length-scales, or "
+                "inference='dense'"
+            )
     return block
 
 
-def _plan(kernel: Kernel, X: Array, target: float, budget: int) -> Block:
+@dataclass(frozen=True)
+class _Aim:
+    """What each part of a kernel is planned for: a share left out, a margin of length-scales, most inducing points."""
+
+    left_out: float
+    margin: float
+    points: int
+
+
+def _plan(kernel: Kernel, X: Array, aim: _Aim) -> Block:
     if isinstance(kernel, Sum):
-        return SumBlock(_plan(kernel.left, X, target, budget), _plan(kernel.right, X, target, budget))
+        return SumBlock(_plan(kernel.left, X, aim), _plan(kernel.right, X, aim))
     if isinstance(kernel, Product):
-        return ProductBlock(_plan(kernel.left, X, target, budget), _plan(kernel.right, X, target, budget))
+        return ProductBlock(_plan(kernel.left, X, aim), _plan(kernel.right, X, aim))
     if isinstance(kernel, White):
         raise InputError(
             "White has no low-rank features: leave it out (the likelihood has its own noise or dispersion), "
@@ -60,56 +86,61 @@ def _plan(kernel: Kernel, X: Array, target: float, budget: int) -> Block:
     if isinstance(kernel, Linear):
         return Explicit(len(kernel._at))
     if isinstance(kernel, Periodic) and len(kernel._at) == 1:
-        return _harmonics(kernel, target)
+        return _harmonics(kernel, aim)
     if isinstance(kernel, Stationary) and len(kernel._at) <= 2:
-        return _eigenfunctions(kernel, X, target)
+        return _eigenfunctions(kernel, X, aim)
     assert isinstance(kernel, Lagged)
-    return _inducing(kernel, X, target, budget)
+    return _inducing(kernel, X, aim)
 
 
-def _harmonics(kernel: Periodic, target: float) -> Harmonics:
+def _margin(kernel: Lagged, aim: _Aim) -> float:
+    return 1.0 if kernel.parameters["lengthscale"].fixed else aim.margin
+
+
+def _harmonics(kernel: Periodic, aim: _Aim) -> Harmonics:
     most = 10 + int(10.0 / kernel._one("lengthscale"))
     shares = np.exp(kernel.log_harmonics(most)[0] - np.log(kernel._one("variance")))
-    enough = np.flatnonzero(1.0 - np.cumsum(shares) <= target)
-    return Harmonics(int(enough[0]) if enough.size else most)
+    enough = np.flatnonzero(1.0 - np.cumsum(shares) <= aim.left_out)
+    # The number needed goes as one over the length-scale.
+    return Harmonics(int(_margin(kernel, aim) * (enough[0] if enough.size else most)))
 
 
-def _eigenfunctions(kernel: Stationary, X: Array, target: float) -> Eigenfunctions:
+def _eigenfunctions(kernel: Stationary, X: Array, aim: _Aim) -> Eigenfunctions:
     columns = X[:, list(kernel._at)]
     lengths = np.broadcast_to(kernel.parameters["lengthscale"].array, (columns.shape[1],))
     low, high = columns.min(axis=0), columns.max(axis=0)
-    half = 0.5 * (high - low) + _padding(kernel, target) * lengths
-    # Twice the frequencies where length-scales may move: a search must be able to see that shorter ones fit better.
-    headroom = 1.0 if kernel.parameters["lengthscale"].fixed else 2.0
-    reach = headroom * kernel.spectral_reach(target / columns.shape[1]) / lengths
+    share = 0.5 * aim.left_out / columns.shape[1]  # half for what the walls reflect, half for frequencies left out
+    half = 0.5 * (high - low) + 0.5 * _distance(kernel, share) * lengths  # to its mirror image twice that
+    reach = _margin(kernel, aim) * kernel.spectral_reach(share) / lengths
     counts = np.maximum(1, np.ceil(2 * half / np.pi * reach - 0.5)).astype(int)
     return Eigenfunctions(*(tuple(v.tolist()) for v in (low, high, half, counts)))
 
 
-def _padding(kernel: Stationary, target: float) -> float:
-    """How far, in length-scales, the box reaches beyond the data, so that what its walls mirror is not seen inside."""
-    distance = np.linspace(0.5, 20.0, 400)  # to the mirror image, twice the padding
-    unseen = np.flatnonzero(kernel._shape(np.square(distance)) <= target)
-    return 0.5 * float(distance[unseen[0]] if unseen.size else distance[-1])
+def _distance(kernel: Stationary, correlation: float) -> float:
+    """The distance, in length-scales, at which the correlation has fallen to a given one."""
+    return float(brentq(lambda r: float(kernel._shape(np.array([r**2]))[0]) - correlation, 0.0, 1e4))
 
 
-def _inducing(kernel: Lagged, X: Array, target: float, budget: int) -> Inducing:
+def _inducing(kernel: Lagged, X: Array, aim: _Aim) -> Inducing:
     """Greedy choice by pivoted Cholesky: the next point is the one least explained so far (Fine & Scheinberg 2001)."""
-    residual = kernel.diag(X)
-    total = residual.sum()
-    rows: list[Array] = []
+    candidates = X[_spread(len(X), _CANDIDATES)]
+    residual = kernel.diag(candidates)
+    enough = aim.left_out * residual.sum()
+    nothing = RIDGE * residual.max()
+    rows = np.empty((min(aim.points, len(candidates)), len(candidates)))
     chosen: list[int] = []
-    while len(chosen) < min(budget, len(X)) and residual.sum() > target * total:
-        pivot = int(np.argmax(residual))
-        row = kernel._cross(X[[pivot]], X)[0]
-        for previous in rows:
-            row = row - previous[pivot] * previous
-        row = row / np.sqrt(residual[pivot])
-        rows.append(row)
+    while len(chosen) < len(rows) and residual.sum() > enough and residual.max() > nothing:
+        k, pivot = len(chosen), int(np.argmax(residual))
+        row = kernel._cross(candidates[[pivot]], candidates)[0] - rows[:k, pivot] @ rows[:k]
+        rows[k] = row / np.sqrt(residual[pivot])
         chosen.append(pivot)
-        residual = np.maximum(residual - np.square(row), 0.0)
-    sample = X[np.linspace(0, len(X) - 1, min(len(X), 500)).astype(int)]
-    return Inducing(_nested(X[chosen]), _nested(sample))
+        residual = np.maximum(residual - np.square(rows[k]), 0.0)
+    return Inducing(_nested(candidates[chosen]), _nested(X[_spread(len(X), 500)]))
+
+
+def _spread(n: int, most: int) -> IntArray:
+    """At most so many of n rows, evenly spread."""
+    return np.linspace(0, n - 1, min(n, most)).astype(int)
 
 
 def _nested(points: Array) -> tuple[tuple[float, ...], ...]:

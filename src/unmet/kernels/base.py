@@ -10,7 +10,7 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -135,7 +135,13 @@ class Kernel(ABC):
         kernel, X_ = _arrays(self, X)
         if Z is None:
             return np.array(kernel.on(Pairs(X_)).matrix(len(X_)))
+        if isinstance(X, pd.DataFrame) and isinstance(Z, pd.DataFrame) and set(X.columns) == set(Z.columns):
+            Z = Z[X.columns]  # by name, whatever their order
         _, Z_ = _arrays(self, Z)
+        if X_.shape[1] != Z_.shape[1]:
+            raise InputError(
+                f"two tables of inputs must have the same columns; got {X_.shape[1]} columns and {Z_.shape[1]}"
+            )
         return kernel._cross(X_, Z_)
 
     def contract_gradient(self, X: Any, F: Array) -> Array:
@@ -181,17 +187,23 @@ def _arrays(kernel: Kernel, X: Any) -> tuple[Kernel, Array]:
 class Leaf(Kernel):
     """A kernel that is not made of others: named hyper-parameters, and the columns it looks at."""
 
+    # Hyper-parameters that may have one value per column; the others are one number.
+    _one_per_column: ClassVar[tuple[str, ...]] = ()
+
     def __init__(self, parameters: Mapping[str, Given], columns: Columns) -> None:
         self._parameters: dict[str, Parameter] = {}
         for name, given in parameters.items():
             try:
-                self._parameters[name] = as_parameter(given)
+                parameter = as_parameter(given)
             except InputError as error:
                 raise InputError(f"{type(self).__name__}: {name}: {error}") from None
-        single = isinstance(columns, (int, str, np.integer))
-        self.columns: tuple[int | str, ...] | None = (
-            None if columns is None else (columns,) if single else tuple(columns)  # type: ignore[assignment, arg-type]
-        )
+            if name not in self._one_per_column and (parameter.per_column or isinstance(parameter.value, tuple)):
+                raise InputError(f"{type(self).__name__}: {name} is one number, not one per column; got {given!r}")
+            self._parameters[name] = parameter
+        self.columns: tuple[int | str, ...] | None = None
+        if columns is not None:
+            each = (columns,) if isinstance(columns, (int, str, np.integer)) else columns
+            self.columns = tuple(c if isinstance(c, str) else int(c) for c in each)
         if self.columns == ():
             raise InputError(f"{type(self).__name__}: columns is empty; name at least one, or leave it None for all")
 
@@ -275,9 +287,10 @@ class Leaf(Kernel):
     def _fill(self, name: str, parameter: Parameter, scales: Scales) -> Parameter:
         """One hyper-parameter with its open parts taken from the scales; here the variance."""
         assert name == "variance"
-        if scales.variance is None:
-            return replace(parameter, value=1.0, fixed=True) if parameter.is_open else parameter
-        return parameter.filled(scales.variance, (1e-6 * scales.variance, 1e4 * scales.variance))
+        if scales.variance is None and parameter.is_open:
+            return replace(parameter, value=1.0, fixed=True)
+        variance = parameter.array[0] if scales.variance is None else scales.variance
+        return parameter.filled(variance, (1e-6 * variance, 1e4 * variance))
 
     def leaves(self) -> list[Leaf]:
         return [self]
@@ -296,7 +309,7 @@ class Leaf(Kernel):
         return {"kind": type(self).__name__, "parameters": parameters, "columns": columns, **self._extra()}
 
     def __repr__(self) -> str:
-        given = {**{n: str(p) for n, p in self._parameters.items() if not p.is_open}, **self._extra()}
+        given = {n: str(p) for n, p in self._parameters.items() if p.per_column or not p.is_open} | self._extra()
         if self.columns is not None:
             given["columns"] = repr(self.columns[0] if len(self.columns) == 1 else list(self.columns))
         return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in given.items())})"

@@ -122,18 +122,32 @@ class Pairs:
 def _find_lags(X: Array) -> Lags:
     n, d = X.shape
     rows, cols = np.tril_indices(n)
-    codes = np.zeros(rows.size, dtype=np.int64)
-    for c in range(d):
-        lag = np.abs(X[rows, c] - X[cols, c])
-        step = _SAME_LAG * max(float(lag.max(initial=0.0)), np.finfo(float).tiny / _SAME_LAG)
-        column_codes, uniques = pd.factorize(np.rint(lag / step))
-        # Codes stay below n², so their product with the number of uniques fits 64 bits for any n that fits memory.
-        codes = pd.factorize(codes * len(uniques) + column_codes)[0] if c else column_codes
-    m = int(codes.max(initial=-1)) + 1
-    first = np.empty(m, dtype=np.intp)
-    first[codes[::-1]] = np.arange(codes.size - 1, -1, -1)
+    if _off_grid(X):
+        codes = first = np.arange(rows.size)
+    else:
+        codes = _codes([np.abs(X[rows, c] - X[cols, c]) for c in range(d)])
+        first = np.empty(int(codes.max(initial=-1)) + 1, dtype=np.intp)
+        first[codes[::-1]] = np.arange(codes.size - 1, -1, -1)
     index = np.empty((n, n), dtype=np.intp)
     index[rows, cols] = codes
     index[cols, rows] = codes
     distances = tuple(np.abs(X[rows[first], c] - X[cols[first], c]) for c in range(d))
     return Lags(distances, index)
+
+
+def _codes(lags: list[Array]) -> IntArray:
+    """A number for each distinct combination of lags, one array per column."""
+    codes = np.zeros(lags[0].size, dtype=np.int64)
+    for c, lag in enumerate(lags):
+        step = _SAME_LAG * max(float(lag.max(initial=0.0)), np.finfo(float).tiny / _SAME_LAG)
+        column_codes, uniques = pd.factorize(np.rint(lag / step))
+        # Codes stay below n², so their product with the number of uniques fits 64 bits for any n that fits memory.
+        codes = pd.factorize(codes * len(uniques) + column_codes)[0] if c else column_codes
+    return codes
+
+
+def _off_grid(X: Array) -> bool:
+    """Whether hardly any two pairs share a lag, told by those of a few rows: looking for them all is then in vain."""
+    probes = np.unique(np.linspace(0, len(X) - 1, 4).astype(int))
+    codes = _codes([np.abs(np.subtract.outer(X[probes, c], X[:, c])).ravel() for c in range(X.shape[1])])
+    return bool(codes.max() + 1 > 0.9 * codes.size)

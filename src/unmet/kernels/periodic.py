@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.special import ive
@@ -36,7 +36,8 @@ class Periodic(Lagged):
     Parameters
     ----------
     period : float or Parameter
-        Length of the pattern, in units of the columns. Learnt unless fixed.
+        Length of the pattern, in units of the columns. Learnt unless fixed, by default within half a cycle over the
+        range of the data; give bounds to search wider.
     variance, lengthscale : float, sequence (lengthscale: one per column), Parameter or None
         Hyper-parameters; None takes them from the data at fit. The length-scale is relative to the period.
     columns : int, str or sequence of these, optional
@@ -63,10 +64,12 @@ class Periodic(Lagged):
 
     def _fill(self, name: str, parameter: Parameter, scales: Scales) -> Parameter:
         if name == "period":
-            period = float(parameter.array[0])
-            return parameter.filled(period, (period / 2, period * 2))
+            # The evidence has a summit for each cycle more or less over the data: stay on the one that was meant.
+            period, span = float(parameter.array[0]), float(scales.range[list(self._at)].max())
+            slack = np.exp(min(period / (2 * span) if span > 0 else np.inf, np.log(2.0)))
+            return parameter.filled(period, (period / slack, period * slack))
         if name == "lengthscale":
-            return parameter.filled(1.0, (0.05, 100.0))
+            return parameter.filled((1.0,) * len(self._at) if parameter.per_column else 1.0, (0.05, 100.0))
         return super()._fill(name, parameter, scales)
 
     def log_harmonics(self, count: int) -> tuple[Array, Array]:
@@ -84,26 +87,27 @@ class Periodic(Lagged):
         slope = -2.0 * (a * ratio[: count + 1] + j[: count + 1] - a)
         return log_s, slope
 
-    def _phases(self, distances: Sequence[Array]) -> list[Array]:
-        return [np.pi / self._one("period") * d for d in distances]
-
-    def _exponents(self, phases: Sequence[Array]) -> list[Array]:
-        lengths = np.broadcast_to(self._parameters["lengthscale"].array, (len(phases),))
-        return [2 * np.square(np.sin(p) / ell) for p, ell in zip(phases, lengths, strict=True)]
+    def _columns(self, distances: Sequence[Array]) -> Iterator[tuple[Array, float]]:
+        """Per column, the phase ``π d/period`` and the length-scale."""
+        lengths = np.broadcast_to(self._parameters["lengthscale"].array, (len(distances),))
+        for d, ell in zip(distances, lengths, strict=True):
+            yield np.pi / self._one("period") * d, float(ell)
 
     def _at_lags(self, distances: Sequence[Array]) -> Array:
-        return self._one("variance") * np.exp(-_total(self._exponents(self._phases(distances))))
+        total = _total(2 * np.square(np.sin(phase) / ell) for phase, ell in self._columns(distances))
+        return self._one("variance") * np.exp(-total)
 
     def _gradients(self, distances: Sequence[Array], weights: Array) -> dict[str, Array]:
-        phases = self._phases(distances)
-        exponents = self._exponents(phases)
-        k = weights * self._one("variance") * np.exp(-_total(exponents))
-        lengths = np.broadcast_to(self._parameters["lengthscale"].array, (len(phases),))
-        # ∂/∂log ρ of −2 sin²(p)/ℓ² with p = π d/ρ is 2 p sin(2p)/ℓ²
-        by_period = _total([2 * p * np.sin(2 * p) / ell**2 for p, ell in zip(phases, lengths, strict=True)])
+        k = weights * self._at_lags(distances)
+        # Column by column: off any grid these arrays are as large as half the matrix.
+        by_period, by_length = 0.0, []
+        for phase, ell in self._columns(distances):
+            # ∂/∂log ρ of −2 sin²(p)/ℓ² with p = π d/ρ is 2 p sin(2p)/ℓ²; by log ℓ it is 4 sin²(p)/ℓ²
+            by_period += 2 / ell**2 * float(k @ (phase * np.sin(2 * phase)))
+            by_length.append(4 / ell**2 * float(k @ np.square(np.sin(phase))))
         per_column = self._parameters["lengthscale"].array.size > 1
         return {
-            "period": np.array(k @ by_period),
+            "period": np.array(by_period),
             "variance": np.array(k.sum()),
-            "lengthscale": np.array([2 * (k @ e) for e in (exponents if per_column else [_total(exponents)])]),
+            "lengthscale": np.array(by_length if per_column else [sum(by_length)]),
         }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,8 @@ __all__ = ["Lagged", "Matern", "SquaredExponential", "Stationary"]
 
 class Lagged(Leaf):
     """A kernel that sees two inputs only through their lags ``|x_c − z_c|``, column by column."""
+
+    _one_per_column = ("lengthscale",)
 
     @abstractmethod
     def _at_lags(self, distances: Sequence[Array]) -> Array:
@@ -97,30 +100,27 @@ class Stationary(Lagged):
     def spectral_reach(self, share: float) -> float:
         """The frequency beyond which only a given share of the variance lies; inverse of `spectral_tail`."""
 
-    def _squares(self, distances: Sequence[Array]) -> list[Array]:
+    def _squares(self, distances: Sequence[Array]) -> Iterator[Array]:
         lengths = np.broadcast_to(self._parameters["lengthscale"].array, (len(distances),))
-        return [np.square(d / ell) for d, ell in zip(distances, lengths, strict=True)]
+        return (np.square(d / ell) for d, ell in zip(distances, lengths, strict=True))
 
     def _at_lags(self, distances: Sequence[Array]) -> Array:
         return self._one("variance") * self._shape(_total(self._squares(distances)))
 
     def _gradients(self, distances: Sequence[Array], weights: Array) -> dict[str, Array]:
-        squares = self._squares(distances)
-        r2 = _total(squares)
+        r2 = _total(self._squares(distances))
         weights = self._one("variance") * weights
         by_length = weights * self._slope(r2)
         per_column = self._parameters["lengthscale"].array.size > 1
         return {
             "variance": np.array(weights @ self._shape(r2)),
-            "lengthscale": np.array([by_length @ s for s in (squares if per_column else [r2])]),
+            "lengthscale": np.array([by_length @ s for s in (self._squares(distances) if per_column else [r2])]),
         }
 
 
-def _total(terms: Sequence[Array]) -> Array:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
+def _total(terms: Iterable[Array]) -> Array:
+    """Their sum, with no more than two of them in memory where they are made one by one."""
+    return functools.reduce(np.add, terms)
 
 
 class SquaredExponential(Stationary):
@@ -230,16 +230,22 @@ class Matern(Stationary):
         return float(student_t.isf(share / 2, 2 * self.nu))
 
 
+def _log_bessel(nu: float, z: Array) -> Array:
+    """``log K_ν(z)``; kve is NaN from 1e9 on, where ``−z`` alone makes the rest of a Matérn function zero."""
+    return np.log(kve(nu, np.minimum(z, 1e6))) - z
+
+
 def _bessel_shape(nu: float, z: Array) -> Array:
     """``2^(1−ν)/Γ(ν) z^ν K_ν(z)``, 1 at z = 0."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        log_k = np.log(kve(nu, z)) - z
+        log_k = _log_bessel(nu, z)
         value = np.exp((1 - nu) * np.log(2) - gammaln(nu) + nu * np.log(z) + log_k)
     # Where K_ν overflows, z is so small that its power series has ended: 1 − z²/(4(ν−1)) + …
     near = ~np.isfinite(log_k)
-    if nu > 2:
-        return np.where(near, 1 - z**2 / (4 * (nu - 1)) + z**4 / (32 * (nu - 1) * (nu - 2)), value)
-    return np.where(near, 1.0, value)
+    if nu <= 2:
+        return np.where(near, 1.0, value)
+    x = np.where(near, z, 0.0)
+    return np.where(near, 1 - x**2 / (4 * (nu - 1)) + x**4 / (32 * (nu - 1) * (nu - 2)), value)
 
 
 def _bessel_slope(nu: float, z: Array) -> Array:
@@ -247,6 +253,6 @@ def _bessel_slope(nu: float, z: Array) -> Array:
     if nu > 1:  # again of Matérn form, with ν − 1
         return nu / (nu - 1) * _bessel_shape(nu - 1, z)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        log_k = np.log(kve(1 - nu, z)) - z  # K_{−a} = K_a
+        log_k = _log_bessel(1 - nu, z)  # K_{−a} = K_a
         value = 2 * nu * np.exp((1 - nu) * np.log(2) - gammaln(nu) + (nu - 1) * np.log(z) + log_k)
     return np.where(z > 0, value, 0.0)

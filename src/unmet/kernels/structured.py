@@ -76,7 +76,7 @@ class Linear(Leaf):
     Parameters
     ----------
     variance : float, sequence (one per column), Parameter or None
-        Prior variance of the slopes; None takes it from the data at fit.
+        Prior variance of the slopes; None takes it from the data at fit, ``"per column"`` one for each column.
     columns : int, str or sequence of these, optional
         Columns it looks at, by position or name; None for all.
 
@@ -87,13 +87,18 @@ class Linear(Leaf):
            [1. , 2. ]])
     """
 
+    _one_per_column = ("variance",)
+
     def __init__(self, variance: Given = None, *, columns: Columns = None) -> None:
         super().__init__({"variance": variance}, columns)
 
     def _fill(self, name: str, parameter: Parameter, scales: Scales) -> Parameter:
-        columns = list(self._at)
-        extent = float(np.square(scales.range[columns]).sum()) or 1.0
-        slope = (1.0 if scales.variance is None else scales.variance) / extent
+        extents = np.square(scales.range[list(self._at)])
+        variance = 1.0 if scales.variance is None else scales.variance
+        if isinstance(parameter.value, tuple) or parameter.per_column:
+            slopes = variance / (extents.size * np.where(extents > 0, extents, 1.0))
+            return parameter.filled(tuple(slopes), tuple((1e-8 * s, 1e4 * s) for s in slopes))
+        slope = variance / (float(extents.sum()) or 1.0)
         return parameter.filled(slope, (1e-8 * slope, 1e4 * slope))
 
     def _scaled(self, X: Array) -> Array:

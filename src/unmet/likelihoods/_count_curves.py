@@ -34,8 +34,8 @@ _SMALLEST_TAIL = 1e-290
 _FEW, _SAFE_TAIL = 64, 1e-3
 # Step of the central difference by log dispersion: truncation 1e-8, rounding 1e-11 of a tail's derivative.
 _STEP = 2e-4
-# Terms of the far tail's sum: about √y are needed where scipy underflows.
-_MOST_TERMS = 1_000_000
+# Terms of the far tail's continued fraction.
+_MOST_TERMS = 100_000
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class CountCurve:
             return _pmf_by_log_dispersion(self.y, eta, self.dispersion)
         y = np.broadcast_to(self.y, eta.shape)
         tail, slope = _one_minus_few(self.y, eta, self.dispersion)
-        derivative = slope / tail
+        with np.errstate(divide="ignore", invalid="ignore"):  # those entries are replaced
+            derivative = slope / tail
         rest = ~(tail > _SAFE_TAIL)
         if rest.any():
             up, down = (
@@ -90,7 +91,8 @@ class CountCurve:
 def _log_pmf(y: Array, eta: Array, dispersion: float, log_constant: Array) -> Curve:
     """The exact count: value, slope, curvature."""
     if dispersion == 0:
-        mu = np.exp(eta)
+        with np.errstate(over="ignore"):  # infinite beyond 709, where a count is impossible and a tail certain
+            mu = np.exp(eta)
         return Curve(y * eta - mu + log_constant, y - mu, -mu)
     r = 1 / dispersion
     softplus, share, rest = _logistic(eta + np.log(dispersion))
@@ -154,7 +156,7 @@ def _log_survival(y: Array, eta: Array, dispersion: float, pmf: Curve) -> Curve:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # those entries are replaced below
         value = np.log(tail)
         slope = y * np.exp(pmf.value - value)
-        curvature = slope * (pmf.slope - slope)
+        curvature = np.where(slope > 0, slope * (pmf.slope - slope), 0.0)
     deep = (tail < _SMALLEST_TAIL) | (y - pmf.slope < _FEW_TERMS * (y + 1))
     if deep.any():
         wide = np.broadcast_to(y, eta.shape)[deep]
@@ -218,21 +220,35 @@ def _deep_tail(y: Array, eta: Array, dispersion: float) -> tuple[Array, Array, A
     else:
         growth = _logistic(eta + np.log(dispersion))[1]
         a = (y + 1 / dispersion) * growth
-    f2 = np.ones_like(y)
-    term = np.ones_like(y)
-    active = np.arange(y.size)
-    for j in range(1, _MOST_TERMS):
-        step = term[active] * (a[active] + growth[active] * j) / (y[active] + 1 + j)
-        term[active] = step
-        f2[active] += step
-        active = active[step > 1e-17 * f2[active]]
-        if not active.size:
-            break
-    else:
-        raise NumericalError(
-            f"the far tail P(Y >= y) did not converge for a count of {y[active[0]]:.0f}; "
-            "counts this large are better modelled with the Gaussian likelihood"
-        )
+    f2 = _continued_fraction(y, a, growth)
     total = 1 + a / (y + 1) * f2
     slope = y / total
     return np.log(total), slope, -slope * a * (y + 1 - (y - a) * f2) / ((y + 1) * total)
+
+
+def _continued_fraction(y: Array, a: Array, growth: Array) -> Array:
+    """``F₂ = 1 + c_1 + c_1 c_2 + …``: the hypergeometric function F(1, y + r + 1; y + 2; share), Poisson its limit.
+
+    Gauss's continued fraction ``1/(1 + p_1/(1 + p_2/(1 + …)))`` (DLMF 15.7), by Lentz's method: a few terms in
+    the far tail, hundreds where the sum itself would take hundreds of thousands.
+    """
+    front = np.ones_like(y)
+    ratio, inverse = np.ones_like(y), np.zeros_like(y)  # of successive numerators; inverse ratio of denominators
+    active = np.arange(y.size)
+    for j in range(1, _MOST_TERMS):
+        k, c, g = j // 2, y[active] + 1, growth[active]
+        if j % 2:
+            p = -(c + k) * (a[active] + g * (1 + k)) / ((c + 2 * k) * (c + 2 * k + 1))
+        else:
+            p = k * (a[active] - g * (y[active] + k)) / ((c + 2 * k - 1) * (c + 2 * k))
+        inverse[active] = 1 / (1 + p * inverse[active])
+        ratio[active] = 1 + p / ratio[active]
+        change = ratio[active] * inverse[active]
+        front[active] *= change
+        active = active[np.abs(change - 1) > 1e-15]
+        if not active.size:
+            return 1 / front
+    raise NumericalError(
+        f"the far tail P(Y >= y) did not converge for a count of {y[active[0]]:.0f}; "
+        "counts this large are better modelled with the Gaussian likelihood"
+    )

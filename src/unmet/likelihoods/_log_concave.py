@@ -19,16 +19,19 @@ from unmet.likelihoods.quadrature import adaptive_panels
 
 __all__ = ["Curve", "LogConcave", "log_concave_tilted"]
 
-# Ends of the domain: where g has fallen by about this much; what lies outside is 1e-8 of the whole at most.
-_DROP = 20.0
-_DROP_WINDOW = (17.0, 28.0)
-# Nodes of the trapezoidal rule, and of its second try. On a Gaussian the spacing is 0.42 sd, that of every
-# other node 0.84 sd, and the errors are 2·exp(−2π²/h²): 1e-48 and 2e-12.
+# Ends of the domain: where g has fallen by about this much, or at least that: outside an exponential tail has
+# then 2e-7 of the variance, a Gaussian one much less.
+_DROP = 23.0
+_DROP_WINDOW = (21.5, 32.0)
+# Nodes of the trapezoidal rule, and of its second try. On a Gaussian the spacing is 0.45 sd, that of every other
+# node 0.9 sd, and the errors are 2·exp(−2π²/h²): 1e-42 and 5e-11.
 _NODES = (31, 61)
 # The rule is believed where it agrees with that of every other node: this well in log_z, mean (in sd), shrink.
 _AGREEMENT = 1e-6
 # The first panels grow by 4 from one to the next, this often from either end of a side of the mode.
 _GRADES = 12
+# Variance below which curves are straight lines on the scale of the density (for counts up to 10,000).
+_TINY = 1e-5
 # Rows are taken in blocks of this many: an array of 31 nodes stays in the cache, and below the 128 KiB from
 # which the C library asks the system for fresh pages every time.
 _BLOCK = 512
@@ -68,13 +71,13 @@ def log_concave_tilted(
 ) -> Tilted:
     """Moments of ``exp(curve) N(f | mean, var)``.
 
-    The mode c by safeguarded Newton; on both sides of it the point where g has fallen by 20; between them the
+    The mode c by safeguarded Newton; on both sides of it the point where g has fallen by 23; between them the
     trapezoidal rule, which converges exponentially on smooth functions that vanish at both ends. A row on
     which it does not agree with the rule of every other node (a cliff on one side of a broad Gaussian) is
     integrated again by adaptive Gauss–Legendre panels.
 
     Moments are turned into derivatives by whichever identity does not cancel: ``d1 = (E[f] − m)/v = E[l']``
-    and ``d2 = (Var[f]/v − 1)/v = E[l''] + Var[l']`` under the tilted density (integration by parts).
+    and ``d2 = (Var[f]/v − 1)/v = Cov[f, l']/v`` under the tilted density (integration by parts).
 
     Parameters
     ----------
@@ -98,24 +101,28 @@ def log_concave_tilted(
         by_theta = None if gradient is None else (lambda i, f, rows=rows: gradient(rows[i], f))
         sums = _integrate(placed, by_theta, n_theta)
         out.log_z[b] = placed.peak + np.log(sums[0])
-        out.d1[b], out.d2[b], out.shrink[b] = _derivatives(sums, placed.offset, placed.slope, var[b])
+        out.d1[b], out.d2[b], out.shrink[b] = _derivatives(sums, placed, slice(None))
         out.d_theta[b] = (sums[_N_SUMS:] / sums[0]).T
     return out
 
 
-_N_SUMS = 6  # of w, w·x, w·x², w·Δl', w·Δl'², w·l''; then w·∂l/∂θ
+_N_SUMS = 6  # of w, w·x, w·x², w·Δl', w·x·Δl', w·l''; then w·∂l/∂θ
 
 
-def _derivatives(sums: Array, offset: Array, slope: Array, var: Array) -> tuple[Array, Array, Array]:
-    """``d1, d2, shrink`` from the integrals; `offset` is ``c − m``, `slope` is ``l'(c)``.
+def _derivatives(sums: Array, placed: _Placed, rows: IntArray | slice) -> tuple[Array, Array, Array]:
+    """``d1, d2, shrink`` from the integrals, by whichever identity does not cancel.
 
-    Moments of f lose digits of d2 as ``1/(1 − shrink)``; those of l' where it is steeper than the density.
+    Moments of f lose digits of d2 as ``1/(1 − shrink)``; then those of l' are taken, which falls in f, so that even
+    sums over nodes that miss a cliff have ``Cov[f, l'] ≤ 0``. Where f hardly varies l' loses digits as well, and
+    ``d2 = E[l''] + Var[l']`` with ``Var[l'] = l''² Var[f]``.
     """
-    x, xx, dl, dl2, l2 = sums[1:_N_SUMS] / sums[0]
+    var = placed.var[rows]
+    x, xx, dl, xdl, l2 = sums[1:_N_SUMS] / sums[0]
     spread = xx - x**2
     sharp = spread < 0.99 * var
-    d1 = np.where(sharp, (offset + x) / var, slope + dl)
-    d2 = np.where(sharp, (spread / var - 1) / var, l2 + dl2 - dl**2)
+    d2 = np.where(var < _TINY, l2 + l2**2 * spread, (xdl - x * dl) / var)
+    d2 = np.where(sharp, (spread / var - 1) / var, d2)
+    d1 = np.where(sharp, (placed.offset[rows] + x) / var, placed.slope[rows] + dl)
     return d1, d2, np.where(sharp, spread / var, 1 + var * d2)
 
 
@@ -139,9 +146,10 @@ class _Placed:
         """Mode by Newton, ends by Newton on the logarithm of the drop."""
         centre, at = _mode(curve, mean, var, start)
         offset = centre - mean
-        sd = 1 / np.sqrt(1 / var - at.curvature)
-        peak = at.value - 0.5 * offset**2 / var - 0.5 * np.log(2 * np.pi * var)
-        bad = np.flatnonzero(~np.isfinite(peak + sd))
+        with np.errstate(over="ignore", invalid="ignore"):
+            sd = 1 / np.sqrt(1 / var - at.curvature)
+            peak = at.value - 0.5 * offset**2 / var - 0.5 * np.log(2 * np.pi * var)
+        bad = np.flatnonzero(~(np.isfinite(peak) & (sd > 0)))
         if bad.size:
             i = int(bad[0])
             raise NumericalError(
@@ -171,13 +179,13 @@ def _mode(curve: LogConcave, mean: Array, var: Array, start: Array) -> tuple[Arr
     value, slope, curvature = (np.empty_like(f) for _ in range(3))
     active = np.arange(f.size)
     for _ in range(200):
-        with np.errstate(over="ignore", invalid="ignore"):
-            at = curve[active](f[active])
-        value[active], slope[active], curvature[active] = at
         here, precision = f[active], 1 / var[active]
-        lost = ~np.isfinite(at.value)  # beyond what exp can hold: the rate is far too high
-        uphill = np.where(lost, -np.inf, at.slope - (here - mean[active]) * precision)
-        bend = np.where(lost, 1.0, precision - at.curvature)
+        with np.errstate(over="ignore", invalid="ignore"):
+            at = curve[active](here)
+            lost = ~np.isfinite(at.value)  # beyond what exp can hold: the rate is far too high
+            uphill = np.where(lost, -np.inf, at.slope - (here - mean[active]) * precision)
+            bend = np.where(lost, 1.0, precision - at.curvature)
+        value[active], slope[active], curvature[active] = at
         low[active] = np.where(uphill >= 0, here, low[active])
         high[active] = np.where(uphill <= 0, here, high[active])
         settled = np.abs(uphill) <= 0.05 * np.sqrt(bend)
@@ -197,9 +205,9 @@ def _mode(curve: LogConcave, mean: Array, var: Array, start: Array) -> tuple[Arr
 
 
 def _reach(placed: _Placed, side: float) -> Array:
-    """Distance from c to where g has fallen by about 20, on one side.
+    """Distance from c to where g has fallen by about 23, on one side.
 
-    Newton for ``log drop = log 20`` over ``log x``, in a bracket: linear where g is a power (a Gaussian
+    Newton for ``log drop = log 23`` over ``log x``, in a bracket: linear where g is a power (a Gaussian
     needs no step), and of slope at least 1 everywhere because g is concave.
     """
     log_x = np.log(np.sqrt(2 * _DROP) * placed.sd)
@@ -222,11 +230,11 @@ def _reach(placed: _Placed, side: float) -> Array:
         high[active] = np.where(far, log_x[active], high[active])
         active, step = active[missed], step[missed]
         ahead = log_x[active] + step
-        outside = (ahead <= low[active]) | (ahead >= high[active])
-        middle = 0.5 * (low[active] + high[active])  # finite wherever a step leaves the bracket
-        # Between a slope and a cliff Newton's steps can swing to and fro: every third turn halves the bracket.
-        outside |= np.isfinite(middle) & (turn % 3 == 2)
-        log_x[active] = np.where(outside, middle, ahead)
+        with np.errstate(invalid="ignore"):
+            middle = 0.5 * (low[active] + high[active])
+        # Every other turn the middle: Newton can go from one end of the bracket to the other and back for long.
+        halve = (ahead <= low[active]) | (ahead >= high[active]) | (turn % 2 == 1)
+        log_x[active] = np.where(halve & np.isfinite(middle), middle, ahead)
     i = int(active[0])
     raise NumericalError(f"the tilted density about {placed.centre[i]:.4g} does not fall off; is it log-concave?")
 
@@ -237,8 +245,7 @@ def _integrands(placed: _Placed, rows: IntArray | slice, x: Array) -> list[Array
     w = np.exp(-drop)
     wx = w * x
     dl = at.slope - placed.slope[rows]
-    wdl = w * dl
-    return [w, wx, wx * x, wdl, wdl * dl, w * at.curvature]
+    return [w, wx, wx * x, w * dl, wx * dl, w * at.curvature]
 
 
 def _integrate(placed: _Placed, gradient: Gradient | None, n_theta: int) -> Array:
@@ -259,9 +266,9 @@ def _integrate(placed: _Placed, gradient: Gradient | None, n_theta: int) -> Arra
 def _trapezoid(placed: _Placed, rows: IntArray, nodes: int, gradient: Gradient | None) -> tuple[Array, BoolArray]:
     """Integrals by the trapezoidal rule, and whether they agree with those of every other node.
 
-    They are compared in log_z, mean (in sd) and shrink. For smooth integrands the error is about the square
-    of the difference; where a cliff falls between two nodes it is still no larger than that. Nodes that
-    are too far apart for the curvature at the mode are not believed in any case.
+    They are compared in log_z, mean (in sd) and shrink, the latter by both identities too. For smooth integrands the
+    error is about the square of the difference; where a cliff falls between two nodes it is still no larger than
+    that. Nodes that are too far apart for the curvature at the mode are not believed in any case.
     """
     spacing = (placed.left + placed.right)[rows] / (nodes - 1)
     x = np.arange(nodes)[:, None] * spacing - placed.left[rows]
@@ -269,13 +276,15 @@ def _trapezoid(placed: _Placed, rows: IntArray, nodes: int, gradient: Gradient |
     full = np.stack([v.sum(axis=0) for v in values])
     half = np.stack([v[::2].sum(axis=0) for v in values])
     var = placed.var[rows]
-    fine, coarse = (_derivatives(s, placed.offset[rows], placed.slope[rows], var) for s in (full, half))
+    fine, coarse = (_derivatives(s, placed, rows) for s in (full, half))
+    x1, x2 = full[1:3] / full[0]
     with np.errstate(invalid="ignore"):
         believed = (
             (spacing < placed.sd[rows])
             & (np.abs(2 * half[0] / full[0] - 1) < _AGREEMENT)
             & (np.abs(coarse[0] - fine[0]) * np.sqrt(var) < _AGREEMENT * np.sqrt(fine[2]))
             & (np.abs(coarse[2] - fine[2]) < _AGREEMENT * fine[2])
+            & (np.abs((x2 - x1**2) / var - fine[2]) < _AGREEMENT)
         )
     if gradient is not None:  # every other node is good enough, as just seen, and derivatives of tails are dear
         by_theta = gradient(rows, placed.centre[rows] + x[::2])
@@ -295,7 +304,7 @@ def _panels(placed: _Placed, rows: IntArray, sharp: BoolArray, gradient: Gradien
     panels = [_side(placed, rows, side) for side in (-1.0, 1.0)]
     row, low, high = (np.concatenate(parts) for parts in zip(*panels, strict=True))
     scale = (placed.left + placed.right)[rows] / np.sqrt(8 * _DROP)
-    scales = np.stack([scale**p for p in (0, 1, 2, -1, -2, -2)])
+    scales = np.stack([scale**p for p in (0, 1, 2, -1, 0, -2)])
     scales[3:, sharp] = np.inf
     return adaptive_panels(integrands, row, low, high, scales)
 

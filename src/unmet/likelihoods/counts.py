@@ -165,9 +165,7 @@ class _Counts:
 
     def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
         """Mean and variance of the log-normal rate."""
-        with np.errstate(over="ignore"):
-            expected = self.rate(mean + 0.5 * var)
-            return expected, np.square(expected) * np.expm1(var)
+        return self.rate(mean + 0.5 * var), self._spread(mean, var, 0.0)
 
     def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
         """Mean and covariance matrix of the log-normal rates."""
@@ -180,12 +178,13 @@ class _Counts:
 
         By the moments of the log-normal rate; infinite where they exceed the range of a double.
         """
-        mean = mean + self.log_level
+        expected = self.rate(mean + 0.5 * var)
+        return expected, expected + self._spread(mean, var, self._dispersion)
+
+    def _spread(self, mean: Array, var: Array, dispersion: float) -> Array:
+        """``Var[λ] + dispersion·E[λ²] = exp(2m + 2v)·(1 − exp(−v) + dispersion)`` of the log-normal rate."""
         with np.errstate(over="ignore", divide="ignore"):
-            expected = np.exp(mean + 0.5 * var)
-            # Var[λ] + dispersion·E[λ²] = exp(2m + 2v)·(1 − exp(−v) + dispersion)
-            spread = np.exp(2 * mean + 2 * var + np.log(self._dispersion - np.expm1(-var)))
-        return expected, expected + spread
+            return np.exp(2 * (self.log_level + mean + var) + np.log(dispersion - np.expm1(-var)))
 
     def quantile(self, mean: Array, var: Array, q: Array) -> Array:
         """Quantiles of a full bin's demand, shape ``(len(q), n)``: smallest counts k with ``P(Y ≤ k) ≥ q``."""

@@ -117,12 +117,12 @@ def _cut(a: Array, b: Array, obs: Observations) -> Truncated:
     exact = obs.exact & ~above & ~below
     log_z = np.zeros_like(a)
     log_z[exact] = log_pdf(a[exact])
-    one = above & ~below
-    log_z[one], x[one], x_var[one] = truncated_above(a[one])
-    one = below & ~above
-    log_z[one], x[one], x_var[one] = truncated_above(-b[one])
-    x[one] *= -1
-    log_z[inside], x[inside], x_var[inside] = truncated_between(a[inside], b[inside])
+    for rows, end, sign in ((above & ~below, a, 1.0), (below & ~above, b, -1.0)):
+        if rows.any():
+            log_z[rows], x[rows], x_var[rows] = truncated_above(sign * end[rows])
+            x[rows] *= sign
+    if inside.any():
+        log_z[inside], x[inside], x_var[inside] = truncated_between(a[inside], b[inside])
     nothing = above & below  # told only that it is a number
     x[nothing], x_var[nothing] = 0.0, 1.0
     return Truncated(log_z, x, x_var)

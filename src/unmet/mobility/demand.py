@@ -110,7 +110,7 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, *, horizon: int = 0) 
     >>> rows.loc[[99, 100], ["observed", "exposure", "demand_mean"]].round(1)
          observed  exposure  demand_mean
     99        2.0       1.0          2.0
-    100       2.0       0.5          3.2
+    100       2.0       0.5          3.3
     """
     began = time.process_time()
     data = zone_data(panel, horizon)

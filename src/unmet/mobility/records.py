@@ -8,9 +8,9 @@ The tables, in a database file in a temporary folder (only those in `Records.tab
     ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon``:
     accepted trips; `ended_at` and `end_*` may be NULL, and `start_station` where a trip has only coordinates.
 ``status``
-    ``station, at, available, disabled, docks, installed, renting, ix``: accepted records; `available` counts
-    functional vehicles. Write ``"at"`` in quotes: it is a word of DuckDB's. Sorting by `ix` is cheaper than
-    by `station`.
+    ``station, at, available, disabled, docks, installed, renting, ix, rn``: accepted records; `available` counts
+    functional vehicles; `rn` rises as the rows stand in the files. Write ``"at"`` in quotes: it is a word of DuckDB's.
+    Sorting by `ix` is cheaper than by `station`.
 ``weather``
     ``at`` and the numeric columns as they were called.
 
@@ -93,6 +93,7 @@ def read_records(
     memory: str = "2GB",
     max_rejected: float = 0.2,
     force: bool = False,
+    keep_duplicates: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Records:
     """Read an operator's files.
@@ -113,6 +114,8 @@ def read_records(
         More than this share of a source rejected is an error, unless `force`.
     force : bool
         Go on with what is left, passing over (and counting) unreadable GBFS documents too.
+    keep_duplicates : bool
+        Leave status records of the same station and second in: for those who sort them anyway and see them then.
     progress : callable, optional
         Called with a sentence at the start of each step.
 
@@ -160,6 +163,7 @@ def read_records(
             mapping,
             log,
             force,
+            keep_duplicates,
             progress or (lambda _: None),
         )
         log.check(max_rejected, force)
@@ -207,6 +211,7 @@ def _load(
     mapping: Mapping[str, str] | None,
     log: QualityLog,
     force: bool,
+    keep_duplicates: bool,
     progress: Callable[[str], None],
 ) -> frozenset[str]:
     seen: dict[str, set[str]] = {}
@@ -232,7 +237,7 @@ def _load(
         make_trips(workspace, staged_trips, table, rows_of["trips"], timezone, log)
     if status is not None:
         progress("checking station status")
-        make_status(workspace, staged_status, table, rows_of["status"], timezone, log)
+        make_status(workspace, staged_status, table, rows_of["status"], timezone, log, keep_duplicates=keep_duplicates)
     _write_stations(workspace, table, staged_trips if trips is not None and stations is None else None)
     if weather is not None:
         progress("reading weather")

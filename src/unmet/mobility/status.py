@@ -183,6 +183,8 @@ def make_status(
     rows_of: Mapping[str, int],
     timezone: str,
     log: QualityLog,
+    *,
+    keep_duplicates: bool,
 ) -> None:
     """Make the view ``status`` of accepted records."""
     staged = status.staged
@@ -212,15 +214,16 @@ def make_status(
     log.add("status", "negative disabled vehicles", "repaired", seen["negative_disabled"], "left blank")
     where = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
     where.append("ix IS NOT NULL")
-    dropped = _duplicates(workspace, f"{joined} WHERE {' AND '.join(where)}", staged, rows, log)
-    if dropped:
-        where.append(f"rn NOT IN (SELECT rn FROM {dropped})")
+    if not keep_duplicates:
+        dropped = _duplicates(workspace, f"{joined} WHERE {' AND '.join(where)}", staged, rows, log)
+        if dropped:
+            where.append(f"rn NOT IN (SELECT rn FROM {dropped})")
     docks = "CASE WHEN docks >= 0 THEN docks END" if seen["negative_docks"] else "docks"
     disabled = "CASE WHEN disabled >= 0 THEN disabled END" if seen["negative_disabled"] else "disabled"
     workspace.connection.execute(
         f"""CREATE VIEW status AS
         SELECT station, moment AS "at", available, {disabled} AS disabled, {docks} AS docks,
-            installed, renting, ix
+            installed, renting, ix, rn
         FROM {joined} WHERE {" AND ".join(where)}"""
     )
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
+from unmet.mobility.panel import PANEL_COLUMNS, REBALANCED_COLUMNS
 
 __all__ = ["ZoneData", "zone_data"]
 
@@ -25,8 +26,8 @@ _NEEDED = (
     "exposure",
     "censored",
 )
-# Columns of a panel that are not covariates, whoever made it.
-_NOT_COVARIATES = {*_NEEDED, "returns", "rebalanced", "supply_mean", "evidence", "holiday"}
+# Columns of a panel that say what happened, not why: none may be a covariate, or demand would explain itself.
+_NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday"}
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # A pickup proves that a vehicle was there for a moment, even where no minute began with one.
 _MOMENT = 0.5
@@ -125,7 +126,7 @@ def zone_data(panel: pd.DataFrame, horizon: int = 0) -> ZoneData:
         exposure=np.maximum(exposure, moment),
         stockout=frame["stockout_minutes"].to_numpy(dtype=float) / minutes,
         censored=frame["censored"].to_numpy(dtype=bool),
-        slot=np.asarray(local.dayofweek * 24 + local.hour, dtype=np.intp),
+        slot=np.asarray(local.day_of_week * 24 + local.hour, dtype=np.intp),
         inputs=inputs,
         covariates=covariates,
         flags=np.full(len(frame), "", dtype=object),
@@ -163,7 +164,7 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
     holiday = frame["holiday"].to_numpy(dtype=float) if "holiday" in frame else np.zeros(len(frame))
     holiday = np.nan_to_num(holiday)
     clock = (local - local.normalize()) / pd.Timedelta(days=1)
-    inputs["week"] = np.where(holiday > 0, 6, local.dayofweek) + np.asarray(clock)
+    inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)
     inputs["holiday"] = holiday
     gaps = np.zeros(len(frame), dtype=bool)
     covariates = []

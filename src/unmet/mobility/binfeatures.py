@@ -1,0 +1,113 @@
+"""Features of the bins that all zones of a panel share: calendar, holidays and weather, worked out once per bin."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet.mobility.features import add_calendar, add_holidays, add_weather
+from unmet.mobility.panelfile import PanelFile
+from unmet.mobility.quality import QualityLog
+from unmet.mobility.sources import Given, Workspace
+from unmet.mobility.timezones import zone_info
+from unmet.mobility.weather import make_weather
+
+__all__ = ["BinFeatures", "bin_features", "read_weather"]
+
+_MEMORY = 10**9  # bytes, for reading the weather
+
+
+@dataclass(frozen=True)
+class BinFeatures:
+    """What `bin_features` gives.
+
+    Attributes
+    ----------
+    frame : pandas.DataFrame
+        One row per bin: ``start`` and the features, without those that the panel has already.
+    gaps : pandas.DataFrame
+        ``column, first, last, bins``: runs of bins without a reading of the weather.
+    quality : pandas.DataFrame
+        What was rejected, repaired and noted while reading the weather.
+    """
+
+    frame: pd.DataFrame
+    gaps: pd.DataFrame
+    quality: pd.DataFrame
+
+
+def bin_features(
+    panel: PanelFile, *, weather: Given = None, timezone: str | None = None, holidays: str | None = None
+) -> BinFeatures:
+    """Work out the features of a panel's bins.
+
+    Parameters
+    ----------
+    panel : PanelFile
+        As `unmet.mobility.panelfile.open_panel` gives it.
+    weather : path or frame, optional
+        A table with a time and numbers: see `read_weather`.
+    timezone : str, optional
+        Of naive times in `weather`; what the panel's own metadata say unless given.
+    holidays : str, optional
+        Country and, if need be, subdivision as the package `holidays` calls them: ``US`` or ``US:NY``.
+
+    Returns
+    -------
+    BinFeatures
+    """
+    bins = panel.bins()
+    frame = add_calendar(bins)
+    if holidays is not None:
+        country, _, subdivision = holidays.partition(":")
+        frame = add_holidays(frame, country, subdivision or None)
+    gaps = pd.DataFrame(columns=["column", "first", "last", "bins"])
+    quality = QualityLog().frame()
+    if weather is not None:
+        zone = timezone or panel.metadata.get("summary", {}).get("timezone")
+        if zone is None:
+            raise InputError(
+                f"{panel.label} does not say what time zone it is in, which the weather's times need; "
+                "give it: timezone= or --timezone."
+            )
+        readings, quality = read_weather(weather, zone)
+        taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
+        if taken:
+            raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
+        weathered = add_weather(frame, readings)
+        frame, gaps = weathered.panel, weathered.gaps
+    own = [c for c in frame.columns if c != "start" and c in panel.columns]
+    return BinFeatures(frame.drop(columns=own), gaps, quality)
+
+
+def read_weather(given: Given, timezone: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read weather by itself: ``at`` (UTC) and numbers, and the table of what was rejected and noted.
+
+    Parameters
+    ----------
+    given : path, list of paths, folder, glob or frame
+        CSV, CSV.gz, zip of CSV, Parquet or a frame.
+    timezone : str
+        Naive times are local to it.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"time": ["2021-01-01 00:00", "2021-01-01 01:00"], "rain": [0.0, 0.5]})
+    >>> weather, _ = read_weather(frame, "America/New_York")
+    >>> weather["at"].dt.hour.tolist()
+    [5, 6]
+    """
+    zone_info(timezone)
+    log = QualityLog()
+    with tempfile.TemporaryDirectory(prefix="unmet-") as folder, duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")
+        connection.execute(f"SET memory_limit = '{_MEMORY}B'")
+        make_weather(Workspace(connection, Path(folder), _MEMORY), given, timezone, None, log)
+        frame = connection.execute('SELECT * FROM weather ORDER BY "at"').df()
+    return frame, log.frame()

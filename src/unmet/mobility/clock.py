@@ -1,0 +1,180 @@
+"""Whole minutes, and time bins cut by the wall clock of the place.
+
+Time is counted in minutes since 1970-01-01 UTC. A *bin* is a stretch of minutes between two edges; the edges are where
+the local wall clock reaches a new bin, so a day on which the clocks change has 23 or 25 hourly bins, a two-hour bin
+may last one or three hours, and every minute of UTC is in exactly one bin.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmet._exceptions import InputError
+
+__all__ = ["Bins", "closed_by_hours", "cut_bins", "parse_every", "parse_hours", "runs", "wall_minutes"]
+
+Minutes = NDArray[np.int64]
+
+DAY = 1440
+WEEK = 7 * DAY
+_MONDAY = 4  # 1970-01-05, in days since 1970-01-01: multi-day bins are counted from a Monday
+_UNITS = {"min": 1, "m": 1, "minute": 1, "minutes": 1, "h": 60, "hour": 60, "hours": 60, "d": DAY, "day": DAY}
+_UNITS |= {"days": DAY, "w": WEEK, "week": WEEK}
+
+
+@dataclass(frozen=True)
+class Bins:
+    """Consecutive time bins: bin `i` holds the minutes ``edges[i] ... edges[i + 1] - 1``.
+
+    Attributes
+    ----------
+    edges : array of int, shape (n + 1,)
+        Minutes since 1970-01-01 UTC.
+    start_local : array of datetime64[s], shape (n,)
+        What the local wall clock shows when the bin starts.
+    """
+
+    edges: Minutes
+    start_local: NDArray[np.datetime64]
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def minutes(self) -> Minutes:
+        """How long each bin lasts."""
+        return np.diff(self.edges)
+
+    def of(self, minute: Minutes) -> Minutes:
+        """Number of the bin of each minute; -1 before the first and `len` after the last."""
+        length = self.edges[1] - self.edges[0]
+        if (np.diff(self.edges) == length).all():  # as good as always for bins within the hour
+            return np.clip((minute - self.edges[0]) // length, -1, len(self))
+        return np.searchsorted(self.edges, minute, side="right") - 1
+
+    @property
+    def start(self) -> NDArray[np.datetime64]:
+        """The UTC instant at which each bin starts."""
+        return (self.edges[:-1] * 60).astype("datetime64[s]")
+
+
+def parse_every(every: str | timedelta) -> int:
+    """Read the length of a bin: "15min", "1h", "1d", "1w" or a timedelta, from 5 minutes to a week.
+
+    Examples
+    --------
+    >>> parse_every("15min"), parse_every("2h"), parse_every("1w")
+    (15, 120, 10080)
+    """
+    if isinstance(every, timedelta):
+        seconds = every.total_seconds()
+        minutes = int(seconds // 60) if seconds % 60 == 0 else -1
+    else:
+        match = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", every.lower())
+        if match is None or match[2] not in _UNITS:
+            raise InputError(
+                f"Bins are written like 15min, 1h, 1d or 1w; {every!r} is not. "
+                "Give a whole number and one of min, h, d, w."
+            )
+        minutes = int(match[1]) * _UNITS[match[2]]
+    if not 5 <= minutes <= WEEK:
+        raise InputError(f"A bin lasts from 5 minutes to a week, in whole minutes; {every!r} does not.")
+    if minutes > DAY and minutes % DAY:
+        raise InputError(f"A bin longer than a day must be whole days; {every!r} is not. Use for example 1d or 2d.")
+    return minutes
+
+
+def wall_minutes(minutes: Minutes, timezone: str) -> Minutes:
+    """What the wall clock shows at each UTC minute, as minutes since 1970-01-01 00:00 on that clock."""
+    utc = pd.to_datetime(minutes * 60, unit="s", utc=True)
+    wall = utc.tz_convert(timezone).tz_localize(None).as_unit("s")
+    return np.asarray(wall.asi8, dtype=np.int64) // 60
+
+
+def cut_bins(first: int, last: int, every: int, timezone: str) -> Bins:
+    """Cut the minutes `first ... last` and what completes their bins into bins of `every` wall-clock minutes.
+
+    Bins shorter than a day start at local midnight and at each multiple of `every` after it; bins of days start at
+    local midnight; bins of several days are counted from a Monday.
+
+    Examples
+    --------
+    The clocks of New York went back on 1 November 2020: 25 hourly bins.
+
+    >>> noon = lambda day: int(np.datetime64(day, "m").astype(int)) + 16 * 60
+    >>> bins = cut_bins(noon("2020-11-01"), noon("2020-11-01"), 1440, "America/New_York")
+    >>> len(cut_bins(int(bins.edges[0]), int(bins.edges[1]) - 1, 60, "America/New_York"))
+    25
+    """
+    minutes = np.arange(first - every - 2 * DAY, last + every + 2 * DAY, _step(every), dtype=np.int64)
+    if minutes[0] % _step(every):
+        minutes -= minutes[0] % _step(every)
+    wall = wall_minutes(minutes, timezone)
+    if every < DAY:
+        day, time = np.divmod(wall, DAY)
+        key = day * DAY + time // every
+        # Where the clock is set back, a wall-clock bin comes twice: it starts again when the clock shows its start.
+        starts = (key[1:] != key[:-1]) | (time[1:] % every == 0)
+    else:
+        key = (wall // DAY - _MONDAY) // (every // DAY)
+        starts = key[1:] != key[:-1]
+    at = np.flatnonzero(starts) + 1
+    edges = minutes[at]
+    low = int(np.searchsorted(edges, first, side="right")) - 1
+    high = int(np.searchsorted(edges, last, side="right"))
+    return Bins(edges[low : high + 1], (wall[at[low:high]] * 60).astype("datetime64[s]"))
+
+
+def _step(every: int) -> int:
+    """The coarsest grid that holds every bin edge: clocks are set in quarters of an hour (everywhere since 1972)."""
+    return int(np.gcd(every, 15))
+
+
+def parse_hours(hours: str) -> tuple[int, int]:
+    """Read "06:00-23:00" as two minutes of the day.
+
+    Examples
+    --------
+    >>> parse_hours("06:00-23:30")
+    (360, 1410)
+    """
+    match = re.fullmatch(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", hours.strip())
+    if match is None:
+        raise InputError(f"Opening hours are written 06:00-23:00 (local time); {hours!r} is not.")
+    opens, closes = (int(match[i]) * 60 + int(match[i + 1]) for i in (1, 3))
+    if opens == closes or max(opens, closes) > DAY:
+        raise InputError(f"Opening hours must start and end at different times of a day; {hours!r} do not.")
+    return opens, closes
+
+
+def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Minutes:
+    """Stretches of `first ... last` outside the daily opening hours "06:00-23:00", as rows (begin, end).
+
+    Hours that end before they start run over midnight.
+    """
+    opens, closes = parse_hours(hours)
+    minutes = np.arange(first, last + 1, dtype=np.int64)
+    time = wall_minutes(minutes, timezone) % DAY
+    if opens < closes:
+        shut = (time < opens) | (time >= closes)
+    else:
+        shut = (time < opens) & (time >= closes)
+    return first + runs(shut)
+
+
+def runs(mask: NDArray[np.bool_]) -> Minutes:
+    """Rows (begin, end) of the stretches where `mask` is true.
+
+    Examples
+    --------
+    >>> runs(np.array([True, True, False, True])).tolist()
+    [[0, 2], [3, 4]]
+    """
+    edges = np.diff(np.concatenate([[0], mask.astype(np.int8), [0]]))
+    return np.column_stack([np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)]).astype(np.int64)

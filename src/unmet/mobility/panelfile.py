@@ -1,0 +1,195 @@
+"""A panel in a Parquet file, read zone by zone: memory holds the rows of the zones under way, not the panel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading
+
+__all__ = ["PanelFile", "fetch_frame", "file_hash", "frame_hash", "open_panel", "write_parquet"]
+
+_NEEDED = ("zone", "start", "start_local", "minutes", "observed", "exposure", "censored")
+_STATES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
+
+
+@dataclass(frozen=True)
+class PanelFile:
+    """An open panel; what `open_panel` gives.
+
+    Attributes
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Has the views ``panel`` and, where there are features, the table ``features``.
+    label : str
+        How messages call the panel.
+    zones : tuple of str
+        In order of name.
+    columns : dict
+        Name → DuckDB's type, of the panel.
+    metadata : dict
+        What `unmet.mobility.panel.write_panel` left in the file: ``zones, quality, reasons, summary``.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    label: str
+    zones: tuple[str, ...]
+    columns: dict[str, str]
+    metadata: dict[str, Any]
+
+    def rows_of(self, zone: str) -> pd.DataFrame:
+        """Give the rows of one zone, by start, with the features of their bins.
+
+        One query per zone, whatever the chunks: where a column has missing values only in some zones, its type
+        (and with it the last digit of a result) must not depend on which zones are read together.
+        """
+        joined = " LEFT JOIN features USING (start)" if self._has_features() else ""
+        sql = f"SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel{joined} WHERE zone::VARCHAR = $1 ORDER BY start"
+        with reading(self.label):
+            return fetch_frame(self.connection, sql, [zone])
+
+    def bins(self) -> pd.DataFrame:
+        """Give the distinct bins: ``start, start_local, minutes``."""
+        with reading(self.label):
+            return fetch_frame(
+                self.connection,
+                "SELECT DISTINCT start, start_local, minutes FROM panel ORDER BY start, start_local, minutes",
+            )
+
+    def zone_minutes(self) -> pd.DataFrame:
+        """Give per zone the number of bins, what was observed, and the minutes in each state."""
+        sums = [f"sum({c})::DOUBLE AS {c}" for c in ("observed", *_STATES) if c in self.columns]
+        with reading(self.label):
+            return fetch_frame(
+                self.connection,
+                f"SELECT zone::VARCHAR AS zone, count(*) AS bins, {', '.join(sums)} FROM panel GROUP BY 1 ORDER BY 1",
+            )
+
+    def add_features(self, features: pd.DataFrame) -> None:
+        """Have `rows_of` join these columns by ``start``; one row per bin, and no column that the panel has."""
+        if "start" not in features.columns:
+            raise InputError(f"features: there is no column 'start'; found: {', '.join(map(str, features.columns))}.")
+        taken = [str(c) for c in features.columns if c != "start" and c in self.columns]
+        if taken:
+            raise InputError(
+                f"features: the panel already has {', '.join(map(repr, taken))}; rename or leave out these columns."
+            )
+        twice = int(features["start"].duplicated().sum())
+        if twice:
+            raise InputError(
+                f"features: {twice} rows have the start of another; expected one row per bin of the panel."
+            )
+        _register(self.connection, "some_features", features)
+        self.connection.execute("CREATE OR REPLACE TABLE features AS SELECT * FROM some_features")
+        self.connection.unregister("some_features")
+
+    def _has_features(self) -> bool:
+        sql = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'features'"
+        return bool(fetch_one(self.connection, sql)[0])
+
+
+@contextmanager
+def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
+    """Open a panel's Parquet file, checked for the columns that every model needs."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
+    label = str(path)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")
+        quoted = path_literal(str(file))
+        with reading(label):
+            connection.execute(f"CREATE VIEW panel AS SELECT * FROM read_parquet({quoted})")
+            columns = {row[0]: row[1] for row in fetch_all(connection, "DESCRIBE panel")}
+            pairs = fetch_all(connection, f"SELECT key, value FROM parquet_kv_metadata({quoted})")
+        missing = [name for name in _NEEDED if name not in columns]
+        if missing:
+            raise FileFormatError(
+                f"{label}: is not a panel: there is no column {', '.join(map(repr, missing))}; "
+                f"found: {', '.join(columns)}."
+            )
+        yield PanelFile(connection, label, _zones(connection, label), columns, _metadata(pairs))
+
+
+def _zones(connection: duckdb.DuckDBPyConnection, label: str) -> tuple[str, ...]:
+    with reading(label):
+        found = fetch_all(connection, "SELECT DISTINCT zone::VARCHAR AS name FROM panel ORDER BY name")
+    zones = tuple(row[0] for row in found)
+    if not zones:
+        raise InputError(f"{label}: the panel has no rows.")
+    if None in zones:
+        raise FileFormatError(f"{label}: some rows have no zone; expected a name in each.")
+    return zones
+
+
+def _metadata(pairs: list[tuple[Any, ...]]) -> dict[str, Any]:
+    """What the panel's writer left; a file of another's making has none, which is no error."""
+    found = {}
+    for key, value in pairs:
+        name = bytes(key).decode("utf-8", "replace")
+        if name.startswith("unmet."):
+            try:
+                found[name.removeprefix("unmet.")] = json.loads(bytes(value))
+            except ValueError:
+                continue
+    return found
+
+
+def fetch_frame(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> pd.DataFrame:
+    """Run a query and fetch a frame; moments are in UTC.
+
+    DuckDB converts moments with a deprecated call of pandas; their zone is put on here instead.
+    """
+    described = fetch_all(connection, f"DESCRIBE {sql}", values)
+    moments = [row[0] for row in described if row[1] == "TIMESTAMP WITH TIME ZONE"]
+    if moments:
+        changed = ", ".join(f"{identifier(c)} AT TIME ZONE 'UTC' AS {identifier(c)}" for c in moments)
+        sql = f"SELECT * REPLACE ({changed}) FROM ({sql})"
+    frame = connection.execute(sql, list(values)).df()
+    for name in moments:
+        frame[name] = frame[name].dt.tz_localize("UTC")
+    return frame
+
+
+def write_parquet(frame: pd.DataFrame, path: Path) -> None:
+    """Write a frame; equal frames give equal bytes."""
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")  # one thread writes the same bytes every time
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("some_rows", frame)
+        connection.execute(f"COPY (SELECT * FROM some_rows) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+
+
+def _register(connection: duckdb.DuckDBPyConnection, name: str, frame: pd.DataFrame) -> None:
+    """Let SQL see a frame. DuckDB cannot read one whose columns run backwards in memory: that is copied first."""
+    try:
+        connection.register(name, frame)
+    except duckdb.Error:
+        connection.register(name, pd.DataFrame({column: frame[column].array.copy() for column in frame.columns}))
+
+
+def file_hash(path: Path) -> str:
+    """Give the SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def frame_hash(frame: pd.DataFrame) -> str:
+    """Give the SHA-256 of a frame's names, types and values; its index does not count."""
+    digest = hashlib.sha256()
+    for name in frame.columns:
+        column = frame[name]
+        digest.update(f"{name}\0{column.dtype}\0".encode())
+        digest.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+    return digest.hexdigest()

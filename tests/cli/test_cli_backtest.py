@@ -1,0 +1,129 @@
+"""`unmet backtest` as a person at a terminal meets it."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from unmet import cli
+from unmet.mobility import backtest as module
+from unmet.mobility.backtest_files import FILES
+from unmet.mobility.executors import serially
+from unmet.mobility.panel import write_panel
+from unmet.mobility.panelfile import write_parquet
+from unmet.mobility.runfiles import read_table
+from unmet.simulate import simulate_city
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "mobility"))
+from known_city import known_panel
+
+FAST = "weekly-mean,observed"
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Worker processes have tests of their own; here they would only take time."""
+    monkeypatch.setattr(module, "backtest", partial(module.backtest, executor=serially))
+
+
+@pytest.fixture
+def panel(tmp_path) -> Path:
+    write_parquet(known_panel(zones=2, days=28), tmp_path / "panel.parquet")
+    return tmp_path / "panel.parquet"
+
+
+def invoke(panel: Path, out: Path, *options: str):
+    arguments = ["backtest", str(panel), "--out", str(out), "--models", FAST, "--draws", "50", *options]
+    return CliRunner(env={"COLUMNS": "140"}).invoke(cli.app, arguments)
+
+
+def run_main(monkeypatch, *arguments: str) -> int | str | None:
+    """The program as installed, errors turned into messages and exit codes."""
+    monkeypatch.setattr(sys, "argv", ["unmet", "backtest", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def test_from_a_simulated_city_to_the_table(tmp_path):
+    city = simulate_city(stations=3, days=28, seed=5, fleet_share=0.25).save(tmp_path / "city")
+    files = {
+        name: city / f"{name}.{end}" for name, end in (("trips", "parquet"), ("status", "parquet"), ("stations", "csv"))
+    }
+    write_panel(tmp_path / "panel.parquet", **files, timezone="America/New_York")
+    result = invoke(tmp_path / "panel.parquet", tmp_path / "out", "--weather", str(city / "weather.csv"))
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
+    scores = read_table(tmp_path / "out" / "scores.parquet")
+    assert scores.columns.tolist() == ["zone", "model", "task", "subset", "metric", "value"]
+    assert scores["zone"].nunique() == 3
+    summary = pd.read_csv(tmp_path / "out" / "summary.csv")
+    bias = summary.query("task == 'replay' and subset == 'all' and metric == 'bias'").set_index("model")["value"]
+    assert bias["observed"] < -0.2
+    assert abs(bias["weekly-mean"]) < 0.1
+    for title in ("Held-out weeks", "Replay with supply cut"):
+        assert title in result.stdout
+        assert title in (tmp_path / "out" / "backtest.md").read_text()
+    assert f"{100 * bias['observed']:+.1f}" in result.stdout
+
+
+def test_a_zone_that_cannot_be_tried_shows_with_its_reason_and_exit_code_1(tmp_path):
+    panel = known_panel(zones=3, days=28)
+    where = panel["zone"] == "z1"
+    panel["zone"] = panel["zone"].replace("z1", "[bold]z1")
+    panel.loc[where, ["exposure", "available_minutes", "stockout_minutes", "observed"]] = 0
+    panel.loc[where, "closed_minutes"] = 60
+    write_parquet(panel, tmp_path / "panel.parquet")
+    result = invoke(tmp_path / "panel.parquet", tmp_path / "out")
+    assert result.exit_code == 1, result.output
+    assert "4 of 12 fits could not be done" in result.stdout
+    assert "[bold]z1" in result.stdout  # a name, not markup
+    assert "of 2 zones" in result.stdout
+    assert read_table(tmp_path / "out" / "fits.parquet")["reason"].notna().sum() == 4
+
+
+def test_quiet_prints_nothing(panel, tmp_path):
+    result = invoke(panel, tmp_path / "out", "--quiet", "--tasks", "replay")
+    assert result.exit_code == 0
+    assert result.output == ""
+    assert (tmp_path / "out" / "backtest.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--models", "magic"], "no model 'magic'"),
+        (["--tasks", "guess"], "no task 'guess'"),
+        (["--share", "0.9", "--folds", "2"], "may not exceed 1"),
+        (["--weather", "nowhere.csv", "--timezone", "UTC"], "no such file"),
+    ],
+)
+def test_what_makes_no_sense_is_explained_with_exit_code_2(panel, tmp_path, monkeypatch, capsys, options, said):
+    assert run_main(monkeypatch, str(panel), "--out", str(tmp_path / "out"), *options) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_was_there_stays_when_a_backtest_fails(panel, tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "backtest.md").write_text("before")
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "backtest", interrupted)
+    assert invoke(panel, tmp_path / "out").exit_code != 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["backtest.md"]
+    assert (tmp_path / "out" / "backtest.md").read_text() == "before"
+
+
+def test_a_folder_that_cannot_be_written_is_exit_code_2_before_any_work(panel, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "backtest", None)
+    (tmp_path / "file").write_text("")
+    assert run_main(monkeypatch, str(panel), "--out", str(tmp_path / "file" / "out")) == 2
+    assert "cannot be written to" in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,214 @@
+"""Saved models: the same after a round trip, and nothing that is not one of them is read."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unmet import CensoredGP, FileFormatError
+from unmet.kernels import Linear, LogNormal, Parameter, Periodic, SquaredExponential
+
+RNG = np.random.default_rng(0)
+FRAME = pd.DataFrame({"t": np.linspace(0, 10, 40), "rain": RNG.normal(size=40)})
+TRUTH = 3 + np.sin(FRAME["t"].to_numpy()) + 0.2 * RNG.normal(size=40)
+CENSORED = TRUTH > 3.5
+Y = np.minimum(TRUTH, 3.5)
+KERNEL = SquaredExponential(lengthscale=Parameter(prior=LogNormal(2.0, 1.0)), columns="t") + Linear(columns=["rain"])
+
+
+@pytest.fixture
+def fitted() -> CensoredGP:
+    gp = CensoredGP(KERNEL, noise_variance=Parameter(0.1, bounds=(0.01, 1.0)), max_iter=np.int64(50))
+    return gp.fit(FRAME, Y, censored=CENSORED)
+
+
+@pytest.fixture
+def saved(fitted: CensoredGP, tmp_path: Path) -> Path:
+    path = tmp_path / "model.unmet"
+    fitted.save(path)
+    return path
+
+
+def test_a_loaded_model_predicts_the_same(fitted: CensoredGP, saved: Path) -> None:
+    loaded = CensoredGP.load(saved)
+    for got, expected in zip(
+        loaded.predict(FRAME, return_std=True), fitted.predict(FRAME, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(got, expected, rtol=1e-7)
+    assert loaded.log_marginal_likelihood_ == pytest.approx(fitted.log_marginal_likelihood_, abs=1e-7)
+    assert loaded.kernel_ == fitted.kernel_
+    assert loaded.kernel == KERNEL
+    assert loaded.noise_variance == fitted.noise_variance
+    assert loaded.noise_variance_ == fitted.noise_variance_
+    assert loaded.converged_ == fitted.converged_
+    assert loaded.feature_names_in_.tolist() == ["t", "rain"]
+    assert (loaded.y_mean_, loaded.y_scale_) == (fitted.y_mean_, fitted.y_scale_)
+
+
+def test_a_loaded_model_can_be_fitted_again_and_saved_again(saved: Path, tmp_path: Path) -> None:
+    loaded = CensoredGP.load(saved)
+    loaded.save(tmp_path / "again.unmet")
+    again = CensoredGP.load(tmp_path / "again.unmet")
+    np.testing.assert_allclose(again.predict(FRAME), loaded.predict(FRAME), rtol=1e-7)
+    loaded.fit(FRAME, Y, censored=CENSORED)
+
+
+def test_a_model_without_names_or_a_kernel_of_its_own(tmp_path: Path) -> None:
+    gp = CensoredGP(optimizer=None, noise_variance=np.float32(0.5)).fit(FRAME.to_numpy(), Y)
+    gp.save(tmp_path / "m")
+    loaded = CensoredGP.load(tmp_path / "m")
+    assert loaded.kernel is None
+    assert not hasattr(loaded, "feature_names_in_")
+    np.testing.assert_allclose(loaded.predict(FRAME.to_numpy()), gp.predict(FRAME.to_numpy()), rtol=1e-9)
+
+
+def test_the_file_holds_arrays_and_json_and_no_pickle(saved: Path) -> None:
+    with zipfile.ZipFile(saved) as archive:
+        names = archive.namelist()
+        assert "header.json" in names
+        assert all(n == "header.json" or n.endswith(".npy") for n in names)
+        for name in names:
+            blob = archive.read(name)
+            if name.endswith(".npy"):
+                assert blob.startswith(b"\x93NUMPY")
+            else:
+                json.loads(blob)
+
+
+def test_nothing_is_left_behind_when_writing_fails(
+    fitted: CensoredGP, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "model.unmet"
+    target.write_bytes(b"what was there before")
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(zipfile.ZipFile, "writestr", broken)
+    with pytest.raises(OSError, match="disk full"):
+        fitted.save(target)
+    assert target.read_bytes() == b"what was there before"
+    assert [p.name for p in tmp_path.iterdir()] == ["model.unmet"]
+
+
+def rewrite(path: Path, change) -> None:
+    """Write the archive anew with its header changed."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(parts["header.json"])
+    change(header, parts)
+    parts["header.json"] = json.dumps(header).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, blob in parts.items():
+            archive.writestr(name, blob)
+
+
+class TestRefusals:
+    def test_a_missing_file(self, tmp_path: Path) -> None:
+        with pytest.raises(FileFormatError, match="no such file"):
+            CensoredGP.load(tmp_path / "nowhere")
+
+    @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 broken", pickle.dumps({"a": 1})])
+    def test_a_foreign_file(self, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "foreign"
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError, match="not a model written by save"):
+            CensoredGP.load(path)
+
+    def test_a_foreign_zip(self, tmp_path: Path) -> None:
+        path = tmp_path / "foreign.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("readme.txt", "hello")
+        with pytest.raises(FileFormatError, match="not a model"):
+            CensoredGP.load(path)
+
+    @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.99])
+    def test_a_file_cut_short(self, saved: Path, share: float) -> None:
+        whole = saved.read_bytes()
+        saved.write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(FileFormatError):
+            CensoredGP.load(saved)
+
+    def test_any_changed_byte_is_noticed_or_harmless(self, fitted: CensoredGP, saved: Path) -> None:
+        """Flip one byte at a time, all over the file: an error, or the very same model."""
+        whole = saved.read_bytes()
+        expected = fitted.predict(FRAME)
+        refused = 0
+        for at in np.linspace(0, len(whole) - 1, 60).astype(int):
+            damaged = bytearray(whole)
+            damaged[at] ^= 0xFF
+            saved.write_bytes(bytes(damaged))
+            try:
+                loaded = CensoredGP.load(saved)
+            except FileFormatError:
+                refused += 1
+            else:
+                np.testing.assert_allclose(loaded.predict(FRAME), expected, rtol=1e-7)
+        assert refused > 40
+
+    def test_a_newer_version(self, saved: Path) -> None:
+        rewrite(saved, lambda header, _: header.update(version=99))
+        with pytest.raises(FileFormatError, match=r"version 99 .*reads 1.*Install"):
+            CensoredGP.load(saved)
+
+    def test_another_estimator(self, saved: Path) -> None:
+        rewrite(saved, lambda header, _: header.update(estimator="TobitRegressor"))
+        with pytest.raises(FileFormatError, match="holds a TobitRegressor, not a CensoredGP"):
+            CensoredGP.load(saved)
+
+    def test_changed_numbers(self, saved: Path) -> None:
+        def change(_: dict, parts: dict) -> None:
+            parts["X.npy"] = parts["X.npy"][:-8] + bytes(8)
+
+        rewrite(saved, change)
+        with pytest.raises(FileFormatError, match="damaged: array 'X'"):
+            CensoredGP.load(saved)
+
+    @pytest.mark.parametrize("key", ["settings", "kernel", "likelihood", "y_mean", "n_features_in", "digests"])
+    def test_a_header_with_a_part_missing(self, saved: Path, key: str) -> None:
+        rewrite(saved, lambda header, _: header.pop(key))
+        with pytest.raises(FileFormatError, match=str(saved)):
+            CensoredGP.load(saved)
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("kernel", {"kind": "os.system", "parameters": {}}),
+            ("kernel", "SquaredExponential()"),
+            ("settings", {"kernel": None, "noise_variance": None, "surprise": 1}),
+            ("likelihood", {"name": "gaussian", "parameter": {"value": "many"}}),
+            ("y_scale", "wide"),
+        ],
+    )
+    def test_a_header_that_makes_no_sense(self, saved: Path, key: str, value: object) -> None:
+        rewrite(saved, lambda header, _: header.update({key: value}))
+        with pytest.raises(FileFormatError, match=str(saved)):
+            CensoredGP.load(saved)
+
+    def test_a_pickle_in_the_place_of_an_array(self, saved: Path) -> None:
+        import hashlib
+        import io
+
+        buffer = io.BytesIO()
+        np.lib.format.write_array(buffer, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+
+        def change(header: dict, parts: dict) -> None:
+            parts["X.npy"] = buffer.getvalue()
+            header["digests"]["X"] = hashlib.sha256(buffer.getvalue()).hexdigest()
+
+        rewrite(saved, change)
+        with pytest.raises(FileFormatError, match=str(saved)):
+            CensoredGP.load(saved)
+
+
+def test_periodic_kernels_with_fixed_periods_come_back(tmp_path: Path) -> None:
+    kernel = Periodic(Parameter(6.28, fixed=True), columns="t")
+    gp = CensoredGP(kernel, optimizer=None).fit(FRAME, Y)
+    gp.save(tmp_path / "m")
+    assert CensoredGP.load(tmp_path / "m").kernel_ == gp.kernel_

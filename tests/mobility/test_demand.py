@@ -1,0 +1,215 @@
+"""The models of one zone, on panels whose true demand is known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom, nbinom
+
+from unmet import InputError
+from unmet.mobility.demand import DemandModel, estimate_zone
+from unmet.mobility.demand_models import MODELS, demand_kernel
+from unmet.mobility.zone_data import zone_data
+
+COLUMNS = [
+    "zone",
+    "start",
+    "observed",
+    "exposure",
+    "censored",
+    "rate_mean",
+    "rate_sd",
+    "rate_q05",
+    "rate_q95",
+    "demand_mean",
+    "demand_sd",
+    "demand_q05",
+    "demand_q50",
+    "demand_q95",
+    "lost_mean",
+    "lost_sd",
+    "lost_q05",
+    "lost_q95",
+    "flags",
+]
+
+
+def make_panel(days=28, seed=0, level=6.0, dispersion=0.05):
+    """An hourly zone with a daily and weekly pattern, stock-outs more often when demand is high; and its truth."""
+    rng = np.random.default_rng(seed)
+    start = pd.date_range("2024-03-04", periods=24 * days, freq="h", tz="UTC")
+    hour, weekend = start.hour.to_numpy(), start.day_of_week.to_numpy() >= 5
+    rain = np.where(rng.random(len(start)) < 0.1, rng.gamma(2.0, 1.0, len(start)), 0.0)
+    rate = level * np.exp(0.9 * np.sin(2 * np.pi * (hour - 9) / 24) - 0.5 * weekend - 0.3 * np.log1p(rain))
+    wanted = rng.poisson(rate * rng.gamma(1 / dispersion, dispersion, len(start)))
+    stockout = np.where(rng.random(len(start)) < rate / rate.max() * 0.5, rng.integers(5, 61, len(start)), 0)
+    exposure = 1 - stockout / 60
+    panel = pd.DataFrame({"zone": "z", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
+    panel["observed"] = rng.binomial(wanted, exposure)
+    panel["stockout_minutes"], panel["closed_minutes"], panel["unknown_minutes"] = stockout, 0, 0
+    panel["available_minutes"] = 60 - stockout
+    panel["exposure"], panel["censored"] = exposure, stockout > 0
+    panel["holiday"], panel["rain"] = False, rain
+    return panel, wanted, rate
+
+
+PANEL, WANTED, RATE = make_panel()
+
+
+@pytest.fixture(scope="module")
+def default():
+    return estimate_zone(PANEL, DemandModel(draws=200))
+
+
+def test_the_output_has_the_columns_promised_one_row_per_bin(default):
+    assert list(default.rows.columns) == COLUMNS
+    assert len(default.rows) == len(PANEL)
+    assert default.lost.shape == (168, 200)
+    assert default.summary["converged"]
+
+
+def test_the_default_model_finds_the_demand_that_was_lost(default):
+    short = PANEL["observed"].sum() / WANTED.sum() - 1
+    assert short < -0.15
+    assert abs(default.rows["demand_mean"].sum() / WANTED.sum() - 1) < 0.03
+    low, high = np.quantile(default.lost.sum(axis=0), [0.025, 0.975])
+    assert low <= (WANTED - PANEL["observed"]).sum() <= high
+
+
+def test_intervals_of_rate_and_demand_hold_what_they_promise(default):
+    rows = default.rows
+    partial = PANEL["exposure"].to_numpy() < 1
+    inside = (rows["demand_q05"] <= WANTED) & (rows["demand_q95"] >= WANTED)
+    assert 0.85 <= inside[partial].mean() <= 1.0
+    log_sd = np.sqrt(np.log1p((rows["rate_sd"] / rows["rate_mean"]) ** 2))
+    z = (np.log(rows["rate_mean"]) - 0.5 * log_sd**2 - np.log(RATE)) / log_sd
+    assert (np.abs(z) < 1.96).mean() > 0.85
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_demand_is_what_was_observed_where_supply_lasted_and_never_below_it(name):
+    panel, _, _ = make_panel(days=15, seed=1)
+    rows = estimate_zone(panel, DemandModel(name, draws=50)).rows
+    full = panel["exposure"].to_numpy() == 1
+    assert np.array_equal(rows["demand_mean"][full], panel["observed"][full])
+    assert (rows["lost_sd"][full] == 0).all()
+    for column in ("demand_mean", "demand_q05", "demand_q50", "demand_q95"):
+        assert (rows[column] >= rows["observed"]).all()
+    assert (rows["demand_q05"] <= rows["demand_q95"]).all()
+    assert np.isfinite(rows.select_dtypes("number").to_numpy()).all()
+
+
+def test_lost_trips_given_what_was_seen_follow_the_formula():
+    """With the rate all but known, lost given y has mean (1 − a)λ(r + y)/(r + aλ), by brute force over demand."""
+    a, lam, r, y = 0.4, 5.0, 4.0, 3
+    total = np.arange(y, 400)  # negative binomial with mean λ and shape r, of which a share a is seen
+    weight = nbinom.pmf(total, r, r / (r + lam)) * binom.pmf(y, total, a)
+    brute = (weight * (total - y)).sum() / weight.sum()
+    assert brute == pytest.approx((1 - a) * lam * (r + y) / (r + a * lam), rel=1e-9)
+
+
+def test_closed_and_unknown_time_is_neither_exposure_nor_loss():
+    panel, _, _ = make_panel(days=15, seed=2)
+    dark = np.arange(100, 110)
+    panel.loc[dark, ["available_minutes", "stockout_minutes", "observed"]] = 0
+    panel.loc[dark, "exposure"] = 0.0
+    panel.loc[dark, "censored"] = False
+    panel.loc[dark[:5], "closed_minutes"] = 60
+    panel.loc[dark[5:], "unknown_minutes"] = 60
+    rows = estimate_zone(panel, DemandModel("weekly-mean", draws=50)).rows
+    assert (rows.loc[dark, "lost_mean"] == 0).all()
+    assert rows.loc[dark[0], "flags"] == "closed"
+    assert rows.loc[dark[5], "flags"] == "unknown"
+
+
+def test_an_hour_of_the_week_never_seen_with_supply_is_flagged_as_extrapolation():
+    panel, _, _ = make_panel(days=15, seed=3)
+    monday_nine = (panel["start"].dt.day_of_week == 0) & (panel["start"].dt.hour == 9)
+    panel.loc[monday_nine, ["available_minutes", "exposure", "observed"]] = 0
+    panel.loc[monday_nine, "stockout_minutes"] = 60
+    rows = estimate_zone(panel, DemandModel("weekly-mean", draws=50)).rows
+    assert rows.loc[monday_nine, "flags"].str.contains("extrapolation").all()
+    assert not rows.loc[~monday_nine, "flags"].str.contains("extrapolation").any()
+
+
+def test_future_bins_get_a_rate_and_demand_but_no_loss():
+    panel, _, _ = make_panel(days=21, seed=4)
+    rows = estimate_zone(panel, DemandModel(draws=100), horizon=24).rows
+    ahead = rows.iloc[-24:]
+    assert len(rows) == len(panel) + 24
+    assert ahead["flags"].str.contains("future").all()
+    assert ahead["observed"].isna().all()
+    assert (ahead["lost_mean"] == 0).all()
+    assert (ahead["demand_q05"] <= ahead["demand_q95"]).all()
+    assert ahead["demand_mean"].sum() == pytest.approx(ahead["rate_mean"].sum(), rel=0.2)
+    peak, night = ahead["rate_mean"].to_numpy()[15], ahead["rate_mean"].to_numpy()[3]
+    assert peak > 2 * night  # the daily pattern goes on
+
+
+def test_results_depend_on_the_zone_and_the_seed_only():
+    panel, _, _ = make_panel(days=15, seed=5)
+    first, second = (estimate_zone(panel, DemandModel("weekly-mean", draws=50)) for _ in range(2))
+    pd.testing.assert_frame_equal(first.rows, second.rows)
+    assert np.array_equal(first.lost, second.lost)
+    other = estimate_zone(panel, DemandModel("weekly-mean", draws=50, seed=1))
+    assert not np.array_equal(first.lost, other.lost)
+
+
+def test_totals_by_hour_of_week_add_up_to_the_rows(default):
+    assert default.observed.sum() == PANEL["observed"].sum()
+    assert default.lost.mean(axis=1).sum() == pytest.approx(default.rows["lost_mean"].sum(), rel=0.05)
+
+
+def test_a_pickup_without_a_minute_of_supply_still_counts_for_a_moment():
+    panel, _, _ = make_panel(days=15, seed=6)
+    panel.loc[50, ["exposure", "available_minutes"]] = 0
+    panel.loc[50, "stockout_minutes"] = 60
+    panel.loc[50, "observed"] = 2
+    estimate = estimate_zone(panel, DemandModel("weekly-mean", draws=50))
+    assert estimate.rows.loc[50, "exposure"] == pytest.approx(1 / 60)
+    assert estimate.summary["exposure_raised_to_a_moment"] >= 1
+
+
+def test_gaps_in_a_covariate_are_told_and_leave_the_frame_as_it_was():
+    panel, _, _ = make_panel(days=15, seed=7)
+    panel.loc[10:12, "rain"] = np.nan
+    before = panel.copy()
+    estimate = estimate_zone(panel, DemandModel("weekly-mean", draws=50))
+    pd.testing.assert_frame_equal(panel, before)
+    assert estimate.summary["covariate_gaps_filled"] == 3
+    assert (estimate.rows.loc[10:12, "flags"] == "covariate-missing").all()
+
+
+def test_holidays_are_sundays_in_the_weekly_pattern():
+    panel, _, _ = make_panel(days=15)
+    monday = panel["start"].dt.date == panel["start"].dt.date.iloc[0]
+    panel.loc[monday, "holiday"] = True
+    inputs = zone_data(panel).inputs
+    assert (inputs["week"][monday.to_numpy()].between(6, 7, inclusive="left")).all()
+
+
+def test_the_kernel_grows_with_what_the_data_can_tell():
+    short, long = zone_data(make_panel(days=10)[0]), zone_data(make_panel(days=100)[0])
+    assert "period=7.0" not in repr(demand_kernel(short))
+    assert "lengthscale=90.0" in repr(demand_kernel(long))
+    assert "x:rain" in repr(demand_kernel(short))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda p: p.drop(columns="exposure"), "lacks the columns exposure"),
+        (lambda p: p.assign(zone=["a", "b"] * (len(p) // 2)), "rows of one zone"),
+        (lambda p: p.iloc[:0], "rows of one zone"),
+        (lambda p: p.assign(exposure=0.0, observed=0), "no bin had anything to rent"),
+    ],
+)
+def test_what_cannot_be_estimated_is_refused_with_the_reason(spoil, message):
+    with pytest.raises(InputError, match=message):
+        estimate_zone(spoil(PANEL), DemandModel("weekly-mean"))
+
+
+def test_unknown_models_and_too_few_draws_are_refused():
+    with pytest.raises(InputError, match="no model 'magic'; there are exposure"):
+        DemandModel("magic")
+    with pytest.raises(InputError, match="draws"):
+        DemandModel(draws=3)

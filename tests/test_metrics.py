@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+from sklearn.metrics import mean_pinball_loss, r2_score, root_mean_squared_error
+
+from unmet import InputError
+from unmet import metrics as m
+
+RNG = np.random.default_rng(5)
+TRUTH, GUESS = RNG.normal(size=30), RNG.normal(size=30)
+numbers = st.floats(-5, 5)
+
+
+def test_rmse_r2_and_pinball_agree_with_scikit_learn():
+    assert m.rmse(TRUTH, GUESS) == pytest.approx(root_mean_squared_error(TRUTH, GUESS))
+    assert m.r2(TRUTH, GUESS) == pytest.approx(r2_score(TRUTH, GUESS))
+    assert m.pinball(TRUTH, GUESS, 0.9) == pytest.approx(mean_pinball_loss(TRUTH, GUESS, alpha=0.9))
+
+
+def test_where_limits_a_score_to_some_rows():
+    keep = TRUTH > 0
+    assert m.rmse(TRUTH, GUESS, where=keep) == pytest.approx(m.rmse(TRUTH[keep], GUESS[keep]))
+    samples = RNG.normal(size=(20, 30))
+    assert m.crps_samples(TRUTH, samples, where=keep) == pytest.approx(m.crps_samples(TRUTH[keep], samples[:, keep]))
+
+
+@given(y=numbers, mu=numbers, sd=st.floats(0.1, 5), room=st.sampled_from([0.0, 0.7, 3.0, np.inf]))
+def test_crps_is_the_integral_it_claims_to_be(y, mu, sd, room):
+    far = mu + 12 * sd + 12
+    below = quad(lambda x: norm.cdf(x, mu, sd) ** 2, mu - 12 * sd - 12, y, limit=200)[0]
+    above = quad(lambda x: norm.sf(x, mu, sd) ** 2, y, min(y + room, far), limit=200)[0]
+    assert m.crps([y], [mu], [sd], limit=[y + room]) == pytest.approx(below + above, abs=1e-6)
+
+
+@given(y=numbers, mu=numbers, sd=st.floats(0.1, 5))
+def test_nlpd_of_a_bound_is_the_log_probability_of_the_bound(y, mu, sd):
+    assert m.nlpd([y], [mu], [sd]) == pytest.approx(-norm.logpdf(y, mu, sd))
+    assert m.nlpd([y], [mu], [sd], censored=[True]) == pytest.approx(-norm.logsf(y, mu, sd))
+    assert m.nlpd([y], [mu], [sd], censored=[-1]) == pytest.approx(-norm.logcdf(y, mu, sd))
+
+
+def test_scores_under_censoring_are_least_for_the_true_distribution():
+    rng = np.random.default_rng(0)
+    truth, supply = rng.normal(size=20_000), rng.normal(0.5, 1, size=20_000)
+    seen, censored = np.minimum(truth, supply), truth > supply
+    for score, known in ((m.nlpd, {"censored": censored}), (m.crps, {"limit": supply})):
+        right = score(seen, 0.0, 1.0, **known)
+        wrong = [score(seen, mean, sd, **known) for mean, sd in ((-0.2, 1), (0.2, 1), (0, 0.8), (0, 1.25))]
+        assert right < min(wrong)
+
+
+def test_crps_of_draws_tends_to_the_closed_form():
+    draws = np.random.default_rng(1).normal(size=(20_000, 3))
+    assert m.crps_samples([-1.0, 0.0, 2.0], draws) == pytest.approx(m.crps([-1.0, 0.0, 2.0], 0.0, 1.0), rel=0.01)
+
+
+def test_crps_of_draws_is_fair_to_small_ensembles():
+    rng = np.random.default_rng(2)
+    truth = rng.normal(size=40_000)
+    few = m.crps_samples(truth, rng.normal(size=(3, 40_000)))
+    assert few == pytest.approx(m.crps(truth, 0.0, 1.0), rel=0.02)
+
+
+def test_coverage_judges_a_bound_only_where_it_contradicts_the_interval():
+    assert m.coverage([1.0, 9.0, 1.0], 0.0, 2.0, censored=[0, 1, 1]) == 0.5  # exact inside; bound beyond; undecided
+    with pytest.raises(InputError, match="cannot be judged"):
+        m.coverage([1.0], 0.0, 2.0, censored=[True])
+
+
+def test_concordance_compares_only_pairs_whose_order_is_certain():
+    y, guess, side = [1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [0, 1, 0]
+    # certain: row 0 < row 1 (bound 2 > 1), row 0 < row 2; not row 1 against row 2
+    assert m.concordance(y, guess, censored=side) == 0.0
+    assert m.concordance([1.0, 2.0], [5.0, 5.0]) == 0.5
+
+
+def test_bias_and_wape_are_relative_to_the_total():
+    assert m.bias([10.0, 0.0], [8.0, 0.0]) == pytest.approx(-0.2)
+    assert m.wape([10.0, 0.0], [8.0, 1.0]) == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: m.rmse([1.0, 2.0], [1.0]), "one length"),
+        (lambda: m.rmse([1.0, np.nan], [1.0, 1.0]), "NaN"),
+        (lambda: m.rmse([], []), "no rows"),
+        (lambda: m.rmse([1.0], [1.0], where=[False]), "no rows"),
+        (lambda: m.r2([1.0, 1.0], [1.0, 2.0]), "constant"),
+        (lambda: m.bias([0.0], [1.0]), "sums to zero"),
+        (lambda: m.wape([0.0], [1.0]), "zero throughout"),
+        (lambda: m.pinball([1.0], [1.0], 1.5), "between 0 and 1"),
+        (lambda: m.crps([1.0], [1.0], [0.0]), "positive"),
+        (lambda: m.crps([1.0], [1.0], [1.0], limit=[0.5]), "exceed the limit"),
+        (lambda: m.nlpd([1.0], [1.0], [1.0], censored=[2]), "−1, 0, \\+1"),
+        (lambda: m.crps_samples([1.0], [[1.0]]), "two draws"),
+        (lambda: m.concordance([1.0, 1.0], [1.0, 2.0]), "no pair"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused_with_the_reason(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
