@@ -1,4 +1,4 @@
-"""Twenty simulated hourly years with known demand: do intervals cover the truth, and is the mean rate right?
+"""Twenty simulated hourly years with known demand: whether intervals cover the truth, and the mean rate is right.
 
 The log-rate is drawn from the model's own prior (a weekly pattern and a slow trend). Riders come at random times of the
 hour; bikes may run out, sooner where demand is high. Of most such hours it is known when the last bike went: that is
@@ -83,7 +83,9 @@ def main(years: int = YEARS) -> bool:
     within &= _measure.report("error of the mean rate, in its standard errors", abs(error.mean()) / spread, 2.0)
     _measure.report("  the same in %", 100 * error.mean())
     _measure.report("  error without exposure, in %", 100 * naive.mean())
-    within &= _measure.report("error without exposure, in standard errors", abs(naive.mean()) / spread, 10.0, least=True)
+    within &= _measure.report(
+        "error without exposure, in standard errors", abs(naive.mean()) / spread, 10.0, least=True
+    )
     return within
 
 

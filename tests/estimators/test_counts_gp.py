@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracles.ess import count_log_likelihood, elliptical_slice
 from scipy.special import ndtr
 
+from oracles.ess import count_log_likelihood, elliptical_slice
 from unmet import CensoredGP, InputError, UninformativeWarning
 from unmet.kernels import Constant, Kernel, Linear, Matern, Parameter, Periodic, SquaredExponential
 
@@ -82,9 +82,7 @@ def test_posteriors_agree_with_mcmc_within_its_error(dispersion: float, cut: boo
 @pytest.mark.parametrize("likelihood", COUNTS)
 def test_both_engines_learn_the_same(likelihood: str) -> None:
     data = small_problem(0.3 if likelihood != "poisson" else 0.0, n=150)
-    fits = [
-        CensoredGP(SquaredExponential(), likelihood=likelihood, inference=engine).fit(**data) for engine in ENGINES
-    ]
+    fits = [CensoredGP(SquaredExponential(), likelihood=likelihood, inference=engine).fit(**data) for engine in ENGINES]
     assert fits[0].features_ is None
     assert fits[1].features_ is not None
     assert fits[1].log_marginal_likelihood_ == pytest.approx(fits[0].log_marginal_likelihood_, abs=1e-3)
@@ -150,7 +148,9 @@ def test_rows_without_exposure_change_nothing_at_all(likelihood: str, engine: st
     without = CensoredGP(likelihood=likelihood, **settings).fit(**data)
     assert with_them.log_marginal_likelihood_ == without.log_marginal_likelihood_
     np.testing.assert_array_equal(with_them.theta_, without.theta_)
-    for a, b in zip(with_them.predict(data["X"], return_std=True), without.predict(data["X"], return_std=True), strict=True):
+    for a, b in zip(
+        with_them.predict(data["X"], return_std=True), without.predict(data["X"], return_std=True), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
 
 
@@ -302,7 +302,9 @@ def test_without_normalising_f_varies_about_a_rate_of_one() -> None:
 # --------------------------------------------------------------------------------------------- storage
 
 KERNELS: dict[str, Kernel] = {
-    "drifting pattern": SquaredExponential(1.0, 6.0) * Periodic(held(3.0), held(1.0), 1.0) + Linear(0.1) + Constant(0.5),
+    "drifting pattern": SquaredExponential(1.0, 6.0) * Periodic(held(3.0), held(1.0), 1.0)
+    + Linear(0.1)
+    + Constant(0.5),
     "rough": Matern(1.0, 5.0, nu=1.5),
 }
 
@@ -410,7 +412,10 @@ def test_known_truth_is_covered_and_unbiased_with_exposure_and_biased_without() 
         demand = draw(rng, np.exp(f), 0.1)
         seen, exposure, censored = served(demand, np.exp(f), rng)
         settings: dict[str, Any] = {
-            "kernel": kernel, "likelihood": "negative-binomial", "dispersion": 0.1, "inference": "lowrank",
+            "kernel": kernel,
+            "likelihood": "negative-binomial",
+            "dispersion": 0.1,
+            "inference": "lowrank",
         }
         gp = CensoredGP(optimizer=None, **settings).fit(t, seen, censored, exposure=exposure)
         mean, sd = latent(gp, t)
@@ -426,9 +431,7 @@ def test_known_truth_is_covered_and_unbiased_with_exposure_and_biased_without() 
     assert np.mean(naive) < -0.05
 
 
-def served(
-    demand: np.ndarray, rate: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def served(demand: np.ndarray, rate: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What a bin with a random stock shows: pickups until it runs out, the share of time until then; some labels only.
 
     Riders come at random times of the bin. A tenth of the bins that ran out have no clock: only the label.

@@ -83,9 +83,7 @@ def densely(kernel: Kernel, likelihood: Likelihood, data: Data, gradient: bool =
     return dense.infer(kernel, likelihood, dense.prepare(data.X, obs, likelihood), gradient=gradient)
 
 
-def by_features(
-    kernel: Kernel, likelihood: Likelihood, data: Data, block: Block, gradient: bool = False
-) -> Inference:
+def by_features(kernel: Kernel, likelihood: Likelihood, data: Data, block: Block, gradient: bool = False) -> Inference:
     obs = data.seen_by(likelihood)
     kernel = at_columns(kernel, data.X)
     return lowrank.infer(kernel, likelihood, lowrank.prepare(data.X, obs, likelihood, block), gradient=gradient)
@@ -98,9 +96,10 @@ def planned(kernel: Kernel, X: np.ndarray, left_out: float, budget: int = 1500) 
 def same_posterior(few: Inference, full: Inference, X: np.ndarray, tol: float = 1e-2) -> None:
     """Means within `tol` of a posterior sd, standard deviations to a relative `tol`."""
     (mean, var), (mean_full, var_full) = few.posterior.marginals(X), full.posterior.marginals(X)
-    assert np.abs(mean - mean_full).max() < tol * np.sqrt(var_full).min() or (
-        np.abs(mean - mean_full) < tol * np.sqrt(var_full)
-    ).all()
+    assert (
+        np.abs(mean - mean_full).max() < tol * np.sqrt(var_full).min()
+        or (np.abs(mean - mean_full) < tol * np.sqrt(var_full)).all()
+    )
     np.testing.assert_allclose(np.sqrt(var), np.sqrt(var_full), rtol=tol)
 
 
@@ -177,7 +176,8 @@ MOVING: dict[str, Kernel] = {
     "inducing points, periodic": Periodic(3.0, 1.0, [1.0, 1.5], columns=[0, 1]),
     "inducing points, held": SquaredExponential(fixed(1.0), fixed(2.0)) + Constant(1.0),
     "drifting pattern, period held": Matern(1.0, 3.0, columns=0) * Periodic(fixed(3.0), fixed(1.0), 1.0, columns=0),
-    "drifting pattern, period free": SquaredExponential(1.0, 3.0, columns=0) * Periodic(3.0, fixed(1.0), 1.0, columns=0),
+    "drifting pattern, period free": SquaredExponential(1.0, 3.0, columns=0)
+    * Periodic(3.0, fixed(1.0), 1.0, columns=0),
     "inducing points times harmonics": SquaredExponential(0.5, 3.0) * Periodic(3.0, fixed(1.0), 1.5, columns=0),
     "everything": SquaredExponential(0.5, 3.0) + Periodic(3.0, 0.4, 1.0, columns=0) + Linear(0.2, columns=1),
 }
@@ -388,7 +388,9 @@ def test_a_search_into_length_scales_too_short_for_its_features_ends_with_a_warn
     y = np.linalg.cholesky(Matern(1.0, 3.0, nu=0.5)(X)) @ rng.normal(size=400)
     kernel = Matern(1.0, 50.0, nu=0.5)
     with pytest.warns(NumericalWarning, match="Raise n_features"):
-        gp = CensoredGP(kernel, inference="lowrank", n_features=60, noise_variance=Parameter(0.01, fixed=True)).fit(X, y)
+        gp = CensoredGP(kernel, inference="lowrank", n_features=60, noise_variance=Parameter(0.01, fixed=True)).fit(
+            X, y
+        )
     assert np.isfinite(gp.predict(X)).all()
 
 

@@ -1,4 +1,4 @@
-"""Elliptical slice sampling (Murray, Adams & MacKay 2010) of counts with a log link; shares no code with the library."""
+"""Elliptical slice sampling (Murray, Adams & MacKay 2010) of counts with a log link; no code of the library in it."""
 
 from __future__ import annotations
 
