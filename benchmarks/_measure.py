@@ -11,21 +11,13 @@ import time  # noqa: E402
 import tracemalloc  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 
-__all__ = ["cpu_seconds", "interleaved", "peak_bytes", "report"]
+__all__ = ["cpu_seconds", "peak_bytes", "report"]
 
 
 def cpu_seconds(work: Callable[[], object], *, repeat: int = 7) -> float:
     """CPU time of one call: the best of several, after one to warm up. Other programs disturb it little."""
     work()
     return min(_once(work) for _ in range(repeat))
-
-
-def interleaved(*works: Callable[[], object], repeat: int = 9) -> list[float]:
-    """Best CPU time of each of several calls, taken in turns, so that all see the same state of the machine."""
-    for work in works:
-        work()
-    rounds = [[_once(work) for work in works] for _ in range(repeat)]
-    return [min(times) for times in zip(*rounds, strict=True)]
 
 
 def _once(work: Callable[[], object]) -> float:

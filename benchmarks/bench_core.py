@@ -64,13 +64,15 @@ def path_of_a_fit(kernel: Kernel, noise: Gaussian, problem: DenseProblem) -> lis
     return seen
 
 
-def walk(path: list[tuple[Kernel, Gaussian]], problem: DenseProblem, *, warm: bool) -> float:
-    """Evaluate along a path, each point from the last one's sites or from nothing; mean number of sweeps."""
-    sites, sweeps = None, 0
+def walk(path: list[tuple[Kernel, Gaussian]], problem: DenseProblem, *, warm: bool) -> tuple[np.ndarray, float]:
+    """CPU time of each evaluation along a path, from the last one's sites or from nothing; mean number of sweeps."""
+    sites, sweeps, times = None, 0, []
     for kernel, noise in path:
+        start = time.process_time()
         result = infer(kernel, noise, problem, sites if warm else None, tol=SEARCH_TOL)
+        times.append(time.process_time() - start)
         sites, sweeps = result.sites, sweeps + result.info.sweeps
-    return sweeps / len(path)
+    return np.array(times), sweeps / len(path)
 
 
 def evidence() -> list[bool]:
@@ -78,35 +80,29 @@ def evidence() -> list[bool]:
     exact = prepared(N, 0.0)[2]
     path = path_of_a_fit(kernel, noise, censored)
     A = np.array(np.eye(N) + 0.5, order="F")
-
-    def lapack() -> None:
-        for _ in path:
-            dpotri(dpotrf(A, lower=1)[0], lower=1)
-
-    times = _measure.interleaved(
-        lambda: walk(path, exact, warm=True),
-        lambda: walk(path, censored, warm=False),
-        lambda: walk(path, censored, warm=True),
-        lapack,
-        repeat=5,
-    )
-    by_exact, cold, warm, floor = (t / len(path) for t in times)
+    rounds: dict[str, list[np.ndarray]] = {"exact": [], "cold": [], "warm": [], "lapack": []}
+    for _ in range(7):  # in turns, so that all see the same state of the machine
+        rounds["exact"].append(walk(path, exact, warm=True)[0])
+        by_nothing, cold_sweeps = walk(path, censored, warm=False)
+        by_last, warm_sweeps = walk(path, censored, warm=True)
+        rounds["cold"].append(by_nothing)
+        rounds["warm"].append(by_last)
+        start = time.process_time()
+        dpotri(dpotrf(A, lower=1)[0], lower=1)
+        rounds["lapack"].append(np.array([time.process_time() - start]))
+    ms = {name: 1e3 * float(np.min(times, axis=0).mean()) for name, times in rounds.items()}
     print(f"evidence + gradient, n = {N}, 30 % censored, SE + Periodic on three columns: mean of a fit's {len(path)}")
-    _measure.report("exact GP", 1e3 * by_exact, unit=" ms")
-    _measure.report(
-        f"censored GP, from nothing ({walk(path, censored, warm=False):.1f} sweeps)", 1e3 * cold, unit=" ms"
-    )
-    _measure.report(
-        f"censored GP, from the last point's sites ({walk(path, censored, warm=True):.1f} sweeps)",
-        1e3 * warm,
-        unit=" ms",
-    )
-    _measure.report("dpotrf + dpotri", 1e3 * floor, unit=" ms")
+    _measure.report("exact GP", ms["exact"], unit=" ms")
+    _measure.report(f"censored GP, from nothing ({cold_sweeps:.1f} sweeps)", ms["cold"], unit=" ms")
+    _measure.report(f"censored GP, from the last point's sites ({warm_sweeps:.1f} sweeps)", ms["warm"], unit=" ms")
+    _measure.report("dpotrf + dpotri", ms["lapack"], unit=" ms")
     return [
-        _measure.report("censored, from the last point's sites / exact", warm / by_exact, 1.3, unit=" ×"),
-        _measure.report("censored, from nothing / exact", cold / by_exact, unit=" ×"),
-        _measure.report("censored, from the last point's sites / (dpotrf + dpotri)", warm / floor, 4.0, unit=" ×"),
-        _measure.report("censored, from nothing / (dpotrf + dpotri)", cold / floor, 4.0, unit=" ×"),
+        _measure.report("censored, from the last point's sites / exact", ms["warm"] / ms["exact"], 1.3, unit=" ×"),
+        _measure.report("censored, from nothing / exact", ms["cold"] / ms["exact"], unit=" ×"),
+        _measure.report(
+            "censored, from the last point's sites / (dpotrf + dpotri)", ms["warm"] / ms["lapack"], 4.0, unit=" ×"
+        ),
+        _measure.report("censored, from nothing / (dpotrf + dpotri)", ms["cold"] / ms["lapack"], 4.0, unit=" ×"),
     ]
 
 

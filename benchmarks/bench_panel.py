@@ -100,7 +100,7 @@ def panel(folder: Path) -> None:
 
 def east_village(data: Path) -> Callable[[Path], None]:
     def run(folder: Path) -> None:
-            source = data / "citibike_east_village"
+        source = data / "citibike_east_village"
         made = write_panel(
             folder / "hubs.parquet",
             None,

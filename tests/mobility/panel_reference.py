@@ -92,9 +92,8 @@ class System:
                     before, after = ceil_minute(a.second), ceil_minute(b.second)
                     self.moves[after] += 1
                     self.changes.append((station, b.second, before, after, max(fall, 0), max(rise, 0)))
-        for minute in {t.started // 60 for t in trips} | {t.ended // 60 for t in trips}:
-            if self.first <= minute <= self.last:
-                self.moves[minute] += 1
+        ridden = {t.started // 60 for t in trips} | {t.ended // 60 for t in trips}
+        self.moving = set(self.moves) | {m for m in ridden if self.first <= m <= self.last}
         self.polled = self._is_polled()
         self.silent = self._silences()
         self.standstill = self._standstills()
@@ -139,7 +138,8 @@ class System:
                 inside = self.first // 60 < other < self.last // 60
                 if shift and inside and other // 24 in live:
                     others.append(per_hour[other])
-            total += n * (median(others) / 60 if len(others) >= 7 else unknown_rate)
+            quartile = sorted(others)[len(others) // 4] if len(others) >= 7 else None
+            total += n * (unknown_rate if quartile is None else quartile / 60)
         return total
 
     @staticmethod
@@ -176,7 +176,7 @@ class System:
         return found
 
     def _standstills(self) -> list[tuple[int, int]]:
-        moving = sorted(self.moves)
+        moving = sorted(self.moving)
         found = []
         for a, b in pairwise(moving):
             if b - a > 30:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -162,9 +163,11 @@ def _facts(summary: dict[str, Any]) -> Table:
 
 
 def _minutes(summary: dict[str, Any]) -> Table:
-    table = Table(title="Minutes by state", title_justify="left", box=None, padding=(0, 2), title_style="bold")
-    for name, justify in (("state", "left"), ("minutes", "right"), ("share", "right"), ("why", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table = Table(box=None, padding=(0, 2), title="Minutes by state", title_justify="left", title_style="bold")
+    table.add_column("state")
+    table.add_column("minutes", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("why")
     total = max(sum(summary["minutes"].values()), 1)
     for state, minutes in summary["minutes"].items():
         why = {k: v for k, v in summary["reasons"].items() if REASONS[k] == state}
@@ -176,19 +179,19 @@ def _minutes(summary: dict[str, Any]) -> Table:
     return table
 
 
-def _quality(findings: Any) -> Table:
+def _quality(findings: pd.DataFrame) -> Table:
     table = Table(
-        title="Rejected, repaired and noted", title_justify="left", box=None, padding=(0, 2), title_style="bold"
+        box=None, padding=(0, 2), title="Rejected, repaired and noted", title_justify="left", title_style="bold"
     )
-    for name, justify in (("source", "left"), ("what", "left"), ("rows", "right"), ("share", "right"), ("", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("")
+    table.add_column("what", no_wrap=True)
+    table.add_column("rows", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("")
     order = {"rejected": 0, "repaired": 1, "noted": 2}
-    for row in sorted(findings.itertuples(), key=lambda r: (order[r.action], r.source)):
+    for row in sorted(findings.to_dict("records"), key=lambda r: (order[r["action"]], r["source"])):
+        what = f"{row['source']}: {row['reason']}"
         table.add_row(
-            row.source,
-            f"{row.action}: {escape(row.reason)}",
-            f"{row.rows:,}",
-            f"{row.share:.2%}",
-            escape(row.detail or ""),
+            row["action"], escape(what), f"{row['rows']:,}", f"{row['share']:.2%}", escape(row["detail"] or "")
         )
     return table

@@ -12,7 +12,7 @@ from unmet._typing import Array
 from unmet.likelihoods.base import Observations
 from unmet.likelihoods.counts import Poisson
 
-__all__ = ["as_asked", "observations", "sides", "with_exposure"]
+__all__ = ["as_asked", "bounded_both_ways", "observations", "sides", "with_exposure"]
 
 
 def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Observations:
@@ -48,6 +48,14 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
                 "Use NaN where there is no such bound"
             )
     free = ~(np.isfinite(low) | np.isfinite(high))
+    if values is not None:
+        outside = np.flatnonzero(~free & ((values < low) | (values > high)))
+        if outside.size:
+            i = int(outside[0])
+            raise InputError(
+                f"y must lie within its own bounds; row {i} has y = {values[i]} for [{low[i]}, {high[i]}] "
+                f"({outside.size} such rows in all). Leave y NaN (or None) where only bounds are known"
+            )
     if free.any():
         if values is None or not np.isfinite(values[free]).all():
             rows = np.flatnonzero(free if values is None else free & ~np.isfinite(values))
@@ -78,10 +86,35 @@ def with_exposure(obs: Observations, exposure: Any, *, counts: bool) -> Observat
                 "likelihood='poisson' or 'negative-binomial', or mark such rows censored=True"
             )
         return obs
+    below = np.flatnonzero(np.isneginf(obs.lower))
+    if below.size:
+        raise InputError(
+            f"a count is known exactly or from below (at least y); row {below[0]} is known from above only "
+            f"({below.size} such rows in all). Censoring from above (−1, or upper= alone) needs likelihood='gaussian'"
+        )
     shares = None if exposure is None else _vector(exposure, len(obs), "exposure")
     with_it = Observations(obs.lower, obs.upper, shares)
     Poisson().validate(with_it)
     return with_it
+
+
+def bounded_both_ways(obs: Observations) -> bool:
+    """Whether something bounds the truth from above and something from below; where not, says so.
+
+    With every row censored to one side the evidence grows without end as f runs away to that side, so hyper-parameters
+    cannot be learnt: they stay at their starting values.
+    """
+    above, below = np.isfinite(obs.upper).any(), np.isfinite(obs.lower).any()
+    if not (above and below):
+        side = "from above: the truth is at least" if below else "from below: the truth is at most"
+        warnings.warn(
+            f"all {len(obs)} rows are censored {side} what was seen, so the evidence has no maximum. Hyper-parameters "
+            "are kept at their starting values, and estimates rest on them; give some exact rows, or bounds on both "
+            "sides.",
+            UninformativeWarning,
+            stacklevel=3,
+        )
+    return bool(above and below)
 
 
 def as_asked(X: Array, obs: Observations, censoring: str, *, counts: bool) -> tuple[Array, Observations]:

@@ -138,7 +138,7 @@ def search(
         optimum = maximise(model.objective, starts, model.bounds, optimizer=optimizer, max_iter=max_iter)
         evaluations += optimum.evaluations
         model = model.with_theta(optimum.theta)
-        if model.block is None or model.block.left_out(model.kernel) <= 4 * LEFT_OUT:
+        if model.block is None or model.block.left_out(model.kernel) <= 1.5 * LEFT_OUT:
             break
         again = _planned_better(model, budget)
         if again is None:

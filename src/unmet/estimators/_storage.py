@@ -73,5 +73,5 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
             return header, arrays
     except FileFormatError:
         raise
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, AttributeError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, AttributeError, NotImplementedError) as error:
         raise FileFormatError(f"{path}: not a model written by save(), or damaged ({error}). Fit again") from None

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from unmet._exceptions import ConvergenceWarning, InputError, NumericalWarning
 from unmet._parameters import Parameter
 from unmet._typing import Array
-from unmet.estimators._labels import as_asked, observations, with_exposure
+from unmet.estimators._labels import as_asked, bounded_both_ways, observations, with_exposure
 from unmet.estimators._likelihoods import COUNTS, LIKELIHOODS, log_level, make_likelihood
 from unmet.estimators._model import LEFT_OUT, Model, search
 from unmet.estimators._saved_gp import describe, restore
@@ -25,7 +25,7 @@ from unmet.estimators._tobit import normal_moments
 from unmet.evidence import Optimum
 from unmet.inference.ep import Sites
 from unmet.inference.planning import plan
-from unmet.kernels import Kernel, SquaredExponential
+from unmet.kernels import Constant, Kernel, SquaredExponential
 from unmet.kernels.base import scales_of
 from unmet.likelihoods.base import Observations
 from unmet.likelihoods.counts import NegativeBinomial
@@ -35,6 +35,9 @@ __all__ = ["CensoredGP"]
 
 _CENSORING = ("model", "drop", "ignore")
 _INFERENCE = ("auto", "dense", "lowrank")
+# A level of its own, so that what is not known of it is not left out of the bands; it is held, because the evidence of
+# one level for one series would always shrink its variance to nothing.
+_DEFAULT_KERNEL = SquaredExponential(lengthscale="per column") + Constant(Parameter(1.0, fixed=True))
 _DENSE_ROWS = 2000  # "auto" is dense up to here
 _FEATURES = 400  # most features where the user sets no number
 
@@ -45,8 +48,8 @@ class CensoredGP(ScoredOnExactRows, BaseEstimator):
     Parameters
     ----------
     kernel : Kernel, optional
-        Covariance function; by default `SquaredExponential` with one length-scale per column. Hyper-parameters left
-        open take their start and bounds from the data.
+        Covariance function; by default `SquaredExponential` with one length-scale per column, plus a `Constant` for the
+        level. Hyper-parameters left open take their start and bounds from the data.
     likelihood : {"gaussian", "poisson", "negative-binomial"}
         Gaussian noise (the paper's); or counts with a log link, which may have exposure.
     noise_variance : float or Parameter, optional
@@ -168,7 +171,7 @@ class CensoredGP(ScoredOnExactRows, BaseEstimator):
         obs = with_exposure(observations(len(X), y, censored, lower, upper), exposure, counts=counts)
         model, as_given = self._start(*as_asked(X, obs, self.censoring, counts=counts))
         optimum = None
-        if self.optimizer is not None and model.theta.size:
+        if self.optimizer is not None and model.theta.size and bounded_both_ways(model.obs):
             model, optimum = search(
                 model,
                 as_given,
@@ -206,7 +209,7 @@ class CensoredGP(ScoredOnExactRows, BaseEstimator):
 
     def _start(self, X: Array, obs: Observations) -> tuple[Model, Kernel]:
         """The model at its starting values, and the kernel as it was given, columns by position."""
-        given = self.kernel if self.kernel is not None else SquaredExponential(lengthscale="per column")
+        given = self.kernel if self.kernel is not None else _DEFAULT_KERNEL
         names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
         as_given = given.resolved(names, X.shape[1])
         self.y_mean_, self.y_scale_, variance, level = 0.0, 1.0, 1.0, 0.0

@@ -85,15 +85,14 @@ def infer(
         When EP stops.
     """
     n, e = len(problem.pairs), problem.n_exact
-    K = kernel.on(problem.pairs).matrix(n)
+    K = kernel.on(problem.pairs).matrix(n).T  # symmetric, and so as LAPACK wants it, column by column
     _, tau, nu = likelihood.exact_sites(problem.obs[:e])
     A = np.array(K[:e, :e], order="F")
-    A.flat[:: e + 1] += 1.0 / tau
+    np.einsum("ii->i", A)[:] += 1.0 / tau
     L, jitter = cholesky_jittered(A) if e else (A, 0.0)
     B = solve_lower(L, K[:e, e:])
     white = solve_lower(L, nu / tau)  # L⁻¹ y
     prior = _Conditioned(B.T @ white, K[e:, e:] - B.T @ B)
-    del K, A  # the largest things here, not needed again
     ep = expectation_propagation(prior, likelihood, problem.obs[e:], start, tol=tol, max_sweeps=max_sweeps)
     log_z = -0.5 * float(white @ white) - 0.5 * log_det(L) - e * LOG_SQRT_2PI + ep.log_z
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.special import ive
 
-from unmet._parameters import Parameter
+from unmet._exceptions import InputError
+from unmet._parameters import Parameter, as_parameter
 from unmet._typing import Array
 from unmet.kernels.base import Columns, Given, Scales
 from unmet.kernels.stationary import Lagged, _total
@@ -60,6 +61,8 @@ class Periodic(Lagged):
         *,
         columns: Columns = None,
     ) -> None:
+        if as_parameter(period).is_open:
+            raise InputError("Periodic: give a period, in units of its columns: it cannot be taken from the data")
         super().__init__({"period": period, "variance": variance, "lengthscale": lengthscale}, columns)
 
     def _fill(self, name: str, parameter: Parameter, scales: Scales) -> Parameter:

@@ -32,10 +32,10 @@ def watch_feed(log: StatusLog, trip_minutes: Minutes) -> tuple[Feed, NDArray[np.
     watch = _Watch(first, last - first + 1, len(log.records))
     for block in log.blocks():
         watch.add(block)
-    inside = trip_minutes[(trip_minutes >= first) & (trip_minutes <= last)] - first
-    watch.moves += np.bincount(inside, minlength=last - first + 1)
+    moving = watch.moves > 0
+    moving[trip_minutes[(trip_minutes >= first) & (trip_minutes <= last)] - first] = True
     stations, shut = np.cumsum(watch.appear), np.cumsum(watch.close)
-    feed = Feed(first, watch.records, watch.moves, stations, shut, watch.is_polled(stations))
+    feed = Feed(first, watch.records, watch.moves, moving, stations, shut, watch.is_polled(stations))
     heard = np.concatenate([[0], np.cumsum(feed.records)])
     of_all = heard[watch.until - first + 1] - heard[watch.since - first]
     return feed, log.records / np.maximum(of_all, 1)
@@ -46,7 +46,7 @@ def feed_of_trips(trip_minutes: Minutes) -> Feed:
     first, last = int(trip_minutes.min()), int(trip_minutes.max())
     moves = np.bincount(trip_minutes - first).astype(np.int64)
     nothing = np.zeros(last - first + 1, dtype=np.int64)
-    return Feed(first, nothing, moves, nothing, nothing, polled=False)
+    return Feed(first, nothing, moves, moves > 0, nothing, nothing, polled=False)
 
 
 class _Watch:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
+from unmet.mobility.panel import PANEL_COLUMNS, REBALANCED_COLUMNS
 
 __all__ = ["ZoneData", "zone_data"]
 
@@ -25,8 +26,8 @@ _NEEDED = (
     "exposure",
     "censored",
 )
-# Columns of a panel that are not covariates, whoever made it.
-_NOT_COVARIATES = {*_NEEDED, "returns", "rebalanced", "supply_mean", "evidence", "holiday"}
+# Columns of a panel that say what happened, not why: none may be a covariate, or demand would explain itself.
+_NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday"}
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # A pickup proves that a vehicle was there for a moment, even where no minute began with one.
 _MOMENT = 0.5

@@ -1,0 +1,115 @@
+"""`unmet panel` as a person at a terminal meets it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from unmet import cli
+from unmet.cli.panel import panel_command
+from unmet.mobility.panel import build_panel, read_panel
+
+ZONE = ["--timezone", "America/New_York"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A morning at two stations: status and trips as CSV."""
+    status = tmp_path / "status.csv"
+    status.write_text(
+        "station_id,last_reported,num_bikes_available,is_renting\n"
+        "a,2021-07-01 08:00:00,2,true\na,2021-07-01 08:30:00,0,true\na,2021-07-01 10:00:00,1,true\n"
+        "b[1],2021-07-01 08:00:00,5,true\nb[1],2021-07-01 09:00:00,5,false\n"
+    )
+    trips = tmp_path / "trips.csv"
+    trips.write_text(
+        "ride_id,started_at,ended_at,start_station_id,end_station_id\n"
+        "1,2021-07-01 08:10:00,2021-07-01 08:20:00,a,b[1]\n"
+        "2,2021-07-01 08:29:30,2021-07-01 08:40:00,a,b[1]\n"
+        "3,2021-07-01 09:30:00,2021-07-01 09:20:00,a,b[1]\n"
+    )
+    return {"status": str(status), "trips": str(trips)}
+
+
+def run_main(monkeypatch, *arguments: str) -> int | str | None:
+    """The program as installed, errors turned into messages and exit codes."""
+    monkeypatch.setattr(sys, "argv", ["unmet", "panel", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def test_it_writes_the_panel_that_python_would_build_and_a_summary(files, tmp_path):
+    out = tmp_path / "panel.parquet"
+    arguments = ["--status", files["status"], "--trips", files["trips"], "--out", str(out), "--force", *ZONE]
+    result = CliRunner().invoke(cli.app, ["panel", *arguments])
+    assert result.exit_code == 0, result.output
+    expected = build_panel(files["trips"], files["status"], timezone="America/New_York", force=True)
+    found = read_panel(out)
+    pd.testing.assert_frame_equal(found.panel, expected.panel)
+    text = " ".join(result.stdout.split())
+    for said in (
+        "2021-07-01 08:00:00 to 2021-07-01 11:00:00",
+        "trips used 2",
+        "end before start",
+        "stockout",
+        "censored bins",
+    ):
+        assert said in text, said
+    assert "2 of 2 stations" in text
+
+
+def test_the_options_are_those_of_build_panel():
+    names = {p.rstrip("_") for p in inspect.signature(panel_command).parameters}
+    assert set(inspect.signature(build_panel).parameters) - {"mapping", "progress"} <= names
+    defaults = {n: p.default for n, p in inspect.signature(build_panel).parameters.items()}
+    for name, parameter in inspect.signature(panel_command).parameters.items():
+        if name in defaults and parameter.default is not inspect.Parameter.empty:
+            assert parameter.default == defaults[name], name
+
+
+def test_columns_are_mapped_by_name(files, tmp_path):
+    odd = tmp_path / "odd.csv"
+    odd.write_text("place,when,free\na,2021-07-01 08:00:00,2\na,2021-07-01 09:00:00,0\n")
+    out = tmp_path / "panel.parquet"
+    maps = [m for pair in ("station=place", "at=when", "available=free") for m in ("--map", pair)]
+    result = CliRunner().invoke(cli.app, ["panel", "--status", str(odd), "--out", str(out), *maps, *ZONE])
+    assert result.exit_code == 0, result.output
+    assert read_panel(out).panel["observed"].tolist() == [0.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--status", "{trips}"], "no column was recognised"),
+        (["--trips", "{status}"], "no column was recognised"),
+        (["--status", "{folder}/empty"], "nothing to read"),
+        (["--status", "{folder}/cut"], "not a whole JSON document"),
+        (["--status", "{folder}/nothing.csv"], "no such file"),
+        ([], "give trips, station status, or both"),
+        (["--status", "{status}", "--zones", "superhubs:200m"], "places"),
+        (["--status", "{status}", "--zones", "circles"], "are not understood"),
+        (["--status", "{status}", "--every", "2min"], "5 minutes to a week"),
+        (["--status", "{status}", "--censored-rule", "never"], "censored bins"),
+        (["--status", "{status}", "--map", "station"], "our_name=their_column"),
+        (["--trips", "{trips}", "--max-rejected", "0.1"], "were rejected"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_paragraph_with_exit_code_2_and_no_file(
+    files, tmp_path, monkeypatch, capsys, arguments, said
+):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "station_status.json").write_text('{"last_updated": 1, "data": {"stations": [')
+    out = tmp_path / "panel.parquet"
+    given = [a.format(folder=tmp_path, **files) for a in arguments]
+    assert run_main(monkeypatch, *given, "--out", str(out), *ZONE) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert said in message
+    assert "Traceback" not in message
+    assert not out.exists()
+    assert not list(tmp_path.glob("*.partial")) + list(tmp_path.glob(".*partial"))
