@@ -44,7 +44,7 @@ types: setup  ## mypy, strict
 check: lint types test  ## lint, types and tests
 
 bench: setup  ## benchmarks, printed as ratios measured in one run
-	@for f in benchmarks/bench_*.py; do $(BIN)/python $$f || exit 1; done
+	@for f in benchmarks/bench_*.py benchmarks/check_*.py; do $(BIN)/python $$f || exit 1; done
 
 clean:  ## remove what was built
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache

@@ -9,7 +9,7 @@ import numpy as np
 
 from unmet._linalg import cholesky_jittered, solve_lower
 from unmet._typing import Array, BoolArray
-from unmet.inference.features import LeafBlock, Memo, row_products
+from unmet.inference.features import LeafBlock, Memo, row_products, stretches
 from unmet.kernels.base import Leaf
 from unmet.kernels.pairs import Pairs, Weights
 from unmet.kernels.periodic import Periodic
@@ -27,7 +27,6 @@ _GRID, _GRID_PER_LENGTH, _GRID_MOST = 8, 2.0, 40
 # Shares of the prior variance added to the diagonal of covariances of anchors and of inducing points. Features know f
 # at the anchors only to what they leave out: extrapolation must not make more of that than there is.
 _ANCHOR_RIDGE, RIDGE = 1e-6, 1e-9
-_STRETCH = 1024
 
 
 @dataclass(frozen=True)
@@ -216,11 +215,6 @@ def _root(kernel: Lagged, points: Array, ridge: float) -> Array:
     return cholesky_jittered(np.asfortranarray(K))[0]
 
 
-def _stretches(n: int) -> list[slice]:
-    """Rows in stretches so short that lags by column take little memory."""
-    return [slice(i, min(i + _STRETCH, n)) for i in range(0, n, _STRETCH)]
-
-
 def _unexplained(kernel: Lagged, X: Array, scaled: Array, full: bool) -> Array:
     """``K − ΨΨᵀ``, or its diagonal: with it predictions have the prior's variance, however little features explain."""
     if full:
@@ -245,7 +239,7 @@ class Inducing(LeafBlock):
         Z = np.asarray(self.points)
         L = _root(kernel, Z, RIDGE)
         cross = np.empty((len(Z), len(X)), order="F")
-        for rows in _stretches(len(X)):
+        for rows in stretches(len(X)):
             cross[:, rows] = kernel._cross(Z, X[rows])
         return Z, L, solve_lower(L, cross)
 
@@ -266,7 +260,7 @@ class Inducing(LeafBlock):
         by_cross = solve_lower(L, np.asfortranarray(by_phi.T), transposed=True).T
         by_square = solve_lower(L, np.asfortranarray(phi_t @ by_cross), transposed=True)
         result = -0.5 * kernel.contract(Pairs(Z), Weights(by_square))
-        for rows in _stretches(len(X)):
+        for rows in stretches(len(X)):
             result = result + kernel.contract_cross(X[rows], Z, by_cross[rows])
         return result
 

@@ -24,9 +24,10 @@ import numpy as np
 from unmet._typing import Array
 from unmet.kernels.base import Kernel, Product, Sum
 
-__all__ = ["Block", "LeafBlock", "Memo", "ProductBlock", "SumBlock", "row_products"]
+__all__ = ["Block", "LeafBlock", "Memo", "ProductBlock", "SumBlock", "row_products", "stretches"]
 
 Memo = dict[int, Array]
+_STRETCH = 1024
 
 
 class Block(ABC):
@@ -200,3 +201,8 @@ def _explained(block: Block, kernel: Kernel, X: Array, full: bool) -> Array:
 def row_products(A: Array, B: Array) -> Array:
     """Row-wise products of all columns of A with all columns of B."""
     return (A[:, :, None] * B[:, None, :]).reshape(len(A), A.shape[1] * B.shape[1])
+
+
+def stretches(n: int) -> list[slice]:
+    """N rows in stretches so short that what is made of each stays in the cache."""
+    return [slice(i, min(i + _STRETCH, n)) for i in range(0, n, _STRETCH)]

@@ -15,7 +15,7 @@ from unmet._linalg import cholesky, inverse_from_cholesky, log_det, sample_gauss
 from unmet._normal import LOG_SQRT_2PI
 from unmet._typing import Array, BoolArray
 from unmet.inference.ep import Marginals, Sites, expectation_propagation
-from unmet.inference.features import Block, Memo
+from unmet.inference.features import Block, Memo, stretches
 from unmet.inference.result import Inference, Info
 from unmet.kernels.base import Kernel
 from unmet.likelihoods.base import Likelihood, Observations
@@ -56,10 +56,10 @@ def infer(
     psi = block.phi(kernel, problem.X, problem.memo) * root_s
     _, tau, nu = likelihood.exact_sites(problem.obs)
     psi_e, tau_e, nu_e = (psi[exact], tau[exact], nu[exact]) if exact.any() else (psi[:0], tau[:0], nu[:0])
-    engine = _WeightSpace(psi if not exact.any() else psi[~exact], *_normal_equations(psi_e, tau_e, nu_e))
+    A = np.eye(block.size) + _weighted_square(psi_e, tau_e)
+    engine = _WeightSpace(psi if not exact.any() else psi[~exact], A, psi_e.T @ nu_e)
     ep = expectation_propagation(engine, likelihood, problem.obs[~exact], start, tol=tol, max_sweeps=max_sweeps)
-    log_z = ep.log_z + float(np.sum(0.5 * np.log(tau_e) - 0.5 * nu_e**2 / np.where(tau_e > 0, tau_e, 1.0)))
-    log_z -= tau_e.size * LOG_SQRT_2PI
+    log_z = ep.log_z + float(np.sum(0.5 * np.log(tau_e) - 0.5 * nu_e**2 / tau_e)) - tau_e.size * LOG_SQRT_2PI
     assert isinstance(ep.posterior, _Weights)
     L, w = ep.posterior.factor, ep.posterior.weights
     posterior = LowRankPosterior(kernel, block, w, L)
@@ -69,13 +69,6 @@ def infer(
     tau[~exact], nu[~exact] = ep.sites.tau, ep.sites.nu
     cov = _symmetric(inverse_from_cholesky(L))
     alpha = nu - tau * (psi @ w)
-    by_likelihood = ep.tilted.d_theta.sum(axis=0)
-    if exact.any():
-        # R_ii = τ − τ² σ²_i; then y − m = α/R, v + 1/τ = 1/R as in the dense engine.
-        precision = tau_e - tau_e**2 * np.einsum("ij,ij->i", psi_e @ cov, psi_e)
-        cavity_mean = nu_e / tau_e - alpha[exact] / precision
-        tilted = likelihood.tilted(problem.obs[exact], cavity_mean, 1.0 / precision - 1.0 / tau_e)
-        by_likelihood = by_likelihood + tilted.d_theta.sum(axis=0)
     by_phi = None
     if block.moves(kernel):
         # <G, dΦ> with G = (α wᵀ − T Ψ A⁻¹) diag(S)^½: the contraction of ½(ααᵀ − R) with d(ΦSΦᵀ).
@@ -85,13 +78,26 @@ def infer(
         by_phi *= root_s
     by_log_s = 0.5 * (np.square(w) + np.diag(cov) - 1.0)
     by_kernel = block.contract(kernel, problem.X, by_log_s, by_phi, problem.memo)
+    by_likelihood = ep.tilted.d_theta.sum(axis=0)
+    if exact.any():
+        cavities = _cavities(tau_e, nu_e, alpha[exact], np.einsum("ij,ij->i", psi_e @ cov, psi_e))
+        by_likelihood = by_likelihood + likelihood.tilted(problem.obs[exact], *cavities).d_theta.sum(axis=0)
     return Inference(posterior, log_z, np.concatenate([by_kernel, by_likelihood]), ep.sites, info)
 
 
-def _normal_equations(psi: Array, tau: Array, nu: Array) -> tuple[Array, Array]:
-    """``I + Ψᵀ T Ψ`` and ``Ψᵀ ν`` of the exact rows."""
-    scaled = psi * np.sqrt(tau)[:, None]
-    return np.eye(psi.shape[1]) + scaled.T @ scaled, psi.T @ nu
+def _cavities(tau: Array, nu: Array, alpha: Array, var: Array) -> tuple[Array, Array]:
+    """Cavities of the exact rows: with ``R = τ − τ²σ²``, ``y − m = α/R`` and ``v + 1/τ = 1/R`` (R&W eq. 5.12)."""
+    precision = tau - tau**2 * var
+    return nu / tau - alpha / precision, 1.0 / precision - 1.0 / tau
+
+
+def _weighted_square(psi: Array, tau: Array) -> Array:
+    """``Ψᵀ T Ψ``."""
+    total = np.zeros((psi.shape[1], psi.shape[1]))
+    for rows in stretches(len(psi)):
+        scaled = psi[rows] * np.sqrt(tau[rows])[:, None]
+        total += scaled.T @ scaled
+    return total
 
 
 def _symmetric(lower: Array) -> Array:
@@ -115,14 +121,15 @@ class _WeightSpace:
     h: Array
 
     def marginals(self, sites: Sites) -> _Weights:
-        scaled = self.psi * np.sqrt(sites.tau)[:, None]
-        L = cholesky(np.asfortranarray(self.A + scaled.T @ scaled))
-        del scaled
+        L = cholesky(np.asfortranarray(self.A + _weighted_square(self.psi, sites.tau)))
         shift = self.h + self.psi.T @ sites.nu
         w = solve_lower(L, solve_lower(L, shift), transposed=True)
-        W = solve_lower(L, self.psi.T)
+        var = np.empty(len(self.psi))
+        for rows in stretches(len(var)):
+            W = solve_lower(L, self.psi[rows].T)
+            var[rows] = np.einsum("ij,ij->j", W, W)
         log_normaliser = -0.5 * log_det(L) + 0.5 * float(shift @ w)
-        return _Weights(self.psi @ w, np.einsum("ij,ij->j", W, W), log_normaliser, weights=w, factor=L)
+        return _Weights(self.psi @ w, var, log_normaliser, weights=w, factor=L)
 
 
 @dataclass(frozen=True)
