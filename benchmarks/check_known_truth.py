@@ -1,4 +1,4 @@
-"""Twenty simulated hourly years with known demand: whether intervals cover the truth, and the mean rate is right.
+"""Twenty simulated hourly years with known demand: do intervals cover the truth, and is the mean rate right? Checked.
 
 The log-rate is drawn from the model's own prior (a weekly pattern and a slow trend). Riders come at random times of the
 hour; bikes may run out, sooner where demand is high. Of most such hours it is known when the last bike went: that is

@@ -113,3 +113,20 @@ def test_what_cannot_be_done_is_said_in_a_paragraph_with_exit_code_2_and_no_file
     assert "Traceback" not in message
     assert not out.exists()
     assert not list(tmp_path.glob("*.partial")) + list(tmp_path.glob(".*partial"))
+
+
+def test_a_panel_is_never_written_over_its_own_input_or_a_folder(tmp_path):
+    from unmet._exceptions import InputError
+    from unmet.mobility.panel import write_panel
+
+    trips = tmp_path / "trips.parquet"
+    trips.write_bytes(b"precious")
+    for given in (trips, tmp_path, str(tmp_path / "*.parquet"), [str(trips)]):
+        with pytest.raises(InputError, match="one of the inputs"):
+            write_panel(trips, given, timezone="UTC")
+    assert trips.read_bytes() == b"precious"
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        write_panel(tmp_path / "folder", trips, timezone="UTC")
+    with pytest.raises(InputError, match="Parquet file"):
+        write_panel(tmp_path / "panel.csv", trips, timezone="UTC")

@@ -31,6 +31,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import Any, Required, TypedDict, Unpack
 
@@ -213,14 +214,34 @@ def write_panel(
     cannot be lost on the way; `read_panel` gives them back. The panel returned holds no rows.
     """
     target = Path(path)
-    if not target.parent.is_dir():
-        raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} into.")
+    _check_target(target, trips, status, stations)
     with _making(trips, status, stations, options) as (records, made):
         if (progress := options.get("progress")) is not None:
             progress("writing the panel")
         _copy(records, made, target)
     nothing = pd.DataFrame(columns=list(made.columns))
     return Panel(nothing, made.zones, made.quality, made.reasons, made.summary)
+
+
+def _check_target(target: Path, *given: Given) -> None:
+    """Refuse a file that cannot be written, or that is one of the inputs, before any work is done."""
+    if not target.parent.is_dir():
+        raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} into.")
+    if target.is_dir():
+        raise InputError(f"{str(target)!r} is a folder; name a file in it, such as {str(target / 'panel.parquet')!r}.")
+    if target.suffix != ".parquet":
+        raise InputError(f"A panel is a Parquet file: name it {target.stem + '.parquet'!r}, not {target.name!r}.")
+    for source in given:
+        for path in source if isinstance(source, (list, tuple)) else [source]:
+            if isinstance(path, (str, os.PathLike)) and target.exists() and _reads(Path(path), target):
+                raise InputError(f"{str(target)!r} is one of the inputs ({str(path)!r}): name another file to write.")
+
+
+def _reads(source: Path, target: Path) -> bool:
+    """Whether a file, a folder or a glob takes in the target."""
+    found = glob(str(source), recursive=True) or [str(source)]
+    here = target.resolve()
+    return any(Path(f).resolve() == here or (Path(f).is_dir() and Path(f).resolve() in here.parents) for f in found)
 
 
 def read_panel(path: str | os.PathLike[str]) -> Panel:

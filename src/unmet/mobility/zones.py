@@ -308,9 +308,10 @@ def _report_empty(zones: Zones, stations: pd.DataFrame, placed: NDArray[np.bool_
     )
     outside = (zones.of_station == _NOWHERE) & placed
     log.add("stations", "station in no zone", "noted", int(outside.sum()), _some(stations, outside))
-    if empty.all() and zones.locate is None:
+    if empty.all() and (zones.locate is None or placed.any()):
         raise InputError(
-            "No station lies in any of these zones. Check the points, the radius and the stations' places."
+            "No station lies in any of these zones. Check their places (longitude before latitude in GeoJSON), the "
+            "radius and the stations' own."
         )
     return zones
 
