@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -133,9 +134,11 @@ def measure(work: Callable[[Path], None], folder: Path) -> tuple[float, float, f
     if child == 0:
         try:
             work(folder)
+            sys.stdout.flush()
             os._exit(0)
         except BaseException as error:
             print(f"  failed: {type(error).__name__}: {error}")
+            sys.stdout.flush()
             os._exit(1)
     _, status, usage = os.wait4(child, 0)
     if status:
@@ -144,7 +147,7 @@ def measure(work: Callable[[Path], None], folder: Path) -> tuple[float, float, f
 
 
 def compare(title: str, base: Callable[[Path], None], ours: Callable[[Path], None], folder: Path) -> None:
-    print(title)
+    print(title, flush=True)
     # Twice, and the lesser: other work on the machine only ever adds.
     found = {name: min(measure(work, folder) for _ in range(2)) for name, work in (("bare", base), ("panel", ours))}
     for name, (cpu, wall, peak) in found.items():
