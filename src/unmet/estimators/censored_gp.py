@@ -35,9 +35,6 @@ __all__ = ["CensoredGP"]
 
 _CENSORING = ("model", "drop", "ignore")
 _INFERENCE = ("auto", "dense", "lowrank")
-# A level of its own, so that what is not known of it is not left out of the bands; it is held, because the evidence of
-# one level for one series would always shrink its variance to nothing.
-_DEFAULT_KERNEL = SquaredExponential(lengthscale="per column") + Constant(Parameter(1.0, fixed=True))
 _DENSE_ROWS = 2000  # "auto" is dense up to here
 _FEATURES = 400  # most features where the user sets no number
 
@@ -209,17 +206,20 @@ class CensoredGP(ScoredOnExactRows, BaseEstimator):
 
     def _start(self, X: Array, obs: Observations) -> tuple[Model, Kernel]:
         """The model at its starting values, and the kernel as it was given, columns by position."""
-        given = self.kernel if self.kernel is not None else _DEFAULT_KERNEL
-        names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
-        as_given = given.resolved(names, X.shape[1])
         self.y_mean_, self.y_scale_, variance, level = 0.0, 1.0, 1.0, 0.0
+        level_variance = 1.0
         if self.likelihood in COUNTS:
             level = log_level(obs) if self.normalize_y else 0.0
+            level_variance += log_level(obs) ** 2 - level**2
         elif self.normalize_y:
             self.y_mean_, self.y_scale_ = normal_moments(obs)
             obs = Observations((obs.lower - self.y_mean_) / self.y_scale_, (obs.upper - self.y_mean_) / self.y_scale_)
         else:
-            variance = normal_moments(obs)[1] ** 2
+            mean, spread = normal_moments(obs)
+            variance, level_variance = spread**2, spread**2 + mean**2
+        given = self.kernel if self.kernel is not None else _default_kernel(level_variance)
+        names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
+        as_given = given.resolved(names, X.shape[1])
         likelihood = make_likelihood(
             self.likelihood, self.noise_variance, self.dispersion, variance=variance, level=level
         )
@@ -400,3 +400,11 @@ class CensoredGP(ScoredOnExactRows, BaseEstimator):
 def _check_kind(kind: str) -> None:
     if kind not in ("demand", "latent"):
         raise InputError(f"kind must be 'demand' or 'latent'; got {kind!r}")
+
+
+def _default_kernel(level_variance: float) -> Kernel:
+    """One length-scale per column, and a level of its own, so that the bands hold what is not known of the level.
+
+    The level's variance is held: the evidence of one level for one series would always shrink it to nothing.
+    """
+    return SquaredExponential(lengthscale="per column") + Constant(Parameter(level_variance, fixed=True))

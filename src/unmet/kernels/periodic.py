@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ive
 
 from unmet._exceptions import InputError
-from unmet._parameters import Parameter, as_parameter
+from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.kernels.base import Columns, Given, Scales
 from unmet.kernels.stationary import Lagged, _total
@@ -61,9 +61,9 @@ class Periodic(Lagged):
         *,
         columns: Columns = None,
     ) -> None:
-        if as_parameter(period).is_open:
-            raise InputError("Periodic: give a period, in units of its columns: it cannot be taken from the data")
         super().__init__({"period": period, "variance": variance, "lengthscale": lengthscale}, columns)
+        if self._parameters["period"].is_open:
+            raise InputError("Periodic: give a period, in units of its columns: it cannot be taken from the data")
 
     def _fill(self, name: str, parameter: Parameter, scales: Scales) -> Parameter:
         if name == "period":
