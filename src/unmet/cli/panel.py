@@ -15,23 +15,10 @@ from rich.table import Table
 from unmet._exceptions import InputError
 from unmet.mobility.panel import Panel, write_panel
 from unmet.mobility.pickups import REBALANCING
-from unmet.mobility.states import REASONS
+from unmet.mobility.states import REASONS, WORDS
 
 __all__ = ["panel_command"]
 
-_WHY = {
-    "vehicles": "a vehicle to rent",
-    "empty": "open, nothing to rent",
-    "not_renting": "the stations say so",
-    "not_installed": "not installed",
-    "dead": "neither a vehicle nor a dock",
-    "standstill": "nothing moves anywhere",
-    "hours": "outside opening hours",
-    "feed_silent": "the whole feed is silent",
-    "silent": "the station is silent",
-    "undetermined": "trips do not tell",
-    "no_record": "no record yet, or no more",
-}
 _PICKUPS_FROM = {
     "trips": "",
     "status": ", inferred from falls of availability",
@@ -172,7 +159,7 @@ def _minutes(summary: dict[str, Any]) -> Table:
     for state, minutes in summary["minutes"].items():
         why = {k: v for k, v in summary["reasons"].items() if REASONS[k] == state}
         reasons = "; ".join(
-            f"{_WHY[k]} {v / total:.1%}" if len(why) > 1 else _WHY[k]
+            f"{WORDS[k]} {v / total:.1%}" if len(why) > 1 else WORDS[k]
             for k, v in sorted(why.items(), key=lambda i: -i[1])
         )
         table.add_row(state, f"{minutes:,}", f"{minutes / total:.1%}", reasons)
