@@ -101,6 +101,10 @@ def stage_progress(console: Console) -> Iterator[Callable[[Event], None]]:
 
 
 def _stage_line(stage: Stage) -> Text:
-    how = f"reused: {stage.why}" if stage.reused else f"made in {duration(stage.seconds)}"
-    anew = "" if stage.reused or stage.why == FIRST_TIME else f", for {stage.why}"
-    return Text.assemble((f"{stage.name:<9}", "bold"), f" {how}{anew}")
+    if stage.reused:
+        how = f"reused: {stage.why}"
+    elif stage.why == FIRST_TIME:
+        how = f"made in {duration(stage.seconds)}"
+    else:
+        how = f"made anew in {duration(stage.seconds)}: {stage.why}"
+    return Text.assemble((f"{stage.name:<9}", "bold"), " ", how)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from unmet.cli import _options as flags
 from unmet.cli._progress import stage_progress
-from unmet.cli._tables import count, print_estimate
+from unmet.cli._tables import print_estimate
+from unmet.cli.panel import panel_facts
 
 if TYPE_CHECKING:
     from unmet.pipeline import RunOutcome
@@ -119,21 +119,7 @@ def _given(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
 
 def print_run(console: Console, outcome: RunOutcome) -> None:
     """What was found, and where it is."""
-    panel = outcome.panel
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column()
-    share = panel["censored_share"]
-    used = "none; pickups inferred from status" if panel["trips_used"] is None else count(panel["trips_used"])
-    rows = {
-        "period": f"{panel['start_local'][:16]} to {panel['end_local'][:16]} ({panel['timezone']}), "
-        f"bins of {panel['every']}",
-        "trips used": used,
-        "out of stock": "no zone was ever open" if share is None else f"in {share:.1%} of the bins of open zones",
-    }
-    for name, value in rows.items():
-        table.add_row(name, Text(value))
-    console.print(table)
+    console.print(panel_facts(outcome.panel))
     print_estimate(console, outcome.estimate)
     # Never broken over two lines: a path is to be copied.
     console.print(Text(f"Tables: {outcome.estimate.out}"), soft_wrap=True)

@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import unmet
-from unmet._exceptions import InputError
+from unmet._exceptions import InputError, MissingExtraError
 from unmet.pipeline.estimating import estimate_panel, horizon_bins, read_estimate
 from unmet.pipeline.events import Event, Progress, Stage
 from unmet.pipeline.settings import RunSettings
@@ -142,6 +143,8 @@ def _check(settings: RunSettings) -> DemandModel:
     from unmet.mobility.paneltable import Plan
     from unmet.mobility.timezones import zone_info
 
+    if find_spec("plotly") is None:
+        raise MissingExtraError("plotly", "report", "Reports")
     zone_info(settings.timezone)
     Plan(**{name: getattr(settings, name) for name in Plan.__dataclass_fields__})
     horizon_bins(settings.horizon, 1)
@@ -169,7 +172,7 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
     if Path(points).is_file():
         panel["zones"] = [Path(points)]
     estimate = {} if settings.weather is None else {"weather": expand(settings.weather, "weather")}
-    report = {} if settings.truth is None else {"truth": _truth_files(Path(settings.truth))}
+    report = {} if settings.truth is None else {"truth": [Path(settings.truth)]}
     out = settings.out.resolve()
     for name, files in {**panel, **estimate, **report}.items():
         inside = next((file for file in files if out in file.resolve().parents), None)
@@ -179,12 +182,6 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
                 "Name another folder with --out, or files that are not in it."
             )
     return {PANEL: panel, ESTIMATE: estimate, REPORT: report}
-
-
-def _truth_files(path: Path) -> list[Path]:
-    if not path.exists():
-        raise InputError(f"truth: there is no file or folder {str(path)!r}.")
-    return sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
 
 
 def _make_panel(chosen: RunSettings, work: Work) -> None:

@@ -165,8 +165,8 @@ class RunSettings:
         None,
         "report",
         "path",
-        "True demand, where it is known: the folder of a simulated city, to show beside the estimate.",
-        '"city"',
+        "truth.parquet of a simulated city, to show its true demand beside the estimate.",
+        '"city/truth.parquet"',
     )
 
 

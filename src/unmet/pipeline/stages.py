@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import unmet
+from unmet._exceptions import InputError
 from unmet.mobility.runfiles import writing
 from unmet.mobility.runfolder import hold_folder
 from unmet.pipeline.events import FIRST_TIME, Event, Progress, Stage
@@ -30,6 +31,8 @@ def working_in(out: Path, tell: Progress) -> Iterator[Work]:
     """Make the folder of a run and hold it against another at the same time; leave no empty ones."""
     aside = out / "unfinished"
     made = not out.exists()
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: is a file; name a folder for the results (--out).")
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     with hold_folder(out):
@@ -114,8 +117,9 @@ class Work:
         else:
             (home, files), why = found, "nothing that it depends on has changed"
         self._homes[name] = home
-        self._records[name] = StageRecord(inputs, {p: f for files in looked.values() for p, f in files.items()}, files)
-        self._write_ledger(self.aside)
+        self._records[name] = StageRecord(inputs, {p: f for some in looked.values() for p, f in some.items()}, files)
+        if home == self.aside:
+            self._write_ledger(self.aside)
         path = self.out / outputs[0].partition("/")[0]
         self.stages.append(
             Stage(name, path, not isinstance(found, str), why, round(time.monotonic() - began, 3)),
