@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,6 @@ __all__ = ["estimate_command"]
 
 _WORST = 5
 _FAILED = 10
-_UNITS = {"min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 _FEATURES = "What may explain demand"
 _MODEL = "Model"
 _RUN = "Run"
@@ -83,14 +81,15 @@ def estimate_command(
     """
     from unmet.mobility.binfeatures import bin_features
     from unmet.mobility.demand import DemandModel
+    from unmet.mobility.horizon import horizon_bins, usual_minutes
     from unmet.mobility.panelfile import open_panel
     from unmet.mobility.runs import run_estimates
 
     settings = DemandModel(name=model, draws=draws, seed=seed)
     told = Console(stderr=True, quiet=quiet)
     with open_panel(panel) as opened:
-        features = bin_features(opened, weather=weather, timezone=timezone, holidays=holidays)
         steps = horizon_bins(horizon, usual_minutes(opened.bins()))
+        features = bin_features(opened, weather=weather, timezone=timezone, holidays=holidays, horizon=steps)
     for gap in features.gaps.itertuples():
         told.print(Text(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on."))
     provenance = {
@@ -120,32 +119,6 @@ def estimate_command(
         _print_summary(Console(), result)
     if result.failures:
         raise typer.Exit(1)
-
-
-def usual_minutes(bins: pd.DataFrame) -> int:
-    """The usual length of a panel's bins."""
-    return int(bins["minutes"].mode().iloc[0])
-
-
-def horizon_bins(horizon: str | None, minutes: int) -> int:
-    """How many bins a length of time is.
-
-    Examples
-    --------
-    >>> horizon_bins("7d", 60)
-    168
-    """
-    from unmet._exceptions import InputError
-
-    if horizon is None:
-        return 0
-    match = re.fullmatch(r"(\d+)\s*(min|h|d|w)", horizon.strip())
-    if match is None:
-        raise InputError(f"horizon: expected a length of time such as 12h, 7d or 2w, got {horizon!r}.")
-    bins, rest = divmod(int(match[1]) * _UNITS[match[2]], minutes)
-    if rest:
-        raise InputError(f"horizon: {horizon} is not a whole number of the panel's bins of {minutes} minutes.")
-    return bins
 
 
 def _print_summary(console: Console, result: RunResult) -> None:
