@@ -22,7 +22,7 @@ import pandas as pd
 
 from unmet.mobility.backtest import Backtest, backtest
 from unmet.mobility.binfeatures import bin_features
-from unmet.mobility.panel import build_panel, write_panel
+from unmet.mobility.panel import write_panel
 from unmet.mobility.panelfile import open_panel, write_parquet
 
 ZONE = "America/New_York"
@@ -93,7 +93,8 @@ def new_york(data: Path, out: Path, zones: int) -> pd.DataFrame:
 def jersey_city(data: Path, out: Path, zones: int) -> pd.DataFrame:
     """Records to panel; daily weather, of which the Fahrenheit columns can be trusted."""
     folder = data / "citibike_jersey_city"
-    made = build_panel(
+    write_panel(
+        out,
         trips=folder / "trips_2015-09_2021-04.parquet",
         status=folder / "station_status_2020-05_2022-06.parquet",
         stations=folder / "stations.csv",
@@ -102,7 +103,6 @@ def jersey_city(data: Path, out: Path, zones: int) -> pd.DataFrame:
         start="2020-11-01",
         end="2021-05-01",
     )
-    write_panel(made, out)
     frame = pd.read_parquet(out)
     busiest = frame.groupby("zone")["observed"].sum().nlargest(zones).index
     write_parquet(frame[frame["zone"].isin(busiest)].reset_index(drop=True), out)
