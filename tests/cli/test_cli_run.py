@@ -10,20 +10,17 @@ import resource
 import shutil
 import subprocess
 import sys
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_city import TIMEZONE, city_flags, save_city
+from small_city import TIMEZONE, city_flags, in_one_process, save_city
 from typer.testing import CliRunner
 
 import unmet
 from unmet import InputError, cli
 from unmet.mobility import panel as panel_module
-from unmet.mobility import runs
-from unmet.mobility.executors import serially
 from unmet.mobility.runfiles import read_table
 
 SOURCE = Path(unmet.__file__).parents[1]
@@ -46,7 +43,7 @@ def finished(city, tmp_path_factory) -> Path:
     """A finished run, to be copied."""
     out = tmp_path_factory.mktemp("finished") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "run_estimates", partial(runs.run_estimates, executor=serially))
+        in_one_process(patch)
         made = CliRunner().invoke(cli.app, ["run", *city_flags(city, out, "--quiet")])
     assert made.exit_code == 0, made.output
     return out
@@ -54,8 +51,7 @@ def finished(city, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """Worker processes have tests of their own; here they would only take time."""
-    monkeypatch.setattr(runs, "run_estimates", partial(runs.run_estimates, executor=serially))
+    in_one_process(monkeypatch)
 
 
 def program(*arguments: str, **more) -> subprocess.CompletedProcess[str]:
@@ -306,11 +302,3 @@ def test_help_reads_well_at_80_columns(command):
     for line, following in pairwise(lines):
         if line and following and not line.endswith("\\"):
             assert len(line) + 1 + len(following.split()[0]) > 76, line
-
-
-def test_help_is_quick_to_load():
-    code = "import sys, unmet.cli; print([m for m in ('pandas', 'duckdb', 'scipy', 'sklearn') if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(SOURCE)}, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -11,17 +11,18 @@ import os
 import shutil
 import signal
 import sys
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 
 from small_city import city_settings
 
 import unmet.report
-from unmet.mobility import binfeatures, demand, panel, runs
+from unmet.mobility import binfeatures, panel
+from unmet.mobility.demand import LatentDemand
 from unmet.mobility.executors import serially
 from unmet.pipeline import run, stages
 
-assert all([unmet.report, binfeatures, demand, panel, stages])  # imported before the forks
+assert all([unmet.report, binfeatures, panel, stages])  # imported before the forks
 TABLES = ("panel.parquet", *(f"estimate/{name}.parquet" for name in ("demand", "zones", "totals")))
 
 
@@ -53,7 +54,7 @@ def die_before_rename(number: int) -> None:
 
 def main() -> None:
     city, quiet, folder = map(Path, sys.argv[1:])
-    runs.run_estimates = partial(runs.run_estimates, executor=serially, chunk=1)
+    LatentDemand.fit = partialmethod(LatentDemand.fit, executor=serially)
     expected = {name: (quiet / name).read_bytes() for name in TABLES}
     wrong, finished_before = [], []
     moment = -1

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from pathlib import Path
 
+import pytest
+
+from unmet.mobility.demand import LatentDemand
+from unmet.mobility.executors import serially
 from unmet.pipeline import RunSettings
 from unmet.simulate import simulate_city
 
@@ -37,3 +42,8 @@ def city_flags(city: Path, out: Path, *more: str) -> list[str]:
         *("--weather", str(city / "weather.csv"), "--model", "weekly-mean", "--draws", "40", "--jobs", "1"),
         *more,
     ]
+
+
+def in_one_process(patch: pytest.MonkeyPatch) -> None:
+    """Worker processes have tests of their own; elsewhere they would only take time."""
+    patch.setattr(LatentDemand, "fit", partialmethod(LatentDemand.fit, executor=serially))

@@ -7,16 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from small_city import city_settings, save_city
+from small_city import city_settings, in_one_process, save_city
 
 from unmet import InputError
-from unmet.mobility import runs
-from unmet.mobility.executors import serially
 from unmet.mobility.panel import read_panel
 from unmet.mobility.runfiles import read_table
 from unmet.pipeline import Event, run
@@ -35,15 +32,14 @@ def finished(city, tmp_path_factory) -> Path:
     """A finished run, to be copied."""
     out = tmp_path_factory.mktemp("finished") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "run_estimates", partial(runs.run_estimates, executor=serially))
+        in_one_process(patch)
         run(city_settings(city, out))
     return out
 
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    """Worker processes have tests of their own; here they would only take time."""
-    monkeypatch.setattr(runs, "run_estimates", partial(runs.run_estimates, executor=serially))
+    in_one_process(monkeypatch)
 
 
 @pytest.fixture

@@ -44,24 +44,15 @@ def estimate_command(
 
     For example: unmet estimate panel.parquet --out run/ --weather weather.csv --holidays US --jobs 4
     """
-    from unmet.mobility.demand import DemandModel
-    from unmet.pipeline.estimating import estimate_panel
+    from unmet.mobility.demand import LatentDemand
 
     told = Console(stderr=True, quiet=quiet)
+    estimator = LatentDemand(
+        model, draws=draws, seed=seed, weather=weather, timezone=timezone, holidays=holidays, horizon=horizon
+    )
     try:
         with zone_progress(told, "Estimating zones") as progress:
-            result = estimate_panel(
-                panel,
-                DemandModel(name=model, draws=draws, seed=seed),
-                out,
-                weather=weather,
-                timezone=timezone,
-                holidays=holidays,
-                horizon=horizon,
-                jobs=jobs,
-                progress=progress,
-                tell=lambda note: told.print(Text(note)),
-            )
+            result = estimator.fit(panel, out, jobs=jobs, progress=progress, tell=lambda note: told.print(Text(note)))
     except KeyboardInterrupt:
         told.print("Stopped. What is finished is kept: the same command goes on from there.")
         raise typer.Exit(130) from None

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
-from unmet.pipeline.estimating import estimate_panel, horizon_bins, read_estimate
 from unmet.pipeline.events import Event, Progress, Stage
 from unmet.pipeline.settings import RunSettings
 
 if TYPE_CHECKING:
-    from unmet.mobility.demand import DemandModel
+    from unmet.mobility.demand import LatentDemand
     from unmet.mobility.runs import RunResult
     from unmet.pipeline.stages import Work
 
@@ -115,9 +114,10 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
     >>> [stage.reused for stage in first.stages], [stage.reused for stage in again.stages]
     ([False, False, False], [True, True, True])
     """
+    from unmet.mobility.runs import read_run
     from unmet.pipeline.stages import working_in
 
-    model = _check(settings)
+    estimator = _check(settings)
     files = _input_files(settings)
     with working_in(settings.out, progress or (lambda event: None)) as work:
 
@@ -126,20 +126,21 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
         panel = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
-        estimate = stage(ESTIMATE, lambda: _make_estimate(settings, work, panel, model), [PANEL]) / "estimate"
+        estimate = stage(ESTIMATE, lambda: _make_estimate(settings, work, panel, estimator), [PANEL]) / "estimate"
         stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
         work.publish()
-    result = read_estimate(settings.out / "estimate")
+    result = read_run(settings.out / "estimate")
     return RunOutcome(settings, tuple(work.stages), _panel_summary(settings.out / "panel.parquet"), result)
 
 
-def _check(settings: RunSettings) -> DemandModel:
+def _check(settings: RunSettings) -> LatentDemand:
     """Find what makes no sense before hours of work."""
     import pandas as pd
 
     from unmet.mobility.binfeatures import read_weather
-    from unmet.mobility.demand import DemandModel
+    from unmet.mobility.demand import LatentDemand
     from unmet.mobility.features import add_holidays
+    from unmet.mobility.horizon import horizon_bins
     from unmet.mobility.paneltable import Plan
     from unmet.mobility.timezones import zone_info
 
@@ -156,7 +157,8 @@ def _check(settings: RunSettings) -> DemandModel:
         add_holidays(some_day, country, subdivision or None)
     if settings.weather is not None:
         read_weather(settings.weather, settings.timezone)
-    return DemandModel(name=settings.model, draws=settings.draws, seed=settings.seed)
+    names = ("model", "draws", "seed", "weather", "timezone", "holidays", "horizon")
+    return LatentDemand(**{name: getattr(settings, name) for name in names})
 
 
 def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
@@ -208,17 +210,12 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
     )
 
 
-def _make_estimate(chosen: RunSettings, work: Work, panel: Path, model: DemandModel) -> None:
+def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand) -> None:
     from unmet.mobility.runfiles import writing
 
-    result = estimate_panel(
+    result = estimator.fit(
         panel,
-        model,
         work.aside / "estimate",
-        weather=chosen.weather,
-        timezone=chosen.timezone,
-        holidays=chosen.holidays,
-        horizon=chosen.horizon,
         jobs=chosen.jobs,
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
