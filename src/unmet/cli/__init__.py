@@ -11,7 +11,9 @@ from rich.text import Text
 from unmet._exceptions import UnmetError
 from unmet.cli.backtest import backtest_command
 from unmet.cli.estimate import estimate_command
+from unmet.cli.export import export_command
 from unmet.cli.panel import panel_command
+from unmet.cli.report import report_command
 from unmet.cli.reproduce import reproduce_app
 from unmet.cli.simulate import simulate_command
 
@@ -32,6 +34,8 @@ def _root() -> None:
 
 app.command("panel")(panel_command)
 app.command("estimate")(estimate_command)
+app.command("report")(report_command)
+app.command("export")(export_command)
 app.command("backtest")(backtest_command)
 app.command("simulate")(simulate_command)
 app.add_typer(reproduce_app, name="reproduce")

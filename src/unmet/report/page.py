@@ -87,9 +87,9 @@ def write_report(
     ('report.html', True)
     """
     target = Path(out) if out is not None else Path(run) / "report.html"
-    _check_target(target)
     plotly = _plotly()
     with open_run(run, panel) as source:
+        _check_target(target)
         data = _data(source, title, None if truth is None else Path(truth), progress)
     _write(target, _page(data, plotly))
     return target

@@ -82,7 +82,8 @@ def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
     """The system's totals with their own intervals, and the share of open zone-time out of stock."""
     system = source.totals[source.totals["level"] == "system"].set_index("quantity")
     found: dict[str, Any] = {
-        name: {limit: float(system.loc[name, limit]) for limit in _LIMITS} for name in ("observed", "demand", "lost")
+        name: {limit: float(system[limit].to_dict()[name]) for limit in _LIMITS}
+        for name in ("observed", "demand", "lost")
     }
     demand = found["demand"]["mean"]
     found["lost_share"] = found["lost"]["mean"] / demand if demand > 0 else None
