@@ -182,7 +182,11 @@ def true_demand(source: RunSource, truth: Path) -> dict[str, int]:
             [known["start"].iloc[0].to_pydatetime(), end.to_pydatetime()],
         )
     wanted = {str(station): int(count) for station, count in rows}
+    members = zip(source.zones["zone"], source.zones["stations"], strict=True)
+    stations_of = [stations if isinstance(stations, list) else [zone] for zone, stations in members]
+    if not wanted.keys() & {str(station) for stations in stations_of for station in stations}:
+        raise InputError(f"{truth}: none of its stations and times are those of this run. Is it another city's?")
     return {
-        zone: sum(wanted.get(str(station), 0) for station in stations or [zone])
-        for zone, stations in zip(source.zones["zone"], source.zones["stations"], strict=True)
+        zone: sum(wanted.get(str(station), 0) for station in stations)
+        for zone, stations in zip(source.zones["zone"], stations_of, strict=True)
     }
