@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from unmet.cli import _options as flags
+
 __all__ = ["export_command"]
 
 _HOLDS = {
@@ -26,15 +28,17 @@ _HOLDS = {
 
 def export_command(
     run: Annotated[Path, typer.Argument(help="Folder of a run, as `unmet estimate` leaves it.")],
-    out: Annotated[Path, typer.Option(help="Folder for the tables, made if need be.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables, made if need be.", metavar="PATH")],
     format_: Annotated[
-        str, typer.Option("--format", help="Some of csv, parquet and geojson, with commas between.")
+        str,
+        typer.Option("--format", help="Some of csv, parquet and geojson, with commas between.", metavar="TEXT"),
     ] = "csv,parquet,geojson",
     panel: Annotated[
-        Path | None, typer.Option(help="The panel that the run was made from, where it has moved since.")
+        Path | None,
+        typer.Option(help="The panel that the run was made from, where it has moved since.", metavar="PATH"),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the files as JSON.")] = False,
+    quiet: flags.Quiet = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Write the tables behind a report: zones, hours of the week, bins, where to act, totals, data quality.
 

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from unmet.cli import _options as flags
 from unmet.cli._progress import zone_progress
 
 __all__ = ["report_command"]
@@ -18,17 +19,17 @@ __all__ = ["report_command"]
 def report_command(
     run: Annotated[Path, typer.Argument(help="Folder of a run, as `unmet estimate` leaves it.")],
     out: Annotated[
-        Path | None, typer.Option(help="HTML file to write, whole or not at all; report.html in the run's folder.")
+        Path | None,
+        typer.Option(help="HTML file to write, whole or not at all; report.html in the run's folder.", metavar="PATH"),
     ] = None,
     panel: Annotated[
-        Path | None, typer.Option(help="The panel that the run was made from, where it has moved since.")
+        Path | None,
+        typer.Option(help="The panel that the run was made from, where it has moved since.", metavar="PATH"),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What stands on top of the page.")] = None,
-    truth: Annotated[
-        Path | None, typer.Option(help="truth.parquet of a simulated city, to show true demand as well.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the path and size as JSON.")] = False,
+    title: flags.Title = None,
+    truth: flags.Truth = None,
+    quiet: flags.Quiet = False,
+    as_json: flags.AsJson = False,
 ) -> None:
     """Make one HTML page of a run: headline, map, series of every zone, where to act, how it was done.
 
