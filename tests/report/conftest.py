@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report.small_runs import HOSTILE, Run, run_on
 
+from report.small_runs import HOSTILE, Run, run_on
 from unmet.simulate import City, simulate_city
+
 
 @pytest.fixture(scope="session")
 def city() -> City:
@@ -76,7 +77,12 @@ class Opened:
     def choose(self, action: Callable[[], object], zone: int) -> None:
         """Do something and wait until that zone is shown."""
         action()
-        self.page.wait_for_function(f"document.body.dataset.zone === '{zone}'")
+        self.page.wait_for_selector(f"body[data-zone='{zone}']")
+
+    def until(self, condition: str) -> None:
+        """Wait until an expression holds, asked at every frame (the page's own policy forbids to evaluate text)."""
+        look = f"const look = () => (({condition}) ? done() : requestAnimationFrame(look)); look();"
+        self.page.evaluate(f"() => new Promise((done) => {{ {look} }})")
 
     def column(self, number: int, table: str = "#zone-table") -> list[str]:
         cells = f"document.querySelectorAll('{table} tbody tr > :nth-child({number})')"
@@ -99,7 +105,9 @@ def open_page(browser) -> Iterator[Callable[..., Opened]]:
         keep = os.environ.get("UNMET_SCREENSHOTS")
         if keep:
             Path(keep).mkdir(exist_ok=True, parents=True)
-            found.page.screenshot(path=Path(keep) / f"{path.parent.name}-{path.stem}-{width}x{height}.png", full_page=True)
+            found.page.screenshot(
+                path=Path(keep) / f"{path.parent.name}-{path.stem}-{width}x{height}.png", full_page=True
+            )
         return found
 
     yield opened
@@ -112,6 +120,7 @@ def plain_page(plain_run, tmp_path_factory) -> Path:
     return plain_run.report(tmp_path_factory.mktemp("page") / "report.html", title="A city & its <riders>")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def plain(plain_page, open_page) -> Opened:
+    """One page for all who leave it usable for the next."""
     return open_page(plain_page)

@@ -27,7 +27,7 @@ _HOLDS = {
 
 
 def export_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, as `unmet estimate` leaves it.")],
+    run: Annotated[Path, typer.Argument(help="Folder that `unmet estimate` or `unmet run` wrote.")],
     out: Annotated[Path, typer.Option(help="Folder for the tables, made if need be.", metavar="PATH")],
     format_: Annotated[
         str,

@@ -17,7 +17,7 @@ __all__ = ["report_command"]
 
 
 def report_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, as `unmet estimate` leaves it.")],
+    run: Annotated[Path, typer.Argument(help="Folder that `unmet estimate` or `unmet run` wrote.")],
     out: Annotated[
         Path | None,
         typer.Option(help="HTML file to write, whole or not at all; report.html in the run's folder.", metavar="PATH"),

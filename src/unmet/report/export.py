@@ -59,7 +59,7 @@ def export_tables(
     Parameters
     ----------
     run : path
-        The folder that ``unmet estimate`` wrote.
+        The folder that ``unmet estimate`` or ``unmet run`` wrote.
     out : path
         The folder for the tables, made if need be. Files of the same names are replaced when all are complete.
     formats : sequence of str

@@ -46,7 +46,7 @@ def write_report(
     Parameters
     ----------
     run : path
-        The folder that ``unmet estimate`` wrote.
+        The folder that ``unmet estimate`` or ``unmet run`` wrote.
     out : path, optional
         The file; ``report.html`` in the run's folder unless given. It appears whole or not at all.
     panel : path, optional

@@ -74,11 +74,11 @@ def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None =
     Parameters
     ----------
     run : path
-        What ``unmet estimate`` wrote.
+        What ``unmet estimate`` or ``unmet run`` wrote.
     panel : path, optional
         The panel's Parquet file; where the run found it, unless given.
     """
-    folder = Path(run)
+    folder = _run_folder(Path(run))
     info = _read_info(folder)
     path = _find_panel(folder, info, panel)
     with open_panel(path) as file:
@@ -103,6 +103,12 @@ def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None =
             dict(file.metadata.get("summary", {})),
             columns,
         )
+
+
+def _run_folder(given: Path) -> Path:
+    """The run's own folder, also where the folder of ``unmet run`` was named, which has it within."""
+    within = given / "estimate"
+    return within if (within / "run.json").is_file() and not (given / "run.json").exists() else given
 
 
 def _read_info(folder: Path) -> dict[str, Any]:
