@@ -265,7 +265,7 @@ function markChosen(chosen) {
     mark.classList.toggle("chosen", is);
     mark.setAttribute("aria-pressed", is);
     if (is) {
-      if (data.map.shapes) map.group.append(mark); // its outline above its neighbours'
+      map.group.append(mark); // its outline above its neighbours'
       map.marks.forEach((m) => m.mark.setAttribute("tabindex", m.i === i ? 0 : -1));
     }
   }
