@@ -19,7 +19,7 @@ HOSTILE = [
     "\"quotes\" and 'apostrophes' & &amp; &lt;b&gt;",
     "comma, semicolon; and\ttab",
     "🚲 Vélo №1 自転車",
-    "long " + 59 * "name ",
+    (30 * "long name ")[:299] + "!",
     '=HYPERLINK("http://example.invalid", "click")',
     "@SUM(A1:A9)",
     "line\u2028separator\u2029paragraph",

@@ -1,7 +1,7 @@
 // The series of a zone: observed points, the rate with its band, stock-outs shaded; and its week as heat maps.
 
 const MOST_DRAWN = 1600; // bins; a longer window is drawn by day
-const shown = { zone: EVERY, from: 0, to: 0, byDay: false, ready: false };
+const shown = { zone: EVERY, from: 0, to: 0, byDay: false, left: 46 };
 const _daily = () => data.bins.minutes >= 1440;
 const CONFIG = {
   responsive: true,
@@ -98,7 +98,6 @@ async function drawSeries() {
   _drawKeys(unit, part.off.some((v) => v > 0));
   await Plotly.react(byId("series"), _traces(part), _layout(part, unit), CONFIG);
   drawStrip(own);
-  shown.ready = true;
 }
 
 const _date = (t) => new Date(t).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
@@ -197,13 +196,14 @@ function _layout(part, unit) {
       bottom = Math.min(bottom, v);
     })
   );
+  shown.left = 40 + 7 * String(Math.round(top)).length;
   const ahead = data.bins.future === null ? null : clock.bins[data.bins.future];
   const line = { type: "line", x0: ahead, x1: ahead, yref: "paper", y0: 0, y1: 1, line: { color: colour("muted"), width: 1, dash: "dot" } };
   const note = { x: ahead, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: " ahead", font: { color: colour("muted"), size: 11 } };
   const visible = ahead !== null && ahead > shown.from && ahead < shown.to;
   return {
     ...baseLayout(),
-    margin: { l: 46, r: 8, t: 8, b: 24 },
+    margin: { l: shown.left, r: 8, t: 8, b: 24 },
     showlegend: false,
     hovermode: "x unified",
     dragmode: "zoom",
@@ -238,7 +238,7 @@ function drawStrip(own) {
   const box = { type: "rect", xref: "x", yref: "paper", y0: 0, y1: 1, line: { width: 0 }, fillcolor: withAlpha(colour("muted"), 0.3), layer: "above" };
   const layout = {
     ...baseLayout(), showlegend: false, dragmode: "select", selectdirection: "h", hovermode: false,
-    margin: { l: 46, r: 8, t: 4, b: 20 },
+    margin: { l: shown.left, r: 8, t: 4, b: 20 },
     xaxis: { ...axis(), type: "date", range: [start, end], fixedrange: true, showgrid: false },
     yaxis: { visible: false, fixedrange: true, rangemode: "tozero" },
     shapes: [{ ...box, x0: start, x1: shown.from }, { ...box, x0: shown.to, x1: end }],
