@@ -15,6 +15,7 @@ from functools import partialmethod
 from pathlib import Path
 
 from small_city import city_settings
+from toy_run import kill_before_rename
 
 import unmet.report
 from unmet.mobility import binfeatures, panel
@@ -39,19 +40,6 @@ def in_a_fork(work) -> int:
     return os.waitpid(child, 0)[1]
 
 
-def die_before_rename(number: int) -> None:
-    rename, calls = os.replace, 0
-
-    def replace(source, target):
-        nonlocal calls
-        calls += 1
-        if calls == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        rename(source, target)
-
-    os.replace = replace
-
-
 def main() -> None:
     city, quiet, folder = map(Path, sys.argv[1:])
     LatentDemand.fit = partialmethod(LatentDemand.fit, executor=serially)
@@ -70,7 +58,7 @@ def main() -> None:
             (out / "stages.json").unlink()
 
         def killed(moment=moment, out=out) -> None:
-            die_before_rename(moment)
+            kill_before_rename(moment)
             run(city_settings(city, out))
 
         status = in_a_fork(killed)

@@ -231,7 +231,10 @@ def test_progress_tells_of_every_stage_and_its_end(city, tmp_path):
 
 
 def test_a_run_killed_before_any_of_its_renames_goes_on_to_the_same_tables(city, finished, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE)])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, [HERE.parents[1] / "src", HERE, HERE.parent / "mobility"])),
+    }
     done = subprocess.run(
         [sys.executable, str(HERE / "killed_run.py"), str(city), str(finished), str(tmp_path)],
         env=environment,
