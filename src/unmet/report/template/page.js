@@ -91,6 +91,14 @@ function _zoneFacts(i) {
   byId("zone-note").hidden = !notes.length;
 }
 
+/** What was chosen far from where it is shown (on a phone, or from the list of where to act) comes into sight. */
+function _reveal(section) {
+  const top = section.getBoundingClientRect().top;
+  if (top >= -40 && top < 0.7 * innerHeight) return;
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  section.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
+}
+
 async function redraw() {
   await Promise.all([drawSeries(), drawWeek()]);
 }
@@ -103,6 +111,7 @@ async function start() {
     _zoneFacts(i);
     markChosen(i);
     tables.forEach((table) => table && table.mark(i));
+    if (i !== EVERY) _reveal(byId("zone"));
     await redraw();
     document.body.dataset.zone = i;
   };
