@@ -66,7 +66,7 @@ function _qualityCard(counts) {
   if (total > 0) lines.append(line(minutes.unknown / total < 0.05, `${percent(1 - minutes.unknown / total)} of the time known`));
   lines.append(line(!rejected || rejected[4] < 0.02, rejected ? `${percent(rejected[4])} of ${rejected[1]} rejected: ${rejected[2]}` : "no rows rejected"));
   lines.append(line(!counts.failed && !counts.not_converged,
-    counts.failed ? `${counts.failed} of ${counts.all} zones not estimated` : counts.not_converged ? `${counts.not_converged} fits did not converge` : `all ${counts.all} zones estimated`));
+    counts.failed ? `${counts.failed} of ${counts.all} zones not estimated` : counts.not_converged ? `${counts.not_converged} fits did not converge` : counts.all === 1 ? "the zone was estimated" : `all ${counts.all} zones estimated`));
   return element("div", { class: "card figure" }, element("h2", {}, "Data quality"), lines);
 }
 
