@@ -15,7 +15,9 @@ from unmet.cli._help import Group, add_command
 from unmet.cli.backtest import backtest_command
 from unmet.cli.demo import demo_command
 from unmet.cli.estimate import estimate_command
+from unmet.cli.export import export_command
 from unmet.cli.panel import panel_command
+from unmet.cli.report import report_command
 from unmet.cli.reproduce import reproduce_app
 from unmet.cli.run import init_command, run_command
 from unmet.cli.simulate import simulate_command
@@ -63,6 +65,8 @@ add_command(app, "init", init_command, _START)
 add_command(app, "run", run_command, _START)
 add_command(app, "panel", panel_command, _STAGES)
 add_command(app, "estimate", estimate_command, _STAGES)
+add_command(app, "report", report_command, _STAGES)
+add_command(app, "export", export_command, _STAGES)
 add_command(app, "backtest", backtest_command, _TRUST)
 add_command(app, "simulate", simulate_command, _TRUST)
 app.add_typer(reproduce_app, name="reproduce", rich_help_panel=_TRUST)
