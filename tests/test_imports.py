@@ -105,6 +105,11 @@ def test_only_the_command_line_knows_of_the_command_line(module: str) -> None:
     assert "cli" not in {part_of(m) for m in imported_by(module)}
 
 
+@pytest.mark.parametrize("module", [m for m in modules() if part_of(m) not in ("pipeline", "cli")])
+def test_only_the_command_line_knows_of_whole_runs(module: str) -> None:
+    assert "pipeline" not in {part_of(m) for m in imported_by(module)}
+
+
 def test_public_names_exist_are_sorted_and_are_all_documented() -> None:
     names = unmet.__all__
     assert sorted(names) == sorted(set(names))

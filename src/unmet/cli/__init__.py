@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Annotated
 
@@ -98,7 +99,17 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return 2, f"{where}{error.strerror}. Results that were there before are as they were."
+    if _is_duckdb(error) and re.search("could not write|no space left|file too large", str(error), re.IGNORECASE):
+        return 2, (
+            f"A disk is full or cannot be written to: {str(error).splitlines()[0]}. Make room there (or have temporary "
+            "files elsewhere: set TMPDIR) and run the same command again. Results that were there are as they were."
+        )
     return _UNEXPECTED, (
         f"Something went wrong that unmet did not expect: {type(error).__name__}: {error}. This is a fault of unmet, "
         "not yours. Run the same command with --debug to see where it happened, and please report what that prints."
     )
+
+
+def _is_duckdb(error: Exception) -> bool:
+    duckdb = sys.modules.get("duckdb")  # not loaded for its errors' sake
+    return duckdb is not None and isinstance(error, duckdb.Error)
