@@ -81,8 +81,8 @@ def gram_of_lower(L: Array) -> Array:
     return np.asarray(dlauum(L, lower=1, overwrite_c=1)[0]) if L.size else L
 
 
-def inverse_lower(L: Array) -> Array:
-    """``L⁻¹`` of a lower triangular L; the upper triangle is zero."""
+def inverse_lower(L: Array, out: Array | None = None) -> Array:
+    """``L⁻¹`` of a lower triangular L; the upper triangle is zero. `out`: where to put it, itself zero there."""
     n = len(L)
     if n == 0:
         return L.copy()
@@ -92,13 +92,16 @@ def inverse_lower(L: Array) -> Array:
             raise NumericalError(f"a triangular matrix is singular at row {info}")
         return np.asarray(inverse)
     h = n // 2
-    return join_inverse(inverse_lower(L[:h, :h]), L[h:, :h].T, inverse_lower(L[h:, h:]))
+    return join_inverse(inverse_lower(L[:h, :h]), L[h:, :h].T, inverse_lower(L[h:, h:]), out)
 
 
-def join_inverse(first: Array, C: Array, last: Array) -> Array:
-    """The inverse of ``[[A, 0], [Cᵀ, B]]`` from ``first = A⁻¹`` and ``last = B⁻¹``: ``−B⁻¹CᵀA⁻¹`` joins them."""
+def join_inverse(first: Array, C: Array, last: Array, out: Array | None = None) -> Array:
+    """The inverse of ``[[A, 0], [Cᵀ, B]]`` from ``first = A⁻¹`` and ``last = B⁻¹``: ``−B⁻¹CᵀA⁻¹`` joins them.
+
+    `out` is where to put it, zero above the diagonal.
+    """
     h, n = len(first), len(first) + len(last)
-    inverse = np.zeros((n, n), order="F")
+    inverse = np.zeros((n, n), order="F") if out is None else out
     inverse[:h, :h], inverse[h:, h:] = first, last
     if C.size:
         inverse[h:, :h] = dtrmm(-1.0, last, dtrmm(1.0, first, C, trans_a=1, lower=1), side=1, trans_a=1, lower=1).T

@@ -14,7 +14,7 @@ is that of ``M = D (K + Σ̃) D``, and nothing is divided by a precision, which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg.blas import dsyr
@@ -30,7 +30,7 @@ from unmet._linalg import (
     solve_lower,
 )
 from unmet._normal import LOG_SQRT_2PI
-from unmet._typing import Array, IntArray
+from unmet._typing import Array
 from unmet.inference.ep import Marginals, Sites, expectation_propagation
 from unmet.inference.result import Inference, Info
 from unmet.kernels.base import Kernel
@@ -48,19 +48,18 @@ class DenseProblem:
     """What does not change with hyper-parameters: rows ordered exact first, and the lags between them."""
 
     pairs: Pairs
-    obs: Observations
-    order: IntArray
-    n_exact: int
+    exact: Observations
+    other: Observations
 
 
 def prepare(X: Array, obs: Observations, likelihood: Likelihood) -> DenseProblem:
     """Order the rows and get ready to find lags."""
     # The C library keeps freed memory for the next evaluation up to twice the largest block that it was given back
     # (mallopt(3)); else every evaluation has it mapped and zeroed anew, a sixth of its time at n = 640.
-    np.empty(min(4 * X.shape[0] ** 2, 4_000_000))
+    np.empty(min(4 * len(X) ** 2, 4_000_000))
     exact, _, _ = likelihood.exact_sites(obs)
     order = np.argsort(~exact, kind="stable")
-    return DenseProblem(Pairs(np.ascontiguousarray(X[order])), obs[order], order, int(exact.sum()))
+    return DenseProblem(Pairs(np.ascontiguousarray(X[order])), obs[exact], obs[~exact])
 
 
 def infer(
@@ -88,18 +87,18 @@ def infer(
     tol, max_sweeps : float, int
         When EP stops.
     """
-    e = problem.n_exact
-    _, tau, nu = likelihood.exact_sites(problem.obs[:e])
+    e = len(problem.exact)
+    _, tau, nu = likelihood.exact_sites(problem.exact)
     L, B, V, jitter = _conditioned_on_exact(kernel, problem, 1.0 / tau)
     white = solve_lower(L, nu / tau)  # L⁻¹ y
-    prior = _Conditioned(B.T @ white, V)
-    ep = expectation_propagation(prior, likelihood, problem.obs[e:], start, tol=tol, max_sweeps=max_sweeps)
+    prior = _Conditioned(B.T @ white, V, (np.zeros(V.shape), np.zeros(V.shape)))
+    ep = expectation_propagation(prior, likelihood, problem.other, start, tol=tol, max_sweeps=max_sweeps)
     log_z = -0.5 * float(white @ white) - 0.5 * log_det(L) - e * LOG_SQRT_2PI + ep.log_z
 
     assert isinstance(ep.posterior, _Conditional)
     alpha_c = ep.posterior.alpha
     alpha = np.concatenate([solve_lower(L, white - B @ alpha_c, transposed=True), alpha_c])
-    factor = BlockFactor(L, B, np.sqrt(ep.sites.tau), ep.posterior.factor)
+    factor = BlockFactor(L, B, ep.posterior.root, ep.posterior.factor)
     posterior = DensePosterior(kernel, problem.pairs.X, alpha, factor)
     info = Info(ep.converged, ep.sweeps, ep.residual, jitter)
     if not gradient:
@@ -109,14 +108,14 @@ def infer(
     by_kernel = -kernel.contract(problem.pairs, Weights(_evidence_weights(R, alpha)))
     # At the fixed point each site sees its cavity: y − m = α/R, v + noise = 1/R (R&W eq. 5.12).
     cavity_mean = nu / tau - alpha[:e] / precision
-    exact = likelihood.tilted(problem.obs[:e], cavity_mean, 1.0 / precision - 1.0 / tau)
+    exact = likelihood.tilted(problem.exact, cavity_mean, 1.0 / precision - 1.0 / tau)
     by_likelihood = exact.d_theta.sum(axis=0) + ep.tilted.d_theta.sum(axis=0)
     return Inference(posterior, log_z, np.concatenate([by_kernel, by_likelihood]), ep.sites, info)
 
 
 def _conditioned_on_exact(kernel: Kernel, problem: DenseProblem, noise: Array) -> tuple[Array, Array, Array, float]:
     """``L``, ``B`` and ``V`` as above, and the jitter that L needed."""
-    e = problem.n_exact
+    e = len(problem.exact)
     K = kernel.on(problem.pairs).matrix(len(problem.pairs)).T  # symmetric, and so as LAPACK wants it, column by column
     A = np.array(K[:e, :e], order="F")
     np.einsum("ii->i", A)[:] += noise
@@ -170,32 +169,37 @@ class _Conditional(Marginals):
 
     kept: Array
     alpha: Array
+    root: Array = field(kw_only=True)
     factor: Array = field(kw_only=True)
     inverse: Array = field(kw_only=True)  # of the factor
 
 
 @dataclass(frozen=True)
 class _Conditioned:
-    """The prior that the exact observations leave for the others: ``N(mean, cov)``; an `Engine` of EP."""
+    """The prior that the exact observations leave for the others: ``N(mean, cov)``; an `Engine` of EP.
+
+    Attributes
+    ----------
+    mean, cov : arrays of shapes (c,) and (c, c)
+        Of the prior.
+    work : two arrays of shape (c, c)
+        Zeros at first: room for a factor and its inverse. A posterior's are good until `marginals` is called again.
+    """
 
     mean: Array
     cov: Array
+    work: tuple[Array, Array]
 
     def factor(self, root: Array) -> Array:
         """Cholesky factor of ``I + S^½ V S^½`` (R&W eq. 3.26)."""
-        inner = self.cov * root
+        inner = np.multiply(self.cov, root, out=self.work[0])
         inner *= root[:, None]
         inner = inner.T  # symmetric, and so already in LAPACK's order
         np.einsum("ii->i", inner)[:] += 1.0
         return cholesky(inner, overwrite=True) if root.size else inner
 
-    def alpha(self, sites: Sites, L: Array) -> Array:
-        """``α`` with posterior mean ``mean + cov α`` (R&W eq. 3.67 for a prior with a mean); L from `factor`.
-
-        ``S^½ (I + S^½ V S^½)⁻¹ S^-½ (ν − τ·mean)``: no difference of near equals where sites are sharp.
-        """
-        root = np.sqrt(sites.tau)
-        pull = sites.nu - sites.tau * self.mean
+    def _solved(self, pull: Array, root: Array, L: Array) -> Array:
+        """``(I + S V)⁻¹ pull`` by way of ``S^½ (L Lᵀ)⁻¹ S^-½``: no difference of near equals where S is large."""
         whitened = np.divide(pull, root, out=np.zeros_like(pull), where=root > 0)
         solved = solve_lower(L, solve_lower(L, whitened), transposed=True)
         return np.where(root > 0, root * solved, pull)
@@ -203,24 +207,34 @@ class _Conditioned:
     def marginals(self, sites: Sites) -> _Conditional:
         """R&W algorithm 3.5, lines 12 to 15, for a prior with a mean."""
         prior = np.diag(self.cov)
+        pull = sites.nu - sites.tau * self.mean
         if sites.tau.any():
-            L, inverse, kept, var = self._updated(sites, prior)
-            alpha = self.alpha(sites, L)
+            root = np.sqrt(sites.tau)
+            L, inverse, kept, var = self._updated(sites, root, prior)
+            # Posterior mean = mean + cov α (R&W eq. 3.67 for a prior with a mean).
+            alpha = self._solved(pull, root, L)
         else:  # sites that say nothing of variances, such as those EP starts from
             L = inverse = np.eye(len(prior), order="F")
-            kept, var, alpha = np.ones_like(prior), prior, sites.nu
+            root, kept, var, alpha = sites.tau, np.ones_like(prior), prior, sites.nu
         shift = self.cov @ alpha
-        pull = sites.nu - sites.tau * self.mean
         log_normaliser = (
             -0.5 * log_det(L) + 0.5 * float(pull @ shift) + float(self.mean @ (sites.nu - 0.5 * sites.tau * self.mean))
         )
-        return _Conditional(self.mean + shift, var, log_normaliser, kept, alpha, factor=L, inverse=inverse)
+        return _Conditional(self.mean + shift, var, log_normaliser, kept, alpha, root=root, factor=L, inverse=inverse)
 
-    def _updated(self, sites: Sites, prior: Array) -> tuple[Array, Array, Array, Array]:
+    def moved(self, posterior: Marginals, sites: Sites) -> Marginals | None:
+        """One step towards the mean under other sites, with the factor that is there; the prior's is too far off."""
+        assert isinstance(posterior, _Conditional)
+        if not posterior.root.any():
+            return None
+        pull = sites.nu - sites.tau * posterior.mean - posterior.alpha
+        alpha = posterior.alpha + self._solved(pull, posterior.root, posterior.factor)
+        return replace(posterior, mean=self.mean + self.cov @ alpha, alpha=alpha)
+
+    def _updated(self, sites: Sites, root: Array, prior: Array) -> tuple[Array, Array, Array, Array]:
         """`factor`, its inverse, ``1 − τσ²`` and the posterior variances σ²."""
-        root = np.sqrt(sites.tau)
         L = self.factor(root)
-        inverse = inverse_lower(L)
+        inverse = inverse_lower(L, self.work[1].T)
         kept = np.einsum("ij,ij->j", inverse, inverse)  # diagonal of (I + S^½ V S^½)⁻¹ = I − S^½ Σ S^½
         # σ² = (1 − kept)/τ has a relative error of ε/(τσ²): only weak sites need the difference of variances.
         weak = sites.tau * prior < _WEAK

@@ -18,6 +18,7 @@ __all__ = ["EPResult", "Engine", "Marginals", "Sites", "expectation_propagation"
 
 _MEMORY = 5  # past steps that Anderson acceleration combines
 _FAR = 1.0  # no acceleration while a site moves by more than this many posterior standard deviations
+_FAST = 0.2  # nor while the last step left less than this share of the movement
 _PATIENCE = 8  # sweeps without progress
 _ROUNDING = 1e-6  # movements this small that no longer shrink are rounding (a broad prior, large counts)
 
@@ -30,14 +31,14 @@ class Sites:
     ----------
     tau, nu : arrays of shape (n,)
         Precisions and precisions times means.
-    secants : pairs of arrays of shape (2n,), optional
-        How EP's proposals changed with its last steps in ``[τ, ν]``. They change little from one set of
-        hyper-parameters to the next: starting with them saves a quarter of the sweeps of a search.
+    secants : array of shape (2, k, 2n), optional
+        EP's last k steps in ``[τ, ν]``, and how its proposals changed with them. That is much the same under the
+        next hyper-parameters: to start with it saves a quarter of the sweeps of a search.
     """
 
     tau: Array
     nu: Array
-    secants: tuple[tuple[Array, Array], ...] = ()
+    secants: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,10 @@ class Engine(Protocol):
 
     def marginals(self, sites: Sites) -> Marginals:
         """The posterior under the given sites."""
+        ...
+
+    def moved(self, posterior: Marginals, sites: Sites) -> Marginals | None:
+        """A posterior with its means moved on to the given sites, variances as they were; None if that is not cheap."""
         ...
 
 
@@ -134,32 +139,46 @@ def expectation_propagation(
     """
     sites = start if start is not None else Sites(np.zeros(len(obs)), np.zeros(len(obs)))
     history = _History(sites.secants)
-    damping, best, idle = 1.0, np.inf, 0
+    damping, best, last, idle = 1.0, np.inf, np.inf, 0
     for sweep in range(1, max_sweeps + 1):
         posterior = engine.marginals(sites)
         m, v = _cavities(posterior, sites)
         tilted = likelihood.tilted(obs, m, v)
-        # R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ. Likelihoods are log-concave: d2 > 0 is rounding.
-        tau = np.maximum(-tilted.d2, 0.0) / tilted.shrink
-        change = np.concatenate([tau - sites.tau, (tilted.d1 - m * tilted.d2) / tilted.shrink - sites.nu])
+        proposed = _proposed(tilted, m)
+        change = _difference(proposed, sites)
         residual = float(np.abs(_in_units(change, posterior)).max(initial=0.0))
-        history.observe(sites, change)
         idle = 0 if residual < best else idle + 1
         converged = residual < tol or (residual < _ROUNDING and idle >= _PATIENCE)
         if converged or sweep == max_sweeps:
+            history.observe(sites, change)
             break
         if residual > 10 * best or idle >= _PATIENCE:  # astray, or going round in circles: tread carefully
             damping, best, idle = max(0.5 * damping, 0.1), residual, 0
-            history.secants = ()
+            history.secants = None
         elif residual < 0.5 * best:
             damping = min(1.5 * damping, 1.0)
-        best = min(best, residual)
         if residual > _FAR:
-            history.secants = ()
-        sites = history.step(sites, change, posterior, damping)
+            history.secants = None
+        elif damping == 1.0 and (moved := engine.moved(posterior, proposed)) is not None:
+            m, v = _cavities(moved, sites)
+            change = _difference(_proposed(likelihood.tilted(obs, m, v), m), sites)
+        history.observe(sites, change)
+        fast = residual < _FAST * last < np.inf
+        sites = history.step(sites, change, posterior, damping, accelerated=not fast)
+        best, last = min(best, residual), residual
     sites = replace(sites, secants=history.secants)
     log_z = posterior.log_normaliser + float(np.sum(tilted.log_z - _site_log_normaliser(sites, m, v)))
     return EPResult(sites, log_z, tilted, posterior, converged, sweep, residual)
+
+
+def _proposed(tilted: Tilted, m: Array) -> Sites:
+    """Sites that match the tilted moments: R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ."""
+    # Likelihoods are log-concave: d2 > 0 is rounding.
+    return Sites(np.maximum(-tilted.d2, 0.0) / tilted.shrink, (tilted.d1 - m * tilted.d2) / tilted.shrink)
+
+
+def _difference(new: Sites, old: Sites) -> Array:
+    return np.concatenate([new.tau - old.tau, new.nu - old.nu])
 
 
 def _cavities(posterior: Marginals, sites: Sites) -> tuple[Array, Array]:
@@ -180,25 +199,29 @@ def _site_log_normaliser(sites: Sites, m: Array, v: Array) -> Array:
 class _History:
     """Anderson acceleration of the fixed point ``sites ↦ sites + change`` (Walker & Ni 2011)."""
 
-    def __init__(self, secants: tuple[tuple[Array, Array], ...]) -> None:
+    def __init__(self, secants: Array | None) -> None:
         self.secants = secants
-        self._last: tuple[Array, Array] | None = None
+        self._last: Array | None = None
 
     def observe(self, sites: Sites, change: Array) -> None:
         """Take note of what is proposed at the given sites."""
-        point = np.concatenate([sites.tau, sites.nu])
+        now = np.concatenate([sites.tau, sites.nu, change]).reshape(2, 1, -1)
         if self._last is not None:
-            self.secants = (*self.secants, (point - self._last[0], change - self._last[1]))[-_MEMORY:]
-        self._last = point, change
+            latest = now - self._last
+            known = latest if self.secants is None else np.concatenate([latest, self.secants], axis=1)
+            self.secants = known[:, :_MEMORY]
+        self._last = now
 
-    def step(self, sites: Sites, change: Array, posterior: Marginals, damping: float) -> Sites:
+    def step(
+        self, sites: Sites, change: Array, posterior: Marginals, damping: float, *, accelerated: bool = True
+    ) -> Sites:
         """The next sites: the combination of past steps whose changes ``[dτ, dν]`` cancel best."""
-        plain = np.concatenate([sites.tau, sites.nu]) + damping * change
         n = sites.tau.size
-        if not self.secants:
+        plain = np.concatenate([sites.tau, sites.nu]) + damping * change
+        if self.secants is None or not accelerated:
             return Sites(plain[:n], plain[n:])
-        steps, responses = (np.stack(each) for each in zip(*self.secants, strict=True))
-        free = _in_units(np.vstack([change, responses]), posterior)
+        steps, responses = self.secants
+        free = _in_units(np.concatenate([change[None], responses]), posterior)
         norms = np.sqrt(np.einsum("ij,ij->i", free, free)) + np.finfo(float).tiny
         free /= norms[:, None]
         # A few columns, so normal equations do; what is left out of them is below 1e-6 of the rest.
