@@ -9,7 +9,8 @@
     └── NumericalError (also ArithmeticError) a computation cannot be done in double precision
 
 Warnings: ``ConvergenceWarning`` (scikit-learn's own) when a fit ends without converging, `NumericalWarning` when
-something had to be done to the numbers for it to be computed at all, `UninformativeWarning` when rows say nothing.
+something had to be done to the numbers for it to be computed at all, `UninformativeWarning` when rows or columns say
+nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class NumericalWarning(UserWarning):
 
 
 class UninformativeWarning(UserWarning):
-    """Some rows say nothing about demand and are left out; the message says which and why."""
+    """Some rows or columns say nothing about demand; the message says which, why, and what was done."""
 
 
 class MissingExtraError(UnmetError, ImportError):
