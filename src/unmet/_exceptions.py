@@ -15,7 +15,10 @@ nothing.
 
 from __future__ import annotations
 
-from sklearn.exceptions import ConvergenceWarning
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
     "ConvergenceWarning",
@@ -71,3 +74,12 @@ class MissingExtraError(UnmetError, ImportError):
             f"{purpose} need the package {package!r}, which is not installed. "
             f"Install it with: pip install 'unmet[{extra}]'"
         )
+
+
+def __getattr__(name: str) -> Any:
+    """Import scikit-learn, which takes seconds, only when its warning is asked for (PEP 562)."""
+    if name != "ConvergenceWarning":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sklearn.exceptions import ConvergenceWarning
+
+    return ConvergenceWarning
