@@ -131,3 +131,24 @@ def test_importing_unmet_loads_no_optional_package() -> None:
     code = f"import sys, unmet; print([m for m in {optional} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_what_takes_seconds_to_import_waits_until_it_is_asked_for() -> None:
+    code = (
+        "import sys, unmet; slow = ['sklearn', 'scipy.stats', 'pandas', 'duckdb']; "
+        "print([m for m in slow if m in sys.modules]); from unmet import CensoredGP, ConvergenceWarning; "
+        "print('sklearn' in sys.modules, set(unmet.__all__) <= set(dir(unmet)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split("\n")[:2] == ["[]", "True True"]
+
+
+def test_the_help_of_the_command_line_does_not_wait_for_the_science() -> None:
+    code = "import sys, unmet.cli; print([m for m in ('sklearn', 'scipy', 'pandas', 'duckdb') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'CensoredGB'"):
+        _ = unmet.CensoredGB
