@@ -100,8 +100,9 @@ def build_from_tables(
             connection.execute(
                 """CREATE TABLE trips AS SELECT ride_id AS trip_id, started_at::TIMESTAMP AS started_at,
                 ended_at::TIMESTAMP AS ended_at, start_station_id AS start_station, end_station_id AS end_station,
-                NULL::DOUBLE AS start_lat, NULL::DOUBLE AS start_lon, NULL::DOUBLE AS end_lat, NULL::DOUBLE AS end_lon
-                FROM rides"""
+                NULL::DOUBLE AS start_lat, NULL::DOUBLE AS start_lon, NULL::DOUBLE AS end_lat, NULL::DOUBLE AS end_lon,
+                s.ix AS start_ix, e.ix AS end_ix
+                FROM rides JOIN stations s ON start_station_id = s.station JOIN stations e ON end_station_id = e.station"""
             )
         quality = pd.DataFrame({c: [] for c in ("source", "reason", "action", "rows", "share", "detail")})
         given = Records(connection, ZONE, frozenset(tables), quality, folder)

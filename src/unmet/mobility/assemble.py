@@ -125,7 +125,7 @@ def gather(
     holes = np.array([[first, last + 1]])
     if span is not None:
         progress("counting trips")
-        trips = count_trips(records.connection, zones, stations, bins, span, records.folder, quality)
+        trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
         holes = outside_coverage(trips.starts, first, last)
     silent, share = NO_STRETCHES, np.empty(0)
     if log is not None:
@@ -136,7 +136,7 @@ def gather(
         assert trips is not None
         feed = feed_of_trips(trips.starts)
         progress("netting supply from trips")
-        netted = _net(records, zones, stations, order, holes, first, last)
+        netted = _net(records, stations, order, holes, first, last)
     overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
     overrides += [Override(b, e, STANDSTILL) for b, e in standstills(feed, silent).tolist()]
     if hours is not None:
@@ -183,7 +183,6 @@ def _covered(bins: Bins, holes: Minutes) -> NDArray[np.bool_]:
 
 def _net(
     records: Records,
-    zones: Zones,
     stations: pd.DataFrame,
     order: Minutes,
     holes: Minutes,
@@ -193,7 +192,7 @@ def _net(
     capacity = stations["capacity"].to_numpy(dtype=float, na_value=0.0)[order]
     covered = np.concatenate([[first], holes.reshape(-1), [last + 1]]).reshape(-1, 2)
     covered = covered[covered[:, 1] > covered[:, 0]]
-    moves = trip_moves(records.connection, zones, stations, order)
+    moves = trip_moves(records.connection, order)
     return net_supply(*moves, np.nan_to_num(capacity).astype(np.int64), covered)
 
 

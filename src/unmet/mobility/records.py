@@ -5,8 +5,8 @@ The tables, in a database file in a temporary folder (only those in `Records.tab
 ``stations``
     ``station, name, lat, lon, capacity, ix``: one row per station; `ix` numbers them 0, 1, 2 ...
 ``trips``
-    ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon``:
-    accepted trips; `ended_at` and `end_*` may be NULL, and `start_station` where a trip has only coordinates.
+    ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon, start_ix,
+    end_ix``: accepted trips; `ended_at` and `end_*` may be NULL, and `start_*` where a trip has only coordinates.
 ``status``
     ``station, at, available, disabled, docks, installed, renting, ix, rn``: accepted records; `available` counts
     functional vehicles; `rn` rises as the rows stand in the files. Write ``"at"`` in quotes: it is a word of DuckDB's.
@@ -253,7 +253,7 @@ def _write_stations(workspace: Workspace, table: StationTable, located_by: Stage
     columns: dict[str, list[object]] = {c: [getattr(s, c) for s in table.stations] for c in types}
     columns["ix"] = list(range(len(table.stations)))
     create_table(workspace, "stations", types | {"ix": "INTEGER"}, columns)
-    if located_by is None:
+    if located_by is None or not {"start_station_name", "start_lat"} & located_by.fields:
         return
     staged = located_by.staged
     with reading(staged.label):
