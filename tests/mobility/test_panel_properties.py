@@ -90,7 +90,8 @@ def build_from_tables(
         connection.execute(
             """CREATE TABLE status AS SELECT station, make_timestamp(last_reported * 1000000) AS "at",
             num_bikes_available::INTEGER AS available, num_bikes_disabled::INTEGER AS disabled,
-            num_docks_available::INTEGER AS docks, is_installed AS installed, is_renting AS renting, ix, rn
+            num_docks_available::INTEGER AS docks, is_installed AS installed, is_renting AS renting, ix, rn,
+            last_reported::BIGINT AS second
             FROM status JOIN stations ON station = station_id"""
         )
         tables = {"stations", "status"}
@@ -104,7 +105,9 @@ def build_from_tables(
                 s.ix AS start_ix, e.ix AS end_ix
                 FROM rides JOIN stations s ON start_station_id = s.station JOIN stations e ON end_station_id = e.station"""
             )
-        quality = pd.DataFrame({c: [] for c in ("source", "reason", "action", "rows", "share", "detail")})
+        quality = pd.DataFrame(
+            {"source": "status", "reason": "read", "action": "noted", "rows": [len(records)], "share": 1.0, "detail": ""}
+        )
         given = Records(connection, ZONE, frozenset(tables), quality, folder)
         zones = "superhubs:200m" if hubs else "stations"
         return panel_of(given, zones=zones, every=f"{every}min", **options)

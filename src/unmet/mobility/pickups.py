@@ -73,7 +73,7 @@ def find_changes(block: Block) -> Changes:
     later = np.flatnonzero(moved) + 1
     return Changes(
         block.station[later],
-        block.minute[later] - ~block.on_the_minute[later],
+        block.minute_of_arrival(later),
         block.minute[later - 1],
         block.minute[later],
         np.maximum(fall[later - 1], 0),

@@ -8,9 +8,9 @@ The tables, in a database file in a temporary folder (only those in `Records.tab
     ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon, start_ix,
     end_ix``: accepted trips; `ended_at` and `end_*` may be NULL, and `start_*` where a trip has only coordinates.
 ``status``
-    ``station, at, available, disabled, docks, installed, renting, ix, rn``: accepted records; `available` counts
-    functional vehicles; `rn` rises as the rows stand in the files. Write ``"at"`` in quotes: it is a word of DuckDB's.
-    Sorting by `ix` is cheaper than by `station`.
+    ``station, at, available, disabled, docks, installed, renting, ix, rn, second``: accepted records; `available`
+    counts functional vehicles; `rn` rises as the rows stand in the files; `second` is `at` in seconds since 1970,
+    rounded up. Write ``"at"`` in quotes: it is a word of DuckDB's. Sorting by `ix` is cheaper than by `station`.
 ``weather``
     ``at`` and the numeric columns as they were called.
 

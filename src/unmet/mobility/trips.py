@@ -26,8 +26,6 @@ from unmet.mobility.values import NOTHING, number, text, time
 
 __all__ = ["StagedTrips", "make_trips", "stage_trips"]
 
-_MOST_FOR_SHORT_KEYS = 30_000_000
-
 
 @dataclass(frozen=True)
 class StagedTrips:
@@ -286,9 +284,6 @@ def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, 
     key = (
         "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
     )
-    # Half of a hash sorts in half the time, and among 30 million rows only some hundred thousand meet by chance.
-    if rows < _MOST_FOR_SHORT_KEYS:
-        key = f"(({key}) >> 32)::UINTEGER"
     keyed = f"(SELECT *, {key} AS k FROM {accepted})"
     with reading(staged.label):
         suspects, keys = repeated_keys(workspace, keyed, "k", rows)
