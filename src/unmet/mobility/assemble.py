@@ -350,6 +350,7 @@ def _evidence(evidence: Evidence, known: NDArray[np.bool_]) -> NDArray[np.int8]:
 
 
 def _reasons(zones: Minutes, tally: Tally) -> pd.DataFrame:
-    minutes = tally.minutes.sum(axis=2)
+    minutes = np.array([of_reason.sum(axis=1) for of_reason in tally.minutes.values()])
     code, row = np.nonzero(minutes)
-    return pd.DataFrame({"zone": zones[row], "reason": code, "minutes": minutes[code, row]})
+    codes = np.array(list(tally.minutes))
+    return pd.DataFrame({"zone": zones[row], "reason": codes[code], "minutes": minutes[code, row]})

@@ -59,6 +59,8 @@ __all__ = [
 ]
 
 _METADATA = "unmet."
+# Values of a row group beyond which they are written as they are: to collect them costs a third of the writing.
+_MOST_DISTINCT = 2000
 
 
 @dataclass(frozen=True)
@@ -189,15 +191,20 @@ def build_panel(
         progress=progress,
     )
     with _making(trips, status, stations, chosen) as (records, made):
-        frame = fetch_frame(records.connection, made.sql)
+        frame = _fetch(records, made)
     return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
 
 
 def panel_of(records: Records, progress: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]) -> Panel:
     """Build the panel of records that are read already; options as for `build_panel`."""
     made = make_panel(records, Plan(**options), progress or (lambda _: None))
-    frame = fetch_frame(records.connection, made.sql)
-    return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
+    return Panel(_fetch(records, made), made.zones, made.quality, made.reasons, made.summary)
+
+
+def _fetch(records: Records, made: Made) -> pd.DataFrame:
+    """The panel as a frame, in which names are text."""
+    text = ", ".join(f"{column}::VARCHAR AS {column}" for column in ("zone", "evidence"))
+    return fetch_frame(records.connection, f"SELECT * REPLACE ({text}) FROM ({made.sql})")
 
 
 def write_panel(
@@ -313,7 +320,7 @@ def _copy(records: Records, made: Made, target: Path) -> None:
     try:
         records.connection.execute(
             f"""COPY ({made.sql}) TO {literal(str(partial))}
-            (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{metadata}}})"""
+            (FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}, KV_METADATA {{{metadata}}})"""
         )
         os.replace(partial, target)
     except duckdb.Error as error:

@@ -109,7 +109,7 @@ def _minute(text: str | None, name: str, timezone: str) -> int | None:
 
 @dataclass(frozen=True)
 class Made:
-    """A panel in DuckDB: `sql` selects it."""
+    """A panel in DuckDB: `sql` selects it, with zone and evidence as ENUM (which Parquet stores as text)."""
 
     sql: str
     columns: tuple[str, ...]
@@ -195,14 +195,12 @@ def _lay_out(
 
 def _select(columns: tuple[str, ...], censored_rule: str) -> str:
     written = {
-        "zone": "zone::VARCHAR",
         "minutes": "minutes::INTEGER",
         **{c: f"CASE WHEN {c} >= 0 THEN {c}::DOUBLE END" for c in ("observed", "returns", *REBALANCED_COLUMNS)},
         **{f"{state}_minutes": f"{state}_minutes::INTEGER" for state in STATES},
         "exposure": "available_minutes / minutes",
         "censored": _censored(censored_rule),
         "supply_mean": "CASE WHEN NOT isnan(supply_mean) THEN supply_mean END",
-        "evidence": "evidence::VARCHAR",
     }
     body = ", ".join(f"{written.get(column, 'r.' + column)} AS {column}" for column in columns)
     return f"SELECT {body} FROM panel_rows r"
