@@ -105,6 +105,10 @@ def build_from_tables(
                 s.ix AS start_ix, e.ix AS end_ix
                 FROM rides JOIN stations s ON start_station_id = s.station JOIN stations e ON end_station_id = e.station"""
             )
+            connection.execute(
+                """CREATE TABLE trip_span AS SELECT min(started_at) AS first, max(started_at) AS last,
+                max(ended_at) AS last_end FROM trips"""
+            )
         quality = pd.DataFrame(
             {"source": "status", "reason": "read", "action": "noted", "rows": [len(records)], "share": 1.0, "detail": ""}
         )

@@ -7,6 +7,8 @@ The tables, in a database file in a temporary folder (only those in `Records.tab
 ``trips``
     ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon, start_ix,
     end_ix``: accepted trips; `ended_at` and `end_*` may be NULL, and `start_*` where a trip has only coordinates.
+``trip_span``
+    ``first, last, last_end``: one row with the first and the last start, and the last end, of the trips.
 ``status``
     ``station, at, available, disabled, docks, installed, renting, ix, rn, second``: accepted records; `available`
     counts functional vehicles; `rn` rises as the rows stand in the files; `second` is `at` in seconds since 1970,

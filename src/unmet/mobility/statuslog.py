@@ -246,7 +246,8 @@ def _fetch_sorted(
     says = f"""CASE WHEN NOT installed THEN {_SAYS_NOT_INSTALLED} WHEN NOT renting THEN {_SAYS_NOT_RENTING}
         WHEN available > 0 THEN {_SAYS_VEHICLES} ELSE {_SAYS_EMPTY} END + (coalesce(docks, 1) > 0)::INTEGER"""
     select = f"""SELECT ({number}::UBIGINT << {64 - _STATION})
-            | (greatest(0, least({_LAST_SECOND}, second - {origin}))::UBIGINT << {_PAYLOAD})
+            | ((CASE WHEN second < {origin} THEN 0 WHEN second > {origin + _LAST_SECOND} THEN {_LAST_SECOND}
+                ELSE second - {origin} END)::UBIGINT << {_PAYLOAD})
             | (least(available, {_TOO_MANY}) * {1 << (_COUNT + _SAYS)}
                + least(coalesce(disabled, 0), {_TOO_MANY}) * {1 << _SAYS} + {says})::UBIGINT AS packed, rn
         FROM {source}"""

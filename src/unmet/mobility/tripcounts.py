@@ -57,7 +57,7 @@ def trip_span(connection: DuckDBPyConnection) -> tuple[int, int, int]:
     """Minutes of the first and the last start, and of the last end (or start)."""
     first, last, end = fetch_one(
         connection,
-        "SELECT epoch_us(min(started_at)), epoch_us(max(started_at)), epoch_us(max(ended_at)) FROM trips",
+        "SELECT epoch_us(first), epoch_us(last), epoch_us(last_end) FROM trip_span",
     )
     if first is None:
         raise InputError("The trips have no accepted row: there is nothing to build a panel from.")

@@ -144,6 +144,29 @@ def make_trips(
         FROM {_located(workspace, accepted, ids) if plain else accepted}
         {f"WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""}"""
     )
+    untouched = not occurred and dropped is None and not any(seen[o] for o in ("doubled", "nonexistent", "late_end"))
+    _write_span(workspace, staged, clock, untouched)
+
+
+def _write_span(workspace: Workspace, staged: Staged, clock: Clock, untouched: bool) -> None:
+    """Make the table ``trip_span``: the first and the last start, and the last end, of the accepted trips.
+
+    Where all rows stand as they are in the files, the ends of their columns tell, and those a Parquet file knows.
+    """
+
+    def end(function: str, side: str) -> str:
+        local = clock.utc(f"{function}({side}_local)")
+        return f"{'least' if function == 'min' else 'greatest'}({function}({side}_utc), {local})"
+
+    ends = [f"{f}({side}_at)" for f, side in (("min", "started"), ("max", "started"), ("max", "ended"))]
+    source = "trips"
+    if untouched:
+        ends = [end("min", "started"), end("max", "started"), end("max", "ended")]
+        source = staged.relation
+    with reading(staged.label):
+        workspace.connection.execute(
+            f"CREATE TABLE trip_span AS SELECT {ends[0]} AS first, {ends[1]} AS last, {ends[2]} AS last_end FROM {source}"
+        )
 
 
 def _note(seen: Mapping[str, int], log: QualityLog) -> None:
