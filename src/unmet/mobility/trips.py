@@ -144,7 +144,7 @@ def make_trips(
         FROM {_located(workspace, accepted, ids) if plain else accepted}
         {f"WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""}"""
     )
-    untouched = not occurred and dropped is None and not any(seen[o] for o in ("doubled", "nonexistent", "late_end"))
+    untouched = not occurred and dropped is None and not any(seen[o] for o in ("doubled", "nonexistent", "late_end", "no_end"))
     _write_span(workspace, staged, clock, untouched)
 
 
