@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from known_city import known_panel
 from typer.testing import CliRunner
 
 from unmet import cli
@@ -18,9 +19,6 @@ from unmet.mobility.panel import write_panel
 from unmet.mobility.panelfile import write_parquet
 from unmet.mobility.runfiles import read_table
 from unmet.simulate import simulate_city
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "mobility"))
-from known_city import known_panel
 
 FAST = "weekly-mean,observed"
 

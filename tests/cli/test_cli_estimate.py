@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from toy_model import toy_panel
 from typer.testing import CliRunner
 
 from unmet import cli
-from unmet.mobility import demand, runs
+from unmet.mobility import runs
+from unmet.mobility.demand import LatentDemand
 from unmet.mobility.executors import serially
 from unmet.mobility.panelfile import write_parquet
 from unmet.mobility.runfiles import read_table
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "mobility"))
-from toy_model import toy_panel
 
 PANEL = toy_panel(zones=7)
 
@@ -32,7 +31,7 @@ def panel(tmp_path) -> Path:
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Worker processes have tests of their own; here they would only take time."""
-    monkeypatch.setattr(runs, "run_estimates", partial(runs.run_estimates, executor=serially))
+    monkeypatch.setattr(LatentDemand, "fit", partialmethod(LatentDemand.fit, executor=serially))
 
 
 def invoke(panel: Path, out: Path, *options: str):
@@ -67,21 +66,22 @@ def test_it_writes_the_tables_and_prints_what_was_lost(panel, tmp_path):
 
 def test_weather_and_holidays_reach_the_model(panel, tmp_path, monkeypatch):
     seen = []
-    estimate = demand.estimate_zone
+    estimate = runs.estimate_zone
 
-    def looking(rows, model, *, horizon=0):
+    def looking(rows, model):
         seen.append(rows)
-        return estimate(rows, model, horizon=horizon)
+        return estimate(rows, model)
 
-    monkeypatch.setattr(demand, "estimate_zone", looking)
+    monkeypatch.setattr(runs, "estimate_zone", looking)
     hours = pd.date_range("2021-11-01 04:00", periods=24 * 9 - 3, freq="h")
     weather = pd.DataFrame({"time": hours.strftime("%Y-%m-%dT%H:%M:%SZ"), "temperature": range(len(hours))})
     weather.to_csv(tmp_path / "w.csv", index=False)
     options = ["--weather", str(tmp_path / "w.csv"), "--timezone", "America/New_York", "--holidays", "US"]
     result = invoke(panel, tmp_path / "run", *options, "--horizon", "1d")
     assert result.exit_code == 0, result.output
-    assert "No temperature for 2 bins" in result.output
-    rows = seen[0]
+    assert "No temperature for 26 bins" in result.output  # two of the panel, and a day beyond it
+    assert seen[0]["future"].sum() == 24
+    rows = seen[0][~seen[0]["future"]]
     assert rows["temperature"].iloc[:-3].tolist() == list(range(len(hours)))
     assert rows["temperature"].iloc[-3] == len(hours) - 1  # a reading holds until the next is due
     assert rows["temperature"].iloc[-2:].isna().all()
@@ -89,7 +89,7 @@ def test_weather_and_holidays_reach_the_model(panel, tmp_path, monkeypatch):
     assert {"hour", "hour_of_week", "day_of_week", "t"} <= set(rows.columns)
     told = json.loads((tmp_path / "run" / "run.json").read_text())
     assert told["inputs"]["horizon"] == 24
-    assert told["provenance"]["weather_gaps"][0]["bins"] == 2
+    assert told["provenance"]["weather_gaps"][0]["bins"] == 26
 
 
 def test_weather_needs_to_know_the_time_zone(panel, tmp_path, monkeypatch, capsys):
@@ -128,7 +128,7 @@ def test_an_interrupted_run_says_how_to_go_on(panel, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "run_estimates", interrupted)
+    monkeypatch.setattr(LatentDemand, "fit", interrupted)
     result = invoke(panel, tmp_path / "run")
     assert result.exit_code == 130
     assert "the same command goes on" in " ".join(result.output.split())

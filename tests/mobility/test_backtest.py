@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from known_city import known_panel, oracle, true_rate
 
 from unmet import InputError, metrics
 from unmet.mobility.backtest import backtest
@@ -18,9 +17,6 @@ from unmet.mobility.executors import WorkerDied, in_processes, serially
 from unmet.mobility.scoring import LEVELS, PINBALL, answer, metrics_of, tally
 from unmet.mobility.trials import REPLAY, Trial, replay
 from unmet.mobility.zone_data import zone_data
-
-sys.path.insert(0, str(Path(__file__).parent))
-from known_city import known_panel, oracle, true_rate
 
 PANEL = known_panel(zones=3, days=84)
 run = partial(backtest, executor=serially, draws=100)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import panel_reference as reference
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unmet._exceptions import InputError
 from unmet.mobility.clock import closed_by_hours, cut_bins, parse_every
-
-sys.path.insert(0, str(Path(__file__).parent))
-import panel_reference as reference
 
 # Clocks that change at 2:00, by half an hour, at midnight, and to an odd quarter of an hour.
 ZONES = ["America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Asia/Kathmandu", "Etc/UTC"]

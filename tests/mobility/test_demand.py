@@ -1,13 +1,17 @@
 """The models of one zone, on panels whose true demand is known."""
 
+import json
+
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binom, nbinom
 
 from unmet import InputError
-from unmet.mobility.demand import DemandModel, estimate_zone
+from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
 from unmet.mobility.demand_models import MODELS, demand_kernel
+from unmet.mobility.executors import serially
 from unmet.mobility.zone_data import zone_data
 
 COLUMNS = [
@@ -133,7 +137,10 @@ def test_an_hour_of_the_week_never_seen_with_supply_is_flagged_as_extrapolation(
 
 def test_future_bins_get_a_rate_and_demand_but_no_loss():
     panel, _, _ = make_panel(days=21, seed=4)
-    rows = estimate_zone(panel, DemandModel(draws=100), horizon=24).rows
+    whole, _, _ = make_panel(days=22, seed=4)
+    whole.loc[len(panel) :, ["observed", "exposure"]] = np.nan, 0.0
+    whole["future"] = np.arange(len(whole)) >= len(panel)
+    rows = estimate_zone(whole, DemandModel(draws=100)).rows
     ahead = rows.iloc[-24:]
     assert len(rows) == len(panel) + 24
     assert ahead["flags"].str.contains("future").all()
@@ -213,3 +220,78 @@ def test_unknown_models_and_too_few_draws_are_refused():
         DemandModel("magic")
     with pytest.raises(InputError, match="draws"):
         DemandModel(draws=3)
+
+
+def test_a_bin_without_a_record_in_the_past_is_unobserved_not_future():
+    panel, _, _ = make_panel(days=15, seed=7)
+    panel["observed"] = panel["observed"].astype(float)
+    panel.loc[40, "observed"] = np.nan
+    rows = estimate_zone(panel, DemandModel("weekly-mean", draws=50)).rows
+    assert rows.loc[40, "flags"] == "unobserved"
+    assert not rows["flags"].str.contains("future").any()
+    assert rows.loc[40, "demand_mean"] > 0
+
+
+@pytest.fixture(scope="module")
+def two_zones():
+    """Two zones in New York up to two days before the clocks go back, and weather that reaches beyond them."""
+    start = pd.date_range("2020-10-08 04:00", periods=23 * 24, freq="h", tz="UTC")
+    local = start.tz_convert("America/New_York").tz_localize(None)
+    frames = []
+    for zone in ("a", "b"):
+        panel, _, _ = make_panel(days=23, seed=len(frames))
+        panel["zone"], panel["start"], panel["start_local"] = zone, start, local
+        frames.append(panel.drop(columns=["holiday", "rain"]))
+    hours = pd.date_range(start[0], periods=30 * 24, freq="h")
+    weather = pd.DataFrame({"time": hours, "rain": np.random.default_rng(3).gamma(1.0, size=len(hours))})
+    return pd.concat(frames, ignore_index=True), weather
+
+
+def test_latent_demand_takes_a_frame_and_leaves_it_as_it_was(two_zones):
+    panel, weather = two_zones
+    before = panel.copy()
+    model = LatentDemand("weekly-mean", draws=50, weather=weather, timezone="America/New_York", holidays="US")
+    result = model.fit(panel, executor=serially)
+    pd.testing.assert_frame_equal(panel, before)
+    rows = result.demand()
+    assert list(rows.columns) == COLUMNS
+    assert len(rows) == len(panel)
+    lone = estimate_zone(panel[panel["zone"] == "a"], DemandModel("weekly-mean", draws=50)).rows
+    assert np.allclose(rows[rows["zone"] == "a"]["demand_mean"], lone["demand_mean"])
+    assert result.info["provenance"]["holidays"] == "US"
+
+
+def test_latent_demand_keeps_its_run_where_a_folder_is_named(two_zones, tmp_path):
+    panel, _ = two_zones
+    model = LatentDemand("weekly-mean", draws=50)
+    kept = model.fit(panel, tmp_path / "run", executor=serially)
+    assert kept.rows is None
+    assert (tmp_path / "run" / "totals.parquet").is_file()
+    pd.testing.assert_frame_equal(kept.demand(), model.fit(panel, executor=serially).demand())
+
+
+def test_bins_still_to_come_follow_the_wall_clock_and_have_their_weather(two_zones, tmp_path):
+    panel, weather = two_zones
+    made = tmp_path / "panel.parquet"
+    summary = json.dumps({"timezone": "America/New_York"})
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rows", panel)
+        connection.execute(f"COPY rows TO '{made}' (FORMAT parquet, KV_METADATA {{'unmet.summary': '{summary}'}})")
+    model = LatentDemand("weekly-mean", draws=50, weather=weather, horizon="3d")
+    rows = model.fit(made, executor=serially).demand()
+    ahead = rows[(rows["zone"] == "a") & rows["flags"].str.contains("future")]
+    assert len(ahead) == 72
+    assert not ahead["flags"].str.contains("covariate-missing").any()
+    # On 1 November 2020 the hour from one to two comes twice: both take the rate of that hour of a Sunday.
+    local = ahead["start"].dt.tz_convert("America/New_York")
+    twice = ahead[(local.dt.day == 1) & (local.dt.hour == 1)]
+    assert len(twice) == 2
+    seen = rows[rows["zone"] == "a"].set_index("start")
+    before = seen.loc[pd.Timestamp("2020-10-25 05:00", tz="UTC"), "rate_mean"]  # that hour, a week earlier
+    assert np.allclose(twice["rate_mean"], before)
+
+
+def test_an_unknown_model_is_refused_before_any_work():
+    with pytest.raises(InputError, match="weekly-mean"):
+        LatentDemand("magic")

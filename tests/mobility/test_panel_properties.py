@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -11,16 +10,14 @@ from typing import Any
 
 import duckdb
 import pandas as pd
+import panel_reference as reference
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from panel_reference import Record, Trip
 
 from unmet.mobility.panel import Panel, build_panel, panel_of
 from unmet.mobility.records import Records
-
-sys.path.insert(0, str(Path(__file__).parent))
-import panel_reference as reference
-from panel_reference import Record, Trip
 
 ZONE = "America/New_York"
 # The clocks go forward at 2:00 on 14 March 2021 and back on 7 November.

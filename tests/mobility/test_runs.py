@@ -115,9 +115,9 @@ def test_a_stopped_run_takes_over_what_was_finished(whole, tmp_path):
     assert len(part_folders(tmp_path / "out")) == 2
     asked = []
 
-    def counting(panel, model, *, horizon=0):
+    def counting(panel, model):
         asked.append(panel["zone"].iloc[0])
-        return estimate_toy(panel, model, horizon=horizon)
+        return estimate_toy(panel, model)
 
     # In the place of `estimate_toy`: the run is the same.
     counting.__module__, counting.__qualname__ = "toy_model", "estimate_toy"
@@ -261,7 +261,7 @@ def test_a_models_warnings_stand_beside_its_zone(tmp_path):
     ],
 )
 def test_a_model_that_breaks_its_promises_is_a_failure_not_a_total(tmp_path, change, said):
-    def broken(panel, model, *, horizon=0):
+    def broken(panel, model):
         return replace(estimate_toy(panel, model), **change)
 
     result = run(tmp_path / "out", PANEL[PANEL["zone"] == "z0"], estimate=broken)
@@ -279,9 +279,9 @@ def test_features_reach_every_zone_by_bin(tmp_path):
     features = pd.DataFrame({"start": starts, "rain": np.arange(len(starts), dtype=float)}).iloc[::-1]
     seen = {}
 
-    def looking(panel, model, *, horizon=0):
+    def looking(panel, model):
         seen[panel["zone"].iloc[0]] = panel["rain"].to_numpy()
-        return estimate_toy(panel, model, horizon=horizon)
+        return estimate_toy(panel, model)
 
     run(tmp_path / "out", features=features, estimate=looking)
     assert len(seen) == 6

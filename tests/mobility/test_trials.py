@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_city import known_panel, true_rate
 from scipy.stats import beta, kstest
 
 from unmet import InputError
 from unmet.mobility.trials import blocks, hold_out, replay, serve
 from unmet.mobility.zone_data import zone_data
-
-sys.path.insert(0, str(Path(__file__).parent))
-from known_city import known_panel, true_rate
 
 PANEL = known_panel(zones=1)
 DATA = zone_data(PANEL)

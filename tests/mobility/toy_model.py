@@ -39,11 +39,12 @@ class ToyEstimate:
     summary: dict[str, Any]
 
 
-def estimate_toy(panel: pd.DataFrame, model: ToyModel, *, horizon: int = 0) -> ToyEstimate:
+def estimate_toy(panel: pd.DataFrame, model: ToyModel) -> ToyEstimate:
     """Weekly mean over exposure; lost trips are Poisson draws seeded by the zone's name."""
     zone = str(panel["zone"].iloc[0])
     calls = _log(model, zone)
     _suffer(model.trouble.get(zone, ""), zone, calls)
+    panel = panel[panel["observed"].notna()]
     hour = (panel["start_local"].dt.day_of_week * 24 + panel["start_local"].dt.hour).to_numpy()
     observed = np.bincount(hour, weights=panel["observed"], minlength=168)
     exposure = np.bincount(hour, weights=panel["exposure"], minlength=168)

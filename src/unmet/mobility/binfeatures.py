@@ -11,6 +11,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet.mobility.features import add_calendar, add_holidays, add_weather
+from unmet.mobility.horizon import future_bins
 from unmet.mobility.panelfile import PanelFile
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.sources import Given, Workspace
@@ -42,7 +43,12 @@ class BinFeatures:
 
 
 def bin_features(
-    panel: PanelFile, *, weather: Given = None, timezone: str | None = None, holidays: str | None = None
+    panel: PanelFile,
+    *,
+    weather: Given = None,
+    timezone: str | None = None,
+    holidays: str | None = None,
+    horizon: int = 0,
 ) -> BinFeatures:
     """Work out the features of a panel's bins.
 
@@ -56,12 +62,16 @@ def bin_features(
         Of naive times in `weather`; what the panel's own metadata say unless given.
     holidays : str, optional
         Country and, if need be, subdivision as the package `holidays` calls them: ``US`` or ``US:NY``.
+    horizon : int
+        Also for so many bins beyond the panel's end.
 
     Returns
     -------
     BinFeatures
     """
     bins = panel.bins()
+    if horizon:
+        bins = pd.concat([bins, future_bins(bins, horizon, panel.timezone)], ignore_index=True)
     frame = add_calendar(bins)
     if holidays is not None:
         country, _, subdivision = holidays.partition(":")
@@ -69,7 +79,7 @@ def bin_features(
     gaps = pd.DataFrame(columns=["column", "first", "last", "bins"])
     quality = QualityLog().frame()
     if weather is not None:
-        zone = timezone or panel.metadata.get("summary", {}).get("timezone")
+        zone = timezone or panel.timezone
         if zone is None:
             raise InputError(
                 f"{panel.label} does not say what time zone it is in, which the weather's times need; "

@@ -1,103 +1,56 @@
-"""Latent demand of one zone: the rate to plan with, the demand that was there, and the trips that were lost.
-
-Two questions are kept apart. The **rate** is the expected demand of a full bin: the latent function. The **demand** is
-how many trips were wanted in that very bin given what was seen: observed plus lost; where supply never ran out it is
-what was observed.
-"""
+"""The latent demand of a whole city: from a panel to what was wanted, and lost, in every zone and bin."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import asdict, dataclass, replace
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from unmet._exceptions import InputError
-from unmet._typing import Array
-from unmet.mobility.demand_models import MODELS, Rates
-from unmet.mobility.zone_data import ZoneData, zone_data
+from unmet.mobility.binfeatures import BinFeatures, bin_features
+from unmet.mobility.executors import Executor, in_processes
+from unmet.mobility.horizon import horizon_bins, usual_minutes
+from unmet.mobility.panelfile import open_panel, write_parquet
+from unmet.mobility.runs import Progress, RunResult, run_estimates
+from unmet.mobility.sources import Given
+from unmet.mobility.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
 
-__all__ = ["DemandModel", "ZoneEstimate", "estimate_zone"]
+__all__ = ["DemandModel", "LatentDemand", "ZoneEstimate", "estimate_zone"]
 
 
 @dataclass(frozen=True)
-class DemandModel:
-    """Which model, and how it is run.
+class LatentDemand:
+    """Estimates of demand for every zone of a panel.
+
+    The default model suits the panel's bins. Up to a day: negative binomial counts with exposure, whose log-rate has a
+    weekly and a daily pattern, the daily one drifting, a slow trend, holidays and weather. A day and more: the same
+    without the daily pattern. Priors are weakly informative, so that a thousand fits need no nursing.
 
     Parameters
     ----------
-    name : str
-        ``exposure`` (default: negative binomial counts with exposure), ``cgp``, ``ncgp``, ``ncgp-a``, ``tobit``, or a
-        baseline: ``observed``, ``weekly-mean``, ``drop-censored``.
+    model : str
+        ``exposure`` (default), ``cgp``, ``ncgp``, ``ncgp-a``, ``tobit``; or a baseline that anyone should beat:
+        ``observed``, ``weekly-mean``, ``drop-censored``.
     draws : int
-        Joint posterior draws, from which totals and intervals of lost trips are made.
+        Joint posterior draws behind the intervals of totals.
     seed : int
-        Together with the zone's name decides all randomness.
+        The same seed gives the same numbers.
+    weather : path or frame, optional
+        A table with a time and numbers.
+    timezone : str, optional
+        Of naive times in `weather`; the panel's unless given.
+    holidays : str, optional
+        Public holidays of a country or a part of it: ``US``, ``US:NY``.
+    horizon : str, optional
+        Go on beyond the panel's end by so much: ``7d``, ``12h``.
 
     Examples
     --------
-    >>> DemandModel("cgp")
-    DemandModel(name='cgp', draws=400, seed=0)
-    """
-
-    name: str = "exposure"
-    draws: int = 400
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.name not in MODELS:
-            raise InputError(f"no model {self.name!r}; there are {', '.join(MODELS)}")
-        if self.draws < 20:
-            raise InputError(f"draws must be 20 or more for intervals to mean anything; got {self.draws}")
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> DemandModel:
-        """Read back what `to_dict` wrote."""
-        return replace(cls(), **description)
-
-
-@dataclass(frozen=True)
-class ZoneEstimate:
-    """What was estimated for one zone.
-
-    Attributes
-    ----------
-    rows : DataFrame
-        One row per bin; see the module's description of rate, demand and lost.
-    lost : array of shape (168, draws)
-        Draws of lost trips, summed by local hour of the week (0 is Monday from midnight).
-    observed : array of shape (168,)
-        Observed trips, likewise. Demand is observed plus lost, draw by draw.
-    summary : dict
-        Zone, model, convergence, repairs, CPU seconds.
-    """
-
-    rows: pd.DataFrame
-    lost: Array
-    observed: Array
-    summary: dict[str, Any]
-
-
-def estimate_zone(panel: pd.DataFrame, model: DemandModel, *, horizon: int = 0) -> ZoneEstimate:
-    """Estimate rate, demand and lost trips of one zone.
-
-    Parameters
-    ----------
-    panel : DataFrame
-        The zone's rows of a panel, with any features (``holiday``, weather columns) beside.
-    model : DemandModel
-        Which model.
-    horizon : int
-        How many bins beyond the last to estimate as well.
-
-    Examples
-    --------
+    >>> from unmet.mobility.executors import serially
     >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
     >>> panel = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
     >>> panel["observed"] = 2
@@ -106,70 +59,96 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, *, horizon: int = 0) 
     >>> panel.loc[100, "stockout_minutes"] = 30
     >>> panel["available_minutes"] = 60 - panel["stockout_minutes"]
     >>> panel["exposure"], panel["censored"] = panel["available_minutes"] / 60, panel["stockout_minutes"] > 0
-    >>> rows = estimate_zone(panel, DemandModel("weekly-mean")).rows
-    >>> rows.loc[[99, 100], ["observed", "exposure", "demand_mean"]].round(1)
+    >>> result = LatentDemand("weekly-mean").fit(panel, executor=serially)
+    >>> result.demand().loc[[99, 100], ["observed", "exposure", "demand_mean"]].round(1)
          observed  exposure  demand_mean
     99        2.0       1.0          2.0
     100       2.0       0.5          3.3
+    >>> result.zones[["zone", "status", "observed"]]
+      zone status  observed
+    0    a     ok     672.0
     """
-    began = time.process_time()
-    data = zone_data(panel, horizon)
-    if not data.seen.any():
-        raise InputError(f"zone {data.zone}: no bin had anything to rent, so nothing can be learnt of its demand")
-    rates = MODELS[model.name](data, model.draws, _seed(data.zone, model.seed))
-    counted = np.isfinite(data.observed)
-    lost = np.zeros((168, model.draws))
-    np.add.at(lost, data.slot[counted], rates.lost.T[counted])
-    summary = {
-        "zone": data.zone,
-        "model": model.name,
-        "message": "",
-        **rates.summary,
-        **data.notes,
-        "cpu_seconds": time.process_time() - began,
-    }
-    observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=168), dtype=float)
-    return ZoneEstimate(_rows(data, rates), lost, observed, summary)
 
+    model: str = "exposure"
+    _: KW_ONLY
+    draws: int = 400
+    seed: int = 0
+    weather: Given = None
+    timezone: str | None = None
+    holidays: str | None = None
+    horizon: str | None = None
 
-def _seed(zone: str, seed: int) -> int:
-    """A seed of the zone's own, whatever the order zones are worked on."""
-    return int(np.random.SeedSequence([seed, *zone.encode()]).generate_state(1)[0] // 2)
+    def __post_init__(self) -> None:
+        self.settings()  # raises where there is no such model
 
+    def settings(self) -> DemandModel:
+        """The model and how it is run, without what it is fed."""
+        return DemandModel(self.model, self.draws, self.seed)
 
-def _rows(data: ZoneData, rates: Rates) -> pd.DataFrame:
-    lost_q05, lost_q95 = np.quantile(rates.lost, [0.05, 0.95], axis=0)
-    lost_q50 = np.median(rates.lost, axis=0)
-    lost_sd = rates.lost.std(axis=0)
-    seen = np.isfinite(data.observed)
-    base = np.where(seen, data.observed, 0.0)
-    rows = pd.DataFrame(
-        {
-            "zone": data.zone,
-            "start": data.start,
-            "observed": data.observed,
-            "exposure": data.exposure,
-            "censored": data.censored,
-            "rate_mean": rates.mean,
-            "rate_sd": rates.sd,
-            "rate_q05": rates.q05,
-            "rate_q95": rates.q95,
-            "demand_mean": base + rates.lost_mean,
-            "demand_sd": lost_sd,
-            "demand_q05": base + lost_q05,
-            "demand_q50": base + lost_q50,
-            "demand_q95": base + lost_q95,
-            "lost_mean": rates.lost_mean,
-            "lost_sd": lost_sd,
-            "lost_q05": lost_q05,
-            "lost_q95": lost_q95,
-            "flags": data.flags.astype(str),
+    def fit(
+        self,
+        panel: str | os.PathLike[str] | pd.DataFrame,
+        out: str | os.PathLike[str] | None = None,
+        *,
+        jobs: int | None = None,
+        executor: Executor = in_processes,
+        progress: Progress | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> RunResult:
+        """Estimate every zone.
+
+        Parameters
+        ----------
+        panel : path or DataFrame
+            A panel's Parquet file, or its rows, which are not changed.
+        out : path, optional
+            Folder of the run. A run that is stopped goes on where it was when the same is asked for again. Without a
+            folder nothing is kept but what is returned.
+        jobs : int, optional
+            Worker processes; as many as processors unless given.
+        executor : callable
+            Where the work is done: see `unmet.mobility.executors`.
+        progress : callable, optional
+            Called as ``progress(done, zones, note)``.
+        tell : callable, optional
+            Called with a sentence for each gap in the weather, before the work begins.
+
+        Returns
+        -------
+        RunResult
+            With the tables ``zones`` and ``totals``, and ``demand()``. A zone that could not be estimated is in its
+            ``failures``.
+        """
+        with tempfile.TemporaryDirectory(prefix="unmet-") as folder:
+            path = Path(folder) / "panel.parquet"
+            if isinstance(panel, pd.DataFrame):
+                write_parquet(panel, path)
+            with open_panel(path if isinstance(panel, pd.DataFrame) else panel) as file:
+                steps = horizon_bins(self.horizon, usual_minutes(file.bins()))
+                features = bin_features(
+                    file, weather=self.weather, timezone=self.timezone, holidays=self.holidays, horizon=steps
+                )
+            for gap in features.gaps.itertuples():
+                if tell is not None:
+                    tell(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on.")
+            result = run_estimates(
+                panel,
+                self.settings(),
+                Path(folder) / "run" if out is None else out,
+                features=features.frame,
+                jobs=jobs,
+                horizon=steps,
+                executor=executor,
+                progress=progress,
+                provenance=self._provenance(features),
+            )
+            return replace(result, rows=result.demand()) if out is None else result
+
+    def _provenance(self, features: BinFeatures) -> dict[str, Any]:
+        path = isinstance(self.weather, str | os.PathLike)
+        return {
+            "weather": str(self.weather) if path else None if self.weather is None else type(self.weather).__name__,
+            "holidays": self.holidays,
+            "weather_gaps": features.gaps.to_dict("records"),
+            "weather_quality": features.quality.to_dict("records"),
         }
-    )
-    if rates.future is not None and not seen.all():
-        ahead = rates.future[:, ~seen]
-        rows.loc[~seen, "demand_mean"] = ahead.mean(axis=0)
-        rows.loc[~seen, "demand_sd"] = ahead.std(axis=0)
-        for name, q in (("demand_q05", 0.05), ("demand_q50", 0.5), ("demand_q95", 0.95)):
-            rows.loc[~seen, name] = np.quantile(ahead, q, axis=0)
-    return rows

@@ -53,8 +53,11 @@ class PanelFile:
         One query per zone, whatever the chunks: where a column has missing values only in some zones, its type
         (and with it the last digit of a result) must not depend on which zones are read together.
         """
-        joined = " LEFT JOIN features USING (start)" if self._has_features() else ""
-        sql = f"SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel{joined} WHERE zone::VARCHAR = $1 ORDER BY start"
+        rows = "SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel WHERE zone::VARCHAR = $1"
+        if self._has("future"):
+            rows = f"SELECT *, false AS future FROM ({rows}) UNION ALL BY NAME SELECT $1 AS zone, * FROM future"
+        joined = " LEFT JOIN features USING (start)" if self._has("features") else ""
+        sql = f"SELECT * FROM ({rows}){joined} ORDER BY start"
         with reading(self.label):
             return fetch_frame(self.connection, sql, [zone])
 
@@ -93,9 +96,23 @@ class PanelFile:
         self.connection.execute("CREATE OR REPLACE TABLE features AS SELECT * FROM some_features")
         self.connection.unregister("some_features")
 
-    def _has_features(self) -> bool:
-        sql = "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'features'"
-        return bool(fetch_one(self.connection, sql)[0])
+    def add_future(self, bins: pd.DataFrame) -> None:
+        """Have `rows_of` go on with these bins (``start, start_local, minutes``), told by a column ``future``."""
+        states = dict.fromkeys((name for name in _STATES if name in self.columns), 0)
+        rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
+        _register(self.connection, "some_bins", rows)
+        self.connection.execute("CREATE OR REPLACE TABLE future AS SELECT * FROM some_bins")
+        self.connection.unregister("some_bins")
+
+    @property
+    def timezone(self) -> str | None:
+        """The zone whose wall clock cut the bins, where the file says so."""
+        zone = self.metadata.get("summary", {}).get("timezone")
+        return None if zone is None else str(zone)
+
+    def _has(self, table: str) -> bool:
+        sql = "SELECT count(*) FROM duckdb_tables() WHERE table_name = $1"
+        return bool(fetch_one(self.connection, sql, [table])[0])
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from unmet._typing import Array
 from unmet.mobility.panelfile import file_hash, write_parquet
 
 if TYPE_CHECKING:
-    from unmet.mobility.demand import ZoneEstimate
+    from unmet.mobility.zone_estimate import ZoneEstimate
 
 __all__ = ["Part", "ZoneCost", "ZoneOutcome", "read_parts", "write_part"]
 

@@ -28,15 +28,17 @@ import numpy as np
 import pandas as pd
 
 import unmet
-from unmet._exceptions import InputError
+from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.executors import Executor, in_processes
+from unmet.mobility.horizon import future_bins
 from unmet.mobility.panelfile import PanelFile, file_hash, frame_hash, open_panel, write_parquet
 from unmet.mobility.parts import Part, read_parts, write_part
-from unmet.mobility.runfiles import finished_run, publish, read_table, writing
+from unmet.mobility.runfiles import finished_run, publish, read_info, read_table, writing
 from unmet.mobility.runfolder import RunFolder, describe_change, earlier_inputs, run_folder
+from unmet.mobility.zone_estimate import estimate_zone
 from unmet.mobility.zonework import Chunk, EstimateZone, Model, estimate_chunk
 
-__all__ = ["RunResult", "run_estimates"]
+__all__ = ["RunResult", "read_run", "run_estimates"]
 
 Progress = Callable[[int, int, str], None]
 """Called with zones finished, zones in all, and a sentence where there is something to say ('' where not)."""
@@ -63,6 +65,8 @@ class RunResult:
         Zone → why it could not be estimated.
     info : dict
         What ``run.json`` says.
+    rows : pandas.DataFrame or None
+        What ``demand.parquet`` holds, where no folder was asked for; else `demand` reads it.
     """
 
     out: Path
@@ -70,10 +74,11 @@ class RunResult:
     totals: pd.DataFrame
     failures: dict[str, str]
     info: dict[str, Any]
+    rows: pd.DataFrame | None = None
 
     def demand(self) -> pd.DataFrame:
-        """Read ``demand.parquet``: one row per zone and bin."""
-        return read_table(self.out / "demand.parquet")
+        """Give ``demand.parquet``: one row per zone and bin."""
+        return read_table(self.out / "demand.parquet") if self.rows is None else self.rows
 
 
 def run_estimates(
@@ -107,9 +112,9 @@ def run_estimates(
     chunk : int, optional
         Zones per chunk: what is lost at most, per process, when the run is killed. By default 1 to 8.
     horizon : int
-        Bins to go beyond the panel's end.
+        Bins to go beyond the panel's end; `features` may have rows for them.
     estimate : callable, optional
-        Estimates one zone; `unmet.mobility.demand.estimate_zone` unless given.
+        Estimates one zone; `unmet.mobility.zone_estimate.estimate_zone` unless given.
     executor : callable
         Where the work is done: see `unmet.mobility.executors`.
     progress : callable, optional
@@ -130,7 +135,7 @@ def run_estimates(
     Examples
     --------
     >>> import tempfile
-    >>> from unmet.mobility.demand import DemandModel
+    >>> from unmet.mobility.zone_estimate import DemandModel
     >>> from unmet.mobility.executors import serially
     >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
     >>> panel = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
@@ -146,10 +151,7 @@ def run_estimates(
       zone status  observed  stockout_minutes
     0    a     ok     672.0              30.0
     """
-    if estimate is None:
-        from unmet.mobility.demand import estimate_zone
-
-        estimate = estimate_zone
+    estimate = estimate or estimate_zone
     workers = _positive("jobs", jobs) or _processors()
     size = _positive("chunk", chunk)
     if horizon < 0:
@@ -161,6 +163,8 @@ def run_estimates(
         file = stack.enter_context(open_panel(path))
         if features is not None:
             file.add_features(features)
+        if horizon:
+            file.add_future(future_bins(file.bins(), horizon, file.timezone))
         inputs = _inputs(path, features, model, estimate, horizon)
         fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
         say = progress or (lambda done, zones, note: None)
@@ -170,7 +174,7 @@ def run_estimates(
             return _result(place.out, told)
         run = _Run(place, file, fingerprint, inputs, say)
         run.resume()
-        work = partial(estimate_chunk, estimate=estimate, model=model, horizon=horizon)
+        work = partial(estimate_chunk, estimate=estimate, model=model)
         run.work_off(work, executor, workers, size)
         info = {
             "started": clock.isoformat(timespec="seconds"),
@@ -180,6 +184,14 @@ def run_estimates(
             "provenance": dict(provenance or {}),
         }
         return run.finish(info)
+
+
+def read_run(out: str | os.PathLike[str]) -> RunResult:
+    """Read back what a finished run has left in its folder."""
+    told = read_info(Path(out))
+    if told is None:
+        raise FileFormatError(f"{out}: there is no run.json: this is not the folder of a finished run.")
+    return _result(Path(out), told)
 
 
 @dataclass

@@ -27,7 +27,7 @@ _NEEDED = (
     "censored",
 )
 # Columns of a panel that say what happened, not why: none may be a covariate, or demand would explain itself.
-_NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday"}
+_NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future"}
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # A pickup proves that a vehicle was there for a moment, even where no minute began with one.
 _MOMENT = 0.5
@@ -46,7 +46,7 @@ class ZoneData:
     minutes : float
         Length of the usual bin.
     observed : array
-        Pickups; NaN in bins that are still to come.
+        Pickups; NaN where nothing was recorded, and in bins that are still to come.
     exposure, stockout : array
         Shares of the bin with something to rent, and with nothing though it was open. What is closed or unknown is
         neither.
@@ -92,15 +92,14 @@ class ZoneData:
         return self.minutes >= 1440
 
 
-def zone_data(panel: pd.DataFrame, horizon: int = 0) -> ZoneData:
+def zone_data(panel: pd.DataFrame) -> ZoneData:
     """Check and arrange the rows of one zone.
 
     Parameters
     ----------
     panel : DataFrame
-        Rows of one zone: the columns of a panel; ``holiday`` and any other numeric columns (weather) are used if there.
-    horizon : int
-        How many bins to add after the last, with nothing observed.
+        Rows of one zone: the columns of a panel; ``holiday`` and any other numeric columns (weather) are used if
+        there; ``future`` tells the bins still to come.
     """
     missing = [c for c in _NEEDED if c not in panel.columns]
     if missing:
@@ -109,7 +108,7 @@ def zone_data(panel: pd.DataFrame, horizon: int = 0) -> ZoneData:
         )
     if panel.empty or panel["zone"].nunique() != 1:
         raise InputError(f"expected the rows of one zone; got {len(panel)} rows of {panel['zone'].nunique()} zones")
-    frame = _extended(panel.sort_values("start"), horizon)
+    frame = panel.sort_values("start", ignore_index=True)
     minutes = frame["minutes"].to_numpy(dtype=float)
     observed = frame["observed"].to_numpy(dtype=float)
     exposure = frame["exposure"].to_numpy(dtype=float)
@@ -132,7 +131,9 @@ def zone_data(panel: pd.DataFrame, horizon: int = 0) -> ZoneData:
         flags=np.full(len(frame), "", dtype=object),
         notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
     )
-    _flag(data.flags, np.isnan(observed), "future")
+    future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
+    _flag(data.flags, future, "future")
+    _flag(data.flags, np.isnan(observed) & ~future, "unobserved")
     _flag(data.flags, frame["unknown_minutes"].to_numpy() >= minutes, "unknown")
     _flag(data.flags, frame["closed_minutes"].to_numpy() >= minutes, "closed")
     _flag(data.flags, gaps, "covariate-missing")
@@ -142,20 +143,6 @@ def zone_data(panel: pd.DataFrame, horizon: int = 0) -> ZoneData:
 
 def _flag(flags: np.ndarray, rows: BoolArray, word: str) -> None:
     flags[rows] = [f"{old};{word}" if old else word for old in flags[rows]]
-
-
-def _extended(frame: pd.DataFrame, horizon: int) -> pd.DataFrame:
-    """With `horizon` bins more, by the wall clock's offset of the last one."""
-    if horizon <= 0:
-        return frame
-    last = frame.iloc[-1]
-    steps = pd.to_timedelta(np.arange(1, horizon + 1) * float(last["minutes"]), unit="min")
-    future = pd.DataFrame({"zone": last["zone"], "start": last["start"] + steps, "minutes": last["minutes"]})
-    future["start_local"] = last["start_local"] + steps
-    for name in ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes", "exposure"):
-        future[name] = 0.0
-    future["censored"] = False
-    return pd.concat([frame, future], ignore_index=True)
 
 
 def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame, tuple[str, ...], BoolArray]:

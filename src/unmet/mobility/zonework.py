@@ -20,7 +20,7 @@ from unmet.mobility.parts import ZoneCost, ZoneOutcome
 from unmet.mobility.totals import HOURS
 
 if TYPE_CHECKING:
-    from unmet.mobility.demand import ZoneEstimate
+    from unmet.mobility.zone_estimate import ZoneEstimate
 
 __all__ = ["Chunk", "EstimateZone", "Model", "estimate_chunk"]
 
@@ -43,7 +43,7 @@ class Model(Protocol):
 class EstimateZone(Protocol):
     """A zone's estimate from its rows; it raises an error with a reason where there can be none."""
 
-    def __call__(self, panel: pd.DataFrame, model: Any, *, horizon: int = 0) -> ZoneEstimate:
+    def __call__(self, panel: pd.DataFrame, model: Any) -> ZoneEstimate:
         """Estimate one zone."""
         ...
 
@@ -56,19 +56,17 @@ class Chunk:
     rows: tuple[pd.DataFrame, ...]
 
 
-def estimate_chunk(chunk: Chunk, *, estimate: EstimateZone, model: Model, horizon: int) -> list[ZoneOutcome]:
+def estimate_chunk(chunk: Chunk, *, estimate: EstimateZone, model: Model) -> list[ZoneOutcome]:
     """Estimate each zone of a chunk; a zone that cannot be has a reason instead.
 
     Running out of memory is not held against the zone: the error goes up, and the chunk is tried again.
     """
     # Also where no environment variable could: the order in which threads add up shows in the last digits.
     with threadpool_limits(limits=1):
-        return [
-            _estimate(zone, rows, estimate, model, horizon) for zone, rows in zip(chunk.zones, chunk.rows, strict=True)
-        ]
+        return [_estimate(zone, rows, estimate, model) for zone, rows in zip(chunk.zones, chunk.rows, strict=True)]
 
 
-def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Model, horizon: int) -> ZoneOutcome:
+def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Model) -> ZoneOutcome:
     began = time.process_time()
     result, reason = None, None
     with warnings.catch_warnings(record=True) as caught:
@@ -76,7 +74,7 @@ def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Mode
         warnings.simplefilter("ignore", DeprecationWarning)  # for those who write models, not for those who run them
         try:
             _check_rows(rows)
-            result = estimate(rows, model, horizon=horizon)
+            result = estimate(rows, model)
             _check_estimate(result, zone, model.draws)
         except MemoryError:
             raise
