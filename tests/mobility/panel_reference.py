@@ -95,8 +95,23 @@ class System:
         ridden = {t.started // 60 for t in trips} | {t.ended // 60 for t in trips}
         self.moving = set(self.moves) | {m for m in ridden if self.first <= m <= self.last}
         self.polled = self._is_polled()
+        if not self.polled:
+            self._add_swaps()
         self.silent = self._silences()
         self.standstill = self._standstills()
+
+    def _add_swaps(self) -> None:
+        """A record that repeats the one before, between two moves within 20 minutes, is a pickup and a return."""
+        for station, rows in self.log.items():
+            moved = [second for s, second, *_ in self.changes if s == station]
+            for a, b in pairwise(rows):
+                open_ = {self.own(a), self.own(b)} <= {"vehicles", "empty"}
+                before = [m for m in moved if m < b.second]
+                after = [m for m in moved if m > b.second]
+                if not (open_ and before and after and (a.available, a.disabled) == (b.available, b.disabled)):
+                    continue
+                if b.second - max(before) <= 1200 and min(after) - b.second <= 1200:
+                    self.changes.append((station, b.second, ceil_minute(a.second), ceil_minute(b.second), 1, 1))
 
     def own(self, r: Record) -> str:
         if not r.installed:

@@ -334,3 +334,19 @@ def test_the_temporary_folder_is_gone(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     build_panel(status=log(("08:00", 1)), timezone=ZONE)
     assert not list(Path(tmp_path).iterdir())
+
+
+def test_a_repeated_record_between_two_moves_is_a_pickup_and_a_return_that_cancelled_out():
+    busy = log(("08:00", 5), ("08:10", 4), ("08:20", 4), ("08:40", 6), ("11:00", 6), ("14:00", 5))
+    frame = build_panel(status=busy, timezone=ZONE).panel
+    assert hour(frame, "08:00")[["observed", "returns"]].tolist() == [2, 3]
+    assert hour(frame, "11:00")[["observed", "returns"]].tolist() == [0, 0]  # no move within 20 minutes
+    late = log(("08:00", 5), ("08:10", 4), ("08:20", 4), ("08:41", 6))
+    assert hour(build_panel(status=late, timezone=ZONE).panel, "08:00")["observed"] == 1
+
+
+def test_a_repeated_record_of_a_poll_says_nothing():
+    polled = pd.concat([log(*[(f"08:{m:02d}", 3 + m // 20) for m in range(0, 60, 5)], station=s) for s in "abc"])
+    result = build_panel(status=polled, timezone=ZONE)
+    assert result.summary["status"] == "polled snapshots"
+    assert (result.panel["observed"] == 0).all()

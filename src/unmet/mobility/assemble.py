@@ -281,7 +281,7 @@ def _rest(spells: Spells) -> tuple[Minutes, Minutes, Minutes, NDArray[np.float64
 def _infer(block: Block, evidence: Evidence, rebalancing: int) -> _Moved:
     assert evidence.log is not None
     assert evidence.feed is not None
-    changes = known_changes(find_changes(block), evidence.feed, evidence.share, evidence.silent)
+    changes = known_changes(find_changes(block, evidence.feed.polled), evidence.feed, evidence.share, evidence.silent)
     bin_ = evidence.bins.of(changes.minute)
     zone = evidence.group[changes.station]
     inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)
