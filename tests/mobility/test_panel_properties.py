@@ -211,9 +211,9 @@ def long_feed(seed: int) -> list[Record]:
             dead = station == "b" and 10 <= day < 12
             if not (outage or closed or dead):
                 records.append(Record(station, second, level, docks=9 - level))
-            if closed and station == "a" and rng.random() < 0.2:  # the feed lives, but nothing moves
-                last = next(r for r in reversed(records) if r.station == "a")
-                records.append(Record("a", second, last.available, docks=last.docks))
+            if closed and rng.random() < 0.3:  # the feed lives, but nothing moves
+                last = next(r for r in reversed(records) if r.station == station)
+                records.append(Record(station, second, last.available, docks=last.docks))
             second += rng.randrange(200, 600) if 7 <= hour < 21 else rng.randrange(7000, 14000)
     return records
 

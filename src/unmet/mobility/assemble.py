@@ -143,8 +143,9 @@ def gather(
         feed = feed_of_trips(trips.starts)
         progress("netting supply from trips")
         netted = _net(records, stations, order, holes, first, last)
+    still, silent = standstills(feed, silent)
     overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
-    overrides += [Override(b, e, STANDSTILL) for b, e in standstills(feed, silent).tolist()]
+    overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
     if hours is not None:
         shut = closed_by_hours(hours, first, last, records.timezone)
         overrides += [Override(b, e, HOURS) for b, e in shut.tolist()]
