@@ -60,7 +60,7 @@ def test_it_writes_the_panel_that_python_would_build_and_a_summary(files, tmp_pa
         "censored bins",
     ):
         assert said in text, said
-    assert "2 of 2 stations" in text
+    assert "2, each station by itself" in text
 
 
 def test_the_options_are_those_of_build_panel():

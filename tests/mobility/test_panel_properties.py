@@ -100,14 +100,22 @@ def build_from_tables(
                 ended_at::TIMESTAMP AS ended_at, start_station_id AS start_station, end_station_id AS end_station,
                 NULL::DOUBLE AS start_lat, NULL::DOUBLE AS start_lon, NULL::DOUBLE AS end_lat, NULL::DOUBLE AS end_lon,
                 s.ix AS start_ix, e.ix AS end_ix
-                FROM rides JOIN stations s ON start_station_id = s.station JOIN stations e ON end_station_id = e.station"""
+                FROM rides JOIN stations s ON start_station_id = s.station
+                JOIN stations e ON end_station_id = e.station"""
             )
             connection.execute(
                 """CREATE TABLE trip_span AS SELECT min(started_at) AS first, max(started_at) AS last,
                 max(ended_at) AS last_end FROM trips"""
             )
         quality = pd.DataFrame(
-            {"source": "status", "reason": "read", "action": "noted", "rows": [len(records)], "share": 1.0, "detail": ""}
+            {
+                "source": "status",
+                "reason": "read",
+                "action": "noted",
+                "rows": [len(records)],
+                "share": 1.0,
+                "detail": "",
+            }
         )
         given = Records(connection, ZONE, frozenset(tables), quality, folder)
         zones = "superhubs:200m" if hubs else "stations"

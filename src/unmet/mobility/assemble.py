@@ -19,7 +19,7 @@ from unmet.mobility.availability import (
     count_minutes,
     status_spells,
 )
-from unmet.mobility.clock import Bins, Minutes, closed_by_hours, cut_bins
+from unmet.mobility.clock import DAY, Bins, Minutes, closed_by_hours, cut_bins
 from unmet.mobility.feed import feed_of_trips, watch_feed
 from unmet.mobility.netting import net_supply
 from unmet.mobility.pickups import find_changes, known_changes
@@ -39,6 +39,7 @@ alone, with pickups inferred from it; both."""
 
 NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
 _ROWS_AT_ONCE = 2_000_000
+_LONGEST_BESIDE = 366 * DAY
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def gather(
         log = sort_status(records.connection, order.tolist(), group.tolist(), records.folder, memory, rows)
     if "trips" in records.tables:
         span = trip_span(records.connection)
-    bins = cut_bins(*_period(log, span, period), every, records.timezone)
+    bins = cut_bins(*_period(log, span, period, records.timezone), every, records.timezone)
     first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
     trips = netted = None
     holes = np.array([[first, last + 1]])
@@ -169,22 +170,25 @@ def _by_zone(zones: Zones) -> tuple[Minutes, Minutes]:
 
 
 def _period(
-    log: StatusLog | None, span: tuple[int, int, int] | None, period: tuple[int | None, int | None]
+    log: StatusLog | None, span: tuple[int, int, int] | None, period: tuple[int | None, int | None], timezone: str
 ) -> tuple[int, int]:
+    """First and last minute; refuse a period without records, and one that goes on for more than a year beside them."""
     firsts = ([log.first_minute] if log else []) + ([span[0]] if span else [])
     lasts = ([log.last_minute] if log else []) + ([span[1]] if span else [])
     first = min(firsts) if period[0] is None else period[0]
     last = max(lasts) if period[1] is None else period[1] - 1
-    if last < first:
+    found = f"the records run from {_local(min(firsts), timezone)} to {_local(max(lasts), timezone)} ({timezone})"
+    if last < min(firsts) or first > max(lasts):
+        raise InputError(f"There is no record in the period that was asked for: {found}. Check --start and --end.")
+    if min(firsts) - first > _LONGEST_BESIDE or last - max(lasts) > _LONGEST_BESIDE:
         raise InputError(
-            "The panel would end before it starts: the records run from "
-            f"{_utc(min(firsts))} to {_utc(max(lasts))} UTC. Choose a start and an end within them."
+            f"The panel would go on for more than a year before or after the records: {found}. Check --start and --end."
         )
     return first, last
 
 
-def _utc(minute: int) -> str:
-    return str(np.datetime64(minute, "m")).replace("T", " ")
+def _local(minute: int, timezone: str) -> str:
+    return f"{pd.Timestamp(minute * 60, unit='s', tz='UTC').tz_convert(timezone):%Y-%m-%d %H:%M}"
 
 
 def _covered(bins: Bins, holes: Minutes) -> NDArray[np.bool_]:

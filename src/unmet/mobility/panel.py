@@ -46,6 +46,7 @@ from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records, read_records
 from unmet.mobility.sources import Given
 from unmet.mobility.sql import literal, path_literal
+from unmet.mobility.timezones import zone_info
 
 __all__ = [
     "PANEL_COLUMNS",
@@ -234,6 +235,8 @@ def _check_target(target: Path, *given: Given) -> None:
     """Refuse a file that cannot be written, or that is one of the inputs, before any work is done."""
     if not target.parent.is_dir():
         raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} into.")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"{target}: could not be written: the folder {str(target.parent)!r} does not allow it.")
     if target.is_dir():
         raise InputError(f"{str(target)!r} is a folder; name a file in it, such as {str(target / 'panel.parquet')!r}.")
     if target.suffix != ".parquet":
@@ -288,6 +291,8 @@ def _making(trips: Given, status: Given, stations: Given, options: PanelOptions)
     }
     planned: dict[str, Any] = {k: v for k, v in options.items() if k in Plan.__dataclass_fields__}
     plan = Plan(**planned)
+    zone_info(options["timezone"])
+    plan.period(options["timezone"])
     progress = options.get("progress") or (lambda _: None)
     # The panel sorts status anyway, and finds the duplicates then.
     with read_records(trips, status, stations, keep_duplicates=True, **reading) as records:
@@ -324,7 +329,8 @@ def _copy(records: Records, made: Made, target: Path) -> None:
         )
         os.replace(partial, target)
     except duckdb.Error as error:
-        raise InputError(f"{target}: could not be written: {str(error).splitlines()[0]}") from error
+        said = str(error).splitlines()[0].replace(str(partial), str(target))
+        raise InputError(f"{target}: could not be written: {said}") from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -18,7 +18,7 @@ from unmet.mobility.assemble import EVIDENCE, Evidence, gather, panel_rows, row_
 from unmet.mobility.clock import parse_every, parse_hours
 from unmet.mobility.pickups import REBALANCING
 from unmet.mobility.quality import QualityLog
-from unmet.mobility.records import Records
+from unmet.mobility.records import Records, parse_memory
 from unmet.mobility.sql import fetch_one
 from unmet.mobility.states import REASONS, STATES
 from unmet.mobility.tripcounts import loose_starts
@@ -63,9 +63,16 @@ class Plan:
         if self.hours is not None:
             parse_hours(self.hours)
         _censored(self.censored_rule)
-        _bytes(self.memory)
+        parse_memory(self.memory)
         if self.rebalancing < 2:
             raise InputError(f"rebalancing: expected two vehicles or more, got {self.rebalancing}.")
+
+    def period(self, timezone: str) -> tuple[int | None, int | None]:
+        """The first minute and the one behind the last, UTC, where they were given."""
+        start, end = _minute(self.start, "start", timezone), _minute(self.end, "end", timezone)
+        if start is not None and end is not None and end <= start:
+            raise InputError(f"The panel would end before it starts: start {self.start!r}, end {self.end!r}.")
+        return start, end
 
 
 def _censored(rule: str) -> str:
@@ -84,14 +91,6 @@ def _censored(rule: str) -> str:
         "The rule for censored bins should be any, minutes:10 (at least so many) or share:0.25; "
         f"{rule!r} is none of them."
     )
-
-
-def _bytes(memory: str) -> int:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", memory, re.IGNORECASE)
-    if match is None:
-        raise InputError(f"memory: expected a size such as '2GB', got {memory!r}.")
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
 
 
 def _minute(text: str | None, name: str, timezone: str) -> int | None:
@@ -139,9 +138,9 @@ def make_panel(records: Records, plan: Plan, progress: Callable[[str], None]) ->
         zones,
         stations,
         every=parse_every(plan.every),
-        period=(_minute(plan.start, "start", records.timezone), _minute(plan.end, "end", records.timezone)),
+        period=plan.period(records.timezone),
         hours=plan.hours,
-        memory=_bytes(plan.memory),
+        memory=parse_memory(plan.memory),
         quality=log,
         progress=progress,
     )
@@ -168,7 +167,7 @@ def _lay_out(
     count = evidence.zones * len(bins)
     types: dict[str, Any] = {"start": "M8[us]", "start_local": "M8[us]", "minutes": np.int16}
     types |= row_types(evidence.inferred)
-    in_memory = count * sum(np.dtype(t).itemsize for t in types.values()) <= _bytes(plan.memory) // 16
+    in_memory = count * sum(np.dtype(t).itemsize for t in types.values()) <= parse_memory(plan.memory) // 16
     columns: dict[str, NDArray[Any]] = {
         name: np.empty(count, dtype=dtype)
         if in_memory
@@ -187,8 +186,8 @@ def _lay_out(
     assert filled == count
     frame: dict[str, Any] = {name: np.asarray(column) for name, column in columns.items()}
     frame["start"] = pd.DatetimeIndex(frame["start"], copy=False).tz_localize("UTC")
-    frame["zone"] = pd.Categorical.from_codes(frame["zone"], zones["zone"].astype(str))
-    frame["evidence"] = pd.Categorical.from_codes(frame["evidence"], list(EVIDENCE))
+    frame["zone"] = pd.Categorical.from_codes(frame["zone"], pd.Index(zones["zone"].astype(str)))
+    frame["evidence"] = pd.Categorical.from_codes(frame["evidence"], pd.Index(EVIDENCE))
     records.connection.register("panel_rows", pd.DataFrame(frame, copy=False))
     return pd.concat(reasons, ignore_index=True)
 
@@ -262,7 +261,7 @@ def _summarise(
         "bins_open": int(counts[0]),
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
-        "feed_outages": len(evidence.silent),
+        "feed_outages": int(((evidence.silent[:, 0] < bins.edges[-1]) & (evidence.silent[:, 1] > bins.edges[0])).sum()),
     }
 
 

@@ -8,11 +8,11 @@ Between two records of an open station, a fall of the available vehicles is pick
 - a change of `rebalancing` vehicles or more at once is taken for a van, and shown apart;
 - a change found after a silence (of the feed or the station) is neither: nobody knows when it happened.
 
-What is taken and brought back between two looks at the feed cancels out. In a log of changes it leaves a trace: a record
-that repeats the one before, for the station had something to say. Stations repeat themselves for other reasons too (each
-night, or some minutes after a ride), but between two moves less than `SWAP_WITHIN` seconds away on either side a repeated
-record is counted as one pickup and one return. On Jersey City's feed, looked at every five minutes, 9 % of the trips leave
-no other trace, and four of five records so counted hide one; 6 % of the trips stay hidden.
+What is taken and brought back between two looks at the feed cancels out. In a log of changes it leaves a trace: a
+record that repeats the one before, for the station had something to say. Stations repeat themselves for other reasons
+too (each night, or some minutes after a ride), but between two moves no more than `SWAP_WITHIN` seconds away on either
+side a repeated record is counted as one pickup and one return. On Jersey City's feed, looked at every five minutes, 9 %
+of the trips leave no other trace, and four of five records so counted hide one; 6 % of the trips stay hidden.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["REBALANCING", "SWAP_WITHIN", "Changes", "find_changes", "known_chang
 
 SWAP_WITHIN = 1200
 """Seconds from a repeated record to the station's last and next move within which it hides a pickup and a return. In
-Jersey City it does in 79 % of the cases within 20 minutes on both sides, in 60 % between 30 and 60, in 2 % beyond 2 h."""
+Jersey City it does in 79 % of the cases within 20 minutes on both sides, in 2 % beyond two hours on both."""
 
 REBALANCING = 8
 """Vehicles at once that a van moves. In Jersey City 6 to 8 agrees best with the trips (5 to 10 hardly differ)."""

@@ -200,12 +200,14 @@ def make_status(
     timezone: str,
     log: QualityLog,
     *,
+    matched: bool,
     keep_duplicates: bool,
 ) -> None:
-    """Make the view ``status`` of accepted records."""
+    """Make the view ``status`` of accepted records; `matched` where ids were looked up in a table of stations."""
     staged = status.staged
     resolved = resolve(table, rows_of, status.header)
-    report_matches("status", resolved, log)
+    if matched:
+        report_matches("status", resolved, log)
     ids = make_ids(workspace, table, resolved)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
     joined = _joined(workspace, staged, clock, ids)

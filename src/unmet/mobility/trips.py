@@ -31,13 +31,14 @@ __all__ = ["StagedTrips", "make_trips", "stage_trips"]
 class StagedTrips:
     """Trips in our columns, not yet checked.
 
-    `header` is what the files call the start station's id, `fields` those of ours that any of them has.
+    `header` is what the files call the start station's id, `fields` those of ours that any of them has, and what
+    (the first of) them calls these.
     """
 
     staged: Staged
     header: str
     headers: set[str]
-    fields: frozenset[str]
+    fields: Mapping[str, str]
 
 
 def stage_trips(workspace: Workspace, given: Given, mapping: Mapping[str, str] | None, log: QualityLog) -> StagedTrips:
@@ -45,17 +46,17 @@ def stage_trips(workspace: Workspace, given: Given, mapping: Mapping[str, str] |
     parts = open_parts(workspace, given, "trips")
     selects = []
     header = ""
-    fields: set[str] = set()
+    fields: dict[str, str] = {}
     for part in parts:
         matched = match_columns("trips", part.columns, part.label, mapping)
-        fields |= set(matched)
+        fields = matched | fields
         for field in ("started_at", "ended_at"):
             if field in matched:
                 check_epochs(workspace, part, matched[field], time(part.columns[matched[field]]))
         selects.append((part, _columns(part, matched)))
         header = header or matched.get("start_station", matched.get("start_station_name", ""))
     staged = stage(workspace, "trips", selects, log)
-    return StagedTrips(staged, header, set().union(*(part.columns for part in parts)), frozenset(fields))
+    return StagedTrips(staged, header, set().union(*(part.columns for part in parts)), fields)
 
 
 def _columns(part: Part, matched: Mapping[str, str]) -> dict[str, str]:
@@ -97,11 +98,14 @@ def make_trips(
     rows_of: Mapping[str, int],
     timezone: str,
     log: QualityLog,
+    *,
+    matched: bool,
 ) -> None:
-    """Make the view ``trips`` of accepted trips."""
+    """Make the view ``trips`` of accepted trips; `matched` where their ids were looked up in a table of stations."""
     staged = trips.staged
     resolved = resolve(table, rows_of, trips.header)
-    report_matches("trips", resolved, log)
+    if matched:
+        report_matches("trips", resolved, log)
     staff = _staff_stations(workspace, trips, rows_of)
     ids = make_ids(workspace, table, resolved, staff)
     riders = _staff_riders(workspace, trips)
@@ -144,7 +148,9 @@ def make_trips(
         FROM {_located(workspace, accepted, ids) if plain else accepted}
         {f"WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""}"""
     )
-    untouched = not occurred and dropped is None and not any(seen[o] for o in ("doubled", "nonexistent", "late_end", "no_end"))
+    untouched = (
+        not occurred and dropped is None and not any(seen[o] for o in ("doubled", "nonexistent", "late_end", "no_end"))
+    )
     _write_span(workspace, staged, clock, untouched)
 
 
@@ -165,7 +171,8 @@ def _write_span(workspace: Workspace, staged: Staged, clock: Clock, untouched: b
         source = staged.relation
     with reading(staged.label):
         workspace.connection.execute(
-            f"CREATE TABLE trip_span AS SELECT {ends[0]} AS first, {ends[1]} AS last, {ends[2]} AS last_end FROM {source}"
+            f"""CREATE TABLE trip_span AS
+            SELECT {ends[0]} AS first, {ends[1]} AS last, {ends[2]} AS last_end FROM {source}"""
         )
 
 
@@ -216,7 +223,9 @@ def _timed(workspace: Workspace, trips: StagedTrips, clock: Clock) -> str:
 
     def place(side: str, axis: str) -> str:
         known = f"{side}_lat" in trips.fields
-        return f"{f'CASE WHEN NOT bad_{side}_place THEN {side}_{axis} END' if known else 'NULL::DOUBLE'} AS {side}_{axis}"
+        return (
+            f"{f'CASE WHEN NOT bad_{side}_place THEN {side}_{axis} END' if known else 'NULL::DOUBLE'} AS {side}_{axis}"
+        )
 
     workspace.connection.execute(
         f"""CREATE VIEW {name} AS
@@ -296,7 +305,8 @@ def _check_places(workspace: Workspace, trips: StagedTrips, timezone: str) -> No
     with reading(trips.staged.label):
         lat, lon = fetch_one(workspace.connection, sql)
     if lat is not None and lon is not None:
-        check_not_swapped(lat, lon, timezone, trips.staged.label)
+        pairs = [(f"{side}_lat", f"{side}_lon") for side in ("start", "end")]
+        check_not_swapped(lat, lon, timezone, trips.staged.label, trips.fields, pairs)
 
 
 def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog) -> str | None:
