@@ -92,7 +92,9 @@ def known(city: City, result: RunResult, *, walkers: bool) -> bool:
     starved = rows["exposure"] < 0.5
     held = (rows["demand_q05"] <= rows["wanted"]) & (rows["wanted"] <= rows["demand_q95"])
     error = rows["demand_mean"].sum() / rows["wanted"].sum() - 1
-    print(f"  lost {system['mean']:,.0f} ({system['q025']:,.0f} to {system['q975']:,.0f}), truly {lost_truly.sum():,.0f}")
+    print(
+        f"  lost {system['mean']:,.0f} ({system['q025']:,.0f} to {system['q975']:,.0f}), truly {lost_truly.sum():,.0f}"
+    )
     print(f"  zones' demand, error: {_spread(rows)}")
     report = _measure.report
     if walkers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
+from functools import partialmethod
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from unmet import cli
 from unmet.mobility import runs
+from unmet.mobility.demand import LatentDemand
 from unmet.mobility.executors import serially
 from unmet.mobility.panelfile import write_parquet
 from unmet.mobility.runfiles import read_table
@@ -30,7 +31,7 @@ def panel(tmp_path) -> Path:
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Worker processes have tests of their own; here they would only take time."""
-    monkeypatch.setattr(runs, "run_estimates", partial(runs.run_estimates, executor=serially))
+    monkeypatch.setattr(LatentDemand, "fit", partialmethod(LatentDemand.fit, executor=serially))
 
 
 def invoke(panel: Path, out: Path, *options: str):
@@ -127,7 +128,7 @@ def test_an_interrupted_run_says_how_to_go_on(panel, tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs, "run_estimates", interrupted)
+    monkeypatch.setattr(LatentDemand, "fit", interrupted)
     result = invoke(panel, tmp_path / "run")
     assert result.exit_code == 130
     assert "the same command goes on" in " ".join(result.output.split())

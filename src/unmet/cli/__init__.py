@@ -3,45 +3,98 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from unmet import __version__
 from unmet._exceptions import UnmetError
+from unmet.cli._help import Group, add_command
 from unmet.cli.backtest import backtest_command
+from unmet.cli.demo import demo_command
 from unmet.cli.estimate import estimate_command
 from unmet.cli.panel import panel_command
 from unmet.cli.reproduce import reproduce_app
+from unmet.cli.run import init_command, run_command
 from unmet.cli.simulate import simulate_command
 
 __all__ = ["app", "main"]
 
+_DEBUG = "--debug"
+_UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h: a fault of the program, not of what it was given
+
 app = typer.Typer(
     name="unmet",
-    help="What was demand, really? Recover the demand that supply could not serve.",
+    cls=Group,
+    help="What was demand, really? Recover the demand that supply could not serve: from trips and station status "
+    "to the trips that were lost, where and when, and how sure that is.",
+    epilog="Exit codes: 0 done; 1 some zones or fits failed, the others are there; 2 bad input, nothing was changed; "
+    "70 a fault of unmet; 130 stopped.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"unmet {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option(_DEBUG, help="Show tracebacks of errors; may also stand behind the command.")
+    ] = False,
+) -> None:
     """Keep `unmet COMMAND` the form of every call, however many commands there are."""
 
 
-app.command("panel")(panel_command)
-app.command("estimate")(estimate_command)
-app.command("backtest")(backtest_command)
-app.command("simulate")(simulate_command)
-app.add_typer(reproduce_app, name="reproduce")
+_START = "Start here"
+_STAGES = "Stage by stage"
+_TRUST = "Can it be trusted?"
+add_command(app, "demo", demo_command, _START)
+add_command(app, "init", init_command, _START)
+add_command(app, "run", run_command, _START)
+add_command(app, "panel", panel_command, _STAGES)
+add_command(app, "estimate", estimate_command, _STAGES)
+add_command(app, "backtest", backtest_command, _TRUST)
+add_command(app, "simulate", simulate_command, _TRUST)
+app.add_typer(reproduce_app, name="reproduce", rich_help_panel=_TRUST)
 
 
 def main() -> None:
-    """Run the command line; errors of `unmet` become one paragraph and exit code 2."""
+    """Run the command line; an error becomes one paragraph and an exit code, and a traceback only with ``--debug``."""
+    arguments = sys.argv[1:]
+    debug = _DEBUG in arguments
     try:
-        app()
-    except UnmetError as error:
+        app(args=[argument for argument in arguments if argument != _DEBUG], prog_name="unmet")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if debug:
+            raise
+        code, said = _explain(error)
         # A message may name a zone or a file, whose brackets are no markup.
-        Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), str(error)))
-        sys.exit(2)
+        Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), said))
+        sys.exit(code)
+
+
+def _explain(error: Exception) -> tuple[int, str]:
+    """The exit code and the paragraph of an error."""
+    if isinstance(error, UnmetError):
+        return 2, str(error)
+    if isinstance(error, MemoryError):
+        return 2, "There is not enough memory for this. Use fewer processes (--jobs), or a machine with more."
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return 2, f"{where}{error.strerror}. Results that were there before are as they were."
+    return _UNEXPECTED, (
+        f"Something went wrong that unmet did not expect: {type(error).__name__}: {error}. This is a fault of unmet, "
+        "not yours. Run the same command with --debug to see where it happened, and please report what that prints."
+    )

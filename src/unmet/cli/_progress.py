@@ -1,16 +1,28 @@
-"""Progress through the zones of a panel, for commands that take their time."""
+"""Progress, for commands that take their time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
-__all__ = ["zone_progress"]
+from unmet.cli._tables import duration
+from unmet.pipeline.events import FIRST_TIME, Event, Stage
+
+__all__ = ["stage_progress", "step_progress", "zone_progress"]
 
 
 @contextmanager
@@ -51,3 +63,48 @@ def zone_progress(console: Console, title: str) -> Iterator[Callable[[int, int, 
                 console.print(Text(f"{done} of {zones} zones, {left / 60:.1f} minutes left"))
 
         yield report
+
+
+@contextmanager
+def step_progress(console: Console, title: str) -> Iterator[Callable[[str], None]]:
+    """A spinner with what is being done."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(escape(title))
+        yield lambda step: progress.update(task, description=escape(step))
+
+
+@contextmanager
+def stage_progress(console: Console) -> Iterator[Callable[[Event], None]]:
+    """A spinner or a bar for the stage of a run that is under way, and a line for each that is done."""
+    with ExitStack() as shown:
+        step: Callable[[str], None] | None = None
+        zones: Callable[[int, int, str], None] | None = None
+
+        def tell(event: Event) -> None:
+            nonlocal step, zones
+            if event.kind == "begin" and event.stage == "estimate":
+                zones = shown.enter_context(zone_progress(console, "Estimating zones"))
+            elif event.kind == "begin":
+                step = shown.enter_context(step_progress(console, event.stage))
+            elif event.kind == "step" and step is not None:
+                step(event.text)
+            elif event.kind == "zones" and zones is not None:
+                zones(event.done, event.zones, event.text)
+            elif event.kind == "note":
+                console.print(Text(event.text))
+            elif event.stage_result is not None:
+                shown.close()
+                console.print(_stage_line(event.stage_result))
+
+        yield tell
+
+
+def _stage_line(stage: Stage) -> Text:
+    if stage.reused:
+        how = f"reused: {stage.why}"
+    elif stage.why == FIRST_TIME:
+        how = f"made in {duration(stage.seconds)}"
+    else:
+        how = f"made anew in {duration(stage.seconds)}: {stage.why}"
+    return Text.assemble((f"{stage.name:<9}", "bold"), " ", how)

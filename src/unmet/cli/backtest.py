@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unmet.cli import _options as flags
 from unmet.cli._progress import zone_progress
 
 if TYPE_CHECKING:
@@ -18,13 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["backtest_command"]
 
 _FAILED = 5
-_FEATURES = "What may explain demand"
 _TRIALS = "Trials"
-_RUN = "Run"
 
 
 def backtest_command(
-    panel: Annotated[Path, typer.Argument(help="The panel, as `unmet panel` writes it.")],
+    panel: flags.PanelFileArgument,
     out: Annotated[Path, typer.Option(help="Folder for the scores; they appear whole or not at all.")],
     models: Annotated[
         str,
@@ -43,25 +42,11 @@ def backtest_command(
     ] = 0.2,
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same scores.", rich_help_panel=_TRIALS)] = 0,
     draws: Annotated[int, typer.Option(min=20, help="Draws asked of each model.", rich_help_panel=_TRIALS)] = 200,
-    weather: Annotated[
-        Path | None,
-        typer.Option(help="Weather: a CSV or Parquet with a time and numbers.", rich_help_panel=_FEATURES),
-    ] = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(
-            help="Of the weather's times, where they do not say; else the panel's.", rich_help_panel=_FEATURES
-        ),
-    ] = None,
-    holidays: Annotated[
-        str | None,
-        typer.Option(help="Public holidays of a country or a part of it: US, US:NY.", rich_help_panel=_FEATURES),
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Worker processes; as many as processors.", rich_help_panel=_RUN),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=_RUN)] = False,
+    weather: flags.Weather = None,
+    timezone: flags.WeatherTimezone = None,
+    holidays: flags.Holidays = None,
+    jobs: flags.Jobs = None,
+    quiet: flags.Quiet = False,
 ) -> None:
     """Compare models where the truth is known.
 

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from unmet._exceptions import InputError
-from unmet.mobility.panel import Panel, write_panel
-from unmet.mobility.pickups import REBALANCING
-from unmet.mobility.states import REASONS
+from unmet.cli import _options as flags
+from unmet.cli._progress import step_progress
+from unmet.mobility.states import REASONS, WORDS
 
-__all__ = ["panel_command"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-_WHY = {
-    "vehicles": "a vehicle to rent",
-    "empty": "open, nothing to rent",
-    "not_renting": "the stations say so",
-    "not_installed": "not installed",
-    "dead": "neither a vehicle nor a dock",
-    "standstill": "nothing moves anywhere",
-    "hours": "outside opening hours",
-    "feed_silent": "the whole feed is silent",
-    "silent": "the station is silent",
-    "undetermined": "trips do not tell",
-    "no_record": "no record yet, or no more",
-}
+    from unmet.mobility.panel import Panel
+
+__all__ = ["panel_command", "panel_facts"]
+
 _PICKUPS_FROM = {
     "trips": "",
     "status": ", inferred from falls of availability",
@@ -40,62 +30,40 @@ _PICKUPS_FROM = {
 
 
 def panel_command(
-    out: Annotated[Path, typer.Option(help="Parquet file to write; it appears whole or not at all.")],
-    timezone: Annotated[str, typer.Option(help="Time zone of the system, such as America/New_York.")],
-    trips: Annotated[
-        list[str] | None, typer.Option(help="Trip files: CSV, CSV.gz, zip, Parquet; a folder or a 'glob/*.csv.gz'.")
-    ] = None,
-    status: Annotated[
-        list[str] | None,
-        typer.Option(help="Station status: GBFS documents (a folder of snapshots) or a table of changes."),
-    ] = None,
-    stations: Annotated[
-        list[str] | None,
-        typer.Option(help="Stations: GBFS station_information or a table with id, lat, lon, capacity."),
-    ] = None,
-    zones: Annotated[
-        str,
-        typer.Option(
-            help="stations | superhubs:200m (grouped) | superhubs:points.csv:200m (around points) | "
-            "polygons.geojson | h3:9"
-        ),
-    ] = "stations",
-    every: Annotated[str, typer.Option(help="Length of a bin, from 5min to 1w, by the local wall clock.")] = "1h",
-    start: Annotated[str | None, typer.Option(help="Local time to start at; else where the records start.")] = None,
-    end: Annotated[str | None, typer.Option(help="Local time to end at; else where the records end.")] = None,
-    censored_rule: Annotated[
-        str,
-        typer.Option(help="Which bins are censored: any stock-out | minutes:10 (at least) | share:0.25 (at least)."),
-    ] = "any",
-    rebalancing: Annotated[
-        int, typer.Option(help="Without trips: so many vehicles gone at once are a van, not riders.", min=2)
-    ] = REBALANCING,
-    hours: Annotated[str | None, typer.Option(help="Daily opening hours, 06:00-23:00; closed otherwise.")] = None,
-    map_: Annotated[
-        list[str] | None, typer.Option("--map", help="our_name=their_column, for headers that are not recognised.")
-    ] = None,
-    memory: Annotated[str, typer.Option(help="Memory to use; what does not fit goes to disk.")] = "2GB",
-    max_rejected: Annotated[
-        float, typer.Option(help="More than this share of a source rejected is an error.", min=0.0, max=1.0)
-    ] = 0.2,
-    force: Annotated[bool, typer.Option("--force", help="Go on however much was rejected.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print no summary.")] = False,
+    out: Annotated[Path, typer.Option(help="Parquet file to write; it appears whole or not at all.", metavar="PATH")],
+    timezone: Annotated[str, flags.option("timezone")],
+    trips: flags.Trips = None,
+    status: flags.Status = None,
+    stations: flags.Stations = None,
+    zones: flags.Zones = "stations",
+    every: flags.Every = "1h",
+    start: flags.Start = None,
+    end: flags.End = None,
+    censored_rule: flags.CensoredRule = "any",
+    rebalancing: flags.Rebalancing = 8,
+    hours: flags.Hours = None,
+    map_: flags.Map = None,
+    memory: flags.Memory = "2GB",
+    max_rejected: flags.MaxRejected = 0.2,
+    force: flags.Force = False,
+    quiet: flags.Quiet = False,
+    as_json: flags.AsJson = False,
 ) -> None:
-    """Build the panel: zone × time bin, with pickups, exposure and stock-outs.
+    r"""Build the panel: zone × time bin, with pickups, exposure and stock-outs.
 
     Give trips, station status, or both. With both, pickups come from the trips and supply from the status;
     with status alone, pickups are inferred from it; with trips alone, supply is netted from them.
 
-    [bold]Example[/]
+    For example:
 
-      unmet panel --trips 'trips/*.csv.gz' --status status.parquet --stations stations.csv
-      --zones superhubs:200m --every 1h --timezone America/New_York --out panel.parquet
+      unmet panel --trips 'trips/*.csv.gz' --status status.parquet \
+          --stations stations.csv --zones superhubs:200m --every 1h \
+          --timezone America/New_York --out panel.parquet
     """
-    console = Console(stderr=True)
-    with Progress(
-        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, transient=True
-    ) as progress:
-        task = progress.add_task("starting")
+    # Slow to import, and `unmet --help` should not be.
+    from unmet.mobility.panel import write_panel
+
+    with step_progress(Console(stderr=True, quiet=quiet), "starting") as progress:
         made = write_panel(
             out,
             trips,
@@ -109,36 +77,30 @@ def panel_command(
             censored_rule=censored_rule,
             rebalancing=rebalancing,
             hours=hours,
-            mapping=_mapping(map_ or []),
+            mapping=flags.parse_map(map_),
             memory=memory,
             max_rejected=max_rejected,
             force=force,
-            progress=lambda step: progress.update(task, description=escape(step)),
+            progress=progress,
         )
-    if not quiet:
+    if as_json:
+        told = {"out": str(out), "summary": made.summary, "quality": made.quality.to_dict("records")}
+        typer.echo(json.dumps(told, indent=2, default=str))
+    elif not quiet:
         _print(Console(), made, out)
-
-
-def _mapping(pairs: list[str]) -> dict[str, str] | None:
-    mapping = {}
-    for pair in pairs:
-        ours, equals, theirs = pair.partition("=")
-        if not (ours and equals and theirs):
-            raise InputError(f"--map: expected our_name=their_column, got {pair!r}.")
-        mapping[ours.strip()] = theirs.strip()
-    return mapping or None
 
 
 def _print(console: Console, made: Panel, out: Path) -> None:
     summary = made.summary
     console.print(f"[bold]{escape(str(out))}[/]: {summary['rows']:,} rows", highlight=False)
-    console.print(_facts(summary), _minutes(summary), sep="\n")
+    console.print(panel_facts(summary), _minutes(summary), sep="\n")
     rejected = made.quality[made.quality["reason"] != "read"]
     if len(rejected):
         console.print(_quality(rejected))
 
 
-def _facts(summary: dict[str, Any]) -> Table:
+def panel_facts(summary: dict[str, Any]) -> Table:
+    """What a panel is made of, in a few lines."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
@@ -172,7 +134,7 @@ def _minutes(summary: dict[str, Any]) -> Table:
     for state, minutes in summary["minutes"].items():
         why = {k: v for k, v in summary["reasons"].items() if REASONS[k] == state}
         reasons = "; ".join(
-            f"{_WHY[k]} {v / total:.1%}" if len(why) > 1 else _WHY[k]
+            f"{WORDS[k]} {v / total:.1%}" if len(why) > 1 else WORDS[k]
             for k, v in sorted(why.items(), key=lambda i: -i[1])
         )
         table.add_row(state, f"{minutes:,}", f"{minutes / total:.1%}", reasons)

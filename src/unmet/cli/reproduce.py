@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unmet._exceptions import InputError
+from unmet.cli._help import Command, Group
 
 if TYPE_CHECKING:
     from unmet.experiments import Run
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["reproduce_app"]
 
 reproduce_app = typer.Typer(
+    cls=Group,
     help="Run the experiments of the paper and write their tables, figures and results.csv.\n\n"
     "Each run uses every core, keeps every finished cell in --out, and goes on from there when it is started again.",
     no_args_is_help=True,
@@ -50,7 +52,7 @@ def _run(
     return Run(out, "quick" if quick else "full" if full else "default", seed, jobs, warm_start, data)
 
 
-@reproduce_app.command("synthetic")
+@reproduce_app.command("synthetic", cls=Command)
 def synthetic_command(
     out: Out = Path("out/synthetic"),
     quick: Quick = False,
@@ -67,7 +69,7 @@ def synthetic_command(
     synthetic.reproduce(_run(out, quick, full, seed, jobs), noise_variance)
 
 
-@reproduce_app.command("motorcycle")
+@reproduce_app.command("motorcycle", cls=Command)
 def motorcycle_command(
     out: Out = Path("out/motorcycle"), quick: Quick = False, full: Full = False, seed: Seed = 0, jobs: Jobs = -1
 ) -> None:
@@ -80,7 +82,7 @@ def motorcycle_command(
     motorcycle.reproduce(_run(out, quick, full, seed, jobs))
 
 
-@reproduce_app.command("bike")
+@reproduce_app.command("bike", cls=Command)
 def bike_command(
     out: Annotated[
         Path | None, typer.Option(help="Folder for tables, figures and finished cells; default: out/bike-SOURCE.")
@@ -112,7 +114,7 @@ def bike_command(
     bike.reproduce(_run(folder, quick, full, seed, jobs, warm_start, data), source.value)
 
 
-@reproduce_app.command("taxi")
+@reproduce_app.command("taxi", cls=Command)
 def taxi_command(
     out: Out = Path("out/taxi"),
     quick: Quick = False,

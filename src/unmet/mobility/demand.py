@@ -93,7 +93,7 @@ class LatentDemand:
         jobs: int | None = None,
         executor: Executor = in_processes,
         progress: Progress | None = None,
-        told: Callable[[BinFeatures], None] | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> RunResult:
         """Estimate every zone.
 
@@ -110,8 +110,8 @@ class LatentDemand:
             Where the work is done: see `unmet.mobility.executors`.
         progress : callable, optional
             Called as ``progress(done, zones, note)``.
-        told : callable, optional
-            Called with the features of the bins, before the work begins: they know of gaps in the weather.
+        tell : callable, optional
+            Called with a sentence for each gap in the weather, before the work begins.
 
         Returns
         -------
@@ -128,8 +128,9 @@ class LatentDemand:
                 features = bin_features(
                     file, weather=self.weather, timezone=self.timezone, holidays=self.holidays, horizon=steps
                 )
-            if told is not None:
-                told(features)
+            for gap in features.gaps.itertuples():
+                if tell is not None:
+                    tell(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on.")
             result = run_estimates(
                 panel,
                 self.settings(),

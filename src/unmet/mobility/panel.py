@@ -70,7 +70,7 @@ class Panel:
     panel : pandas.DataFrame
         One row per zone and bin: see the head of `unmet.mobility.panel`.
     zones : pandas.DataFrame
-        ``zone, name, lat, lon, capacity, stations``.
+        ``zone, name, lat, lon, capacity, stations``; ``polygon`` where zones are polygons or H3 cells.
     quality : pandas.DataFrame
         ``source, reason, action, rows, share, detail``: what was rejected, repaired and noted on the way.
     reasons : pandas.DataFrame

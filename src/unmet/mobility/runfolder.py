@@ -14,7 +14,7 @@ from typing import Any
 from unmet._exceptions import InputError
 from unmet.mobility.runfiles import read_info, writing
 
-__all__ = ["RunFolder", "describe_change", "earlier_inputs", "run_folder"]
+__all__ = ["RunFolder", "describe_change", "earlier_inputs", "hold_folder", "run_folder"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def run_folder(out: Path) -> Iterator[RunFolder]:
     made = not out.exists()
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
-    with _lock(out):
+    with hold_folder(out):
         try:
             with writing(out):
                 shutil.rmtree(place.scratch, ignore_errors=True)
@@ -57,7 +57,7 @@ def run_folder(out: Path) -> Iterator[RunFolder]:
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
+def hold_folder(folder: Path) -> Iterator[None]:
     """Hold a folder; the system lets go of it when the process ends, however it ends."""
     try:
         import fcntl

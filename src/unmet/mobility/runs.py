@@ -28,17 +28,17 @@ import numpy as np
 import pandas as pd
 
 import unmet
-from unmet._exceptions import InputError
+from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.executors import Executor, in_processes
 from unmet.mobility.horizon import future_bins
 from unmet.mobility.panelfile import PanelFile, file_hash, frame_hash, open_panel, write_parquet
 from unmet.mobility.parts import Part, read_parts, write_part
-from unmet.mobility.runfiles import finished_run, publish, read_table, writing
+from unmet.mobility.runfiles import finished_run, publish, read_info, read_table, writing
 from unmet.mobility.runfolder import RunFolder, describe_change, earlier_inputs, run_folder
 from unmet.mobility.zone_estimate import estimate_zone
 from unmet.mobility.zonework import Chunk, EstimateZone, Model, estimate_chunk
 
-__all__ = ["RunResult", "run_estimates"]
+__all__ = ["RunResult", "read_run", "run_estimates"]
 
 Progress = Callable[[int, int, str], None]
 """Called with zones finished, zones in all, and a sentence where there is something to say ('' where not)."""
@@ -184,6 +184,14 @@ def run_estimates(
             "provenance": dict(provenance or {}),
         }
         return run.finish(info)
+
+
+def read_run(out: str | os.PathLike[str]) -> RunResult:
+    """Read back what a finished run has left in its folder."""
+    told = read_info(Path(out))
+    if told is None:
+        raise FileFormatError(f"{out}: there is no run.json: this is not the folder of a finished run.")
+    return _result(Path(out), told)
 
 
 @dataclass

@@ -289,12 +289,25 @@ def _given(mapping: Mapping[str, str] | None, source: str, field: str) -> str | 
     return mapping.get(f"{source}.{field}", mapping.get(field))
 
 
+def _looks_like(headers: list[str], not_this: str) -> str | None:
+    """The kind of file that has all that is needed of it among these headers, if it is not what was asked for."""
+    present = {normalise(header) for header in headers}
+    for kind in SOURCES.values():
+        fields = {f for f, variants in kind.variants.items() if any(normalise(v) in present for v in variants)}
+        whole = all(any(part in fields for part in need.split("|")) for need in kind.required)
+        if whole and kind.name not in (not_this, "weather"):  # any table with a time could be weather
+            return kind.name
+    return None
+
+
 def _explain(kind: Source, headers: list[str], matched: Mapping[str, str], missing: list[str], label: str) -> str:
     needed = "; ".join(" or ".join(need.split("|")) for need in missing)
     known = ", ".join(f"{ours} = {theirs!r}" for ours, theirs in matched.items()) or "nothing"
     field = missing[0].split("|")[0]
+    other = _looks_like(headers, kind.name)
+    hint = f" This looks like {other}: give it as {other} (--{other})." if other else ""
     return (
-        f"{label}: no column was recognised for {needed} of {kind.name}.\n"
+        f"{label}: no column was recognised for {needed} of {kind.name}.{hint}\n"
         f"  columns found:  {', '.join(map(repr, headers)) or 'none'}\n"
         f"  recognised:     {known}\n"
         f"  name the column with --map {field}=THEIR_COLUMN "

@@ -37,7 +37,7 @@ __all__ = [
     "REASONS",
     "SILENT",
 ]
-__all__ += ["STANDSTILL", "STATES", "UNDETERMINED", "VEHICLES"]
+__all__ += ["STANDSTILL", "STATES", "UNDETERMINED", "VEHICLES", "WORDS"]
 
 STATES = ("available", "stockout", "closed", "unknown")
 
@@ -53,6 +53,19 @@ REASONS: dict[str, str] = {  # reason -> state, in the order in which a zone of 
     "feed_silent": "unknown",
     "standstill": "closed",
     "hours": "closed",
+}
+WORDS: dict[str, str] = {  # reason -> how to tell it
+    "vehicles": "a vehicle to rent",
+    "empty": "open, nothing to rent",
+    "not_renting": "the stations say so",
+    "not_installed": "not installed",
+    "dead": "neither a vehicle nor a dock",
+    "standstill": "nothing moves anywhere",
+    "hours": "outside opening hours",
+    "feed_silent": "the whole feed is silent",
+    "silent": "the station is silent",
+    "undetermined": "trips do not tell",
+    "no_record": "no record yet, or no more",
 }
 VEHICLES, UNDETERMINED, SILENT, EMPTY, NOT_RENTING, DEAD, NOT_INSTALLED, NO_RECORD = range(8)
 FEED_SILENT, STANDSTILL, HOURS = range(8, 11)

@@ -50,7 +50,8 @@ class Zones:
     Attributes
     ----------
     frame : pandas.DataFrame
-        ``zone, name, lat, lon, capacity, stations``: one row per zone; `stations` is a list of ids.
+        ``zone, name, lat, lon, capacity, stations``: one row per zone; `stations` is a list of ids. Where zones are
+        polygons also ``polygon``: polygons of rings of (longitude, latitude), as GeoJSON writes a MultiPolygon.
     of_station : array of int
         Row of `frame` for each station, in the order of their numbers (``ix``); -1 for none.
     locate : callable, optional
@@ -217,6 +218,7 @@ def _polygons(path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[
     times = np.sum([inside(lat, lon, shape) for shape in shapes], axis=0)
     _report_twice(stations, (times > 1) & placed, "went to the first polygon", log)
     zones = _make(names, names, np.where(placed, locate(lat, lon), _NOWHERE), stations, locate)
+    zones.frame["polygon"] = [[[_rounded(ring) for ring in polygon] for polygon in shape] for shape in shapes]
     return _report_empty(zones, stations, placed, log)
 
 
@@ -241,7 +243,19 @@ def _h3_cells(resolution: str, stations: pd.DataFrame, log: QualityLog, loose: t
 
     of_station = np.full(len(stations), _NOWHERE, dtype=np.int64)
     of_station[placed] = [row_of[cell] for cell in of_placed]
-    return _make(names, names, of_station, stations, locate)
+    zones = _make(names, names, of_station, stations, locate)
+    zones.frame["polygon"] = [[[_rounded(_ring(h3.cell_to_boundary(cell)))]] for cell in names]
+    return zones
+
+
+def _ring(corners: Sequence[tuple[float, float]]) -> Floats:
+    """Corners (latitude, longitude) as a closed ring of (longitude, latitude)."""
+    return np.array([*corners, corners[0]], dtype=float)[:, ::-1]
+
+
+def _rounded(ring: Floats) -> list[list[float]]:
+    """A ring as JSON knows it, to a tenth of a metre."""
+    return [[float(x), float(y)] for x, y in np.round(ring, 6)]
 
 
 def _places(

@@ -1,0 +1,125 @@
+"""Options that several commands share, each with one home; their words come from `unmet.pipeline.settings`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unmet._exceptions import InputError
+from unmet.pipeline.settings import about
+
+__all__ = [
+    "RUN_PANEL",
+    "AsJson",
+    "CensoredRule",
+    "Draws",
+    "End",
+    "Every",
+    "Force",
+    "Holidays",
+    "Horizon",
+    "Hours",
+    "Jobs",
+    "Map",
+    "MaxRejected",
+    "Memory",
+    "Model",
+    "PanelFileArgument",
+    "Quiet",
+    "Rebalancing",
+    "Seed",
+    "Start",
+    "Stations",
+    "Status",
+    "Title",
+    "Trips",
+    "Truth",
+    "Weather",
+    "WeatherTimezone",
+    "Zones",
+    "option",
+    "parse_map",
+]
+
+_PANELS = {
+    "": "Run",
+    "records": "Records",
+    "panel": "Panel: zones and time bins",
+    "estimate": "Estimate",
+    "report": "Report",
+}
+RUN_PANEL = _PANELS[""]
+_METAVARS = {
+    "path": "PATH",
+    "paths": "PATH",
+    "text": "TEXT",
+    "zones": "TEXT",
+    "moment": "TIME",
+    "whole": "N",
+    "number": "X",
+    "names": "OUR=THEIR",
+}
+
+
+def option(name: str, *flags: str, **more: Any) -> Any:
+    """The flag of a setting."""
+    known = about(name)
+    usual = {"help": known.help, "rich_help_panel": _PANELS[known.table], "metavar": _METAVARS.get(known.kind)}
+    return typer.Option(*flags, **(usual | more))
+
+
+Trips = Annotated[list[str] | None, option("trips")]
+Status = Annotated[list[str] | None, option("status")]
+Stations = Annotated[list[str] | None, option("stations")]
+Weather = Annotated[Path | None, option("weather")]
+Holidays = Annotated[str | None, option("holidays")]
+WeatherTimezone = Annotated[
+    str | None,
+    option("timezone", help="Of the weather's times, where they do not say; else the panel's."),
+]
+Map = Annotated[list[str] | None, option("map", "--map")]
+MaxRejected = Annotated[float, option("max_rejected", min=0.0, max=1.0)]
+Force = Annotated[bool, option("force", "--force")]
+
+Zones = Annotated[str, option("zones")]
+Every = Annotated[str, option("every")]
+Start = Annotated[str | None, option("start")]
+End = Annotated[str | None, option("end")]
+CensoredRule = Annotated[str, option("censored_rule")]
+Rebalancing = Annotated[int, option("rebalancing", min=2)]
+Hours = Annotated[str | None, option("hours")]
+Memory = Annotated[str, option("memory")]
+
+Model = Annotated[str, option("model")]
+Horizon = Annotated[str | None, option("horizon")]
+Seed = Annotated[int, option("seed", min=0)]
+Draws = Annotated[int, option("draws", min=20)]
+Jobs = Annotated[int | None, option("jobs", min=1, rich_help_panel=RUN_PANEL)]
+
+Title = Annotated[str | None, option("title")]
+Truth = Annotated[Path | None, option("truth")]
+
+PanelFileArgument = Annotated[Path, typer.Argument(help="The panel, as `unmet panel` writes it.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=RUN_PANEL)]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document instead of tables.", rich_help_panel=RUN_PANEL)
+]
+
+
+def parse_map(pairs: list[str] | None) -> dict[str, str] | None:
+    """Names of columns from ``our_name=their_column``.
+
+    Examples
+    --------
+    >>> parse_map(["at=Time of record"])
+    {'at': 'Time of record'}
+    """
+    mapping = {}
+    for pair in pairs or []:
+        ours, equals, theirs = pair.partition("=")
+        if not (ours and equals and theirs):
+            raise InputError(f"--map: expected our_name=their_column, got {pair!r}.")
+        mapping[ours.strip()] = theirs.strip()
+    return mapping or None

@@ -1,0 +1,102 @@
+"""Tables of a run's estimates, for a person at a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from unmet.mobility.runs import RunResult
+
+__all__ = ["count", "duration", "interval", "print_estimate"]
+
+_WORST = 5
+_FAILED = 10
+
+
+def print_estimate(console: Console, result: RunResult) -> None:
+    """The totals, the zones that lost most, and those that could not be estimated."""
+    console.print(_totals_table(result))
+    if len(worst := _worst(result.zones)):
+        console.print(_zones_table(worst))
+    if result.failures:
+        console.print(_failures_table(result))
+
+
+def _totals_table(result: RunResult) -> Table:
+    counts, totals = result.info["zones"], result.info["totals"]
+    title = f"{counts['estimated']} of {counts['all']} zones, model {result.info['inputs']['model'].get('name', '')}"
+    table = Table(title=Text(title), title_justify="left")
+    for name in ("trips", "mean", "90 % interval", "of demand"):
+        table.add_column(name, justify="left" if name == "trips" else "right")
+    demand = totals["demand"]["mean"]
+    for name in ("observed", "lost", "demand"):
+        row = totals[name]
+        between = "" if name == "observed" else interval(row["q05"], row["q95"])
+        share = f"{row['mean'] / demand:.1%}" if demand > 0 else ""
+        table.add_row(name, count(row["mean"]), between, share, style="bold" if name == "lost" else None)
+    return table
+
+
+def _worst(zones: pd.DataFrame) -> pd.DataFrame:
+    fitted = zones[(zones["status"] == "ok") & (zones["lost_mean"] > 0)]
+    return fitted.nlargest(_WORST, "lost_mean")
+
+
+def _zones_table(worst: pd.DataFrame) -> Table:
+    table = Table(title="Most trips lost", title_justify="left")
+    for name in ("zone", "observed", "lost", "90 % interval", "of demand", "hours out of stock"):
+        table.add_column(name, justify="left" if name == "zone" else "right")
+    for _, row in worst.iterrows():
+        hours = f"{row['stockout_minutes'] / 60:,.0f}" if "stockout_minutes" in worst.columns else ""
+        table.add_row(
+            Text(str(row["zone"])),  # a name from a file is text, never markup
+            count(row["observed"]),
+            count(row["lost_mean"]),
+            interval(row["lost_q05"], row["lost_q95"]),
+            f"{row['lost_mean'] / row['demand_mean']:.1%}",
+            hours,
+        )
+    return table
+
+
+def _failures_table(result: RunResult) -> Table:
+    failed = result.zones[result.zones["status"] == "failed"]
+    table = Table(
+        title=Text(f"{len(failed)} zones could not be estimated and are not in the totals", style="bold red"),
+        title_justify="left",
+    )
+    table.add_column("zone")
+    table.add_column("observed", justify="right")
+    table.add_column("reason", overflow="fold")
+    for _, row in failed.head(_FAILED).iterrows():
+        table.add_row(Text(str(row["zone"])), count(row["observed"]), Text(str(row["reason"])))
+    if len(failed) > _FAILED:
+        table.add_row("…", "", Text(f"and {len(failed) - _FAILED} more in zones.parquet"))
+    return table
+
+
+def count(value: float) -> str:
+    """A whole number, with commas."""
+    return f"{value:,.0f}" if value == value else ""  # not a number: nothing was seen
+
+
+def interval(low: float, high: float) -> str:
+    """From one whole number to another."""
+    return f"{count(low)} – {count(high)}"
+
+
+def duration(seconds: float) -> str:
+    """A length of time for a person.
+
+    Examples
+    --------
+    >>> duration(4.23), duration(312)
+    ('4.2 s', '5.2 min')
+    """
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,28 @@
+"""From an operator's files to a report in one go: what ``unmet run`` does, for Python.
+
+::
+
+    from unmet.pipeline import make_settings, run
+
+    outcome = run(make_settings("unmet.toml"))
+    print(outcome.report, outcome.estimate.info["totals"]["lost"])
+"""
+
+from __future__ import annotations
+
+from unmet.pipeline.config import example_config, make_settings, read_config, write_example
+from unmet.pipeline.events import Event, Stage
+from unmet.pipeline.running import RunOutcome, run
+from unmet.pipeline.settings import RunSettings
+
+__all__ = [
+    "Event",
+    "RunOutcome",
+    "RunSettings",
+    "Stage",
+    "example_config",
+    "make_settings",
+    "read_config",
+    "run",
+    "write_example",
+]

@@ -1,0 +1,150 @@
+"""What each stage of a run was made from, and whether that is still so.
+
+A stage may be reused when what it was made from - the content of files, settings, the version of `unmet` - is what it
+would be made from now, and its own files are as it left them. Content decides: size and time of a file only spare
+reading it again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from unmet._exceptions import FileFormatError
+from unmet.mobility.panelfile import file_hash
+
+__all__ = [
+    "LEDGER_NAME",
+    "Seen",
+    "StageRecord",
+    "describe_difference",
+    "read_ledger",
+    "see_all",
+    "seen",
+    "write_ledger",
+]
+
+LEDGER_NAME = "stages.json"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A file as it was when it was looked at."""
+
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """How a stage was made.
+
+    Attributes
+    ----------
+    inputs : dict
+        All that decides its result, as JSON knows it; files by their content.
+    files : dict
+        The input files by path, as they were.
+    outputs : dict
+        Its own files, by their path below the run's folder.
+    """
+
+    inputs: dict[str, Any]
+    files: dict[str, Seen] = field(default_factory=dict)
+    outputs: dict[str, Seen] = field(default_factory=dict)
+
+    def damaged(self, folder: Path) -> str | None:
+        """The first of its own files that is not as it was left, if any."""
+        for name, before in self.outputs.items():
+            try:
+                if seen(folder / name, before).sha256 != before.sha256:
+                    return name
+            except FileFormatError:
+                return name
+        return None if self.outputs else "a record of its files"
+
+
+def seen(path: Path, before: Seen | None = None) -> Seen:
+    """A file as it is now; its content is what it was before where size and time are the same."""
+    try:
+        state = path.stat()
+        if before is not None and (state.st_size, state.st_mtime_ns) == (before.size, before.mtime_ns):
+            return before
+        return Seen(state.st_size, state.st_mtime_ns, file_hash(path))
+    except OSError as error:
+        raise FileFormatError(f"{path}: cannot be opened: {error.strerror}.") from error
+
+
+def see_all(paths: Iterable[Path], known: Mapping[str, Seen]) -> dict[str, Seen]:
+    """Files as they are now, by their full path."""
+    full = [path.absolute() for path in paths]
+    return {str(path): seen(path, known.get(str(path))) for path in full}
+
+
+def read_ledger(folder: Path) -> dict[str, StageRecord]:
+    """The records in a folder, by stage; none where there is no file, or one that cannot be understood."""
+    try:
+        told = json.loads((folder / LEDGER_NAME).read_text(encoding="utf-8"))
+        return {
+            str(name): StageRecord(
+                dict(record["inputs"]),
+                {path: Seen(**known) for path, known in record["files"].items()},
+                {path: Seen(**known) for path, known in record["outputs"].items()},
+            )
+            for name, record in told["stages"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
+    """Replace the records in a folder, whole or not at all."""
+    told = {
+        "about": "What each stage of `unmet run` was made from; it is reused while that is unchanged.",
+        "stages": {
+            name: {
+                "inputs": record.inputs,
+                "files": {path: vars(known) for path, known in record.files.items()},
+                "outputs": {path: vars(known) for path, known in record.outputs.items()},
+            }
+            for name, record in records.items()
+        },
+    }
+    partial = folder / f".{LEDGER_NAME}.{os.getpid()}.partial"
+    try:
+        partial.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        os.replace(partial, folder / LEDGER_NAME)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def describe_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What changed between the inputs of two stages, as a sentence's second half.
+
+    Examples
+    --------
+    >>> before = {"trips": ["5f3a"], "settings": {"zones": "stations"}}
+    >>> describe_difference(before, {"trips": ["77b0"], "settings": {"zones": "h3:9"}})
+    "trips changed; zones changed from 'stations' to 'h3:9'"
+    """
+    said = []
+    for key in [*now, *(key for key in before if key not in now)]:
+        old, new = before.get(key), now.get(key)
+        if old == new:
+            continue
+        if key == "settings" and isinstance(old, dict) and isinstance(new, dict):
+            said += [
+                f"{name} changed from {old.get(name)!r} to {new.get(name)!r}"
+                for name in {**new, **old}
+                if old.get(name) != new.get(name)
+            ]
+        elif isinstance(old, str) and isinstance(new, str) and key == "unmet":
+            said.append(f"unmet changed from {old} to {new}")
+        else:
+            said.append(f"{key} changed")
+    return "; ".join(said)

@@ -1,0 +1,169 @@
+"""Stages of a run: each reused while nothing it depends on has changed, and all of what is new published together.
+
+What is new is made in a folder ``unfinished`` within the run's folder, and takes the place of what was there once all
+of it is done: the results in a folder always belong together. A run that was stopped goes on from what it finds there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import unmet
+from unmet._exceptions import InputError
+from unmet.mobility.runfiles import writing
+from unmet.mobility.runfolder import hold_folder
+from unmet.pipeline.events import FIRST_TIME, Event, Progress, Stage
+from unmet.pipeline.ledger import Seen, StageRecord, describe_difference, read_ledger, see_all, seen, write_ledger
+
+__all__ = ["Work", "working_in"]
+
+
+@contextmanager
+def working_in(out: Path, tell: Progress) -> Iterator[Work]:
+    """Make the folder of a run and hold it against another at the same time; leave no empty ones."""
+    aside = out / "unfinished"
+    made = not out.exists()
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: is a file; name a folder for the results (--out).")
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with hold_folder(out):
+        try:
+            with writing(out):
+                aside.mkdir(exist_ok=True)
+            yield Work(out, aside, tell)
+        finally:
+            for folder in (aside, out) if made else (aside,):
+                with suppress(OSError):  # there is something in it, or it is gone already
+                    folder.rmdir()
+
+
+@dataclass
+class Work:
+    """A run under way: its stages grow.
+
+    Attributes
+    ----------
+    out, aside : pathlib.Path
+        The folder of the run, and the one within for what is unfinished.
+    tell : callable
+        See `unmet.pipeline.events.Progress`.
+    stages : list of Stage
+        How they went.
+    once : set of str
+        Stages that are not to be reused, for not all of their work was done.
+    """
+
+    out: Path
+    aside: Path
+    tell: Progress
+    stages: list[Stage] = field(default_factory=list)
+    once: set[str] = field(default_factory=set)
+    _records: dict[str, StageRecord] = field(default_factory=dict)
+    _homes: dict[str, Path] = field(default_factory=dict)
+
+    def stage(
+        self,
+        name: str,
+        outputs: Sequence[str],
+        settings: Mapping[str, Any],
+        given: Mapping[str, Sequence[Path]],
+        make: Callable[[], None],
+        after: Sequence[str] = (),
+    ) -> Path:
+        """Reuse a stage, or make it.
+
+        Parameters
+        ----------
+        name : str
+            What it is called.
+        outputs : sequence of str
+            The files it gives, below the folder of the run; `make` writes them below `aside`.
+        settings : mapping
+            Those that decide its result.
+        given : mapping
+            The files that it reads, by what they are.
+        make : callable
+            Makes it.
+        after : sequence of str
+            Earlier stages that it builds on.
+
+        Returns
+        -------
+        pathlib.Path
+            The folder that the outputs are below, for now.
+        """
+        began = time.monotonic()
+        ledgers = [read_ledger(folder) for folder in (self.aside, self.out)]
+        known = {path: file for kept in ledgers for record in kept.values() for path, file in record.files.items()}
+        looked = {role: see_all(paths, known) for role, paths in given.items()}
+        contents = {role: [file.sha256 for file in files.values()] for role, files in looked.items()}
+        upstream = {earlier: [f.sha256 for f in self._records[earlier].outputs.values()] for earlier in after}
+        everything = {**contents, **upstream, "settings": dict(settings), "unmet": unmet.__version__}
+        inputs = json.loads(json.dumps(everything))  # as the ledger will give it back
+        found = _find(name, inputs, ledgers, (self.aside, self.out))
+        if isinstance(found, str):
+            self.tell(Event(name, "begin", found))
+            make()
+            home, files, why = self.aside, {output: seen(self.aside / output) for output in outputs}, found
+        else:
+            (home, files), why = found, "nothing that it depends on has changed"
+        self._homes[name] = home
+        self._records[name] = StageRecord(inputs, {p: f for some in looked.values() for p, f in some.items()}, files)
+        if home == self.aside:
+            self._write_ledger(self.aside)
+        path = self.out / outputs[0].partition("/")[0]
+        self.stages.append(
+            Stage(name, path, not isinstance(found, str), why, round(time.monotonic() - began, 3)),
+        )
+        self.tell(Event(name, "end", why, stage_result=self.stages[-1]))
+        return home
+
+    def publish(self) -> None:
+        """Move what is new into place, all of it together."""
+        with writing(self.out):
+            for name, home in self._homes.items():
+                for output in self._records[name].outputs if home == self.aside else ():
+                    (self.out / output).parent.mkdir(exist_ok=True)
+                    os.replace(self.aside / output, self.out / output)
+        self._write_ledger(self.out)
+        if not self.once:
+            shutil.rmtree(self.aside, ignore_errors=True)
+
+    def _write_ledger(self, folder: Path) -> None:
+        known = {**read_ledger(folder), **self._records}
+        with writing(self.out):
+            write_ledger(folder, {name: record for name, record in known.items() if name not in self.once})
+
+
+def _find(
+    name: str,
+    inputs: Mapping[str, Any],
+    ledgers: Sequence[Mapping[str, StageRecord]],
+    folders: Sequence[Path],
+) -> tuple[Path, dict[str, Seen]] | str:
+    """Where a stage with these inputs is, and its files; or why there is none.
+
+    What one ledger tells may lie in the other folder: a run may have been stopped while it moved its results.
+    """
+    why = FIRST_TIME
+    for kept in ledgers:
+        if (record := kept.get(name)) is None:
+            continue
+        if record.inputs != inputs:
+            why = describe_difference(record.inputs, inputs)
+            continue
+        damaged = [record.damaged(folder) for folder in folders]
+        for folder, problem in zip(folders, damaged, strict=True):
+            if problem is None:
+                return folder, record.outputs
+        why = f"{damaged[-1]} was changed or removed"
+    return why

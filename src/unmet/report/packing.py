@@ -1,0 +1,146 @@
+"""Series made small enough to travel in one file.
+
+A year of hourly bins of 600 zones is five million rows. Every zone keeps its days, its hours of the week, and its own
+bins for as many of the last weeks as fit. Numbers are rounded to what a screen can show, 16 bits each, and compressed;
+the page unpacks the zone that is looked at.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmet._typing import Array
+from unmet.report.series import WEEKLY, SystemSeries, ZoneSeries, day_numbers, each_zone
+from unmet.report.source import RunSource
+
+__all__ = ["PACKED", "Packed", "pack", "pack_integers", "pack_run"]
+
+PACKED = ("observed", "rate", "below", "above", "lost", "stockout", "off")
+"""The same as it is packed: the limits as their distance from the rate, which takes half the room."""
+
+_MISSING = 65535
+_LEVELS = 500
+_SHARE_STEP = 0.02
+# What the bins of all zones may be: some 4.5 bytes each.
+_FINE_ROWS = 1_300_000
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What the page unpacks.
+
+    Attributes
+    ----------
+    zones : list of dict
+        ``drawn`` and ``week`` (see `pack`) of each zone, in the order of the run's zones: `PACKED` of the bins from
+        `fine_from` on and then of the days; `WEEKLY` of the hours of the week.
+    system : dict
+        Likewise, of all zones together.
+    fine_from : int
+        The first bin whose own values the page has.
+    weeks : list of dict
+        The hours of the week of each zone as they were, not packed.
+    """
+
+    zones: list[dict[str, Any]]
+    system: dict[str, Any]
+    fine_from: int
+    weeks: list[dict[str, Array]]
+
+
+def pack(series: list[tuple[Array, float]]) -> dict[str, Any]:
+    """Series as 16-bit numbers with an offset and a step each, compressed, as text.
+
+    Value = offset + step · number; 65535 is missing. Low bytes come first, then high bytes: they compress better apart.
+
+    Parameters
+    ----------
+    series : list of (array, float)
+        Values, and the step to round them to; whole numbers are kept whole and a range of more than 65534 steps has
+        wider ones.
+
+    Examples
+    --------
+    >>> pack([(np.array([0.0, 3.0, np.nan]), 0.1), (np.array([-0.26, 0.5]), 0.1)])["scales"]
+    [[0.0, 1.0], [-0.26, 0.1]]
+    """
+    numbers, scales = [], []
+    for values, wanted in series:
+        finite = np.isfinite(values)
+        offset, step = _scale(values[finite], wanted)
+        number = np.full(len(values), _MISSING, dtype="<u2")
+        number[finite] = np.clip(np.rint((values[finite] - offset) / step), 0, _MISSING - 1)
+        numbers.append(number)
+        scales.append([offset, step])
+    together = np.concatenate(numbers).view(np.uint8).reshape(-1, 2)
+    return {"data": _text(together.T.tobytes()), "scales": scales}
+
+
+def _scale(values: Array, step: float) -> tuple[float, float]:
+    if not len(values):
+        return 0.0, 1.0
+    low, high = float(min(values.min(), 0.0)), float(values.max())
+    if high - low < _MISSING - 1 and np.array_equal(values, np.rint(values)):
+        return low, 1.0
+    # As the page will read them: the numbers must be made with the same steps.
+    return float(f"{low:.6g}"), float(f"{max(step, (high - low) / (_MISSING - 2), 1e-9):.6g}")
+
+
+def pack_integers(values: NDArray[np.int64]) -> str:
+    """32-bit integers, as differences, compressed, as text."""
+    return _text(np.diff(values, prepend=0).astype("<i4").tobytes())
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(gzip.compress(raw, 9, mtime=0)).decode("ascii")
+
+
+def pack_run(source: RunSource, progress: Callable[[int, int], None] | None = None) -> Packed:
+    """Pack all zones, holding the rows of a few at a time."""
+    fine_from = _fine_from(source)
+    estimated = (source.zones["status"] == "ok").tolist()
+    system = SystemSeries(source)
+    packed, weeks = [], []
+    for number, series, sd in each_zone(source):
+        if estimated[number]:
+            system.add(series, sd)
+        packed.append(_packed(series, fine_from))
+        weeks.append(series.week)
+        if progress is not None:
+            progress(number + 1, len(estimated))
+    return Packed(packed, _packed(system.series(), fine_from), fine_from, weeks)
+
+
+def _packed(series: ZoneSeries, fine_from: int) -> dict[str, Any]:
+    drawn = _to_pack(series.bins, fine_from) + _to_pack(series.days, 0)
+    # Hours of the week are also read off in numbers: as fine as 16 bits allow.
+    return {"drawn": pack(drawn), "week": pack([(series.week[name], 0.0) for name in WEEKLY])}
+
+
+def _to_pack(values: dict[str, Array], first: int) -> list[tuple[Array, float]]:
+    """`PACKED`, to the half of a pixel or so: trips in steps of the highest limit, shares of the time in 50ths."""
+    own = {name: series[first:] for name, series in values.items()}
+    own["below"], own["above"] = own["rate"] - own["low"], own["high"] - own["rate"]
+    tallest = [float(np.nanmax(own[n])) for n in ("high", "observed") if np.isfinite(own[n]).any()]
+    step = max(tallest, default=0.0) / _LEVELS
+    steps = {"observed": 0.0, "stockout": _SHARE_STEP, "off": _SHARE_STEP}
+    return [(own[name], steps.get(name, step)) for name in PACKED]
+
+
+def _fine_from(source: RunSource) -> int:
+    """From which bin on all zones' bins fit; from a midnight."""
+    bins = source.bins
+    room = max(_FINE_ROWS // (len(source.zones) + 1), 1)
+    if len(bins) <= room:
+        return 0
+    first = len(bins) - room
+    days = day_numbers(bins)
+    later = np.flatnonzero(days > days[first])
+    return int(later[0]) if len(later) else first

@@ -1,0 +1,232 @@
+"""One self-contained page: data, style and scripts in a single HTML file that opens from disk with no network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import unmet
+from unmet._exceptions import InputError, MissingExtraError
+from unmet.report.packing import PACKED, pack_integers, pack_run
+from unmet.report.places import plane
+from unmet.report.series import WEEKLY, day_numbers
+from unmet.report.source import RunSource, open_run
+from unmet.report.tables import act_table, flag_counts, headline, true_demand, week_table, zone_table
+from unmet.report.words import assumptions, data_used, minutes_by_state, model_facts, quality_rows, span
+
+__all__ = ["write_report"]
+
+_SCRIPTS = ("numbers.js", "map.js", "table.js", "series.js", "act.js", "how.js", "page.js")
+_DIGITS = 6
+
+
+def write_report(
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    panel: str | os.PathLike[str] | None = None,
+    title: str | None = None,
+    truth: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """Write the report of a run: one HTML file with its data and scripts inside.
+
+    Parameters
+    ----------
+    run : path
+        The folder that ``unmet estimate`` wrote.
+    out : path, optional
+        The file; ``report.html`` in the run's folder unless given. It appears whole or not at all.
+    panel : path, optional
+        The panel that the run was made from; where the run found it, unless given.
+    title : str, optional
+        What stands on top.
+    truth : path, optional
+        ``truth.parquet`` of a simulated city: its demand is shown beside the estimate.
+    progress : callable, optional
+        Called as ``progress(done, zones)``.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unmet.mobility.demand import DemandModel
+    >>> from unmet.mobility.executors import serially
+    >>> from unmet.mobility.panelfile import write_parquet
+    >>> from unmet.mobility.runs import run_estimates
+    >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
+    >>> rows = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
+    >>> rows["observed"] = 2.0
+    >>> for state in ("stockout", "closed", "unknown"):
+    ...     rows[f"{state}_minutes"] = 0
+    >>> rows.loc[100, "stockout_minutes"] = 30
+    >>> rows["available_minutes"] = 60 - rows["stockout_minutes"]
+    >>> rows["exposure"], rows["censored"] = rows["available_minutes"] / 60, rows["stockout_minutes"] > 0
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     panel = Path(folder, "panel.parquet")
+    ...     write_parquet(rows, panel)
+    ...     _ = run_estimates(panel, DemandModel("weekly-mean"), Path(folder, "run"), executor=serially)
+    ...     page = write_report(Path(folder, "run"), title="One zone")
+    ...     page.name, "<title>One zone</title>" in page.read_text(encoding="utf-8")
+    ('report.html', True)
+    """
+    target = Path(out) if out is not None else Path(run) / "report.html"
+    _check_target(target)
+    plotly = _plotly()
+    with open_run(run, panel) as source:
+        data = _data(source, title, None if truth is None else Path(truth), progress)
+    _write(target, _page(data, plotly))
+    return target
+
+
+def _check_target(target: Path) -> None:
+    """Refuse before any work is done what cannot be written."""
+    if target.is_dir():
+        raise InputError(f"{str(target)!r} is a folder; name a file in it, such as {str(target / 'report.html')!r}.")
+    if not target.parent.is_dir():
+        raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} into.")
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise MissingExtraError("plotly", "report", "Reports") from None
+    return str(get_plotlyjs())
+
+
+def _data(
+    source: RunSource, title: str | None, truth: Path | None, progress: Callable[[int, int], None] | None
+) -> dict[str, Any]:
+    """Everything that the page shows, as JSON knows it."""
+    zones = zone_table(source, None if truth is None else true_demand(source, truth))
+    packed = pack_run(source, progress)
+    weeks = week_table(source, packed.weeks)
+    worst = act_table(weeks)
+    days = np.unique(day_numbers(source.bins))
+    local = source.bins["start_local"].to_numpy().astype("datetime64[m]").astype(np.int64)
+    return {
+        "title": title or "What was demand, really?",
+        "made": {"by": f"unmet {unmet.__version__}", "on": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")},
+        "period": _period(source),
+        "headline": headline(source, zones),
+        "zones": _columns(zones.drop(columns=["lat", "lon"])),
+        "map": plane(source.zones),
+        "fields": {"drawn": list(PACKED), "week": list(WEEKLY)},
+        "bins": {
+            "local": pack_integers(local[packed.fine_from :]),
+            "days": pack_integers(days),
+            "minutes": source.minutes,
+            "all": packed.fine_from == 0,
+            "future": _first_future(source, packed.fine_from),
+        },
+        "series": packed.zones,
+        "system": packed.system,
+        "act": _columns(worst.drop(columns=["zone", "name", "day", "hour"])),
+        "how": _how(source),
+    }
+
+
+def _period(source: RunSource) -> dict[str, Any]:
+    known = source.bins[~source.bins["future"]]
+    last = known.iloc[-1]
+    end = last["start_local"] + pd.Timedelta(minutes=float(last["minutes"]))
+    return {
+        "start": str(known["start_local"].iloc[0]),
+        "end": str(end),
+        "days": round(float(known["minutes"].sum()) / 1440.0, 2),
+        "timezone": str(source.summary.get("timezone", "")),
+        "bin": span(source.minutes),
+    }
+
+
+def _first_future(source: RunSource, fine_from: int) -> int | None:
+    ahead = np.flatnonzero(source.bins["future"].to_numpy()[fine_from:])
+    return int(ahead[0]) if len(ahead) else None
+
+
+def _how(source: RunSource) -> dict[str, Any]:
+    flags = {word: [sum(of_zone.values()), len(of_zone)] for word, of_zone in flag_counts(source).items()}
+    return {
+        "data": data_used(source),
+        "quality": quality_rows(source),
+        "states": minutes_by_state(source),
+        "model": model_facts(source),
+        "flags": flags,
+        "notes": [str(note) for note in source.info.get("notes", [])],
+        "assumptions": assumptions(source),
+    }
+
+
+def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
+    """A table by columns, numbers to six digits, missing values as null."""
+    return {str(name): [_plain(value) for value in table[name].tolist()] for name in table.columns}
+
+
+def _plain(value: Any) -> Any:
+    if value is None or value is pd.NA or (isinstance(value, float) and not np.isfinite(value)):
+        return None
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+
+
+def _page(data: dict[str, Any], plotly: str) -> str:
+    """Fill the template. Names from files are data only: the page sets them as text."""
+    folder = files("unmet.report") / "template"
+    own = "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    script = f'"use strict";\n(() => {{\n{own}\n}})();'
+    # "</script" would end the element that Plotly's text stands in.
+    plotly = plotly.replace("\r\n", "\n").replace("</script", "<\\/script")
+    parts = {
+        "title": html.escape(data["title"]),
+        "policy": _policy(plotly, script),
+        "style": (folder / "style.css").read_text(encoding="utf-8"),
+        "data": _embedded(data),
+        "plotly": plotly,
+        "script": script,
+    }
+    template = (folder / "page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+
+
+def _policy(*scripts: str) -> str:
+    """Only these very scripts may run, and nothing may be fetched."""
+    hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
+    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:"
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """JSON that can stand in an HTML script element, whatever the strings in it are."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _write(target: Path, text: str) -> None:
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8", errors="replace")
+        os.replace(partial, target)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"{target}: could not be written: {reason}. What was there is as it was; make room or name another file."
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)

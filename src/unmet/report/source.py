@@ -1,0 +1,210 @@
+"""A finished run and its panel, opened together: everything a report is made from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.panelfile import PanelFile, fetch_frame, file_hash, open_panel
+from unmet.mobility.runfiles import TABLES, read_info, read_table
+from unmet.mobility.sql import fetch_all, path_literal, reading
+
+__all__ = ["RunSource", "open_run"]
+
+_OF_DEMAND = ("zone", "start", "observed", "demand_mean", "lost_mean")
+_OF_ZONES = ("zone", "status", "reason", "observed", "demand_mean", "lost_mean", "lost_q05", "lost_q95")
+_PLACES = ("name", "lat", "lon", "capacity", "stations", "polygon")
+_MINUTES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
+
+
+@dataclass(frozen=True)
+class RunSource:
+    """A run and its panel; what `open_run` gives.
+
+    Attributes
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Has the views ``panel`` and ``demand``, and the tables ``zone_numbers`` (``zone, number``) and ``bin_numbers``
+        (``start, number``), whose numbers are the rows of `zones` and `bins`.
+    info : dict
+        What ``run.json`` says.
+    zones : pandas.DataFrame
+        ``zones.parquet``, with the name, place, capacity and polygon that the panel has for each zone.
+    totals : pandas.DataFrame
+        ``totals.parquet``.
+    bins : pandas.DataFrame
+        ``start`` (UTC), ``start_local``, ``minutes``, ``future`` (beyond the panel's end), in order of time.
+    quality, reasons : pandas.DataFrame
+        Of the panel: what was rejected or noted, and why minutes are in their states. Empty where it does not tell.
+    summary : dict
+        Of the panel; empty where it does not tell.
+    demand_columns : frozenset of str
+        Those of ``demand.parquet``.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    info: dict[str, Any]
+    zones: pd.DataFrame
+    totals: pd.DataFrame
+    bins: pd.DataFrame
+    quality: pd.DataFrame
+    reasons: pd.DataFrame
+    summary: dict[str, Any]
+    demand_columns: frozenset[str]
+
+    @property
+    def minutes(self) -> int:
+        """The usual length of a bin."""
+        return int(self.bins["minutes"].mode().iloc[0])
+
+
+@contextmanager
+def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None = None) -> Iterator[RunSource]:
+    """Open the folder of a finished run together with its panel.
+
+    Parameters
+    ----------
+    run : path
+        What ``unmet estimate`` wrote.
+    panel : path, optional
+        The panel's Parquet file; where the run found it, unless given.
+    """
+    folder = Path(run)
+    info = _read_info(folder)
+    path = _find_panel(folder, info, panel)
+    with open_panel(path) as file:
+        connection = file.connection
+        _check_panel(file, path, info)
+        quoted = path_literal(str(folder / "demand.parquet"))
+        with reading(str(folder / "demand.parquet")):
+            connection.execute(f"CREATE VIEW demand AS SELECT * FROM read_parquet({quoted})")
+            columns = frozenset(str(row[0]) for row in fetch_all(connection, "DESCRIBE demand"))
+        _check_columns(folder / "demand.parquet", columns, _OF_DEMAND)
+        zones = _read_zones(folder, file)
+        bins = _read_bins(connection)
+        _number(connection, zones, bins)
+        yield RunSource(
+            connection,
+            info,
+            zones,
+            _read(folder / "totals.parquet"),
+            bins,
+            pd.DataFrame(file.metadata.get("quality", {})),
+            pd.DataFrame(file.metadata.get("reasons", {})),
+            dict(file.metadata.get("summary", {})),
+            columns,
+        )
+
+
+def _read_info(folder: Path) -> dict[str, Any]:
+    info = read_info(folder)
+    missing = [name for name in TABLES if not (folder / name).is_file()]
+    if info is None or missing:
+        lacks = ", ".join(["run.json"] if info is None else missing)
+        raise InputError(
+            f"{str(folder)!r} is not the folder of a finished run (no readable {lacks}). "
+            f"Make one with: unmet estimate panel.parquet --out {folder.name or 'run'}"
+        )
+    for name in ("totals", "zones", "inputs"):
+        if not isinstance(info.get(name), dict):
+            raise FileFormatError(f"{folder / 'run.json'}: expected an object under {name!r}; run the estimate again.")
+    return info
+
+
+def _find_panel(folder: Path, info: dict[str, Any], panel: str | os.PathLike[str] | None) -> Path:
+    """The panel named, or the one that the run was made from, where it was or beside the run."""
+    if panel is not None:
+        return Path(panel)
+    told = info.get("panel_path")
+    if not told:
+        raise InputError(f"{folder}: the run does not say which panel it was made from; name its file (--panel).")
+    candidates = [Path(told), folder / told, folder.parent / told, folder / Path(told).name]
+    candidates.append(folder.parent / Path(told).name)
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise InputError(
+        f"The panel that this run was made from is not at {told!r} any more, nor beside {str(folder)!r}; "
+        "say where it is (--panel)."
+    )
+
+
+def _check_panel(file: PanelFile, path: Path, info: dict[str, Any]) -> None:
+    missing = [c for c in _MINUTES if c not in file.columns]
+    _check_columns(path, frozenset(file.columns), _MINUTES)
+    # A run on a frame has the hash of a file that is gone; then only the zones can be compared, below.
+    expected = info["inputs"].get("panel")
+    if info.get("panel_path") and not missing and expected and file_hash(path) != expected:
+        raise InputError(
+            f"{path}: is not the panel that this run was made from, or has changed since. "
+            "Name the right one (--panel), or run `unmet estimate` again."
+        )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    with reading(str(path)):
+        return read_table(path)
+
+
+def _check_columns(path: Path, found: frozenset[str], needed: tuple[str, ...]) -> None:
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise FileFormatError(
+            f"{path}: there is no column {', '.join(map(repr, missing))}; found: {', '.join(sorted(found))}."
+        )
+
+
+def _read_zones(folder: Path, file: PanelFile) -> pd.DataFrame:
+    zones = _read(folder / "zones.parquet")
+    _check_columns(folder / "zones.parquet", frozenset(zones.columns), _OF_ZONES)
+    if set(zones["zone"]) != set(file.zones):
+        raise InputError(
+            f"{file.label}: its zones are not those of the run ({len(file.zones)} in the panel, {len(zones)} in the "
+            "run). Name the panel that the run was made from (--panel)."
+        )
+    told = pd.DataFrame(file.metadata.get("zones", {"zone": []}))
+    known = told.drop_duplicates("zone").set_index(told["zone"].astype(str)) if len(told) else told
+    for name in _PLACES:
+        values = known[name].to_dict() if name in known.columns else {}
+        column = [values.get(zone) for zone in zones["zone"]]
+        zones[name] = pd.to_numeric(pd.Series(column, dtype=object), errors="coerce") if name in _NUMBERS else column
+    zones["name"] = [n if isinstance(n, str) and n else z for n, z in zip(zones["name"], zones["zone"], strict=True)]
+    return zones
+
+
+_NUMBERS = ("lat", "lon", "capacity")
+
+
+def _read_bins(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+    with reading("the panel"):
+        known = fetch_frame(
+            connection,
+            "SELECT start, min(start_local) AS start_local, min(minutes) AS minutes FROM panel GROUP BY start",
+        )
+        later = fetch_frame(connection, "SELECT start FROM demand EXCEPT SELECT start FROM panel")
+    known["future"] = False
+    if len(later):
+        # As the estimate does: by the wall clock's offset at the panel's end.
+        last = known.loc[known["start"].idxmax()]
+        later["start_local"] = last["start_local"] + (later["start"] - last["start"])
+        later["minutes"] = last["minutes"]
+        later["future"] = True
+        known = pd.concat([known, later], ignore_index=True)
+    return known.sort_values("start", ignore_index=True)
+
+
+def _number(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, bins: pd.DataFrame) -> None:
+    for table, column, frame in (("zone_numbers", "zone", zones), ("bin_numbers", "start", bins)):
+        some = pd.DataFrame({column: frame[column], "number": np.arange(len(frame))})
+        connection.register("some_rows", some)
+        connection.execute(f"CREATE TABLE {table} AS SELECT * FROM some_rows")
+        connection.unregister("some_rows")

@@ -1,0 +1,187 @@
+"""The numbers of a report: the headline, zones, hours of the week, and where one more vehicle helps most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet._typing import Array
+from unmet.mobility.sql import fetch_all, path_literal, reading
+from unmet.mobility.totals import HOURS
+from unmet.report.source import RunSource
+
+__all__ = ["STATE_MINUTES", "act_table", "flag_counts", "headline", "true_demand", "week_table", "zone_table"]
+
+STATE_MINUTES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
+_LIMITS = ("mean", "q05", "q95")
+# Where to act: hours of the week that were out of stock for at least an hour in all, and this share of the time open.
+_LEAST_MINUTES = 60.0
+_LEAST_SHARE = 0.05
+_TRUTH = ("wanted_at", "station_id", "fate")
+
+
+def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.DataFrame:
+    """One row per zone: what it is, what was seen, wanted and lost, and how the estimate went.
+
+    Parameters
+    ----------
+    source : RunSource
+        The run.
+    truth : dict, optional
+        Trips wanted, by zone.
+    """
+    zones = source.zones
+    table = zones[["zone", "name", "lat", "lon", "capacity", "status", "reason", "observed"]].copy()
+    for name in ("demand", "lost"):
+        for limit in _LIMITS:
+            column = f"{name}_{limit}"
+            table[column] = zones[column] if column in zones.columns else np.nan
+    # A zone that failed has neither demand nor lost trips, whatever the file's writer put there.
+    table.loc[table["status"] != "ok", [f"{n}_{k}" for n in ("demand", "lost") for k in _LIMITS]] = np.nan
+    demand = table["demand_mean"].to_numpy(dtype=float)
+    table["lost_share"] = np.divide(
+        table["lost_mean"].to_numpy(dtype=float), demand, out=np.full(len(table), np.nan), where=demand > 0
+    )
+    for state in STATE_MINUTES:
+        table[state.replace("_minutes", "_hours")] = zones[state] / 60.0
+    open_hours = (table["available_hours"] + table["stockout_hours"]).to_numpy(dtype=float)
+    table["stockout_share"] = np.divide(
+        table["stockout_hours"].to_numpy(dtype=float), open_hours, out=np.full(len(table), np.nan), where=open_hours > 0
+    )
+    table["converged"] = zones["converged"].astype("boolean") if "converged" in zones.columns else pd.NA
+    table["message"] = zones["message"].fillna("") if "message" in zones.columns else ""
+    extrapolated = flag_counts(source).get("extrapolation", {})
+    table["extrapolated_bins"] = [extrapolated.get(zone, 0) for zone in table["zone"]]
+    if truth is not None:
+        table["true_demand"] = [truth.get(zone, 0) for zone in table["zone"]]
+    return table
+
+
+def flag_counts(source: RunSource) -> dict[str, dict[str, int]]:
+    """How many bins of the past bear each flag, by zone."""
+    if "flags" not in source.demand_columns:
+        return {}
+    counts: dict[str, dict[str, int]] = {}
+    with reading("demand.parquet"):
+        rows = fetch_all(
+            source.connection,
+            "SELECT unnest(string_split(flags, ';')) AS word, zone, count(*) FROM demand "
+            "WHERE flags <> '' AND start <= (SELECT max(start) FROM panel) GROUP BY word, zone",
+        )
+    for word, zone, count in rows:
+        counts.setdefault(word, {})[zone] = int(count)
+    return counts
+
+
+def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
+    """The system's totals with their own intervals, and the share of open zone-time out of stock."""
+    system = source.totals[source.totals["level"] == "system"].set_index("quantity")
+    found: dict[str, Any] = {
+        name: {limit: float(system.loc[name, limit]) for limit in _LIMITS} for name in ("observed", "demand", "lost")
+    }
+    demand = found["demand"]["mean"]
+    found["lost_share"] = found["lost"]["mean"] / demand if demand > 0 else None
+    minutes = {state.removesuffix("_minutes"): float(source.zones[state].sum()) for state in STATE_MINUTES}
+    is_open = minutes["available"] + minutes["stockout"]
+    found["minutes"] = minutes
+    found["stockout_share"] = minutes["stockout"] / is_open if is_open > 0 else None
+    found["stockout_hours"] = minutes["stockout"] / 60.0
+    found["zones"] = {
+        "all": len(zones),
+        "failed": int((zones["status"] != "ok").sum()),
+        "not_converged": int((zones["converged"] == False).sum()),  # noqa: E712 - missing is neither
+    }
+    if "true_demand" in zones.columns:
+        found["true_demand"] = int(zones.loc[zones["status"] == "ok", "true_demand"].sum())
+    return found
+
+
+def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataFrame:
+    """One row per zone and hour of the week, with what was lost per hour out of stock.
+
+    Parameters
+    ----------
+    source : RunSource
+        The run.
+    weeks : iterable of dict
+        `unmet.report.series.WEEKLY` of each zone.
+    """
+    columns: dict[str, list[Array]] = {}
+    for week in weeks:
+        for name, values in week.items():
+            columns.setdefault(name, []).append(values)
+    together = {name: np.concatenate(values) for name, values in columns.items()}
+    count = len(source.zones)
+    slot = np.tile(np.arange(HOURS), count)
+    stockout = np.nan_to_num(together["stockout"])
+    table = pd.DataFrame(
+        {
+            "number": np.repeat(np.arange(count), HOURS),
+            "zone": np.repeat(source.zones["zone"].to_numpy(dtype=object), HOURS),
+            "name": np.repeat(source.zones["name"].to_numpy(dtype=object), HOURS),
+            "hour_of_week": slot,
+            "day": np.array(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"], dtype=object)[slot // 24],
+            "hour": slot % 24,
+            "bins": together["bins"].astype(np.int64),
+            "observed": together["observed"],
+            "lost_mean": together["lost"],
+            "lost_q05": together["low"],
+            "lost_q95": together["high"],
+            "demand_mean": together["observed"] + together["lost"],
+            "stockout_hours": stockout / 60.0,
+            "open_hours": np.nan_to_num(together["open"]) / 60.0,
+            "extrapolated_bins": together["extrapolated"].astype(np.int64),
+        }
+    )
+    lost = np.nan_to_num(together["lost"])
+    table["lost_per_stockout_hour"] = np.divide(
+        lost, stockout / 60.0, out=np.full(len(table), np.nan), where=stockout > 0
+    )
+    # Hours that no bin starts in (bins of a day start at midnight) are no rows.
+    return table[table["bins"] > 0].reset_index(drop=True)
+
+
+def act_table(weeks: pd.DataFrame, rows: int = 40) -> pd.DataFrame:
+    """The zones and hours of the week in which an hour out of stock cost the most trips.
+
+    Only where stock-outs are a habit: an hour in all at least, and a twentieth of the time that the zone was open.
+    """
+    minutes = weeks["stockout_hours"] * 60.0
+    often = (minutes >= _LEAST_MINUTES) & (weeks["stockout_hours"] >= _LEAST_SHARE * weeks["open_hours"])
+    chosen = weeks[often & (weeks["lost_mean"] > 0)]
+    order = ["lost_per_stockout_hour", "lost_mean", "number", "hour_of_week"]
+    return chosen.sort_values(order, ascending=[False, False, True, True]).head(rows).reset_index(drop=True)
+
+
+def true_demand(source: RunSource, truth: Path) -> dict[str, int]:
+    """Trips wanted in each zone while it was open, of a simulated city's ``truth.parquet``."""
+    if not truth.is_file():
+        raise InputError(f"There is no file {str(truth)!r} with the truth of a simulated city.")
+    quoted = path_literal(str(truth))
+    with reading(str(truth)):
+        found = [row[0] for row in fetch_all(source.connection, f"DESCRIBE SELECT * FROM read_parquet({quoted})")]
+    missing = [c for c in _TRUTH if c not in found]
+    if missing:
+        raise FileFormatError(
+            f"{truth}: is not the truth of a simulated city: there is no column {', '.join(map(repr, missing))}."
+        )
+    known = source.bins[~source.bins["future"]]
+    last = known.iloc[-1]
+    end = last["start"] + pd.Timedelta(minutes=float(last["minutes"]))
+    with reading(str(truth)):
+        rows = fetch_all(
+            source.connection,
+            f"SELECT station_id::VARCHAR, count(*) FROM read_parquet({quoted}) "
+            "WHERE wanted_at >= $1 AND wanted_at < $2 AND fate <> 'closed' GROUP BY 1",
+            [known["start"].iloc[0].to_pydatetime(), end.to_pydatetime()],
+        )
+    wanted = {str(station): int(count) for station, count in rows}
+    return {
+        zone: sum(wanted.get(str(station), 0) for station in stations or [zone])
+        for zone, stations in zip(source.zones["zone"], source.zones["stations"], strict=True)
+    }

@@ -1,0 +1,71 @@
+// When and where to act: what an hour out of stock costs, by zone and hour of the week.
+
+const MOST_ZONES = 14;
+
+async function buildAct(choose) {
+  const act = data.act;
+  byId("act-lead").textContent = act.number.length
+    ? "Trips lost per hour out of stock: how many riders an hour found nothing. Where it is highest, one more vehicle is used soonest and serves the most. Only hours of the week that are often empty are ranked: at least an hour in all, and a twentieth of the time open."
+    : "No hour of the week was out of stock often enough, with riders lost, to be worth acting on.";
+  if (!act.number.length) {
+    byId("act-body").hidden = true;
+    return null;
+  }
+  const share = (k) => act.stockout_hours[k] / act.open_hours[k];
+  const top = act.lost_per_stockout_hour[0];
+  const table = sortableTable({
+    place: byId("act-table"),
+    caption: "Zones and hours of the week where an hour out of stock costs the most trips",
+    rows: act.number.map((_, k) => k),
+    choose,
+    zoneOf: (k) => act.number[k],
+    first: "rate",
+    columns: [
+      { key: "zone", label: "Zone", text: true, value: (k) => zones.name[act.number[k]], show: (k) => zones.name[act.number[k]] },
+      { key: "slot", label: "When", value: (k) => act.hour_of_week[k], show: (k) => slotName(act.hour_of_week[k]) },
+      { key: "rate", label: "Lost per hour out", hint: "Trips lost per hour out of stock", value: (k) => act.lost_per_stockout_hour[k], show: (k) => number(act.lost_per_stockout_hour[k]), bar: (k) => act.lost_per_stockout_hour[k] / top },
+      { key: "lost", label: "Lost in all", value: (k) => act.lost_mean[k], show: (k) => number(act.lost_mean[k]) },
+      { key: "interval", label: "90 %", hint: "90 % interval of lost trips; sorts by its width", value: (k) => act.lost_q95[k] - act.lost_q05[k], show: (k) => interval(act.lost_q05[k], act.lost_q95[k]) },
+      { key: "share", label: "Empty", hint: "Share of the time open that it was out of stock", value: share, show: (k) => percent(share(k)) },
+    ],
+  });
+  await drawAct();
+  byId("act-map").on("plotly_click", (event) => choose(event.points[0].customdata[0]));
+  return table;
+}
+
+/** The zones that lost most, as rows; columns are the hours of the week. */
+async function drawAct() {
+  if (!data.act.number.length) return;
+  const perHour = data.bins.minutes < 1440;
+  const phone = byId("act-map").clientWidth < 520;
+  const worst = zones.zone.map((_, i) => i).filter((i) => zones.lost_mean[i] > 0);
+  worst.sort((a, b) => zones.lost_mean[b] - zones.lost_mean[a]);
+  const rows = worst.slice(0, MOST_ZONES);
+  const weeks = await Promise.all(rows.map(weekOf));
+  const slots = perHour ? Array.from({ length: 168 }, (_, s) => s) : WEEKDAYS.map((_, d) => 24 * d);
+  const cost = (week, s) => (week.stockout[s] > 0 && known(week.lost[s]) ? week.lost[s] / (week.stockout[s] / 60) : null);
+  // A minute out of stock at the busiest hour is no habit: such cells are left blank, as in the table.
+  const habit = (week, s) => week.stockout[s] >= 60 && week.stockout[s] >= 0.05 * week.open[s];
+  const z = weeks.map((week) => slots.map((s) => (habit(week, s) ? cost(week, s) : null)));
+  const facts = weeks.map((week, r) => slots.map((s) => [
+    rows[r], plain(zones.name[rows[r]], 60), slotName(s), number(week.lost[s]), interval(week.low[s], week.high[s]),
+    percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
+  ]));
+  const names = rows.map((i) => plain(zones.name[i], phone ? 12 : 22));
+  const days = perHour ? WEEKDAYS.map((_, d) => 24 * d) : slots;
+  const layout = {
+    ...baseLayout(),
+    margin: { l: phone ? 84 : 150, r: 4, t: 6, b: 24 },
+    xaxis: { ...axis(), showgrid: false, zeroline: false, fixedrange: true, tickvals: days.map((d) => d + (perHour ? 11.5 : 0)), ticktext: WEEKDAYS, ticks: "" },
+    yaxis: { ...axis(), showgrid: false, zeroline: false, fixedrange: true, autorange: "reversed", tickvals: rows.map((_, r) => r), ticktext: names, ticks: "" },
+    coloraxis: { colorscale: plotlyScale("lost"), cmin: 0, colorbar: { thickness: 10, len: 1, outlinewidth: 0, tickfont: { size: 11 }, x: 1.01, xpad: 0 } },
+    shapes: perHour ? days.slice(1).map((d) => ({ type: "line", x0: d - 0.5, x1: d - 0.5, yref: "paper", y0: 0, y1: 1, line: { color: colour("line"), width: 1 } })) : [],
+  };
+  byId("act-map").style.height = `${Math.max(26 * rows.length + 40, 130)}px`;
+  const trace = {
+    type: "heatmap", z, customdata: facts, x: slots.map((s) => (perHour ? s : s)), y: rows.map((_, r) => r), coloraxis: "coloraxis", ygap: 2, hoverongaps: false,
+    hovertemplate: "<b>%{customdata[1]}</b><br>%{customdata[2]}: %{z:.3~g} lost per hour out of stock<br>lost %{customdata[3]} in all (%{customdata[4]}), out of stock %{customdata[5]}<extra></extra>",
+  };
+  await Plotly.react(byId("act-map"), [trace], layout, { responsive: true, displayModeBar: false });
+}

@@ -1,0 +1,288 @@
+// The map: zones as circles or polygons on a plain plane, in the right proportions, drawn as SVG.
+
+const METRICS = {
+  lost_mean: { label: "Lost trips", show: number },
+  lost_share: { label: "Share lost", show: percent },
+  stockout_share: { label: "Out of stock", show: percent },
+};
+const LARGEST = 17; // radius of the zone that lost most
+const SMALLEST = 3.5;
+const map = { metric: "lost_mean", marks: [], zoom: 1, x: 0, y: 0 };
+
+function buildMap(choose) {
+  map.choose = choose;
+  const switcher = byId("metric");
+  for (const [name, metric] of Object.entries(METRICS)) {
+    const input = element("input", { type: "radio", name: "metric", value: name, id: `metric-${name}` });
+    input.checked = name === map.metric;
+    input.addEventListener("change", () => {
+      map.metric = name;
+      paintMap();
+    });
+    switcher.append(input, element("label", { for: `metric-${name}` }, metric.label));
+  }
+  if (!data.map) {
+    switcher.hidden = true;
+    byId("map").append(
+      element("p", { class: "message" }, "No zone has a place, so there is no map. Give `unmet panel` a table of stations with lat and lon to get one.")
+    );
+    return;
+  }
+  map.svg = drawn("svg", { role: "group", "aria-label": "Map of zones; arrow keys go from zone to zone, Enter chooses" });
+  const buttons = element("div", { class: "zoom" });
+  for (const [sign, name, factor] of [["+", "Zoom in", 1.6], ["−", "Zoom out", 1 / 1.6], ["⟲", "Show all", 0]]) {
+    const button = element("button", { type: "button", "aria-label": name, title: name }, sign);
+    button.addEventListener("click", () => zoomMap(factor));
+    buttons.append(button);
+  }
+  byId("map").append(map.svg, element("div", { class: "legend", id: "legend" }), buttons);
+  _dragging();
+  drawMap();
+}
+
+function zoomMap(factor, px = map.width / 2, py = map.height / 2) {
+  const zoom = factor ? Math.min(Math.max(map.zoom * factor, 1), 40) : 1;
+  map.x = zoom === 1 ? 0 : px - ((px - map.x) * zoom) / map.zoom;
+  map.y = zoom === 1 ? 0 : py - ((py - map.y) * zoom) / map.zoom;
+  map.zoom = zoom;
+  _place();
+}
+
+function _dragging() {
+  let from = null;
+  let moved = 0;
+  map.svg.addEventListener("pointerdown", (event) => {
+    moved = 0;
+    if (map.zoom > 1) from = { x: event.clientX - map.x, y: event.clientY - map.y };
+  });
+  // The end of a drag is not a choice.
+  map.svg.addEventListener("click", (event) => moved > 4 && event.stopPropagation(), true);
+  window.addEventListener("pointermove", (event) => {
+    if (!from) return;
+    moved += Math.abs(event.movementX) + Math.abs(event.movementY);
+    map.x = event.clientX - from.x;
+    map.y = event.clientY - from.y;
+    _place();
+  });
+  window.addEventListener("pointerup", () => (from = null));
+  window.addEventListener("pointercancel", () => (from = null));
+  map.svg.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey && !event.metaKey) return; // the wheel alone scrolls the page
+      event.preventDefault();
+      const box = map.svg.getBoundingClientRect();
+      zoomMap(Math.exp(-event.deltaY / 300), event.clientX - box.left, event.clientY - box.top);
+    },
+    { passive: false }
+  );
+}
+
+function _extent() {
+  const points = [];
+  (data.map.shapes || []).forEach((rings) => rings && rings.forEach((ring) => points.push(...ring)));
+  data.map.x.forEach((x, i) => x !== null && points.push([x, data.map.y[i]]));
+  let [west, east, south, north] = [Infinity, -Infinity, Infinity, -Infinity];
+  for (const [x, y] of points) {
+    west = Math.min(west, x);
+    east = Math.max(east, x);
+    south = Math.min(south, y);
+    north = Math.max(north, y);
+  }
+  const least = 0.2; // km: a single station is not a map of a point
+  const room = (low, high) => Math.max(0, least - (high - low)) / 2;
+  const [rx, ry] = [room(west, east), room(south, north)];
+  return { west: west - rx, east: east + rx, south: south - ry, north: north + ry };
+}
+
+function drawMap() {
+  if (!map.svg) return;
+  const box = byId("map").getBoundingClientRect();
+  map.width = Math.max(box.width, 200);
+  map.height = Math.max(box.height, 200);
+  map.svg.setAttribute("viewBox", `0 0 ${map.width} ${map.height}`);
+  const extent = _extent();
+  const pad = LARGEST + 8;
+  const foot = 34; // the legend's
+  const scale = Math.min(
+    (map.width - 2 * pad) / (extent.east - extent.west),
+    (map.height - 2 * pad - foot) / (extent.north - extent.south)
+  );
+  map.scale = scale;
+  const left = (map.width - scale * (extent.east - extent.west)) / 2;
+  const top = (map.height - foot - scale * (extent.north - extent.south)) / 2;
+  map.at = (x, y) => [left + scale * (x - extent.west), top + scale * (extent.north - y)];
+  _drawMarks();
+  _place();
+  paintMap();
+}
+
+function _drawMarks() {
+  map.svg.replaceChildren();
+  map.grid = drawn("g", { class: "grid" });
+  map.group = drawn("g");
+  map.svg.append(map.grid, map.group);
+  const most = Math.max(...zones.lost_mean.map((v) => v || 0), 0);
+  const radius = (i) => SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(most > 0 ? (zones.lost_mean[i] || 0) / most : 0);
+  map.marks = [];
+  const order = zones.zone.map((_, i) => i).filter((i) => data.map.x[i] !== null);
+  order.sort((a, b) => radius(b) - radius(a)); // small ones on top
+  for (const i of order) {
+    const rings = data.map.shapes && data.map.shapes[i];
+    const [x, y] = map.at(data.map.x[i], data.map.y[i]);
+    const line = (ring) => `M${ring.map((p) => map.at(...p).map((v) => v.toFixed(2)).join(" ")).join("L")}Z`;
+    const mark = rings
+      ? drawn("path", { d: rings.map(line).join(""), "fill-rule": "evenodd" })
+      : drawn("circle", { cx: x.toFixed(2), cy: y.toFixed(2) });
+    mark.classList.add("mark");
+    mark.classList.toggle("failed", failed(i));
+    mark.dataset.zone = i;
+    for (const [name, value] of Object.entries({ role: "button", tabindex: -1, "aria-label": _spoken(i) })) {
+      mark.setAttribute(name, value);
+    }
+    _listen(mark, i);
+    map.group.append(mark);
+    map.marks.push({ i, mark, x, y, radius: rings ? 0 : radius(i) });
+  }
+  if (map.marks.length) map.marks[0].mark.setAttribute("tabindex", 0);
+}
+
+function _spoken(i) {
+  if (failed(i)) return `${zones.name[i]}: could not be estimated`;
+  return `${zones.name[i]}: ${number(zones.lost_mean[i])} trips lost, ${percent(zones.lost_share[i])} of demand`;
+}
+
+function _listen(mark, i) {
+  mark.addEventListener("click", () => map.choose(i));
+  mark.addEventListener("pointermove", (event) => showTip(_tipOf(i), event.clientX, event.clientY));
+  mark.addEventListener("pointerleave", hideTip);
+  mark.addEventListener("focus", () => {
+    const box = mark.getBoundingClientRect();
+    if (mark.matches(":focus-visible")) showTip(_tipOf(i), box.right, box.top);
+  });
+  mark.addEventListener("blur", hideTip);
+  mark.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" || event.key === " ") map.choose(i);
+    else if (event.key.startsWith("Arrow")) _step(i, event.key);
+    else return;
+    event.preventDefault();
+  });
+}
+
+/** Go to the nearest zone in the direction of an arrow key. */
+function _step(i, key) {
+  const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
+  const here = map.marks.find((m) => m.i === i);
+  let best = null;
+  for (const other of map.marks) {
+    const along = (other.x - here.x) * dx + (other.y - here.y) * dy;
+    const across = Math.abs((other.x - here.x) * dy) + Math.abs((other.y - here.y) * dx);
+    if (along <= 0.5) continue;
+    const cost = along + 2 * across;
+    if (!best || cost < best.cost) best = { cost, other };
+  }
+  if (!best) return;
+  here.mark.setAttribute("tabindex", -1);
+  best.other.mark.setAttribute("tabindex", 0);
+  best.other.mark.focus();
+}
+
+function _tipOf(i) {
+  const rows = failed(i)
+    ? [["Observed", number(zones.observed[i])], ["Could not be estimated", ""]]
+    : [
+        ["Lost", `${number(zones.lost_mean[i])} (${interval(zones.lost_q05[i], zones.lost_q95[i])})`],
+        ["Share of demand", percent(zones.lost_share[i])],
+        ["Out of stock", percent(zones.stockout_share[i])],
+        ["Observed", number(zones.observed[i])],
+        ["Demand", number(zones.demand_mean[i])],
+      ];
+  const list = element("dl");
+  for (const [name, value] of rows) list.append(element("dt", {}, name), element("dd", {}, value));
+  return [element("strong", {}, zones.name[i]), list];
+}
+
+/** Put marks where zoom and pan have them; circles grow less than the map. */
+function _place() {
+  map.group.setAttribute("transform", `translate(${map.x} ${map.y}) scale(${map.zoom})`);
+  map.svg.style.touchAction = map.zoom > 1 ? "none" : "pan-y";
+  map.svg.style.cursor = map.zoom > 1 ? "grab" : "";
+  for (const { mark, radius } of map.marks) {
+    if (radius) mark.setAttribute("r", (radius / Math.sqrt(map.zoom)).toFixed(2));
+  }
+  _drawGrid();
+}
+
+/** A faint grid and a bar that says how long its squares are. */
+function _drawGrid() {
+  const scale = map.scale * map.zoom;
+  const wanted = 90 / scale;
+  const power = 10 ** Math.floor(Math.log10(wanted));
+  const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= wanted);
+  map.grid.replaceChildren();
+  const pixels = step * scale;
+  let path = "";
+  for (let x = ((map.x % pixels) + pixels) % pixels; x < map.width; x += pixels) path += `M${x.toFixed(1)} 0V${map.height}`;
+  for (let y = ((map.y % pixels) + pixels) % pixels; y < map.height; y += pixels) path += `M0 ${y.toFixed(1)}H${map.width}`;
+  const right = map.width - 14;
+  const bottom = map.height - 12;
+  const text = drawn("text", { x: right - pixels / 2, y: bottom - 6, "text-anchor": "middle" });
+  text.textContent = step >= 1 ? `${step} km` : `${Math.round(step * 1000)} m`;
+  map.grid.append(
+    drawn("path", { d: path }),
+    drawn("path", { class: "ruler", d: `M${right - pixels} ${bottom - 4}v4H${right}v-4` }),
+    text
+  );
+}
+
+/** Colour the marks by the metric that was chosen. */
+function paintMap() {
+  if (!map.svg) return;
+  const values = zones[map.metric];
+  const sorted = values.filter(known).sort((a, b) => a - b);
+  // One zone far above all others must not leave the rest in one colour.
+  const cap = sorted.length > 50 ? sorted[Math.floor(0.98 * (sorted.length - 1))] : sorted[sorted.length - 1];
+  const top = cap > 0 ? cap : sorted[sorted.length - 1] || 0;
+  const scale = scaleOf("lost");
+  for (const { i, mark } of map.marks) {
+    mark.style.fill = failed(i) || !known(values[i]) ? "none" : mixed(scale, top > 0 ? values[i] / top : 0);
+  }
+  const show = METRICS[map.metric].show;
+  const most = sorted.length ? sorted[sorted.length - 1] : 0;
+  const legend = byId("legend");
+  legend.replaceChildren(
+    element("span", {}, show(0)),
+    element("i", { style: `background:linear-gradient(90deg,${scale.join(",")})` }),
+    element("span", {}, `${most > top ? "≥ " : ""}${show(top)}`)
+  );
+  if (!data.map.shapes) legend.append(element("span", { class: "muted" }, "area: lost trips"));
+  if (zones.status.some((s) => s !== "ok")) legend.append(element("span", { class: "muted" }, "dashed: not estimated"));
+}
+
+function markChosen(chosen) {
+  for (const { i, mark } of map.marks) {
+    const is = i === chosen;
+    mark.classList.toggle("chosen", is);
+    mark.setAttribute("aria-pressed", is);
+    if (is) {
+      if (data.map.shapes) map.group.append(mark); // its outline above its neighbours'
+      map.marks.forEach((m) => m.mark.setAttribute("tabindex", m.i === i ? 0 : -1));
+    }
+  }
+}
+
+// ---- what is shown beside the pointer
+
+function showTip(content, x, y) {
+  const tip = byId("tip");
+  tip.replaceChildren(...content);
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const left = x + 14 + box.width > innerWidth ? x - box.width - 14 : x + 14;
+  tip.style.left = `${Math.max(left, 4)}px`;
+  tip.style.top = `${Math.max(Math.min(y + 14, innerHeight - box.height - 4), 4)}px`;
+}
+
+function hideTip() {
+  byId("tip").hidden = true;
+}

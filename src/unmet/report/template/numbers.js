@@ -1,0 +1,155 @@
+// The data, numbers as people read them, and small helpers that every part uses.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const zones = data.zones;
+const EVERY = -1; // all zones together, where a zone's number is asked for
+const MISSING = 65535;
+const DAY = 86400000;
+const WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+
+const byId = (id) => document.getElementById(id);
+
+/** An element with attributes and children. Strings become text, never markup. */
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+function drawn(tag, attributes = {}) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
+const _whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/** A number of trips: whole where it is large, with digits where it is small. */
+function number(value) {
+  if (!known(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 10 || Number.isInteger(value)) return _whole.format(value);
+  return value.toFixed(size >= 1 ? 1 : 2);
+}
+
+function percent(value) {
+  if (!known(value)) return "–";
+  const size = Math.abs(value) * 100;
+  return `${(value * 100).toFixed(size >= 10 || size === 0 ? 0 : size >= 0.1 ? 1 : 2)} %`;
+}
+
+const interval = (low, high) => (known(low) && known(high) ? `${number(low)} – ${number(high)}` : "–");
+
+/** Plotly reads some markup in its texts: make names plain, and short enough for an axis. */
+function plain(text, most = 200) {
+  const points = Array.from(text);
+  const short = points.length > most ? points.slice(0, most - 1).join("") + "…" : text;
+  return short.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
+}
+
+const zoneName = (i) => (i === EVERY ? "All zones" : zones.name[i]);
+const failed = (i) => i !== EVERY && zones.status[i] !== "ok";
+
+/** Hour of the week as words; only the day where bins are that long. */
+function slotName(slot) {
+  const day = WEEKDAYS[Math.floor(slot / 24)];
+  return data.bins.minutes >= 1440 ? day : `${day} ${String(slot % 24).padStart(2, "0")}:00`;
+}
+
+// ---- unpacking: see unmet/report/packing.py
+
+async function inflate(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+async function integers(text) {
+  const bytes = await inflate(text);
+  const view = new DataView(bytes.buffer);
+  const values = new Float64Array(bytes.length / 4);
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) values[i] = sum += view.getInt32(4 * i, true);
+  return values;
+}
+
+/** Series of these lengths, one after the other, as numbers; NaN where missing. */
+async function series(packed, lengths) {
+  const bytes = await inflate(packed.data);
+  const half = bytes.length / 2;
+  let at = 0;
+  return lengths.map((length, k) => {
+    const [offset, step] = packed.scales[k];
+    const values = new Float64Array(length);
+    for (let i = 0; i < length; i++, at++) {
+      const raw = bytes[at] | (bytes[half + at] << 8);
+      values[i] = raw === MISSING ? NaN : offset + step * raw;
+    }
+    return values;
+  });
+}
+
+let clock; // when bins and days start, as milliseconds by the local wall clock
+async function readClock() {
+  const [bins, days] = await Promise.all([integers(data.bins.local), integers(data.bins.days)]);
+  clock = { bins: bins.map((m) => m * 60000), days: days.map((d) => d * DAY) };
+}
+
+const packedOf = (i) => (i === EVERY ? data.system : data.series[i]);
+const _drawnOf = new Map();
+const _weekOf = new Map();
+
+/** The bins and the days of a zone: {bins: {observed, rate, low, ...}, days: {...}}. */
+function drawnOf(i) {
+  if (!_drawnOf.has(i)) _drawnOf.set(i, _readDrawn(i));
+  return _drawnOf.get(i);
+}
+
+async function _readDrawn(i) {
+  const names = data.fields.drawn;
+  const lengths = [...names.map(() => clock.bins.length), ...names.map(() => clock.days.length)];
+  const all = await series(packedOf(i).drawn, lengths);
+  const named = (from) => {
+    const own = Object.fromEntries(names.map((name, k) => [name, all[from + k]]));
+    own.low = own.rate.map((r, k) => r - own.below[k]);
+    own.high = own.rate.map((r, k) => r + own.above[k]);
+    return own;
+  };
+  return { bins: named(0), days: named(names.length) };
+}
+
+/** The hours of the week of a zone. */
+function weekOf(i) {
+  if (!_weekOf.has(i)) {
+    const names = data.fields.week;
+    const read = series(packedOf(i).week, names.map(() => 168));
+    _weekOf.set(i, read.then((all) => Object.fromEntries(names.map((name, k) => [name, all[k]]))));
+  }
+  return _weekOf.get(i);
+}
+
+// ---- colours: all from the style sheet, so that light, dark and print agree
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const scaleOf = (name) => [0, 1, 2, 3, 4].map((k) => colour(`${name}-${k}`));
+const plotlyScale = (name) => scaleOf(name).map((c, k) => [k / 4, c]);
+
+function _channels(hex) {
+  return [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
+}
+
+/** Between the colours of a scale, by a share from 0 to 1. */
+function mixed(scale, share) {
+  const at = Math.min(Math.max(share, 0), 1) * (scale.length - 1);
+  const k = Math.min(Math.floor(at), scale.length - 2);
+  const [a, b] = [_channels(scale[k]), _channels(scale[k + 1])];
+  return `rgb(${a.map((v, c) => Math.round(v + (b[c] - v) * (at - k))).join(",")})`;
+}
+
+function withAlpha(hex, alpha) {
+  return `rgba(${_channels(hex).join(",")},${alpha})`;
+}

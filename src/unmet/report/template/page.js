@@ -1,0 +1,146 @@
+// The page: headline, what is chosen, and light, dark, width and print.
+
+function _period_text() {
+  const day = (text) => new Date(`${text.slice(0, 10)}T00:00Z`);
+  const last = new Date(Date.parse(`${data.period.end.replace(" ", "T")}Z`) - 1); // the end is not in the period
+  const show = (date) => date.toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
+  return `${show(day(data.period.start))} – ${show(last)}`;
+}
+
+function buildHeadline(choose) {
+  const { observed, demand, lost, lost_share: share } = data.headline;
+  const days = Math.round(data.period.days);
+  byId("period").textContent = [
+    _period_text(), data.period.timezone, `bins of one ${data.period.bin}`.replace("one 1", "1").replace(/one (\d)/, "$1"), "90 % intervals",
+  ].filter(Boolean).join(" · ");
+  const strong = (text) => element("strong", {}, text);
+  byId("sentence").append(
+    "Riders took ", strong(number(observed.mean)), ` trips in ${days} ${days === 1 ? "day" : "days"}. `,
+    ...(lost.mean > 0
+      ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were wanted and not served because there was nothing to rent: `, strong(percent(share)), " of demand."]
+      : ["By this model none was lost for want of a vehicle."])
+  );
+  byId("cards").append(..._cards(choose));
+  byId("made").textContent = `Made by ${data.made.by} on ${data.made.on}. The tables behind this page: unmet export.`;
+}
+
+function _cards(choose) {
+  const { observed, demand, lost, lost_share: share, stockout_share: out, stockout_hours: hours, zones: counts } = data.headline;
+  const card = (name, value, note, more = {}) =>
+    element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: "value" }, value, ...(more.beside ? [" ", element("small", {}, more.beside)] : [])), ...note);
+  const note = (text) => element("p", { class: "note" }, text);
+  const bar = element("div", { class: "stack", "aria-hidden": "true" });
+  bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));
+  const truth = data.headline.true_demand;
+  return [
+    card("Trips observed", number(observed.mean), [note(`${number(counts.all - counts.failed)} zones, ${number(Math.round(data.period.days))} days`)]),
+    card("Demand", number(Math.round(demand.mean)), [note(`90 %: ${interval(Math.round(demand.q05), Math.round(demand.q95))}`), ...(known(truth) ? [element("p", { class: "note truth" }, `true demand: ${number(truth)}`)] : [])]),
+    card("Lost trips", number(Math.round(lost.mean)), [note(`90 %: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), bar], { class: "lost", beside: `${percent(share)} of demand` }),
+    card("Out of stock", percent(out), [note(`${number(Math.round(hours))} zone-hours`)], { beside: "of the time open" }),
+    _worstCard(choose),
+    _qualityCard(counts),
+  ];
+}
+
+function _worstCard(choose) {
+  const order = zones.zone.map((_, i) => i).filter((i) => zones.lost_mean[i] > 0);
+  order.sort((a, b) => zones.lost_mean[b] - zones.lost_mean[a]);
+  const list = element("ol", { class: "worst" });
+  for (const i of order.slice(0, 3)) {
+    const button = element("button", { type: "button", title: zones.name[i] }, element("bdi", {}, zones.name[i]), element("span", {}, number(zones.lost_mean[i])));
+    button.addEventListener("click", () => choose(i));
+    list.append(element("li", {}, button));
+  }
+  const none = element("p", { class: "note" }, "no zone lost a trip");
+  return element("div", { class: "card figure" }, element("h2", {}, "Worst zones, trips lost"), order.length ? list : none);
+}
+
+function _qualityCard(counts) {
+  const minutes = data.headline.minutes;
+  const total = Object.values(minutes).reduce((a, b) => a + b, 0);
+  const rejected = data.how.quality.filter((row) => row[0] === "rejected").sort((a, b) => b[4] - a[4])[0];
+  const line = (good, text) => element("li", { class: good ? "good" : "care" }, text);
+  const lines = element("ul", { class: "checks" });
+  if (total > 0) lines.append(line(minutes.unknown / total < 0.05, `${percent(1 - minutes.unknown / total)} of the time known`));
+  lines.append(line(!rejected || rejected[4] < 0.02, rejected ? `${percent(rejected[4])} of ${rejected[1]} rejected: ${rejected[2]}` : "no rows rejected"));
+  lines.append(line(!counts.failed && !counts.not_converged,
+    counts.failed ? `${counts.failed} of ${counts.all} zones not estimated` : counts.not_converged ? `${counts.not_converged} fits did not converge` : `all ${counts.all} zones estimated`));
+  return element("div", { class: "card figure" }, element("h2", {}, "Data quality"), lines);
+}
+
+function _zoneFacts(i) {
+  byId("zone-title").replaceChildren(element("bdi", { title: zoneName(i) }, zoneName(i)));
+  byId("all-zones").hidden = i === EVERY;
+  const pair = (name, value) => element("span", {}, `${name} `, element("b", {}, value));
+  const { observed, demand, lost, stockout_share: out } = data.headline;
+  const facts = i === EVERY
+    ? [pair("observed", number(observed.mean)), pair("demand", number(Math.round(demand.mean))), pair("lost", `${number(Math.round(lost.mean))} (${interval(Math.round(lost.q05), Math.round(lost.q95))})`), pair("out of stock", percent(out))]
+    : [pair("observed", number(zones.observed[i])), pair("demand", number(zones.demand_mean[i])), pair("lost", failed(i) ? "–" : `${number(zones.lost_mean[i])} (${interval(zones.lost_q05[i], zones.lost_q95[i])})`), pair("out of stock", percent(zones.stockout_share[i]))];
+  if (i !== EVERY && known(zones.capacity[i])) facts.push(pair("capacity", number(zones.capacity[i])));
+  if (i !== EVERY && zones.name[i] !== zones.zone[i]) facts.push(element("span", { class: "muted id", title: zones.zone[i] }, element("bdi", {}, zones.zone[i])));
+  byId("zone-facts").replaceChildren(...facts);
+  const notes = [];
+  if (failed(i)) notes.push(`Could not be estimated: ${zones.reason[i]}`);
+  else if (i !== EVERY) {
+    if (zones.converged[i] === false) notes.push("The fit did not converge: believe it less.");
+    if (zones.extrapolated_bins[i]) notes.push(`${number(zones.extrapolated_bins[i])} bins are in hours of the week never seen with supply: extrapolation.`);
+  }
+  byId("zone-note").textContent = notes.join(" ");
+  byId("zone-note").hidden = !notes.length;
+}
+
+async function redraw() {
+  await Promise.all([drawSeries(), drawWeek()]);
+}
+
+async function start() {
+  await readClock();
+  const tables = [];
+  const choose = async (i) => {
+    shown.zone = i;
+    _zoneFacts(i);
+    markChosen(i);
+    tables.forEach((table) => table && table.mark(i));
+    await redraw();
+    document.body.dataset.zone = i;
+  };
+  buildHeadline(choose);
+  buildMap(choose);
+  tables.push(buildZoneTable(choose));
+  buildSeries();
+  byId("all-zones").addEventListener("click", () => choose(EVERY));
+  await choose(EVERY);
+  listenToSeries();
+  buildHow();
+  tables.push(await buildAct(choose));
+
+  const everything = async () => {
+    drawMap();
+    markChosen(shown.zone);
+    await redraw();
+    await drawAct();
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", everything);
+  let width = innerWidth;
+  let waiting;
+  addEventListener("resize", () => {
+    if (innerWidth === width || document.documentElement.classList.contains("printing")) return;
+    width = innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(everything, 150);
+  });
+  // Paper is light and narrow, whatever the screen.
+  addEventListener("beforeprint", () => {
+    document.documentElement.classList.add("printing");
+    for (const details of document.querySelectorAll("details")) details.open = true;
+    everything();
+    for (const chart of document.querySelectorAll(".chart")) if (chart.data) Plotly.relayout(chart, { width: chart.clientWidth, height: chart.clientHeight });
+  });
+  addEventListener("afterprint", () => {
+    document.documentElement.classList.remove("printing");
+    everything();
+  });
+  document.body.dataset.ready = "yes";
+}
+
+start();

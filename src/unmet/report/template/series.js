@@ -1,0 +1,280 @@
+// The series of a zone: observed points, the rate with its band, stock-outs shaded; and its week as heat maps.
+
+const MOST_DRAWN = 1600; // bins; a longer window is drawn by day
+const shown = { zone: EVERY, from: 0, to: 0, byDay: false, ready: false };
+const _daily = () => data.bins.minutes >= 1440;
+const CONFIG = {
+  responsive: true,
+  displaylogo: false,
+  displayModeBar: "hover",
+  modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "toImage"]],
+};
+
+function _period() {
+  const last = clock.days.length - 1;
+  const step = _daily() ? data.bins.minutes * 60000 : DAY;
+  return [clock.days[0], clock.days[last] + step];
+}
+
+/** Look at this stretch of time, kept within the period. */
+function setWindow(from, to) {
+  const [start, end] = _period();
+  const least = 6 * data.bins.minutes * 60000;
+  const length = Math.min(Math.max(to - from, least), end - start);
+  const first = Math.min(Math.max(from, start), end - length);
+  shown.from = first;
+  shown.to = first + length;
+}
+
+function buildSeries() {
+  const [start, end] = _period();
+  const fineEnd = data.bins.future === null ? end : clock.bins[data.bins.future];
+  const days = (end - start) / DAY;
+  const choices = [["1 week", 7], ["4 weeks", 28], ["Whole period", Infinity]].filter(
+    ([, length]) => length === Infinity || (length < days && !(_daily() && length < 28))
+  );
+  const step = (sign) => () => {
+    const length = shown.to - shown.from;
+    setWindow(shown.from + sign * length, shown.to + sign * length);
+    drawSeries();
+  };
+  const place = byId("window");
+  const add = (text, name, action) => {
+    const button = element("button", { type: "button", "aria-label": name }, text);
+    button.addEventListener("click", action);
+    place.append(button);
+  };
+  add("◀", "Earlier", step(-1));
+  for (const [text, length] of choices) {
+    add(text, `Show ${text.toLowerCase()}`, () => {
+      if (length === Infinity) setWindow(start, end);
+      else {
+        const middle = shown.to - shown.from < 0.98 * (end - start) ? (shown.from + shown.to) / 2 : fineEnd;
+        setWindow(middle - (length * DAY) / 2, middle + (length * DAY) / 2);
+      }
+      drawSeries();
+    });
+  }
+  add("▶", "Later", step(1));
+  // The last week with records, and what is ahead of them.
+  const usual = _daily() ? Math.max(days, 1) : 7;
+  setWindow(Math.max(fineEnd - usual * DAY, start), end > fineEnd ? Math.min(end, fineEnd + 2 * DAY) : fineEnd);
+}
+
+/** First and last place of the times within a window, with a little beyond on both sides. */
+function _slice(times, from, to) {
+  const margin = (to - from) / 2;
+  let first = 0;
+  while (first < times.length && times[first] < from - margin) first++;
+  let last = times.length;
+  while (last > first && times[last - 1] > to + margin) last--;
+  return [first, last];
+}
+
+function _binsCover(from, to) {
+  const bins = (to - from) / (data.bins.minutes * 60000);
+  return bins <= MOST_DRAWN && (data.bins.all || from >= clock.bins[0] - DAY / 2);
+}
+
+async function drawSeries() {
+  const zone = shown.zone;
+  const own = await drawnOf(zone);
+  if (zone !== shown.zone) return; // another was chosen meanwhile
+  shown.byDay = !_daily() && !_binsCover(shown.from, shown.to);
+  const times = shown.byDay ? clock.days : clock.bins;
+  const values = shown.byDay ? own.days : own.bins;
+  const step = shown.byDay ? DAY : data.bins.minutes * 60000;
+  const [first, last] = _slice(times, shown.from, shown.to);
+  const cut = (name) => Array.from(values[name].slice(first, last));
+  const at = Array.from(times.slice(first, last));
+  const part = {
+    at, step, middle: at.map((t) => t + step / 2),
+    ...Object.fromEntries(["observed", "rate", "low", "high", "lost", "stockout", "off"].map((n) => [n, cut(n)])),
+  };
+  const unit = shown.byDay ? "day" : data.period.bin;
+  byId("resolution").textContent = shown.byDay
+    ? `by day; the band is the sum of the ${data.period.bin}s' limits` + (data.bins.all ? "" : `, single ${data.period.bin}s from ${_date(clock.bins[0])}`)
+    : "";
+  await Plotly.react(byId("series"), _traces(part, unit), _layout(part, unit), CONFIG);
+  drawStrip(own);
+  shown.ready = true;
+}
+
+const _date = (t) => new Date(t).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
+
+function _traces(part, unit) {
+  const ink = colour("ink");
+  const [demand, lost] = [colour("demand"), colour("lost")];
+  const blank = (v) => (Number.isNaN(v) ? null : v);
+  const narrow = part.middle.length > 500;
+  const line = (y, more) => ({ x: part.middle, y: y.map(blank), type: "scatter", mode: "lines", hoverinfo: "skip", ...more });
+  const hidden = part.lost.map((v, k) => (v > 0.005 ? part.observed[k] + v : NaN));
+  const stems = { x: [], y: [] };
+  hidden.forEach((top, k) => {
+    if (Number.isNaN(top)) return;
+    stems.x.push(part.middle[k], part.middle[k], null);
+    stems.y.push(part.observed[k], top, null);
+  });
+  const points = (name, y, marker) => ({
+    x: part.middle, y, type: "scatter", mode: "markers", name, marker, hovertemplate: "observed %{y:,}<extra></extra>",
+  });
+  const missed = part.observed.map((v, k) => part.stockout[k] > 0);
+  return [
+    _shade(part, "off", "muted", 0.22),
+    _shade(part, "stockout", "lost", 0.34),
+    line(part.low, { line: { width: 0 }, showlegend: false }),
+    line(part.high, {
+      line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(demand, 0.2), name: shown.byDay ? "band" : "90 % band",
+    }),
+    line(part.rate, {
+      name: `rate per ${unit}`, line: { color: demand, width: 2 }, hoverinfo: undefined,
+      customdata: part.low.map((low, k) => [low, part.high[k]]),
+      hovertemplate: "rate %{y:.3~g} (%{customdata[0]:.3~g} – %{customdata[1]:.3~g})<extra></extra>",
+    }),
+    { ...stems, type: "scatter", mode: "lines", line: { color: lost, width: narrow ? 1 : 1.6 }, hoverinfo: "skip", showlegend: false },
+    {
+      x: part.middle, y: hidden.map(blank), type: "scatter", mode: "markers", name: "with lost trips",
+      marker: { color: lost, symbol: "line-ew", size: narrow ? 4 : 7, line: { color: lost, width: narrow ? 1 : 2 } },
+      customdata: part.lost.map((v, k) => [number(v), percent(part.stockout[k])]),
+      hovertemplate: "lost %{customdata[0]} · out of stock %{customdata[1]}<extra></extra>",
+    },
+    // Hollow where a stock-out hid some: told apart without colour.
+    points("observed", part.observed.map((v, k) => (missed[k] ? null : blank(v))), { size: narrow ? 3.5 : 5, color: ink }),
+    points("observed, cut short", part.observed.map((v, k) => (missed[k] ? blank(v) : null)), {
+      size: narrow ? 3.5 : 5.5, color: colour("card"), line: { color: ink, width: 1.2 },
+    }),
+    { x: [null], y: [null], type: "scatter", mode: "markers", name: "out of stock", hoverinfo: "skip", marker: { symbol: "square", size: 11, color: withAlpha(lost, 0.34) } },
+    ...(part.off.some((v) => v > 0)
+      ? [{ x: [null], y: [null], type: "scatter", mode: "markers", name: "closed or unknown", hoverinfo: "skip", marker: { symbol: "square", size: 11, color: withAlpha(colour("muted"), 0.22) } }]
+      : []),
+  ];
+}
+
+/** Columns behind the series, the stronger the longer it was so. */
+function _shade(part, name, tone, strength) {
+  const base = colour(tone);
+  const edges = [...part.at, part.at[part.at.length - 1] + part.step];
+  return {
+    type: "heatmap", x: edges, y: [0, 1], z: [part[name].map((v) => (v > 0 ? v : null))], zmin: 0, zmax: 1, yaxis: "y2",
+    colorscale: [[0, withAlpha(base, 0.06)], [1, withAlpha(base, strength)]], showscale: false, hoverinfo: "skip",
+  };
+}
+
+function _layout(part, unit) {
+  const inside = part.middle.map((t) => t >= shown.from && t <= shown.to);
+  let [bottom, top] = [0, 1];
+  ["high", "observed", "low"].forEach((name) =>
+    part[name].forEach((v, k) => {
+      if (!inside[k] || Number.isNaN(v)) return;
+      top = Math.max(top, v + (name === "observed" ? part.lost[k] || 0 : 0));
+      bottom = Math.min(bottom, v);
+    })
+  );
+  const ahead = data.bins.future === null ? null : clock.bins[data.bins.future];
+  const line = { type: "line", x0: ahead, x1: ahead, yref: "paper", y0: 0, y1: 1, line: { color: colour("muted"), width: 1, dash: "dot" } };
+  const note = { x: ahead, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: " ahead", font: { color: colour("muted"), size: 11 } };
+  const visible = ahead !== null && ahead > shown.from && ahead < shown.to;
+  return {
+    ...baseLayout(),
+    margin: { l: 46, r: 8, t: 26, b: 24 },
+    hovermode: "x unified",
+    dragmode: "zoom",
+    xaxis: { ...axis(), type: "date", range: [shown.from, shown.to], showgrid: false, hoverformat: shown.byDay || _daily() ? "%a %-d %b %Y" : "%a %-d %b %Y, %H:%M", showspikes: false },
+    yaxis: { ...axis(), overlaying: "y2", range: [bottom * 1.06, top * 1.06], fixedrange: true, title: { text: `trips per ${unit}`, standoff: 4 } , tickmode: "auto", zeroline: false },
+    yaxis2: { range: [0, 1], visible: false, fixedrange: true },
+    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11 }, itemclick: false, itemdoubleclick: false },
+    shapes: visible ? [line] : [],
+    annotations: visible ? [note] : [],
+  };
+}
+
+const axis = () => ({ gridcolor: colour("line"), linecolor: colour("line"), zerolinecolor: colour("line"), tickfont: { size: 11 }, automargin: false });
+const baseLayout = () => ({
+  paper_bgcolor: "rgba(0,0,0,0)",
+  plot_bgcolor: "rgba(0,0,0,0)",
+  font: { family: getComputedStyle(document.body).fontFamily, color: colour("ink"), size: 12 },
+  hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink"), size: 12 }, align: "left" },
+  autosize: true,
+});
+
+// ---- the whole period in small, to choose from
+
+function drawStrip(own) {
+  const days = own.days;
+  const blank = (v) => (Number.isNaN(v) ? 0 : v);
+  const area = (y, name, tone, alpha) => ({
+    x: Array.from(clock.days), y: Array.from(y, blank), type: "scatter", mode: "lines", stackgroup: "one", name,
+    line: { width: 0.8, color: colour(tone), shape: "hvh" }, fillcolor: withAlpha(colour(tone), alpha), hoverinfo: "skip",
+  });
+  const [start, end] = _period();
+  const box = { type: "rect", xref: "x", yref: "paper", y0: 0, y1: 1, line: { width: 0 }, fillcolor: withAlpha(colour("muted"), 0.3), layer: "above" };
+  const layout = {
+    ...baseLayout(), showlegend: false, dragmode: "select", selectdirection: "h", hovermode: false,
+    margin: { l: 46, r: 8, t: 4, b: 20 },
+    xaxis: { ...axis(), type: "date", range: [start, end], fixedrange: true, showgrid: false },
+    yaxis: { visible: false, fixedrange: true, rangemode: "tozero" },
+    shapes: [{ ...box, x0: start, x1: shown.from }, { ...box, x0: shown.to, x1: end }],
+    selections: [],
+  };
+  Plotly.react(byId("strip"), [area(days.observed, "observed", "demand", 0.3), area(days.lost, "lost", "lost", 0.7)], layout, { responsive: true, displayModeBar: false });
+}
+
+/** Plotly's times are by the local wall clock as if it were UTC; give them back as such. */
+const _moment = (value) => (typeof value === "number" ? value : Date.parse(`${String(value).replace(" ", "T")}Z`));
+
+function listenToSeries() {
+  byId("series").on("plotly_relayout", (change) => {
+    if (change["xaxis.autorange"]) setWindow(..._period());
+    else if ("xaxis.range[0]" in change) setWindow(_moment(change["xaxis.range[0]"]), _moment(change["xaxis.range[1]"]));
+    else return;
+    drawSeries();
+  });
+  byId("strip").on("plotly_selected", (event) => {
+    if (!event || !event.range) return;
+    setWindow(...event.range.x.map(_moment));
+    drawSeries();
+  });
+}
+
+// ---- the week
+
+async function drawWeek() {
+  const zone = shown.zone;
+  const week = await weekOf(zone);
+  if (zone !== shown.zone) return;
+  const perHour = data.bins.minutes < 1440;
+  const hours = perHour ? 24 : 1;
+  const slots = WEEKDAYS.map((_, d) => Array.from({ length: hours }, (_, h) => d * 24 + h));
+  const length = perHour ? data.bins.minutes / 60 : 1; // of a bin, in what is counted per
+  const mean = (total, slot) => (week.bins[slot] > 0 && known(total) ? total / (week.bins[slot] * length) : null);
+  const observed = slots.map((day) => day.map((s) => mean(week.observed[s], s)));
+  const demand = slots.map((day) => day.map((s) => mean(week.observed[s] + week.lost[s], s)));
+  const facts = slots.map((day) => day.map((s) => [
+    number(week.lost[s]), interval(week.low[s], week.high[s]), percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
+    week.extrapolated[s] > 0 ? "<br>never seen with supply: extrapolated" : "", slotName(day[0] + (s % 24)),
+  ]));
+  const top = Math.max(...demand.flat().filter(known), ...observed.flat().filter(known), 0);
+  const phone = byId("week").clientWidth < 520;
+  byId("week-title").textContent = `A usual week: trips per ${perHour ? "hour" : data.period.bin}`;
+  const turn = (grid) => (perHour ? grid : [grid.map((day) => day[0])]);
+  const map = (z, name, k) => ({
+    type: "heatmap", z: turn(z), customdata: turn(facts), x: perHour ? slots[0] : WEEKDAYS, y: perHour ? WEEKDAYS : [""], name,
+    xaxis: `x${k}`, yaxis: `y${k}`, coloraxis: "coloraxis", xgap: 1, ygap: 1, hoverongaps: false,
+    hovertemplate: `%{customdata[4]}<br>${name} %{z:.3~g}<br>lost %{customdata[0]} in all (%{customdata[1]})<br>out of stock %{customdata[2]}%{customdata[3]}<extra></extra>`,
+  });
+  const x = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, ticks: "", ...(perHour ? { tickvals: [0, 6, 12, 18, 23], range: [-0.5, 23.5] } : {}) };
+  const y = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, autorange: "reversed", ticks: "" };
+  const title = (text, xs, ys) => ({ text, x: xs, y: ys, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 12 } });
+  const layout = {
+    ...baseLayout(),
+    margin: { l: 36, r: 4, t: 20, b: 22 },
+    coloraxis: { colorscale: plotlyScale("demand"), cmin: 0, cmax: top || 1, colorbar: { thickness: 10, len: 1, outlinewidth: 0, tickfont: { size: 11 }, x: 1.01, xpad: 0 } },
+    xaxis: { ...x, domain: phone ? [0, 1] : [0, 0.485], anchor: "y" },
+    xaxis2: { ...x, domain: phone ? [0, 1] : [0.515, 1], anchor: "y2" },
+    yaxis: { ...y, domain: phone ? [0.58, 1] : [0, 1], anchor: "x" },
+    yaxis2: { ...y, domain: phone ? [0, 0.42] : [0, 1], anchor: "x2", showticklabels: phone },
+    annotations: [title("Observed", 0, 1), title("Demand", phone ? 0 : 0.515, phone ? 0.42 : 1)],
+  };
+  byId("week").style.height = phone ? "330px" : perHour ? "180px" : "110px";
+  await Plotly.react(byId("week"), [map(observed, "observed", ""), map(failed(zone) ? demand.map((d) => d.map(() => null)) : demand, "demand", "2")], layout, { responsive: true, displayModeBar: false });
+}

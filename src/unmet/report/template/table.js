@@ -1,0 +1,151 @@
+// A table that sorts by its headers and moves by arrow keys.
+
+/**
+ * @param {HTMLElement} place where it goes
+ * @param {string} caption what it is, for those who do not see it
+ * @param {Array} columns {key, label, value(row), show(row), text, bar(row)}: `text` sorts as text and stands left
+ * @param {Array} rows numbers that the columns' functions take
+ * @param {Function} choose called with the zone of the row that was chosen
+ * @param {Function} zoneOf the zone of a row
+ * @param {string} first key of the column to sort by, highest first
+ */
+function sortableTable({ place, caption, columns, rows, choose, zoneOf, first }) {
+  const state = { key: first, down: true, wanted: () => true };
+  const head = element("tr");
+  const body = element("tbody");
+  const table = element("table", {}, element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
+  const lines = new Map(rows.map((row) => [row, _line(row)]));
+
+  for (const column of columns) {
+    const button = element("button", { type: "button" }, column.label, element("span", { class: "arrow", "aria-hidden": "true" }));
+    button.addEventListener("click", () => {
+      state.down = state.key === column.key ? !state.down : !column.text;
+      state.key = column.key;
+      refresh();
+    });
+    column.head = element("th", { scope: "col", class: column.text ? "text" : null, title: column.hint }, button);
+    head.append(column.head);
+  }
+
+  function _line(row) {
+    const line = element("tr", { "data-zone": zoneOf(row) });
+    columns.forEach((column, k) => {
+      const content = column.show(row);
+      const cell = element(k === 0 ? "th" : "td", { scope: k === 0 ? "row" : null, class: column.text ? "text" : null });
+      if (k === 0) {
+        const button = element("button", { type: "button", tabindex: -1, class: "zone", title: content }, element("bdi", {}, content));
+        button.addEventListener("keydown", _move);
+        cell.append(button);
+      } else {
+        cell.append(content);
+      }
+      if (column.bar) {
+        cell.classList.add("with-bar");
+        cell.style.setProperty("--share", column.bar(row));
+      }
+      line.append(cell);
+    });
+    line.addEventListener("click", () => choose(zoneOf(row)));
+    return line;
+  }
+
+  function _move(event) {
+    const steps = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" };
+    const line = event.currentTarget.closest("tr");
+    const next = { Home: line.parentElement.firstElementChild, End: line.parentElement.lastElementChild }[event.key];
+    const target = next || (steps[event.key] && line[steps[event.key]]);
+    if (!target) return;
+    event.preventDefault();
+    _reach(target);
+    target.querySelector("button").focus();
+  }
+
+  /** Only one row is met by the Tab key; arrows reach the others. */
+  function _reach(line) {
+    for (const button of body.querySelectorAll("button[tabindex='0']")) button.setAttribute("tabindex", -1);
+    if (line) line.querySelector("button").setAttribute("tabindex", 0);
+  }
+
+  function refresh() {
+    const column = columns.find((c) => c.key === state.key);
+    const sign = state.down ? -1 : 1;
+    const compare = (a, b) => {
+      const [x, y] = [column.value(a), column.value(b)];
+      if (!known(x) || !known(y)) return known(x) ? -1 : known(y) ? 1 : a - b; // what is missing comes last
+      const order = column.text ? x.localeCompare(y, undefined, { numeric: true }) : x - y;
+      return sign * order || a - b;
+    };
+    const shown = rows.filter(state.wanted).sort(compare);
+    body.replaceChildren(...shown.map((row) => lines.get(row)));
+    for (const c of columns) {
+      const sorted = c.key === state.key;
+      c.head.setAttribute("aria-sort", sorted ? (state.down ? "descending" : "ascending") : "none");
+      c.head.querySelector(".arrow").textContent = sorted ? (state.down ? "▼" : "▲") : "";
+    }
+    _reach(body.querySelector("tr.chosen") || body.firstElementChild);
+    return shown;
+  }
+
+  place.append(table);
+  refresh();
+  return {
+    filter(wanted) {
+      state.wanted = wanted;
+      return refresh();
+    },
+    mark(zone) {
+      let seen = null;
+      for (const line of lines.values()) {
+        const is = Number(line.dataset.zone) === zone;
+        line.classList.toggle("chosen", is);
+        if (is) line.setAttribute("aria-current", "true");
+        else line.removeAttribute("aria-current");
+        if (is && !seen && line.isConnected) seen = line;
+      }
+      if (seen) {
+        _reach(seen);
+        const [box, frame] = [seen.getBoundingClientRect(), place.getBoundingClientRect()];
+        if (box.top < frame.top + 30) place.scrollTop -= frame.top + 30 - box.top;
+        else if (box.bottom > frame.bottom) place.scrollTop += box.bottom - frame.bottom;
+      }
+    },
+  };
+}
+
+function buildZoneTable(choose) {
+  const most = Math.max(...zones.lost_mean.map((v) => v || 0), 1e-9);
+  const plainColumn = (key, label, show, hint) => ({
+    key, label, hint, value: (i) => zones[key][i], show: (i) => show(zones[key][i]),
+  });
+  const columns = [
+    { key: "name", label: "Zone", text: true, value: (i) => zones.name[i], show: (i) => zones.name[i] },
+    { ...plainColumn("lost_mean", "Lost", number, "Trips lost"), bar: (i) => (zones.lost_mean[i] || 0) / most,
+      show: (i) => (failed(i) ? "failed" : number(zones.lost_mean[i])) },
+    { key: "interval", label: "90 %", hint: "90 % interval of lost trips; sorts by its width",
+      value: (i) => (known(zones.lost_q95[i]) ? zones.lost_q95[i] - zones.lost_q05[i] : null),
+      show: (i) => (failed(i) ? "" : interval(zones.lost_q05[i], zones.lost_q95[i])) },
+    plainColumn("lost_share", "Of demand", percent, "Share of demand that was lost"),
+    plainColumn("stockout_share", "Empty", percent, "Share of the time open that it was out of stock"),
+    plainColumn("observed", "Observed", number, "Trips observed"),
+    plainColumn("demand_mean", "Demand", number, "Observed and lost trips"),
+  ];
+  if (zones.true_demand) columns.push(plainColumn("true_demand", "True", number, "Trips wanted, in the simulated city"));
+  const rows = zones.zone.map((_, i) => i);
+  const made = sortableTable({
+    place: byId("zone-table"), caption: "Zones, with trips lost, observed and wanted", columns, rows, choose,
+    zoneOf: (i) => i, first: "lost_mean",
+  });
+  const search = byId("search");
+  const fold = (text) => text.toLowerCase();
+  let shown = rows;
+  const find = () => {
+    const words = fold(search.value).split(/\s+/).filter(Boolean);
+    shown = made.filter((i) => words.every((w) => fold(zones.name[i]).includes(w) || fold(zones.zone[i]).includes(w)));
+    byId("found").textContent = words.length ? `${shown.length} of ${rows.length}` : "";
+  };
+  search.addEventListener("input", find);
+  search.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && shown.length) choose(shown[0]);
+  });
+  return made;
+}
