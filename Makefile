@@ -51,6 +51,7 @@ docs: setup  ## the documentation site, into out/site; any warning is an error
 
 figures: setup  ## the figures of the documentation, drawn again
 	$(BIN)/python docs/drawing/figures.py
+	$(BIN)/python docs/drawing/report.py
 
 wheel: setup  ## build the package, install it into an environment of its own, and run the demo from there
 	$(PYTHON) .ci/try_wheel.py
