@@ -117,6 +117,8 @@ def _same(a: str, b: str) -> bool:
 def record(path: Path) -> None:
     """Run a transcript and put in what its commands print now, where that is not what is shown."""
     with tempfile.TemporaryDirectory() as folder:
+        data = Path(os.environ.get("UNMET_DATA", ROOT.parent / "shared" / "data"))
+        (Path(folder) / "data").symlink_to(data.resolve())
 
         def renewed(found: re.Match[str]) -> str:
             (step,) = steps(found[0])
