@@ -1,7 +1,7 @@
 """What the site is made of besides its pages: the command reference, file formats, and formulas as MathML.
 
-MkDocs calls the functions named ``on_…``. All of it is made from the code as it is at build time, so that none of it can
-drift; formulas become MathML here, which browsers draw themselves, so that reading needs neither a script nor a network.
+MkDocs calls the functions named ``on_…``. All of it is made from the code as it is at build time, so that none of it
+can drift. Formulas become MathML, which browsers draw themselves: reading needs neither a script nor a network.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def _option(param: Any) -> str:
         return ""
     names = ", ".join(f"`{name if name.startswith('-') else name.upper()}`" for name in param.opts)
     default = param.default() if callable(param.default) else param.default
-    shown = "required" if param.required else "" if default is None or default is False or default == [] else f"`{default}`"
+    shown = (
+        "required" if param.required else "" if default is None or default is False or default == [] else f"`{default}`"
+    )
     return f"| {names} | {shown} | {_escaped(getattr(param, 'help', None) or '')} |"
 
 

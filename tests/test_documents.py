@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
 from transcripts import ROOT, agrees, environment, needs, run_step, steps
 
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
 TRANSCRIPTS = sorted((DOCS / "transcripts").glob("*.console"))
-PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG"))]
+PAGES = [
+    *sorted(DOCS.rglob("*.md")),
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
+]
 CODE = {"python", "py", "pycon"}
 SHELL = {"console", "bash", "sh", "shell"}
 OTHER = {"text", "toml"}
@@ -125,7 +129,9 @@ def test_every_block_of_code_is_a_file_that_is_run() -> None:
 def test_every_example_and_transcript_is_shown() -> None:
     everything = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     for path in (*EXAMPLES, *TRANSCRIPTS):
-        shown = f"{path.parent.name}/{path.name}" in everything or path.read_text(encoding="utf-8").strip() in everything
+        shown = (
+            f"{path.parent.name}/{path.name}" in everything or path.read_text(encoding="utf-8").strip() in everything
+        )
         assert shown, f"{name_of(path)} is on no page"
 
 

@@ -40,7 +40,9 @@ _STEP = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<shown>(?:(?!\$ |# ).*\n
 
 def steps(text: str) -> list[Step]:
     """The commands of a transcript."""
-    return [Step(re.sub(r"\\\n\s*", "", found["command"]), found["shown"].strip("\n")) for found in _STEP.finditer(text)]
+    return [
+        Step(re.sub(r"\\\n\s*", "", found["command"]), found["shown"].strip("\n")) for found in _STEP.finditer(text)
+    ]
 
 
 def needs(text: str) -> list[str]:

@@ -114,7 +114,9 @@ def records_lie(theme: str) -> Figure:
     seen = np.array([(served & (hours == h)).sum() for h in at])
     gone = np.array([(~served & (hours == h)).sum() for h in at])
     below.bar(at + 0.5, seen, width=0.85, color=GREEN, label="in the records")
-    below.bar(at + 0.5, gone, width=0.85, bottom=seen, color=ORANGE, hatch="//", label="came, found nothing, left no trace")
+    below.bar(
+        at + 0.5, gone, width=0.85, bottom=seen, color=ORANGE, hatch="//", label="came, found nothing, left no trace"
+    )
     below.set_ylabel("riders per hour")
     below.set_xlabel(f"hour of a {day}; shaded: nothing to rent")
     below.set_xlim(0, 24)
@@ -125,6 +127,7 @@ def records_lie(theme: str) -> Figure:
 
 def states(theme: str) -> Figure:
     """What a day's status log says, and what state each quarter of an hour is in."""
+
     def at(text: str) -> pd.Timestamp:
         return pd.Timestamp(f"2024-05-01 {text}")
 
@@ -167,7 +170,13 @@ def ep(theme: str) -> Figure:
     ax.plot(f, cavity, color=GREY, lw=2, label="cavity N(m, v): what all other observations say")
     ax.plot(f, bound, color=RED, lw=1.6, ls="--", label=f"likelihood P(y* ≥ {y} | f)")
     ax.fill_between(f, cavity * bound / z, color=ORANGE, alpha=0.45, lw=0, label="tilted: cavity × likelihood / Ẑ")
-    ax.plot(f, np.exp(-0.5 * (f - mean) ** 2 / var) / np.sqrt(2 * np.pi * var), color=BLUE[theme], lw=2, label="Gaussian of the same mean and variance")
+    ax.plot(
+        f,
+        np.exp(-0.5 * (f - mean) ** 2 / var) / np.sqrt(2 * np.pi * var),
+        color=BLUE[theme],
+        lw=2,
+        label="Gaussian of the same mean and variance",
+    )
     ax.set_xlabel("latent value f")
     ax.set_yticks([])
     ax.set_ylim(0, 1.7)
@@ -225,8 +234,12 @@ def models(theme: str) -> Figure:
     colours = [RED, ORANGE, BLUE[theme], GREEN]
     ax.barh(at, 100 * table["mean"], color=colours, height=0.55)
     ax.errorbar(
-        100 * table["mean"], at, xerr=100 * np.abs(table[["q05", "q95"]].to_numpy().T - table["mean"].to_numpy()),
-        fmt="none", ecolor=INK[theme], capsize=4,
+        100 * table["mean"],
+        at,
+        xerr=100 * np.abs(table[["q05", "q95"]].to_numpy().T - table["mean"].to_numpy()),
+        fmt="none",
+        ecolor=INK[theme],
+        capsize=4,
     )
     ax.axvline(0, color=INK[theme], lw=1)
     ax.set_yticks(at, list(table.index))

@@ -7,8 +7,22 @@ from html import escape
 __all__ = ["draw_imports", "draw_way"]
 
 _COLOURS = {
-    "light": {"ink": "#222222", "soft": "#5a5a5a", "data": "#d9efe6", "gp": "#d6e6f3", "join": "#fbe3c6", "out": "#efe1ee"},
-    "dark": {"ink": "#e6e6e6", "soft": "#b0b0b0", "data": "#1d4a3a", "gp": "#1f3f5a", "join": "#5c4116", "out": "#4a3049"},
+    "light": {
+        "ink": "#222222",
+        "soft": "#5a5a5a",
+        "data": "#d9efe6",
+        "gp": "#d6e6f3",
+        "join": "#fbe3c6",
+        "out": "#efe1ee",
+    },
+    "dark": {
+        "ink": "#e6e6e6",
+        "soft": "#b0b0b0",
+        "data": "#1d4a3a",
+        "gp": "#1f3f5a",
+        "join": "#5c4116",
+        "out": "#4a3049",
+    },
 }
 _HEIGHT = 46
 
@@ -38,9 +52,8 @@ class _Drawing:
             )
 
     def label(self, x: float, y: float, text: str, anchor: str = "start") -> None:
-        self.parts.append(
-            f'<text x="{x}" y="{y}" font-size="11" fill="{self.colours["soft"]}" text-anchor="{anchor}">{escape(text)}</text>'
-        )
+        style = f'font-size="11" fill="{self.colours["soft"]}" text-anchor="{anchor}"'
+        self.parts.append(f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>')
 
     def arrow(self, *points: tuple[float, float]) -> None:
         path = " ".join(f"{'L' if i else 'M'}{x} {y}" for i, (x, y) in enumerate(points))
@@ -53,7 +66,7 @@ class _Drawing:
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
             f'font-family="system-ui, sans-serif" role="img"><title>{escape(self.title)}</title>'
-            f'<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+            '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
             f'<path d="M0 0L8 4L0 8z" fill="{self.colours["ink"]}"/></marker></defs>'
         )
         return "\n".join([head, *self.parts, "</svg>"]) + "\n"
@@ -102,7 +115,14 @@ def draw_way(theme: str) -> str:
 def draw_imports(theme: str) -> str:
     """Which part may import which: only what stands to its left, or below."""
     d = _Drawing(820, 300, theme, "Imports point one way")
-    d.box(20, 214, 780, "common ground", "_normal · _linalg · _parameters · _exceptions · _typing: imported by all, import nothing of ours", "out")
+    d.box(
+        20,
+        214,
+        780,
+        "common ground",
+        "_normal · _linalg · _parameters · _exceptions · _typing: imported by all, import nothing of ours",
+        "out",
+    )
     chain = [("kernels", 20), ("likelihoods", 20), ("inference", 165), ("evidence", 290), ("estimators", 415)]
     d.box(20, 30, 125, "kernels", "", "gp")
     d.box(20, 90, 125, "likelihoods", "", "gp")
@@ -118,5 +138,9 @@ def draw_imports(theme: str) -> str:
     d.arrow((605, 106), (605, 175), (522, 175))
     d.box(690, 60, 110, "report · cli", "", "out")
     d.arrow((690, 83), (672, 83))
-    d.label(20, 284, "An arrow points at what is imported. kernels and likelihoods never import each other. tests/test_imports.py enforces it.")
+    d.label(
+        20,
+        284,
+        "An arrow points at what is imported; kernels and likelihoods never import each other. A test enforces it.",
+    )
     return d.svg()

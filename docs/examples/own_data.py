@@ -9,7 +9,6 @@ from sklearn.pipeline import make_pipeline
 
 from unmet import CensoredGP
 from unmet.kernels import Periodic, SquaredExponential
-from unmet.metrics import bias
 
 sklearn.set_config(enable_metadata_routing=True)
 
@@ -42,4 +41,6 @@ low = censored < 0
 naive = cross_val_predict(make_pipeline(SimpleImputer(), CensoredGP(kernel)), X, y, cv=folds)
 print(f"{low.sum()} of {len(y)} readings are at the detection limit; {len(frame) - len(known)} were never taken")
 for name, guess in (("limit taken for the truth", naive), ("limit taken for a limit", predicted)):
-    print(f"{name:<27}mean where nothing was seen: {guess[low].mean():5.2f}  (true {truth[known.index][low].mean():.2f})")
+    print(
+        f"{name:<27}mean where nothing was seen: {guess[low].mean():5.2f}  (true {truth[known.index][low].mean():.2f})"
+    )
