@@ -72,7 +72,7 @@ def _flowing(text: str) -> str:
 
 
 def _first(text: str | None) -> str:
-    return _escaped(re.split(r"(?<=[.:])\s", inspect.cleandoc(text or "").replace("\n", " "))[0])
+    return _escaped(re.split(r"(?<=[.])\s", inspect.cleandoc(text or "").replace("\n", " "))[0])
 
 
 def _escaped(text: str) -> str:
