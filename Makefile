@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: help setup demo test check lint types bench clean
+.PHONY: help setup demo test check lint types bench docs figures wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -47,6 +47,16 @@ check: lint types test  ## lint, types and tests
 
 bench: setup  ## benchmarks, printed as ratios measured in one run
 	@for f in benchmarks/bench_*.py benchmarks/check_*.py; do $(BIN)/python $$f || exit 1; done
+
+docs: setup  ## the documentation site, into out/site; any warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+figures: setup  ## the figures of the documentation, drawn again
+	$(BIN)/python docs/drawing/figures.py
+	$(BIN)/python docs/drawing/report.py
+
+wheel: setup  ## build the package, install it into an environment of its own, and run the demo from there
+	$(PYTHON) .ci/try_wheel.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache

@@ -66,7 +66,7 @@ function _qualityCard(counts) {
   if (total > 0) lines.append(line(minutes.unknown / total < 0.05, `${percent(1 - minutes.unknown / total)} of the time known`));
   lines.append(line(!rejected || rejected[4] < 0.02, rejected ? `${percent(rejected[4])} of ${rejected[1]} rejected: ${rejected[2]}` : "no rows rejected"));
   lines.append(line(!counts.failed && !counts.not_converged,
-    counts.failed ? `${counts.failed} of ${counts.all} zones not estimated` : counts.not_converged ? `${counts.not_converged} fits did not converge` : `all ${counts.all} zones estimated`));
+    counts.failed ? `${counts.failed} of ${counts.all} zones not estimated` : counts.not_converged ? `${counts.not_converged} fits did not converge` : counts.all === 1 ? "the zone was estimated" : `all ${counts.all} zones estimated`));
   return element("div", { class: "card figure" }, element("h2", {}, "Data quality"), lines);
 }
 
@@ -91,6 +91,14 @@ function _zoneFacts(i) {
   byId("zone-note").hidden = !notes.length;
 }
 
+/** What was chosen far from where it is shown (on a phone, or from the list of where to act) comes into sight. */
+function _reveal(section) {
+  const top = section.getBoundingClientRect().top;
+  if (top >= -40 && top < 0.7 * innerHeight) return;
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  section.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
+}
+
 async function redraw() {
   await Promise.all([drawSeries(), drawWeek()]);
 }
@@ -103,6 +111,7 @@ async function start() {
     _zoneFacts(i);
     markChosen(i);
     tables.forEach((table) => table && table.mark(i));
+    if (i !== EVERY) _reveal(byId("zone"));
     await redraw();
     document.body.dataset.zone = i;
   };

@@ -3,10 +3,11 @@
 const MOST_DRAWN = 1600; // bins; a longer window is drawn by day
 const shown = { zone: EVERY, from: 0, to: 0, byDay: false, left: 46 };
 const _daily = () => data.bins.minutes >= 1440;
+const touch = matchMedia("(pointer: coarse)").matches;
 const CONFIG = {
   responsive: true,
   displaylogo: false,
-  displayModeBar: "hover",
+  displayModeBar: touch ? false : "hover",
   modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "toImage"]],
 };
 
@@ -196,7 +197,7 @@ function _layout(part, unit) {
       bottom = Math.min(bottom, v);
     })
   );
-  shown.left = 40 + 7 * String(Math.round(top)).length;
+  shown.left = 25 + 7 * Math.max(String(Math.round(top)).length, 3);
   const ahead = data.bins.future === null ? null : clock.bins[data.bins.future];
   const line = { type: "line", x0: ahead, x1: ahead, yref: "paper", y0: 0, y1: 1, line: { color: colour("muted"), width: 1, dash: "dot" } };
   const note = { x: ahead, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: " ahead", font: { color: colour("muted"), size: 11 } };
@@ -206,7 +207,7 @@ function _layout(part, unit) {
     margin: { l: shown.left, r: 8, t: 8, b: 24 },
     showlegend: false,
     hovermode: "x unified",
-    dragmode: "zoom",
+    dragmode: touch ? false : "zoom", // a finger on a chart scrolls the page
     xaxis: { ...axis(), type: "date", range: [shown.from, shown.to], showgrid: false, hoverformat: shown.byDay || _daily() ? "%a %-d %b %Y" : "%a %-d %b %Y, %H:%M", showspikes: false },
     yaxis: { ...axis(), overlaying: "y2", range: [bottom * 1.06, top * 1.06], fixedrange: true, title: { text: `trips per ${unit}`, standoff: 4 } , tickmode: "auto", zeroline: false },
     yaxis2: { range: [0, 1], visible: false, fixedrange: true },

@@ -13,7 +13,7 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
   const state = { key: first, down: true, wanted: () => true };
   const head = element("tr");
   const body = element("tbody");
-  const table = element("table", {}, element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
+  const table = element("table", { class: columns.length > 7 ? "many" : null }, element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
   const lines = new Map(rows.map((row) => [row, _line(row)]));
 
   for (const column of columns) {
