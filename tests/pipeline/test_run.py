@@ -240,7 +240,7 @@ def test_a_run_killed_before_any_of_its_renames_goes_on_to_the_same_tables(city,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
