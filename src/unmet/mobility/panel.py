@@ -330,7 +330,10 @@ def _copy(records: Records, made: Made, target: Path) -> None:
         os.replace(partial, target)
     except duckdb.Error as error:
         said = str(error).splitlines()[0].replace(str(partial), str(target))
-        raise InputError(f"{target}: could not be written: {said}") from error
+        raise InputError(
+            f"{target}: could not be written, and what was there is as it was. Make room, or name another file. "
+            f"DuckDB said: {said}"
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 
