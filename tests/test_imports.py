@@ -90,9 +90,24 @@ def test_the_data_half_imports_one_way(module: str) -> None:
         assert part_of(other) != "cli", f"{module} imports {other}"
 
 
+@pytest.mark.parametrize("module", [m for m in modules() if part_of(m) not in {"cli", "pipeline", "report"}])
+def test_what_is_reported_on_knows_nothing_of_the_report(module: str) -> None:
+    assert "report" not in {part_of(m) for m in imported_by(module)}
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if part_of(m) == "report"])
+def test_the_report_reads_runs_and_fits_nothing(module: str) -> None:
+    assert {part_of(m) for m in imported_by(module)} <= GROUND | {"mobility", "report"}
+
+
 @pytest.mark.parametrize("module", [m for m in modules() if part_of(m) != "cli"])
 def test_only_the_command_line_knows_of_the_command_line(module: str) -> None:
     assert "cli" not in {part_of(m) for m in imported_by(module)}
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if part_of(m) not in ("pipeline", "cli")])
+def test_only_the_command_line_knows_of_whole_runs(module: str) -> None:
+    assert "pipeline" not in {part_of(m) for m in imported_by(module)}
 
 
 def test_public_names_exist_are_sorted_and_are_all_documented() -> None:
@@ -112,7 +127,7 @@ def test_packages_give_what_they_promise(package: str) -> None:
 
 
 def test_importing_unmet_loads_no_optional_package() -> None:
-    optional = ["matplotlib", "h3", "holidays", "polars", "pyarrow.dataset", "duckdb", "typer"]
+    optional = ["matplotlib", "plotly", "h3", "holidays", "polars", "pyarrow.dataset", "duckdb", "typer"]
     code = f"import sys, unmet; print([m for m in {optional} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
