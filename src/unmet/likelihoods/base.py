@@ -7,14 +7,25 @@ Naming: ``m, v`` are mean and variance of a Gaussian over one latent value f (in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from unmet._exceptions import InputError
-from unmet._typing import Array, BoolArray
+from unmet._typing import Array, BoolArray, IntArray
 
-__all__ = ["Likelihood", "Observations", "Tilted"]
+__all__ = ["Kinds", "Likelihood", "Observations", "Tilted"]
+
+
+class Kinds(NamedTuple):
+    """Rows by what is known of them: the value, a lower bound only, an upper one only, both, or nothing."""
+
+    exact: IntArray
+    at_least: IntArray
+    at_most: IntArray
+    between: IntArray
+    unknown: IntArray
 
 
 @dataclass(frozen=True)
@@ -52,10 +63,17 @@ class Observations:
     def __len__(self) -> int:
         return self.lower.size
 
-    @property
+    @cached_property
     def exact(self) -> BoolArray:
         """Rows whose value is known exactly."""
         return self.lower == self.upper
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """Numbers of the rows of each kind; EP asks for them in every sweep."""
+        low, high = np.isfinite(self.lower), np.isfinite(self.upper)
+        rows = (self.exact & low, low & ~high, high & ~low, low & high & ~self.exact, ~low & ~high)
+        return Kinds(*(np.flatnonzero(each) for each in rows))
 
     def __getitem__(self, rows: BoolArray | slice | np.ndarray) -> Observations:
         """The same for some of the rows."""

@@ -60,9 +60,11 @@ class Rates:
 
 
 def demand_kernel(data: ZoneData) -> Kernel:
-    """The default covariance of (log-)demand: daily and weekly patterns, their drift, a slow trend, holidays, weather.
+    """The default covariance of (log-)demand: a daily pattern, another at weekends, what differs from day to day of
+    the week, their drift, a slow trend, holidays, weather.
 
-    Priors are weakly informative, log-normal with a factor of e^0.5 (length-scales) or e^1.5 (variances), so that a
+    Weekends have a term of their own because they differ much more than Tuesdays from Wednesdays: with one weekly
+    pattern for both, the hours of each weekday would be learnt nearly by themselves. Priors are weakly informative, log-normal with a factor of e^0.5 (length-scales) or e^1.5 (variances), so that a
     thousand fits need no nursing.
     """
     days = float(np.ptp(data.inputs["t"]))
@@ -77,14 +79,17 @@ def demand_kernel(data: ZoneData) -> Kernel:
         return Parameter(value, fixed=True)
 
     kernel: Kernel = SquaredExponential(variance(0.1), length(min(40.0, max(days / 3, 1.0))), columns="t")
-    if days >= 14:
-        smooth = 1.0 if data.daily else 0.08
-        kernel = kernel + Periodic(held(7.0), variance(0.3), length(smooth), columns="week")
+    if data.daily and days >= 14:
+        kernel = kernel + Periodic(held(7.0), variance(0.3), length(1.0), columns="week")
     if not data.daily:
         kernel = kernel + Periodic(held(1.0), variance(1.0), length(0.6), columns="week")
+        if days >= 14:
+            weekend = Linear(held(1.0), columns="weekend")
+            kernel = kernel + Periodic(held(1.0), variance(0.3), length(0.6), columns="week") * weekend
+            kernel = kernel + Periodic(held(7.0), variance(0.03), length(0.08), columns="week")
         if days >= 90:
             slow = SquaredExponential(held(1.0), held(90.0), columns="t")
-            kernel = kernel + Periodic(held(1.0), variance(0.03), held(1.5), columns="week") * slow
+            kernel = kernel + Periodic(held(1.0), variance(0.01), held(1.5), columns="week") * slow
     if data.inputs["holiday"].any():
         kernel = kernel + Linear(held(0.1), columns="holiday")
     for name in data.covariates:

@@ -317,7 +317,10 @@ def _copy(records: Records, made: Made, target: Path) -> None:
         )
         os.replace(partial, target)
     except duckdb.Error as error:
-        raise InputError(f"{target}: could not be written: {str(error).splitlines()[0]}") from error
+        raise InputError(
+            f"{target}: could not be written, and what was there is as it was. Make room, or name another file. "
+            f"DuckDB said: {str(error).splitlines()[0]}"
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 

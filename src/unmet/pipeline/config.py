@@ -25,7 +25,7 @@ def make_settings(config: str | os.PathLike[str] | None = None, /, **given: Any)
     Parameters
     ----------
     config : path, optional
-        A file such as ``unmet init`` writes. Its paths are relative to itself.
+        A file such as ``unmet init`` writes. Its paths are relative to itself, that of the results too.
     **given
         Fields of `RunSettings`; paths relative to the current folder.
 
@@ -35,8 +35,9 @@ def make_settings(config: str | os.PathLike[str] | None = None, /, **given: Any)
     'stations'
     """
     values = {} if config is None else read_config(config)
-    chosen = values | given
-    settings = RunSettings(**(chosen | {"out": Path(chosen.get("out", RunSettings.out))}))
+    beside = Path() if config is None else Path(config).parent
+    chosen = {"out": beside / RunSettings.out} | values | given
+    settings = RunSettings(**(chosen | {"out": Path(chosen["out"])}))
     if not (settings.trips or settings.status):
         raise InputError(
             "There is nothing to read: give trips, station status, or both, with --trips and --status or as trips and "
