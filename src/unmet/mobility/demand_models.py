@@ -60,12 +60,12 @@ class Rates:
 
 
 def demand_kernel(data: ZoneData) -> Kernel:
-    """The default covariance of (log-)demand: a daily pattern, another at weekends, what differs from day to day of
-    the week, their drift, a slow trend, holidays, weather.
+    """The default covariance of (log-)demand: patterns of day, weekend and week, a slow trend, holidays, weather.
 
-    Weekends have a term of their own because they differ much more than Tuesdays from Wednesdays: with one weekly
-    pattern for both, the hours of each weekday would be learnt nearly by themselves. Priors are weakly informative, log-normal with a factor of e^0.5 (length-scales) or e^1.5 (variances), so that a
-    thousand fits need no nursing.
+    Weekends have a term of their own because they differ from other days much more than those do among themselves:
+    with one weekly pattern for all, the hours of each weekday would be learnt nearly by themselves. The daily pattern
+    may drift. Priors are weakly informative, log-normal with a factor of e^0.5 (length-scales) or e^1.5 (variances),
+    so that a thousand fits need no nursing.
     """
     days = float(np.ptp(data.inputs["t"]))
 
