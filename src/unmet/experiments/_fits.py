@@ -63,9 +63,10 @@ def fit(model: str, kernel: Kernel, X: Array, y: Array, label: Any, cost: Cost, 
 
 @dataclass
 class Held:
-    """Predictions for held-out rows."""
+    """Predictions for held-out rows, and for the same rows with other inputs where those were asked for."""
 
     mean: Array
+    mean_otherwise: Array
     cost: Cost = field(default_factory=Cost)
 
 
@@ -77,7 +78,7 @@ def cross_validate(
     label: Any,
     folds: Sequence[Array],
     *,
-    X_held: Array | None = None,
+    X_otherwise: Array | None = None,
     warm_start: bool = False,
     **settings: Any,
 ) -> Held:
@@ -91,14 +92,13 @@ def cross_validate(
         The censored data.
     folds : sequence of arrays of int
         Rows of each fold.
-    X_held : array, optional
-        Inputs to predict at, where they differ from X.
+    X_otherwise : array, optional
+        Other inputs at which to predict held-out rows too.
     warm_start : bool
         Start each fold's hyper-parameters at the fit of the whole series instead of at the common start. The
         hyper-parameters, not the data, of the held-out rows then have a say in where the search starts.
     """
-    held = Held(np.full(len(y), np.nan))
-    inputs = X if X_held is None else X_held
+    held = Held(np.full(len(y), np.nan), np.full(len(y), np.nan))
     if warm_start:
         whole = fit(model, kernel, X, y, label, held.cost, **settings)
         kernel, settings = whole.kernel_, {**settings, "noise_variance": whole.noise_variance_}
@@ -106,7 +106,9 @@ def cross_validate(
         train = np.ones(len(y), dtype=bool)
         train[fold] = False
         gp = fit(model, kernel, X[train], y[train], label[train], held.cost, **settings)
-        held.mean[fold] = gp.predict(inputs[fold])
+        held.mean[fold] = gp.predict(X[fold])
+        if X_otherwise is not None:
+            held.mean_otherwise[fold] = gp.predict(X_otherwise[fold])
     return held
 
 
