@@ -89,7 +89,7 @@ def test_every_model_of_a_repetition_sees_the_same_labels_whatever_c(week):
 def test_folds_are_21_times_eight_consecutive_hours(week, monkeypatch):
     seen = {}
 
-    def stand_in(model, kernel, X, y, label, folds, **settings):
+    def stand_in(model, starts, X, y, label, folds, **settings):
         seen.update(folds=folds, X=X, y=y, settings=settings)
         from unmet.experiments._fits import Held
 
