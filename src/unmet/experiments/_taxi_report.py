@@ -119,6 +119,7 @@ def cost(
 def score_figures(frame: pd.DataFrame, out: Path) -> None:
     """The paper's performance figure: R² and RMSE against c, a column per gamma; one figure per subset."""
     gammas = sorted(frame.gamma.unique())
+    lines = frame.c.nunique() > 2  # a few lone points are shown wherever they are
     for subset, name in (("all", "figure_all"), ("non-censored", "figure_non_censored")):
         figure, axes = new_figure(2, len(gammas), (3.2 * max(len(gammas), 2), 5.6), sharex=True, sharey="row")
         for row, (metric, label) in zip(axes, (("r2", "R²"), ("rmse", "RMSE (pickups per 15 min)")), strict=True):
@@ -128,12 +129,15 @@ def score_figures(frame: pd.DataFrame, out: Path) -> None:
                 if metric == "r2":
                     ax.set_title(f"γ = {gamma:g}")
             row[0].set_ylabel(label)
-            _leave_out_extremes(row, part, metric)
+            if lines:
+                _leave_out_extremes(row, part, metric)
         for ax in axes[-1]:
+            ax.set_xlim(-0.04, 1.04)
             ax.set_xlabel("censorship intensity c")
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
         what = "all observations" if subset == "all" else "only non-censored observations"
-        figure.suptitle(f"RandDropoff, {what} (extreme values of NCGP are cut off)", fontsize=11)
+        cut = " (extreme values of NCGP are cut off)" if lines else ""
+        figure.suptitle(f"RandDropoff, {what}{cut}", fontsize=11)
         save(figure, out, name)
 
 
@@ -149,7 +153,7 @@ def sigmoid_figure(out: Path) -> None:
     """Probability of censorship against the excess of pickups over the dropoffs before them."""
     figure, axes = new_figure(1, 1, (7, 4))
     ax = axes[0, 0]
-    excess = np.linspace(-8, 1, 300)
+    excess = np.linspace(-5, 1, 300)
     pickups = np.full_like(excess, 100.0)
     for gamma, style in zip((0.1, 0.2, 0.3, 0.4), (":", "-.", "--", "-"), strict=True):
         chance = dropoff_probability(pickups, pickups * (1 - excess), gamma)
