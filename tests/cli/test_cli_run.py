@@ -302,3 +302,15 @@ def test_help_reads_well_at_80_columns(command):
     for line, following in pairwise(lines):
         if line and following and not line.endswith("\\"):
             assert len(line) + 1 + len(following.split()[0]) > 76, line
+
+
+def test_help_is_quick_to_load():
+    code = "import sys, unmet.cli; print([m for m in ('pandas', 'duckdb', 'scipy', 'sklearn') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -39,11 +39,11 @@ def test_the_example_sets_what_most_need_and_gives_settings(tmp_path):
 
 def test_every_line_of_the_example_can_be_uncommented(tmp_path):
     lines = example_config().splitlines()
-    settable = [line.removeprefix("# ") for line in lines if line.removeprefix("# ").partition(" = ")[0] in FIELDS]
+    settable = [line.removeprefix("#") for line in lines if line.removeprefix("#").partition(" = ")[0] in FIELDS]
     assert len(settable) == len(FIELDS)
     tables = [line for line in lines if line.startswith("[")]
     assert tables == [f"[{table}]" for table in TABLES if table]
-    whole = "\n".join(line.removeprefix("# ") if line.removeprefix("# ") in settable else line for line in lines)
+    whole = "\n".join(line.removeprefix("#") if line.removeprefix("#") in settable else line for line in lines)
     values = read_config(written(tmp_path, whole))
     assert set(values) == set(FIELDS)
     RunSettings(**values)

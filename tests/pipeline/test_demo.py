@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,36 @@ def demo(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
+
+
+def test_ctrl_c_in_a_terminal_is_130_and_the_same_command_goes_on(tmp_path):
+    # Ctrl-C reaches every process of the terminal's foreground group, workers too.
+    def usual_signals() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    environment = {**os.environ, "PYTHONPATH": str(Path(unmet.__file__).parents[1]), "COLUMNS": "80"}
+    command = [sys.executable, "-c", "from unmet.cli import main; main()", "demo", *SIZE]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=usual_signals,
+    ) as running:
+        said = []
+        for line in running.stderr:
+            said.append(line)
+            if line.startswith("1 of 4 zones"):
+                os.killpg(running.pid, signal.SIGINT)
+    assert running.returncode == 130, said
+    assert "the same command goes on from there" in " ".join("".join(said).split())
+    assert "Traceback" not in "".join(said)
+    again = demo(tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "panel     reused" in again.stderr
+    assert re.search(r"Going on: [1-4] of 4 zones were finished before", again.stderr)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from rich.text import Text
 from unmet import __version__
 from unmet._exceptions import UnmetError
 from unmet.cli._help import Group, add_command
+from unmet.cli._progress import was_stopped
 from unmet.cli.backtest import backtest_command
 from unmet.cli.demo import demo_command
 from unmet.cli.estimate import estimate_command
@@ -79,10 +80,10 @@ def main() -> None:
     debug = _DEBUG in arguments
     try:
         app(args=[argument for argument in arguments if argument != _DEBUG], prog_name="unmet")
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception as error:
-        if debug:
+    except (KeyboardInterrupt, Exception) as error:
+        if was_stopped(error):
+            sys.exit(130)
+        if debug or not isinstance(error, Exception):
             raise
         code, said = _explain(error)
         # A message may name a zone or a file, whose brackets are no markup.

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unmet.cli import _options as flags
-from unmet.cli._progress import stage_progress
+from unmet.cli._progress import stage_progress, stoppable
 from unmet.cli._tables import add_zone_column, count, interval
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def demo_command(
     told.print(
         f"Simulating {stations} stations for {days} days, and estimating what was wanted from what was recorded:"
     )
-    with stage_progress(told) as progress:
+    with stoppable(told), stage_progress(told) as progress:
         demo = run_demo(out, stations=stations, days=days, seed=seed, jobs=jobs, progress=progress)
     if as_json:
         typer.echo(json.dumps(demo.to_dict(), indent=2, default=str))

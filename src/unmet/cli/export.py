@@ -28,14 +28,14 @@ _HOLDS = {
 
 def export_command(
     run: Annotated[Path, typer.Argument(help="Folder that `unmet estimate` or `unmet run` wrote.")],
-    out: Annotated[Path, typer.Option(help="Folder for the tables, made if need be.", metavar="PATH")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables, made if need be.")],
     format_: Annotated[
         str,
-        typer.Option("--format", help="Some of csv, parquet and geojson, with commas between.", metavar="TEXT"),
+        typer.Option("--format", help="Some of csv, parquet and geojson, with commas between."),
     ] = "csv,parquet,geojson",
     panel: Annotated[
         Path | None,
-        typer.Option(help="The panel that the run was made from, where it has moved since.", metavar="PATH"),
+        typer.Option(help="The panel that the run was made from, where it has moved since."),
     ] = None,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,

@@ -31,7 +31,7 @@ _PICKUPS_FROM = {
 
 
 def panel_command(
-    out: Annotated[Path, typer.Option(help="Parquet file to write; it appears whole or not at all.", metavar="PATH")],
+    out: Annotated[Path, typer.Option(help="Parquet file to write; it appears whole or not at all.")],
     timezone: Annotated[str, flags.option("timezone")],
     trips: flags.Trips = None,
     status: flags.Status = None,

@@ -20,11 +20,11 @@ def report_command(
     run: Annotated[Path, typer.Argument(help="Folder that `unmet estimate` or `unmet run` wrote.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="HTML file to write, whole or not at all; report.html in the run's folder.", metavar="PATH"),
+        typer.Option(help="HTML file to write, whole or not at all; report.html in the run's folder."),
     ] = None,
     panel: Annotated[
         Path | None,
-        typer.Option(help="The panel that the run was made from, where it has moved since.", metavar="PATH"),
+        typer.Option(help="The panel that the run was made from, where it has moved since."),
     ] = None,
     title: flags.Title = None,
     truth: flags.Truth = None,

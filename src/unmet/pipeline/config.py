@@ -207,13 +207,13 @@ def example_config() -> str:
     """
     lines = [
         "# Settings of `unmet run`. Paths are relative to this file; flags of the command line win over it.",
-        "# Lines that begin with # are not read; a value there is the default, or an example where there is none.",
+        "# Lines that begin with # are not read. Take the # away to set a value: it shows the default, or an example.",
     ]
     for table, meaning in TABLES.items():
         lines += ["", f"# {meaning}", *([f"[{table}]"] if table else [])]
         for name in settings_by_table(table):
             known = about(name)
-            lines += [f"# {known.help}", f"{'' if known.shown else '# '}{name} = {known.example}"]
+            lines += [f"# {known.help}", f"{'' if known.shown else '#'}{name} = {known.example}"]
     return "\n".join(lines) + "\n"
 
 
