@@ -9,27 +9,29 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: help setup demo test check lint types bench clean
+.PHONY: help setup demo test check lint types bench docs figures wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-setup: $(STAMP)  ## install into .venv (uv where there is one, else venv + pip); again only when pyproject.toml changes
+setup: $(STAMP)-dev  ## install into .venv (uv where there is one, else venv + pip); again only when pyproject.toml changes
 
-$(STAMP): pyproject.toml
+# $(STAMP)-all is what `unmet` needs to run, $(STAMP)-dev what its tests need as well.
+$(STAMP)-%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "unmet needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Installing into $(VENV) …"
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" $(VENV) && \
-	  uv pip install --quiet --python $(BIN)/python -e '.[dev]'; \
+	  uv pip install --quiet --python $(BIN)/python -e '.[$*]'; \
 	else \
 	  { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); } && \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'; \
 	fi
-	@touch $(STAMP)
+	@touch $@
 
-demo: setup  ## the paper's synthetic example: three models beside the truth
-	@$(BIN)/python docs/examples/synthetic.py
+demo: $(STAMP)-all  ## a simulated city from records to a report, beside the truth
+	@$(BIN)/unmet demo --out out/demo
 
 test: setup  ## the tests
 	$(BIN)/python -m pytest -n auto
@@ -45,6 +47,16 @@ check: lint types test  ## lint, types and tests
 
 bench: setup  ## benchmarks, printed as ratios measured in one run
 	@for f in benchmarks/bench_*.py benchmarks/check_*.py; do $(BIN)/python $$f || exit 1; done
+
+docs: setup  ## the documentation site, into out/site; any warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+figures: setup  ## the figures of the documentation, drawn again
+	$(BIN)/python docs/drawing/figures.py
+	$(BIN)/python docs/drawing/report.py
+
+wheel:  ## build the package, install it into an environment of its own, and run the demo from there
+	$(PYTHON) .ci/try_wheel.py
 
 clean:  ## remove what was built
 	rm -rf $(VENV) out .pytest_cache .mypy_cache .ruff_cache

@@ -90,9 +90,24 @@ def test_the_data_half_imports_one_way(module: str) -> None:
         assert part_of(other) != "cli", f"{module} imports {other}"
 
 
+@pytest.mark.parametrize("module", [m for m in modules() if part_of(m) not in {"cli", "pipeline", "report"}])
+def test_what_is_reported_on_knows_nothing_of_the_report(module: str) -> None:
+    assert "report" not in {part_of(m) for m in imported_by(module)}
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if part_of(m) == "report"])
+def test_the_report_reads_runs_and_fits_nothing(module: str) -> None:
+    assert {part_of(m) for m in imported_by(module)} <= GROUND | {"mobility", "report"}
+
+
 @pytest.mark.parametrize("module", [m for m in modules() if part_of(m) != "cli"])
 def test_only_the_command_line_knows_of_the_command_line(module: str) -> None:
     assert "cli" not in {part_of(m) for m in imported_by(module)}
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if part_of(m) not in ("pipeline", "cli")])
+def test_only_the_command_line_knows_of_whole_runs(module: str) -> None:
+    assert "pipeline" not in {part_of(m) for m in imported_by(module)}
 
 
 def test_public_names_exist_are_sorted_and_are_all_documented() -> None:
@@ -112,7 +127,28 @@ def test_packages_give_what_they_promise(package: str) -> None:
 
 
 def test_importing_unmet_loads_no_optional_package() -> None:
-    optional = ["matplotlib", "h3", "holidays", "polars", "pyarrow.dataset", "duckdb", "typer"]
+    optional = ["matplotlib", "plotly", "h3", "holidays", "polars", "pyarrow.dataset", "duckdb", "typer"]
     code = f"import sys, unmet; print([m for m in {optional} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_what_takes_seconds_to_import_waits_until_it_is_asked_for() -> None:
+    code = (
+        "import sys, unmet; slow = ['sklearn', 'scipy.stats', 'pandas', 'duckdb']; "
+        "print([m for m in slow if m in sys.modules]); from unmet import CensoredGP, ConvergenceWarning; "
+        "print('sklearn' in sys.modules, set(unmet.__all__) <= set(dir(unmet)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split("\n")[:2] == ["[]", "True True"]
+
+
+def test_the_help_of_the_command_line_does_not_wait_for_the_science() -> None:
+    code = "import sys, unmet.cli; print([m for m in ('sklearn', 'scipy', 'pandas', 'duckdb') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'CensoredGB'"):
+        _ = unmet.CensoredGB

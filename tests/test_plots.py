@@ -47,7 +47,7 @@ def test_named_and_several_columns_are_drawn_along_the_one_asked_for():
 
 
 def test_lengths_that_differ_and_names_without_names_are_refused(gp):
-    with pytest.raises(InputError, match="one length"):
+    with pytest.raises(InputError, match="y must have one value per row of X; got 24 for 25 rows"):
         plot_fit(gp, X, Y[:-1])
     with pytest.raises(InputError, match="is a name"):
         plot_fit(gp, X, Y, column="a")
@@ -57,3 +57,28 @@ def test_without_matplotlib_the_install_line_is_given(gp, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'unmet\[plot\]'"):
         plot_fit(gp, X, Y)
+
+
+@pytest.mark.parametrize("column", [5, -2, 1.5, None])
+def test_a_position_that_is_none_is_refused(gp, column):
+    with pytest.raises(InputError, match=r"column must be the position of one of 1 columns, or a name; got"):
+        plot_fit(gp, X, Y, column=column)
+
+
+def test_a_name_that_is_not_there_is_refused_with_those_that_are():
+    frame = pd.DataFrame({"hour": X[:, 0]})
+    with pytest.raises(InputError, match=r"no column 'day'; X has hour"):
+        plot_fit(CensoredGP(optimizer=None).fit(frame, Y), frame, Y, column="day")
+
+
+def test_other_odd_arguments_are_refused_in_words(gp):
+    with pytest.raises(InputError, match="censored must be True/False"):
+        plot_fit(gp, X, Y, ["maybe"] * 25)
+    with pytest.raises(InputError, match="y must be numbers"):
+        plot_fit(gp, X, ["high"] * 25)
+    with pytest.raises(InputError, match="X must be a table of rows and columns"):
+        plot_fit(gp, X[:, 0], Y)
+    with pytest.raises(InputError, match="points must be a whole number of 2 or more; got 0"):
+        plot_fit(gp, X, Y, points=0)
+    with pytest.raises(InputError, match="truth must have one value per row of X; got 2 for 25"):
+        plot_fit(gp, X, Y, truth=[1.0, 2.0])

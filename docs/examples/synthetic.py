@@ -1,6 +1,6 @@
 """The paper's synthetic example: three models fitted to records whose peaks were cut off.
 
-Run it with ``make demo``; the picture is written to ``out/synthetic.png``.
+The picture is written to ``out/synthetic.png``.
 """
 
 from pathlib import Path

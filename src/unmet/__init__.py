@@ -5,8 +5,10 @@
 CensoredGP()
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from unmet._exceptions import (
-    ConvergenceWarning,
     FileFormatError,
     InputError,
     MissingExtraError,
@@ -15,7 +17,10 @@ from unmet._exceptions import (
     UninformativeWarning,
     UnmetError,
 )
-from unmet.estimators import CensoredGP, TobitRegressor
+
+if TYPE_CHECKING:
+    from unmet._exceptions import ConvergenceWarning
+    from unmet.estimators import CensoredGP, TobitRegressor
 
 __version__ = "0.1.0.dev0"
 
@@ -32,3 +37,20 @@ __all__ = [
     "UnmetError",
     "__version__",
 ]
+
+# scikit-learn takes seconds to import: what needs it is imported when it is first asked for (PEP 562).
+_WHERE = {
+    "CensoredGP": "unmet.estimators",
+    "ConvergenceWarning": "unmet._exceptions",
+    "TobitRegressor": "unmet.estimators",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'unmet' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,12 +9,16 @@
     └── NumericalError (also ArithmeticError) a computation cannot be done in double precision
 
 Warnings: ``ConvergenceWarning`` (scikit-learn's own) when a fit ends without converging, `NumericalWarning` when
-something had to be done to the numbers for it to be computed at all, `UninformativeWarning` when rows say nothing.
+something had to be done to the numbers for it to be computed at all, `UninformativeWarning` when rows or columns say
+nothing.
 """
 
 from __future__ import annotations
 
-from sklearn.exceptions import ConvergenceWarning
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
     "ConvergenceWarning",
@@ -49,7 +53,7 @@ class NumericalWarning(UserWarning):
 
 
 class UninformativeWarning(UserWarning):
-    """Some rows say nothing about demand and are left out; the message says which and why."""
+    """Some rows or columns say nothing about demand; the message says which, why, and what was done."""
 
 
 class MissingExtraError(UnmetError, ImportError):
@@ -70,3 +74,12 @@ class MissingExtraError(UnmetError, ImportError):
             f"{purpose} need the package {package!r}, which is not installed. "
             f"Install it with: pip install 'unmet[{extra}]'"
         )
+
+
+def __getattr__(name: str) -> Any:
+    """Import scikit-learn, which takes seconds, only when its warning is asked for (PEP 562)."""
+    if name != "ConvergenceWarning":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sklearn.exceptions import ConvergenceWarning
+
+    return ConvergenceWarning

@@ -1,15 +1,16 @@
 """Triangular factorisations straight from LAPACK.
 
-``np.linalg.cholesky`` is three times slower than ``dpotrf`` here. Matrices are Fortran-ordered and lower: only the
-lower triangle of the input is read, and the upper one of a factor is zero.
+``np.linalg.cholesky`` is three times slower than ``dpotrf`` here, and LAPACK's ``dtrtri`` half as fast as its
+recursion by halves, which spends its time in matrix products. Matrices are Fortran-ordered and lower: only the lower
+triangle of the input is read, and the upper one of a factor is zero.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dpotrf, dpotri, dtrtri
+from scipy.linalg.blas import dtrmm, dtrsm, dtrsv
+from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
 
 from unmet._exceptions import NumericalError
 from unmet._typing import Array
@@ -17,8 +18,10 @@ from unmet._typing import Array
 __all__ = [
     "cholesky",
     "cholesky_jittered",
+    "gram_of_lower",
     "inverse_from_cholesky",
     "inverse_lower",
+    "join_inverse",
     "log_det",
     "sample_gaussian",
     "solve_lower",
@@ -26,6 +29,7 @@ __all__ = [
 
 # What is tried, as shares of the mean diagonal, when a covariance matrix is not numerically positive definite.
 _JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
+_SMALL = 48  # rows up to which a triangle is inverted by `dtrtri` itself
 
 
 def cholesky(A: Array, *, overwrite: bool = False) -> Array:
@@ -59,32 +63,49 @@ def cholesky_jittered(A: Array) -> tuple[Array, float]:
 
 
 def solve_lower(L: Array, B: Array, *, transposed: bool = False) -> Array:
-    """``L⁻¹ B`` (or ``L⁻ᵀ B``) for a lower triangular L."""
+    """``L⁻¹ B`` (or ``L⁻ᵀ B``) for a lower triangular L and a matrix or vector B."""
     if B.size == 0:
         return np.array(B, dtype=float, order="F")
-    columns = B if B.ndim == 2 else B[:, None]
-    X = np.asarray(dtrsm(1.0, L, columns, lower=1, trans_a=int(transposed)))
-    return X if B.ndim == 2 else X[:, 0]
+    if B.ndim == 1:
+        return np.asarray(dtrsv(L, B, lower=1, trans=int(transposed)))
+    return np.asarray(dtrsm(1.0, L, B, lower=1, trans_a=int(transposed)))
 
 
 def inverse_from_cholesky(L: Array) -> Array:
     """Lower triangle of ``(L Lᵀ)⁻¹``; the upper one is zero."""
-    if L.size == 0:
-        return L.copy()
-    inverse, info = dpotri(L, lower=1)
-    if info:
-        raise NumericalError(f"a Cholesky factor is singular at row {info}")
-    return np.asarray(inverse)
+    return gram_of_lower(inverse_lower(L))
 
 
-def inverse_lower(L: Array) -> Array:
-    """``L⁻¹`` of a lower triangular L."""
-    if L.size == 0:
+def gram_of_lower(L: Array) -> Array:
+    """Lower triangle of ``LᵀL``, in the place of L; the upper one stays as it is."""
+    return np.asarray(dlauum(L, lower=1, overwrite_c=1)[0]) if L.size else L
+
+
+def inverse_lower(L: Array, out: Array | None = None) -> Array:
+    """``L⁻¹`` of a lower triangular L; the upper triangle is zero. `out`: where to put it, itself zero there."""
+    n = len(L)
+    if n == 0:
         return L.copy()
-    inverse, info = dtrtri(L, lower=1)
-    if info:
-        raise NumericalError(f"a triangular matrix is singular at row {info}")
-    return np.asarray(inverse)
+    if n <= _SMALL:
+        inverse, info = dtrtri(L, lower=1)
+        if info:
+            raise NumericalError(f"a triangular matrix is singular at row {info}")
+        return np.asarray(inverse)
+    h = n // 2
+    return join_inverse(inverse_lower(L[:h, :h]), L[h:, :h].T, inverse_lower(L[h:, h:]), out)
+
+
+def join_inverse(first: Array, C: Array, last: Array, out: Array | None = None) -> Array:
+    """The inverse of ``[[A, 0], [Cᵀ, B]]`` from ``first = A⁻¹`` and ``last = B⁻¹``: ``−B⁻¹CᵀA⁻¹`` joins them.
+
+    `out` is where to put it, zero above the diagonal.
+    """
+    h, n = len(first), len(first) + len(last)
+    inverse = np.zeros((n, n), order="F") if out is None else out
+    inverse[:h, :h], inverse[h:, h:] = first, last
+    if C.size:
+        inverse[h:, :h] = dtrmm(-1.0, last, dtrmm(1.0, first, C, trans_a=1, lower=1), side=1, trans_a=1, lower=1).T
+    return inverse
 
 
 def log_det(L: Array) -> float:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unmet._exceptions import InputError, MissingExtraError
 from unmet.estimators import CensoredGP
+from unmet.estimators._inputs import whole_number
+from unmet.estimators._labels import sides, vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,17 +66,15 @@ def plot_fit(
         raise MissingExtraError("matplotlib", "plot", "Plots") from None
     if ax is None:
         _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    whole_number("points", points, 2)
     x, inputs, along = _axis(X, column, points)
-    values = np.asarray(y, dtype=float)
-    side = np.zeros(len(values)) if censored is None else np.asarray(censored).astype(float)
-    if values.shape != x.shape or side.shape != x.shape:
-        raise InputError(f"X, y and censored must have one length; got {x.size}, {values.size} and {side.size}")
+    values, side = vector(y, x.size, "y"), sides(censored, x.size)
     mean, std = gp.predict(inputs, return_std=True)
     ax.fill_between(along, mean - 1.96 * std, mean + 1.96 * std, color=BLUE, alpha=0.2, lw=0, label="95 % band")
     ax.plot(along, mean, color=BLUE, lw=2, label="latent mean")
     if truth is not None:
         order = np.argsort(x)
-        xs, ts = (along, truth(along)) if callable(truth) else (x[order], np.asarray(truth, dtype=float)[order])
+        xs, ts = (along, truth(along)) if callable(truth) else (x[order], vector(truth, x.size, "truth")[order])
         ax.plot(xs, ts, color=GREY, ls="--", lw=1.5, label="truth")
     exact = side == 0
     ax.plot(x[exact], values[exact], "o", color=GREY, ms=4, mfc="none", label="observed")
@@ -85,14 +86,23 @@ def plot_fit(
     return ax
 
 
-def _axis(X: Any, column: int | str, points: int) -> tuple[Any, Any, Any]:
+def _axis(X: Any, column: Any, points: int) -> tuple[Any, Any, Any]:
     """The data's column, inputs along which to draw the curve, and their column."""
-    named = hasattr(X, "columns")
-    if isinstance(column, str) and not named:
-        raise InputError(f"column {column!r} is a name, but X has none; give a position")
-    at = list(X.columns).index(column) if isinstance(column, str) else column
     array = np.asarray(X, dtype=float)
-    x = array[:, at]
+    if array.ndim != 2:
+        raise InputError(f"X must be a table of rows and columns; got an array of shape {array.shape}")
+    named = hasattr(X, "columns")
+    names = list(X.columns) if named else []
+    if isinstance(column, str):
+        if not named:
+            raise InputError(f"column {column!r} is a name, but X has none; give a position")
+        if column not in names:
+            raise InputError(f"no column {column!r}; X has {', '.join(str(n) for n in names)}")
+        column = names.index(column)
+    width = array.shape[1]
+    if not isinstance(column, Integral) or not -width <= column < width:
+        raise InputError(f"column must be the position of one of {width} columns, or a name; got {column!r}")
+    x = array[:, int(column)]
     if array.shape[1] > 1:
         order = np.argsort(x, kind="stable")
         return x, (X.iloc[order] if named else array[order]), x[order]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 
 import pandas as pd
@@ -60,7 +61,16 @@ def test_it_writes_the_panel_that_python_would_build_and_a_summary(files, tmp_pa
         "censored bins",
     ):
         assert said in text, said
-    assert "2 of 2 stations" in text
+    assert "2, each station by itself" in text
+
+
+def test_json_is_one_document_with_the_summary_and_the_quality(files, tmp_path):
+    out = tmp_path / "panel.parquet"
+    result = CliRunner().invoke(cli.app, ["panel", "--status", files["status"], "--out", str(out), "--json", *ZONE])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["summary"] == read_panel(out).summary
+    assert {"source": "status", "reason": "read", "rows": 5}.items() <= told["quality"][0].items()
 
 
 def test_the_options_are_those_of_build_panel():

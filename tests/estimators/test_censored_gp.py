@@ -291,11 +291,14 @@ HOLED[3] = np.nan
         (lambda gp: gp.fit(X, Y).predict(np.zeros((2, 3))), "3 features"),
         (lambda gp: gp.set_params(kernel="rbf").fit(X, Y), "kernel must be one of unmet.kernels, or None; got 'rbf'"),
         (lambda gp: gp.set_params(censoring="maybe").fit(X, Y), "one of model, drop, ignore; got 'maybe'"),
-        (lambda gp: gp.set_params(optimizer="bfgs").fit(X, Y), "'lbfgs', 'adam' or None; got 'bfgs'"),
+        (
+            lambda gp: gp.set_params(optimizer="bfgs").fit(X, Y),
+            "optimizer must be one of lbfgs, adam, None; got 'bfgs'",
+        ),
         (lambda gp: gp.set_params(noise_variance=0.0).fit(X, Y), r"noise_variance.*positive, finite number.*got 0\.0"),
         (lambda gp: gp.set_params(noise_variance=-1.0).fit(X, Y), r"noise_variance.*positive, finite"),
         (lambda gp: gp.set_params(noise_variance=[1.0, 2.0]).fit(X, Y), "noise_variance.*one number"),
-        (lambda gp: gp.set_params(n_restarts=-1).fit(X, Y), "n_restarts must be 0 or more"),
+        (lambda gp: gp.set_params(n_restarts=-1).fit(X, Y), "n_restarts must be a whole number of 0 or more"),
         (
             lambda gp: gp.set_params(censoring="drop").fit(X, Y, censored=np.ones(60)),
             "leaves no rows: all 60 are censored",
@@ -308,9 +311,12 @@ HOLED[3] = np.nan
         (lambda gp: gp.fit(X, Y).predict_quantiles(X, q=95), "probabilities between 0 and 1; got 95"),
         (lambda gp: gp.fit(X, Y).predict_quantiles(X, kind="noisy"), "kind must be 'demand' or 'latent'; got 'noisy'"),
         (lambda gp: gp.fit(X, Y).sample(X, kind="noisy"), "kind must be 'demand' or 'latent'"),
-        (lambda gp: gp.fit(X, Y).sample(X, size=-1), "size must be 0 or more draws; got -1"),
+        (lambda gp: gp.fit(X, Y).sample(X, size=-1), "size must be a whole number of 0 or more; got -1"),
         (lambda gp: gp.fit(X, Y).predict(X, return_std=True, return_cov=True), "not both"),
-        (lambda gp: gp.fit(X, Y).log_marginal_likelihood([1.0]), r"theta must have 3 values \(.*variance.*\); got"),
+        (
+            lambda gp: gp.fit(X, Y).log_marginal_likelihood([1.0]),
+            r"theta must be 3 finite numbers \(.*variance.*\); got",
+        ),
     ],
 )
 def test_bad_input_is_refused_with_what_was_expected_and_what_came(call, message: str) -> None:

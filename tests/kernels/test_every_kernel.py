@@ -26,8 +26,9 @@ from unmet.kernels import (
     White,
     kernel_from_dict,
 )
-from unmet.kernels.base import Leaf, scales_of
+from unmet.kernels.base import Leaf
 from unmet.kernels.pairs import Pairs
+from unmet.kernels.scales import scales_of
 
 LEAVES: list[Leaf] = [
     SquaredExponential(variance=1.7, lengthscale=0.9),

@@ -95,8 +95,24 @@ class System:
         ridden = {t.started // 60 for t in trips} | {t.ended // 60 for t in trips}
         self.moving = set(self.moves) | {m for m in ridden if self.first <= m <= self.last}
         self.polled = self._is_polled()
+        if not self.polled:
+            self._add_swaps()
         self.silent = self._silences()
-        self.standstill = self._standstills()
+        self.standstill, dead = self._standstills()
+        self.silent += dead
+
+    def _add_swaps(self) -> None:
+        """A record that repeats the one before, between two moves within 20 minutes, is a pickup and a return."""
+        for station, rows in self.log.items():
+            moved = [second for s, second, *_ in self.changes if s == station]
+            for a, b in pairwise(rows):
+                open_ = {self.own(a), self.own(b)} <= {"vehicles", "empty"}
+                before = [m for m in moved if m < b.second]
+                after = [m for m in moved if m > b.second]
+                if not (open_ and before and after and (a.available, a.disabled) == (b.available, b.disabled)):
+                    continue
+                if b.second - max(before) <= 1200 and min(after) - b.second <= 1200:
+                    self.changes.append((station, b.second, ceil_minute(a.second), ceil_minute(b.second), 1, 1))
 
     def own(self, r: Record) -> str:
         if not r.installed:
@@ -126,7 +142,7 @@ class System:
             shares.append(listed / present)
         return median(shares) >= 0.8
 
-    def _expected(self, counts: Counter[int], minutes: list[int], unknown_rate: float) -> float:
+    def _expected(self, counts: Counter[int], minutes: list[int], unknown_rate: float, fewest: int = 7) -> float:
         """How many events these minutes would usually hold; `unknown_rate` a minute where too few days are known."""
         per_hour = self._per_hour(tuple(counts.items()))
         live = {hour // 24 for hour in per_hour}
@@ -138,7 +154,7 @@ class System:
                 inside = self.first // 60 < other < self.last // 60
                 if shift and inside and other // 24 in live:
                     others.append(per_hour[other])
-            quartile = sorted(others)[len(others) // 4] if len(others) >= 7 else None
+            quartile = sorted(others)[len(others) // 4] if len(others) >= fewest else None
             total += n * (unknown_rate if quartile is None else quartile / 60)
         return total
 
@@ -160,10 +176,11 @@ class System:
         for a, b in pairwise(heard):
             if b - a <= max(30, usual):
                 continue
-            mean = sum(self.heard.values()) / (self.last - self.first + 1)
+            before = sum(self.heard[m] for m in range(a - 59, a + 1))
+            after = sum(self.heard[m] for m in range(b, b + 60))
             if self.polled and b - a <= 3 * median(gaps):
                 continue
-            if not self.polled and self._expected(self.heard, list(range(a + 1, b)), mean) <= 60:
+            if not self.polled and self._expected(self.heard, list(range(a + 1, b)), min(before, after) / 60, 1) <= 60:
                 continue
             known = [r for s in self.log if (r := self.in_force(s, a)) is not None]
             shut = [r for r in known if self.own(r) not in ("vehicles", "empty")]
@@ -175,15 +192,18 @@ class System:
                 found.append((a + 1, b))
         return found
 
-    def _standstills(self) -> list[tuple[int, int]]:
+    def _standstills(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Stretches without a move in which the feed lives, and in which it does not."""
         moving = sorted(self.moving)
-        found = []
+        closed, dead = [], []
         for a, b in pairwise(moving):
             if b - a > 30:
                 awake = [m for m in range(a + 1, b) if not any(s <= m < e for s, e in self.silent)]
                 if self._expected(self.moves, awake, 0.0) > 60:
-                    found.append((a + 1, b))
-        return found
+                    records = sum(self.heard[m] for m in awake)
+                    alive = records >= 0.1 * self._expected(self.heard, awake, 0.0)
+                    (closed if alive else dead).append((a + 1, b))
+        return closed, dead
 
     @cache  # noqa: B019
     def is_silent_gap(self, station: str, before: int, after: int) -> bool:

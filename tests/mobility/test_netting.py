@@ -37,7 +37,7 @@ def test_a_state_is_certain_just_where_all_levels_at_the_start_lead_to_it(capaci
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_station_without_a_capacity_is_left_out():
+def test_a_station_without_a_capacity_is_undetermined():
     spells = net_supply(
         np.zeros(1, dtype=np.int64),
         np.ones(1, dtype=np.int64),
@@ -45,4 +45,4 @@ def test_a_station_without_a_capacity_is_left_out():
         np.array([0]),
         np.array([[0, 9]]),
     )
-    assert len(spells.begin) == 0
+    assert (spells.begin.tolist(), spells.end.tolist(), spells.reason.tolist()) == ([0], [9], [UNDETERMINED])

@@ -202,6 +202,8 @@ def test_trips_without_capacity_leave_supply_unknown():
     assert frame["unknown_minutes"].tolist() == frame["minutes"].tolist()
     assert set(frame["evidence"]) == {"trips"}
     assert frame["observed"].sum() == 1
+    reasons = build_panel(rides(("08:00", "08:05", "a", "b")), timezone=ZONE).summary["reasons"]
+    assert reasons["undetermined"] == 2  # each station for the minute that the trips cover
 
 
 def test_outside_the_opening_hours_a_zone_is_closed():
@@ -305,7 +307,11 @@ def test_a_failed_build_leaves_nothing_behind(tmp_path):
         ({"memory": "plenty"}, "2GB"),
         ({"hours": "all day"}, "06:00-23:00"),
         ({"start": "someday"}, "start: expected"),
-        ({"start": "2030-01-01"}, "end before it starts"),
+        ({"memory": "1KB"}, "100MB or more"),
+        ({"start": "2021-07-02", "end": "2021-07-01"}, "start '2021-07-02', end '2021-07-01'"),
+        ({"start": "2030-01-01"}, "no record in the period.*records run from 2021-07-01 08:00"),
+        ({"end": "2021-06-01"}, "no record in the period"),
+        ({"start": "2021-01-01", "end": "2201-07-02"}, "more than a year"),
         ({"zones": "everywhere"}, "are not understood"),
         ({"timezone": "Mars/Base"}, "Mars/Base"),
     ],
@@ -334,3 +340,60 @@ def test_the_temporary_folder_is_gone(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     build_panel(status=log(("08:00", 1)), timezone=ZONE)
     assert not list(Path(tmp_path).iterdir())
+
+
+def test_a_repeated_record_between_two_moves_is_a_pickup_and_a_return_that_cancelled_out():
+    busy = log(("08:00", 5), ("08:10", 4), ("08:20", 4), ("08:40", 6), ("11:00", 6), ("14:00", 5))
+    frame = build_panel(status=busy, timezone=ZONE).panel
+    assert hour(frame, "08:00")[["observed", "returns"]].tolist() == [2, 3]
+    assert hour(frame, "11:00")[["observed", "returns"]].tolist() == [0, 0]  # no move within 20 minutes
+    late = log(("08:00", 5), ("08:10", 4), ("08:20", 4), ("08:41", 6))
+    assert hour(build_panel(status=late, timezone=ZONE).panel, "08:00")["observed"] == 1
+
+
+def test_a_repeated_record_of_a_poll_says_nothing():
+    polled = pd.concat([log(*[(f"08:{m:02d}", 3 + m // 20) for m in range(0, 60, 5)], station=s) for s in "abc"])
+    result = build_panel(status=polled, timezone=ZONE)
+    assert result.summary["status"] == "polled snapshots"
+    assert (result.panel["observed"] == 0).all()
+
+
+def test_trips_and_status_whose_ids_are_of_different_kinds_are_refused_with_what_to_do():
+    status = pd.concat([log(("08:00", 3), ("08:30", 2), station=s) for s in ("uuid-1", "uuid-2")])
+    trips = rides(("08:10", "08:20", "JC1", "JC2"), ("08:12", "08:20", "JC2", "JC1"))
+    with pytest.raises(_exceptions.InputError, match=r"0 of 2 trips.*'JC1'.*'uuid-1'.*--stations"):
+        build_panel(trips, status, timezone=ZONE)
+    forced = build_panel(trips, status, timezone=ZONE, force=True)
+    assert forced.quality.set_index("reason")["rows"]["station without status"] == 2
+    table = pd.DataFrame({"station_id": ["uuid-1", "uuid-2"], "short_name": ["JC1", "JC2"]})
+    assert build_panel(trips, status, table, timezone=ZONE).panel["observed"].sum() == 2
+
+
+def test_without_a_table_of_stations_nothing_claims_to_have_matched():
+    result = build_panel(rides(("08:10", "08:20", "a", "b")), log(("08:00", 1), ("08:30", 2)), timezone=ZONE)
+    assert "station ids matched" not in set(result.quality["reason"])
+
+
+def test_an_outage_outside_the_period_is_not_counted():
+    minutes = [(f"{h:02d}:{m:02d}", (h + m) % 5) for h in (8, 9, 15, 16) for m in range(60)]
+    status = log(*minutes)
+    assert build_panel(status=status, timezone=ZONE).summary["feed_outages"] == 1
+    late = build_panel(status=status, timezone=ZONE, start="2021-07-01 15:00")
+    assert late.summary["feed_outages"] == 0
+
+
+def test_a_zone_file_may_be_a_single_feature(tmp_path):
+    ring = [[-75, 40.6], [-73, 40.6], [-73, 40.75], [-75, 40.75], [-75, 40.6]]
+    geometry = {"type": "Polygon", "coordinates": [ring]}
+    for document in ({"type": "Feature", "properties": {"name": "south"}, "geometry": geometry}, geometry):
+        path = tmp_path / "zones.geojson"
+        path.write_text(json.dumps(document))
+        result = build_panel(status=log(("08:00", 1)), stations=places(a=(40.7, 5)), timezone=ZONE, zones=str(path))
+        assert len(result.zones) == 1
+
+
+def test_a_folder_that_allows_no_writing_is_named_before_any_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(_exceptions.InputError, match="could not be written: the folder") as error:
+        write_panel(tmp_path / "panel.parquet", None, log(("08:00", 1)), timezone=ZONE)
+    assert ".partial" not in str(error.value)

@@ -87,7 +87,8 @@ def build_from_tables(
         connection.execute(
             """CREATE TABLE status AS SELECT station, make_timestamp(last_reported * 1000000) AS "at",
             num_bikes_available::INTEGER AS available, num_bikes_disabled::INTEGER AS disabled,
-            num_docks_available::INTEGER AS docks, is_installed AS installed, is_renting AS renting, ix, rn
+            num_docks_available::INTEGER AS docks, is_installed AS installed, is_renting AS renting, ix, rn,
+            last_reported::BIGINT AS second
             FROM status JOIN stations ON station = station_id"""
         )
         tables = {"stations", "status"}
@@ -97,10 +98,25 @@ def build_from_tables(
             connection.execute(
                 """CREATE TABLE trips AS SELECT ride_id AS trip_id, started_at::TIMESTAMP AS started_at,
                 ended_at::TIMESTAMP AS ended_at, start_station_id AS start_station, end_station_id AS end_station,
-                NULL::DOUBLE AS start_lat, NULL::DOUBLE AS start_lon, NULL::DOUBLE AS end_lat, NULL::DOUBLE AS end_lon
-                FROM rides"""
+                NULL::DOUBLE AS start_lat, NULL::DOUBLE AS start_lon, NULL::DOUBLE AS end_lat, NULL::DOUBLE AS end_lon,
+                s.ix AS start_ix, e.ix AS end_ix
+                FROM rides JOIN stations s ON start_station_id = s.station
+                JOIN stations e ON end_station_id = e.station"""
             )
-        quality = pd.DataFrame({c: [] for c in ("source", "reason", "action", "rows", "share", "detail")})
+            connection.execute(
+                """CREATE TABLE trip_span AS SELECT min(started_at) AS first, max(started_at) AS last,
+                max(ended_at) AS last_end FROM trips"""
+            )
+        quality = pd.DataFrame(
+            {
+                "source": "status",
+                "reason": "read",
+                "action": "noted",
+                "rows": [len(records)],
+                "share": 1.0,
+                "detail": "",
+            }
+        )
         given = Records(connection, ZONE, frozenset(tables), quality, folder)
         zones = "superhubs:200m" if hubs else "stations"
         return panel_of(given, zones=zones, every=f"{every}min", **options)
@@ -203,9 +219,9 @@ def long_feed(seed: int) -> list[Record]:
             dead = station == "b" and 10 <= day < 12
             if not (outage or closed or dead):
                 records.append(Record(station, second, level, docks=9 - level))
-            if closed and station == "a" and rng.random() < 0.2:  # the feed lives, but nothing moves
-                last = next(r for r in reversed(records) if r.station == "a")
-                records.append(Record("a", second, last.available, docks=last.docks))
+            if closed and rng.random() < 0.3:  # the feed lives, but nothing moves
+                last = next(r for r in reversed(records) if r.station == station)
+                records.append(Record(station, second, last.available, docks=last.docks))
             second += rng.randrange(200, 600) if 7 <= hour < 21 else rng.randrange(7000, 14000)
     return records
 

@@ -28,7 +28,8 @@ def test_what_is_expected_is_the_lower_quartile_of_the_same_hour_around():
     counts = np.zeros((20, 24, 60), dtype=np.int64)
     counts[:, 8, 0] = np.arange(20) * 6  # 8 o'clock grows from day to day
     counts[:, 9, 0] = 1  # every day lives
-    total = expected_events(counts.reshape(-1), 0)
+    total, unknown = expected_events(counts.reshape(-1), 0)
+    assert unknown[-1] == 0
     of_hour = total[10 * DAY + 9 * 60] - total[10 * DAY + 8 * 60]
     others = sorted(i * 6 for i in range(20) if i != 10)
     assert of_hour == pytest.approx(others[19 // 4])
@@ -95,15 +96,15 @@ def test_a_standstill_is_judged_without_the_minutes_of_an_outage():
     moves = days(20, [2] * DAY)
     moves[10 * DAY + 600 : 10 * DAY + 640] = 0  # 80 expected
     given = feed(days(20, [9] * DAY), moves=moves)
-    assert standstills(given, NONE).tolist() == [[10 * DAY + 600, 10 * DAY + 640]]
+    assert standstills(given, NONE)[0].tolist() == [[10 * DAY + 600, 10 * DAY + 640]]
     outage = np.array([[10 * DAY + 600, 10 * DAY + 611]])
-    assert len(standstills(given, outage)) == 0  # 58 are left
+    assert len(standstills(given, outage)[0]) == 0  # 58 are left
 
 
 def test_without_a_week_of_history_nothing_is_called_a_standstill():
     moves = days(5, [9] * DAY)
     moves[2 * DAY + 600 : 2 * DAY + 900] = 0
-    assert len(standstills(feed(days(5, [9] * DAY), moves=moves), NONE)) == 0
+    assert len(standstills(feed(days(5, [9] * DAY), moves=moves), NONE)[0]) == 0
 
 
 def test_a_trip_in_the_middle_ends_a_standstill():
@@ -111,7 +112,7 @@ def test_a_trip_in_the_middle_ends_a_standstill():
     moves[10 * DAY + 600 : 10 * DAY + 650] = 0
     given = feed(days(20, [9] * DAY), moves=moves)
     given.moving[10 * DAY + 625] = True
-    assert len(standstills(given, NONE)) == 0
+    assert len(standstills(given, NONE)[0]) == 0
 
 
 @pytest.mark.parametrize(("share", "is_silent"), [(0.31, True), (0.30, False)])
@@ -129,3 +130,39 @@ def test_trips_cover_what_lies_between_two_of_them_no_more_than_a_week_apart():
         [102 + 14 * DAY, 20 * DAY + 1],
     ]
     assert outside_coverage(np.empty(0, dtype=np.int64), 5, 9).tolist() == [[5, 10]]
+
+
+@pytest.mark.parametrize("length", [2, 3, 5, 20])
+def test_a_quiet_night_is_no_outage_however_few_days_there_are(length):
+    per_minute = np.zeros(DAY, dtype=int)
+    per_minute[360:] = 3
+    per_minute[:360:45] = 1  # at night a record every three quarters of an hour
+    records = days(length, per_minute)
+    records[DAY + 46 : DAY + 300] = 0
+    assert len(silent_stretches(feed(records))) == 0
+    records[DAY + 601 : DAY + 700] = 0
+    assert silent_stretches(feed(records)).tolist() == [[DAY + 601, DAY + 700]]
+
+
+def test_a_standstill_without_records_is_unknown_and_joins_the_silence_beside_it():
+    moves = days(20, [2] * DAY)
+    moves[10 * DAY + 600 : 10 * DAY + 700] = 0
+    records = days(20, [9] * DAY)
+    records[10 * DAY + 650 : 10 * DAY + 700] = 0
+    records[10 * DAY + 660] = 1  # the collector starts again, and hears little
+    outage = np.array([[10 * DAY + 590, 10 * DAY + 650]])
+    closed, silent = standstills(feed(records, moves=moves), outage)
+    assert closed.tolist() == []
+    assert silent.tolist() == [[10 * DAY + 590, 10 * DAY + 700]]
+    records[10 * DAY + 650 : 10 * DAY + 700] = 1  # a ninth of what is usual: it lives
+    closed, silent = standstills(feed(records, moves=moves), outage)
+    assert closed.tolist() == [[10 * DAY + 600, 10 * DAY + 700]]
+    assert silent.tolist() == outage.tolist()
+
+
+def test_a_system_known_by_its_trips_alone_stands_still_when_nobody_rides():
+    moves = days(20, [2] * DAY)
+    moves[10 * DAY + 600 : 10 * DAY + 700] = 0
+    closed, silent = standstills(feed(np.zeros(20 * DAY), moves=moves), NONE)
+    assert closed.tolist() == [[10 * DAY + 600, 10 * DAY + 700]]
+    assert len(silent) == 0

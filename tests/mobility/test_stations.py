@@ -61,7 +61,7 @@ def test_without_a_table_stations_come_from_the_files_with_their_places() -> Non
         start_lng=[-74.0, -74.2, -74.1],
         end_station_id=["d", None, "b"],
     )
-    with read_records(trips, STATUS, timezone="America/New_York") as records:
+    with read_records(trips, STATUS, timezone="America/New_York", force=True) as records:
         found = records.connection.execute("SELECT station, name, lat, ix FROM stations ORDER BY ix").fetchall()
     assert [f[:3] for f in found] == [
         ("b", "Bee", 41.0),

@@ -225,3 +225,20 @@ def test_staff_are_told_by_rider_type_and_by_the_station() -> None:
     with read_records(trips, timezone="America/New_York", force=True) as records:
         assert records.connection.execute("SELECT count(*) FROM trips").fetchall() == [(1,)]
         assert records.quality.query("reason == 'staff and test trips'")["rows"].to_list() == [3]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(moments, moments, st.booleans()), min_size=1, max_size=6))
+def test_the_span_of_the_trips_is_that_of_the_accepted_ones(rows: list[tuple[str, str, bool]]) -> None:
+    trips = pd.DataFrame(
+        {
+            "ride_id": [str(i) for i in range(len(rows))],
+            "started_at": [min(row[:2]) for row in rows],
+            "ended_at": [max(row[:2]) if row[2] else None for row in rows],
+            "start_station_id": "a",
+        }
+    )
+    with read_records(trips, timezone="America/New_York", force=True) as records:
+        found = records.connection.execute("SELECT * FROM trip_span").fetchall()
+        expected = records.connection.execute("SELECT min(started_at), max(started_at), max(ended_at) FROM trips")
+        assert found == expected.fetchall()

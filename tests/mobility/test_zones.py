@@ -155,6 +155,19 @@ def test_cells_hold_their_stations_and_trips_without_a_station():
     assert zones.locate(np.array([40.7, 10.0]), np.array([-74.0, 10.0])).tolist() == [sorted(cells).index(cells[0]), -1]
 
 
+def test_polygons_and_cells_travel_with_their_zones(tmp_path):
+    hole = square(2, 2, 4, 4)
+    path = geojson(tmp_path, feature("donut", square(0, 0, 10, 10), hole), feature("far", square(20, 0, 30, 10)))
+    zones = find_zones(path, stations((1.0, 1.0), (5.0, 25.0)), QualityLog())
+    assert zones.frame["polygon"].tolist() == [[[square(0, 0, 10, 10), hole]], [[square(20, 0, 30, 10)]]]
+    h3 = pytest.importorskip("h3")
+    cells = find_zones("h3:9", stations((40.7, -74.0), (40.8, -74.0)), QualityLog())
+    for cell, ((ring,),) in zip(cells.frame["zone"], cells.frame["polygon"], strict=True):
+        assert ring[0] == ring[-1]
+        assert [(y, x) for x, y in ring[:-1]] == [pytest.approx(c, abs=1e-6) for c in h3.cell_to_boundary(cell)]
+    assert "polygon" not in find_zones("stations", stations((40.7, -74.0)), QualityLog()).frame
+
+
 @pytest.mark.parametrize("spec", ["hubs", "superhubs:200", "superhubs:0m", "h3:16", "h3:x", "superhubs:"])
 def test_zones_that_are_not_understood_are_refused(spec):
     with pytest.raises(_exceptions.InputError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Annotated
 
@@ -12,10 +13,13 @@ from rich.text import Text
 from unmet import __version__
 from unmet._exceptions import UnmetError
 from unmet.cli._help import Group, add_command
+from unmet.cli._progress import was_stopped
 from unmet.cli.backtest import backtest_command
 from unmet.cli.demo import demo_command
 from unmet.cli.estimate import estimate_command
+from unmet.cli.export import export_command
 from unmet.cli.panel import panel_command
+from unmet.cli.report import report_command
 from unmet.cli.reproduce import reproduce_app
 from unmet.cli.run import init_command, run_command
 from unmet.cli.simulate import simulate_command
@@ -63,6 +67,8 @@ add_command(app, "init", init_command, _START)
 add_command(app, "run", run_command, _START)
 add_command(app, "panel", panel_command, _STAGES)
 add_command(app, "estimate", estimate_command, _STAGES)
+add_command(app, "report", report_command, _STAGES)
+add_command(app, "export", export_command, _STAGES)
 add_command(app, "backtest", backtest_command, _TRUST)
 add_command(app, "simulate", simulate_command, _TRUST)
 app.add_typer(reproduce_app, name="reproduce", rich_help_panel=_TRUST)
@@ -74,10 +80,10 @@ def main() -> None:
     debug = _DEBUG in arguments
     try:
         app(args=[argument for argument in arguments if argument != _DEBUG], prog_name="unmet")
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except Exception as error:
-        if debug:
+    except (KeyboardInterrupt, Exception) as error:
+        if was_stopped(error):
+            sys.exit(130)
+        if debug or not isinstance(error, Exception):
             raise
         code, said = _explain(error)
         # A message may name a zone or a file, whose brackets are no markup.
@@ -94,7 +100,17 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return 2, f"{where}{error.strerror}. Results that were there before are as they were."
+    if _is_duckdb(error) and re.search("could not write|no space left|file too large", str(error), re.IGNORECASE):
+        return 2, (
+            f"A disk is full or cannot be written to: {str(error).splitlines()[0]}. Make room there (or have temporary "
+            "files elsewhere: set TMPDIR) and run the same command again. Results that were there are as they were."
+        )
     return _UNEXPECTED, (
         f"Something went wrong that unmet did not expect: {type(error).__name__}: {error}. This is a fault of unmet, "
         "not yours. Run the same command with --debug to see where it happened, and please report what that prints."
     )
+
+
+def _is_duckdb(error: Exception) -> bool:
+    duckdb = sys.modules.get("duckdb")  # not loaded for its errors' sake
+    return duckdb is not None and isinstance(error, duckdb.Error)

@@ -51,15 +51,16 @@ _PANELS = {
     "report": "Report",
 }
 RUN_PANEL = _PANELS[""]
+# As typer writes types, without what it adds for lists and ranges.
 _METAVARS = {
-    "path": "PATH",
-    "paths": "PATH",
-    "text": "TEXT",
-    "zones": "TEXT",
-    "moment": "TIME",
-    "whole": "N",
-    "number": "X",
-    "names": "OUR=THEIR",
+    "path": "<path>",
+    "paths": "<path>",
+    "text": "<str>",
+    "zones": "<str>",
+    "moment": "<time>",
+    "whole": "<int>",
+    "number": "<float>",
+    "names": "<our=their>",
 }
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
@@ -22,7 +23,7 @@ from rich.text import Text
 from unmet.cli._tables import duration
 from unmet.pipeline.events import FIRST_TIME, Event, Stage
 
-__all__ = ["stage_progress", "step_progress", "zone_progress"]
+__all__ = ["stage_progress", "step_progress", "stoppable", "was_stopped", "zone_progress"]
 
 
 @contextmanager
@@ -63,6 +64,23 @@ def zone_progress(console: Console, title: str) -> Iterator[Callable[[int, int, 
                 console.print(Text(f"{done} of {zones} zones, {left / 60:.1f} minutes left"))
 
         yield report
+
+
+@contextmanager
+def stoppable(console: Console) -> Iterator[None]:
+    """Let work that can go on later be stopped by hand."""
+    try:
+        yield
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not was_stopped(error):
+            raise
+        console.print("Stopped. What is finished is kept: the same command goes on from there.")
+        raise typer.Exit(130) from None
+
+
+def was_stopped(error: BaseException) -> bool:
+    """Whether this is Ctrl-C, which DuckDB turns into an error of its own."""
+    return isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted"
 
 
 @contextmanager

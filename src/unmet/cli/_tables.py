@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from unmet.mobility.runs import RunResult
 
-__all__ = ["count", "duration", "interval", "print_estimate"]
+__all__ = ["add_zone_column", "count", "duration", "interval", "print_estimate"]
 
 _WORST = 5
 _FAILED = 10
@@ -50,8 +50,9 @@ def _worst(zones: pd.DataFrame) -> pd.DataFrame:
 
 def _zones_table(worst: pd.DataFrame) -> Table:
     table = Table(title="Most trips lost", title_justify="left")
-    for name in ("zone", "observed", "lost", "90 % interval", "of demand", "hours out of stock"):
-        table.add_column(name, justify="left" if name == "zone" else "right")
+    add_zone_column(table)
+    for name in ("observed", "lost", "90 % interval", "of demand", "hours out of stock"):
+        table.add_column(name, justify="right")
     for _, row in worst.iterrows():
         hours = f"{row['stockout_minutes'] / 60:,.0f}" if "stockout_minutes" in worst.columns else ""
         table.add_row(
@@ -71,7 +72,7 @@ def _failures_table(result: RunResult) -> Table:
         title=Text(f"{len(failed)} zones could not be estimated and are not in the totals", style="bold red"),
         title_justify="left",
     )
-    table.add_column("zone")
+    add_zone_column(table)
     table.add_column("observed", justify="right")
     table.add_column("reason", overflow="fold")
     for _, row in failed.head(_FAILED).iterrows():
@@ -79,6 +80,11 @@ def _failures_table(result: RunResult) -> Table:
     if len(failed) > _FAILED:
         table.add_row("…", "", Text(f"and {len(failed) - _FAILED} more in zones.parquet"))
     return table
+
+
+def add_zone_column(table: Table) -> None:
+    """A column for names from files, which may be of any length."""
+    table.add_column("zone", no_wrap=True, overflow="ellipsis", max_width=24)
 
 
 def count(value: float) -> str:

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from unmet.cli import _options as flags
-from unmet.cli._progress import stage_progress
-from unmet.cli._tables import count, interval
+from unmet.cli._progress import stage_progress, stoppable
+from unmet.cli._tables import add_zone_column, count, interval
 
 if TYPE_CHECKING:
     from unmet.pipeline.demo import Demo
@@ -43,7 +43,7 @@ def demo_command(
     told.print(
         f"Simulating {stations} stations for {days} days, and estimating what was wanted from what was recorded:"
     )
-    with stage_progress(told) as progress:
+    with stoppable(told), stage_progress(told) as progress:
         demo = run_demo(out, stations=stations, days=days, seed=seed, jobs=jobs, progress=progress)
     if as_json:
         typer.echo(json.dumps(demo.to_dict(), indent=2, default=str))
@@ -85,8 +85,9 @@ def _system_table(demo: Demo) -> Table:
 
 def _zones_table(demo: Demo) -> Table:
     table = Table(title="Where most was lost", title_justify="left")
-    for name in ("zone", "observed", "demand", "true", "lost", "90 % interval", "true"):
-        table.add_column(name, justify="left" if name == "zone" else "right")
+    add_zone_column(table)
+    for name in ("observed", "demand", "true", "lost", "90 % interval", "true"):
+        table.add_column(name, justify="right")
     for _, row in demo.zones.nlargest(_ZONES, "lost_mean").iterrows():
         table.add_row(
             Text(str(row["zone"])),

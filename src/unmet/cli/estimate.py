@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from unmet.cli import _options as flags
-from unmet.cli._progress import zone_progress
+from unmet.cli._progress import stoppable, zone_progress
 from unmet.cli._tables import print_estimate
 
 __all__ = ["estimate_command"]
@@ -50,12 +50,8 @@ def estimate_command(
     estimator = LatentDemand(
         model, draws=draws, seed=seed, weather=weather, timezone=timezone, holidays=holidays, horizon=horizon
     )
-    try:
-        with zone_progress(told, "Estimating zones") as progress:
-            result = estimator.fit(panel, out, jobs=jobs, progress=progress, tell=lambda note: told.print(Text(note)))
-    except KeyboardInterrupt:
-        told.print("Stopped. What is finished is kept: the same command goes on from there.")
-        raise typer.Exit(130) from None
+    with stoppable(told), zone_progress(told, "Estimating zones") as progress:
+        result = estimator.fit(panel, out, jobs=jobs, progress=progress, tell=lambda note: told.print(Text(note)))
     if as_json:
         typer.echo(json.dumps(result.info, indent=2, default=str))
     elif not quiet:

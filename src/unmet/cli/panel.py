@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from unmet.cli import _options as flags
 from unmet.cli._progress import step_progress
@@ -30,7 +31,7 @@ _PICKUPS_FROM = {
 
 
 def panel_command(
-    out: Annotated[Path, typer.Option(help="Parquet file to write; it appears whole or not at all.", metavar="PATH")],
+    out: Annotated[Path, typer.Option(help="Parquet file to write; it appears whole or not at all.")],
     timezone: Annotated[str, flags.option("timezone")],
     trips: flags.Trips = None,
     status: flags.Status = None,
@@ -109,10 +110,8 @@ def panel_facts(summary: dict[str, Any]) -> Table:
     rows = {
         "period": f"{summary['start_local']} to {summary['end_local']} ({summary['timezone']}), "
         f"bins of {summary['every']}",
-        "zones": f"{summary['zones']:,} of {summary['stations']:,} stations ({summary['zones_as']})",
-        "status": f"{summary['status'] or 'none'}; {summary['feed_outages']} outages of the whole feed"
-        if summary["status"]
-        else "none: supply is netted from trips, which is weaker evidence",
+        "zones": _zones(summary),
+        "status": _status(summary),
         "trips used": "none" if used is None else f"{used:,}",
         "pickups": f"{summary['observed']:,.0f}" + _PICKUPS_FROM[summary["pickups_from"]],
         "censored bins": "no bin was open"
@@ -122,6 +121,26 @@ def panel_facts(summary: dict[str, Any]) -> Table:
     for name, value in rows.items():
         table.add_row(name, escape(value))
     return table
+
+
+def _zones(summary: dict[str, Any]) -> str:
+    if summary["zones_as"] == "stations":
+        return f"{summary['zones']:,}, each station by itself"
+    stations = _number(summary["stations"], "station")
+    return f"{_number(summary['zones'], 'zone')} ({summary['zones_as']}), made of {stations}"
+
+
+def _status(summary: dict[str, Any]) -> str:
+    if summary["status"]:
+        outages = summary["feed_outages"]
+        return f"{summary['status']}; {_number(outages, 'outage') if outages else 'no outage'} of the whole feed"
+    if summary["minutes"]["available"] + summary["minutes"]["stockout"] == 0:
+        return "none, and supply cannot be netted from trips: that takes the stations' capacity (--stations)"
+    return "none: supply is netted from trips, which is weaker evidence"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _minutes(summary: dict[str, Any]) -> Table:
@@ -146,14 +165,14 @@ def _quality(findings: pd.DataFrame) -> Table:
         box=None, padding=(0, 2), title="Rejected, repaired and noted", title_justify="left", title_style="bold"
     )
     table.add_column("")
-    table.add_column("what", no_wrap=True)
-    table.add_column("rows", justify="right")
-    table.add_column("share", justify="right")
-    table.add_column("")
+    table.add_column("what", overflow="fold")
+    table.add_column("rows", justify="right", no_wrap=True)
+    table.add_column("share", justify="right", no_wrap=True)
     order = {"rejected": 0, "repaired": 1, "noted": 2}
     for row in sorted(findings.to_dict("records"), key=lambda r: (order[r["action"]], r["source"])):
-        what = f"{row['source']}: {row['reason']}"
-        table.add_row(
-            row["action"], escape(what), f"{row['rows']:,}", f"{row['share']:.2%}", escape(row["detail"] or "")
-        )
+        # A line of its own for the detail: beside the numbers it would be a column of single words.
+        what = f"{row['source']}: {row['reason']}" + (f"\n{row['detail']}" if row["detail"] else "")
+        text = Text(what)
+        text.stylize("dim", len(what) - len(row["detail"] or ""))
+        table.add_row(row["action"], text, f"{row['rows']:,}", f"{row['share']:.2%}")
     return table

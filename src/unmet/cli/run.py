@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from unmet.cli import _options as flags
-from unmet.cli._progress import stage_progress
+from unmet.cli._progress import stage_progress, stoppable
 from unmet.cli._tables import print_estimate
 from unmet.cli.panel import panel_facts
 
@@ -83,12 +83,8 @@ def run_command(
     if config is not None:
         told.print(Text(f"Settings from {config}"), highlight=False)
     settings = make_settings(config, **_given(ctx, values))
-    try:
-        with stage_progress(told) as progress:
-            outcome = run(settings, progress=progress)
-    except KeyboardInterrupt:
-        told.print("Stopped. What is finished is kept: the same command goes on from there.")
-        raise typer.Exit(130) from None
+    with stoppable(told), stage_progress(told) as progress:
+        outcome = run(settings, progress=progress)
     if as_json:
         typer.echo(json.dumps(outcome.to_dict(), indent=2, default=str))
     elif not quiet:

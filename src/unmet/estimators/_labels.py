@@ -9,10 +9,13 @@ import numpy as np
 
 from unmet._exceptions import InputError, UninformativeWarning
 from unmet._typing import Array
-from unmet.likelihoods.base import Observations
+from unmet.likelihoods.base import Observations, refuse_reversed
 from unmet.likelihoods.counts import Poisson
 
-__all__ = ["as_asked", "bounded_both_ways", "observations", "sides", "with_exposure"]
+__all__ = ["as_asked", "bounded_both_ways", "observations", "sides", "vector", "with_exposure"]
+
+# Beyond this the likelihood of a rate is too narrow for quadrature in double precision.
+_LARGEST_COUNT = 1e7
 
 
 def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Observations:
@@ -29,7 +32,7 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
     lower, upper : array-like of shape (n,) or None
         Bounds of the truth; NaN for none. Rows without either bound are exact at y.
     """
-    values = None if y is None else _vector(y, n, "y")
+    values = None if y is None else vector(y, n, "y")
     if lower is None and upper is None:
         if values is None:
             raise InputError("y is None: give observed values, or lower= and upper=")
@@ -38,8 +41,8 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
         return Observations(np.where(side < 0, -np.inf, values), np.where(side > 0, np.inf, values))
     if censored is not None:
         raise InputError("give either censored= or lower=/upper=, not both")
-    low = np.full(n, np.nan) if lower is None else _vector(lower, n, "lower")
-    high = np.full(n, np.nan) if upper is None else _vector(upper, n, "upper")
+    low = np.full(n, np.nan) if lower is None else vector(lower, n, "lower")
+    high = np.full(n, np.nan) if upper is None else vector(upper, n, "upper")
     for bound, name, end, sign in ((low, "lower", np.inf, "+"), (high, "upper", -np.inf, "−")):
         bad = np.flatnonzero(bound == end)
         if bad.size:
@@ -47,6 +50,7 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
                 f"{name} must not be {sign}infinity; row {bad[0]} is ({bad.size} such rows in all). "
                 "Use NaN where there is no such bound"
             )
+    refuse_reversed(low, high)
     free = ~(np.isfinite(low) | np.isfinite(high))
     if values is not None:
         outside = np.flatnonzero(~free & ((values < low) | (values > high)))
@@ -92,7 +96,13 @@ def with_exposure(obs: Observations, exposure: Any, *, counts: bool) -> Observat
             f"a count is known exactly or from below (at least y); row {below[0]} is known from above only "
             f"({below.size} such rows in all). Censoring from above (−1, or upper= alone) needs likelihood='gaussian'"
         )
-    shares = None if exposure is None else _vector(exposure, len(obs), "exposure")
+    large = np.flatnonzero(obs.lower > _LARGEST_COUNT)
+    if large.size:
+        raise InputError(
+            f"counts must be at most {_LARGEST_COUNT:g}: row {large[0]} has {obs.lower[large[0]]:.6g} ({large.size} "
+            "such rows in all). Count in thousands, or use likelihood='gaussian': such counts are Gaussian"
+        )
+    shares = None if exposure is None else vector(exposure, len(obs), "exposure")
     with_it = Observations(obs.lower, obs.upper, shares)
     Poisson().validate(with_it)
     return with_it
@@ -152,7 +162,8 @@ def _informative(X: Array, obs: Observations) -> tuple[Array, Observations]:
     return X[keep], obs[keep]
 
 
-def _vector(given: Any, n: int, name: str) -> Array:
+def vector(given: Any, n: int, name: str) -> Array:
+    """One number per row of X."""
     try:
         values = np.asarray(given, dtype=float)
     except (TypeError, ValueError) as error:
@@ -184,6 +195,7 @@ def sides(censored: Any, n: int) -> Array:
         side = labels.astype(float)
     except (TypeError, ValueError):  # words, or nothing at all
         side = np.full(n, np.nan)
+    side[[isinstance(label, (str, bytes)) for label in labels]] = np.nan  # "1" is a word too
     bad = np.flatnonzero(~np.isin(side, (-1.0, 0.0, 1.0)))
     if bad.size:
         raise InputError(

@@ -6,14 +6,14 @@ import hashlib
 import io
 import json
 import os
-import tempfile
+import uuid
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
 
 __all__ = ["read_archive", "write_archive"]
 
@@ -24,6 +24,10 @@ _VERSION = 1
 def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a header and arrays to one file, which appears whole or not at all."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {target.parent}; make it first")
+    if target.is_dir():
+        raise InputError(f"{path} is a folder; give the name of a file")
     blobs = {}
     for name, array in arrays.items():
         buffer = io.BytesIO()
@@ -31,15 +35,16 @@ def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: 
         blobs[name] = buffer.getvalue()
     digests = {name: hashlib.sha256(blob).hexdigest() for name, blob in blobs.items()}
     full = {"format": _FORMAT, "version": _VERSION, "digests": digests, **header}
-    descriptor, aside = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.", suffix=".partial")
+    # Not tempfile's, which only its owner may read: a model is read by whom the umask says.
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
     try:
-        with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        with aside.open("xb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr("header.json", json.dumps(full, default=_plain))
             for name, blob in blobs.items():
                 archive.writestr(f"{name}.npy", blob)
         os.replace(aside, target)
     except BaseException:
-        Path(aside).unlink(missing_ok=True)
+        aside.unlink(missing_ok=True)
         raise
 
 

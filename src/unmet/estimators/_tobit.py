@@ -15,7 +15,7 @@ from unmet._normal import log_pdf, truncated_above, truncated_between
 from unmet._typing import Array
 from unmet.likelihoods.base import Observations
 
-__all__ = ["TobitFit", "fit_tobit", "normal_moments"]
+__all__ = ["TobitFit", "fit_tobit", "normal_moments", "size_of"]
 
 _LARGEST_PRECISION = 1e6  # 1/σ in units of the data: beyond it the fit is perfect, and Newton's equations singular
 
@@ -44,7 +44,7 @@ def fit_tobit(X: Array, obs: Observations, *, max_iter: int = 100) -> TobitFit:
     max_iter : int
         When to give up.
     """
-    unit = _unit(obs)
+    unit = size_of(obs)
     scaled = Observations(obs.lower / unit, obs.upper / unit)
     start = np.where(np.isfinite(scaled.lower), scaled.lower, scaled.upper)
     start = np.where(np.isfinite(start), start, 0.0)
@@ -89,7 +89,7 @@ def _pseudo_inverse(A: Array) -> Array:
     return scale[:, None] * np.linalg.pinv(A * scale[:, None] * scale, rcond=1e-14, hermitian=True) * scale
 
 
-def _unit(obs: Observations) -> float:
+def size_of(obs: Observations) -> float:
     """The size of the finite bounds: makes every y a number of order one."""
     ends = np.concatenate([obs.lower[np.isfinite(obs.lower)], obs.upper[np.isfinite(obs.upper)]])
     return float(np.sqrt(np.mean(np.square(ends / (np.abs(ends).max() or 1.0)))) * np.abs(ends).max()) or 1.0

@@ -8,20 +8,21 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from scipy.special import ndtr
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
-from unmet._exceptions import ConvergenceWarning, InputError
-from unmet._typing import Array
-from unmet.estimators._labels import observations
-from unmet.estimators._score import ScoredOnExactRows
-from unmet.estimators._tobit import fit_tobit
+from unmet._exceptions import ConvergenceWarning, InputError, UninformativeWarning
+from unmet._typing import Array, BoolArray
+from unmet.estimators._identified import endless_direction, undetermined
+from unmet.estimators._inputs import all_or_nothing, read_rows, read_table, switch, whole_number
+from unmet.estimators._score import r2_on_exact_rows
+from unmet.estimators._tobit import TobitFit, fit_tobit, size_of
 from unmet.likelihoods.base import Observations
 
 __all__ = ["TobitRegressor"]
 
 
-class TobitRegressor(ScoredOnExactRows, BaseEstimator):
+class TobitRegressor(RegressorMixin, BaseEstimator):
     """Linear regression with censored observations (Tobin 1958; paper eqs. 1–5).
 
     Parameters
@@ -36,13 +37,13 @@ class TobitRegressor(ScoredOnExactRows, BaseEstimator):
     coef_, intercept_, scale_ : array, float, float
         Slopes, level, and standard deviation of the noise.
     coef_se_, intercept_se_, scale_se_ : array, float, float
-        Standard errors from the observed information.
+        Standard errors from the observed information; infinite where columns repeat each other.
     covariance_ : array of shape (d + 2, d + 2)
         Of slopes, level and scale, from the observed information.
     log_likelihood_ : float
         At the maximum.
     converged_ : bool
-        Whether Newton's method converged.
+        Whether there is a maximum, and Newton's method found it.
 
     Examples
     --------
@@ -74,52 +75,92 @@ class TobitRegressor(ScoredOnExactRows, BaseEstimator):
         lower, upper : array-like of shape (n,), optional
             Bounds of the truth, NaN for none; rows with neither are exact at y.
         """
-        X = np.asarray(validate_data(self, X, dtype=np.float64))
-        if y is None and lower is None and upper is None:
-            raise InputError("fit requires y to be passed, but the target y is None; or give lower= and upper=")
-        y = None if y is None else column_or_1d(y, warn=True)
-        obs = observations(len(X), y, censored, lower, upper)
-        _refuse_one_sided(obs)
-        centre, spread = _centre_and_spread(X, self.fit_intercept)
-        design = (X - centre) / spread
-        if self.fit_intercept:
-            design = np.column_stack([design, np.ones(len(X))])
-        # A level far larger than the spread would cost the slopes their digits.
-        level = _level(obs) if self.fit_intercept else 0.0
-        fit = fit_tobit(design, Observations(obs.lower - level, obs.upper - level), max_iter=self.max_iter)
-        # Back to the caller's columns: β = B b, a linear map, so standard errors follow.
-        d = X.shape[1]
-        back = np.zeros((d + 1, design.shape[1] + 1))
+        switch("fit_intercept", self.fit_intercept)
+        whole_number("max_iter", self.max_iter, 1)
+        with all_or_nothing(self):
+            X, obs = read_rows(self, X, y, censored, lower, upper)
+            _refuse_one_sided(obs)
+            centre, spread = _centre_and_spread(X, self.fit_intercept)
+            design = (X - centre) / spread
+            if self.fit_intercept:
+                design = np.column_stack([design, np.ones(len(X))])
+            # A level far larger than the spread would cost the slopes their digits.
+            level = _level(obs) if self.fit_intercept else 0.0
+            centred = Observations(obs.lower - level, obs.upper - level)
+            fit = fit_tobit(design, centred, max_iter=self.max_iter)
+            size = size_of(centred)
+            endless = endless_direction(design, Observations(centred.lower / size, centred.upper / size))
+            back = self._back(centre, spread)
+            sizes = np.sqrt(np.mean(np.square(X), axis=0))
+            repeated = undetermined(design, back, np.append(np.where(sizes > 0, sizes, 1.0), 1.0))
+            self._keep(fit, back, level, repeated)
+            self.converged_ = fit.converged and endless is None
+        self._warn(fit, endless, repeated)
+        return self
+
+    def _back(self, centre: Array, spread: Array) -> Array:
+        """From coefficients of the centred and scaled design to slopes and level: a linear map."""
+        d = centre.size
+        back = np.zeros((d + 1, d + self.fit_intercept))
         back[:d, :d] = np.diag(1.0 / spread)
         if self.fit_intercept:
             back[d, :d], back[d, d] = -centre / spread, 1.0
-        estimate = back[:, :-1] @ fit.coef
-        whole = np.zeros((d + 2, design.shape[1] + 1))  # slopes, level, scale
-        whole[:-1], whole[-1, -1] = back, 1.0
+        return back
+
+    def _keep(self, fit: TobitFit, back: Array, level: float, repeated: BoolArray) -> None:
+        d = len(back) - 1
+        estimate = back @ fit.coef
+        whole = np.zeros((d + 2, back.shape[1] + 1))  # slopes, level, scale
+        whole[:-1, :-1], whole[-1, -1] = back, 1.0
         self.covariance_ = whole @ fit.covariance @ whole.T
+        lost = np.flatnonzero(repeated)
+        self.covariance_[lost, lost] = np.inf
         errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
         self.coef_, self.intercept_, self.scale_ = estimate[:d], level + float(estimate[d]), fit.scale
-        self.coef_se_, self.intercept_se_ = errors[:d], float(errors[d])
-        self.scale_se_ = float(errors[-1])
-        self.log_likelihood_, self.n_iter_, self.converged_ = (
-            fit.log_likelihood,
-            fit.iterations,
-            fit.converged,
-        )
-        if not fit.converged:
+        self.coef_se_, self.intercept_se_, self.scale_se_ = errors[:d], float(errors[d]), float(errors[-1])
+        self.log_likelihood_, self.n_iter_ = fit.log_likelihood, fit.iterations
+
+    def _warn(self, fit: TobitFit, endless: Array | None, repeated: BoolArray) -> None:
+        if repeated.any():
+            relation = "repeat each other" if repeated.sum() > 1 else "is 0 throughout"
             warnings.warn(
-                f"the Tobit likelihood has no maximum found after {fit.iterations} steps (scale {fit.scale:.3g}). "
-                "Try: 1. fewer columns than exact rows; 2. leave out columns that repeat each other; "
-                "3. a larger max_iter.",
-                ConvergenceWarning,
-                stacklevel=2,
+                f"{self._names(repeated)} {relation}: predictions stand, but such coefficients cannot be told apart, "
+                "and have infinite standard errors. Leave out columns until none can be computed from the others.",
+                UninformativeWarning,
+                stacklevel=3,
             )
-        return self
+        if endless is not None and endless[-1] < 1e-6:  # γ stays: coefficients alone run away
+            columns = np.abs(endless[:-1]) > 1e-6
+            problem = f"{self._names(columns)} separate rows known from one side only, and the coefficients run away"
+        elif endless is not None:
+            problem = "the rows can be met exactly, and the scale goes to 0"
+        else:
+            problem = "Newton's method did not settle"
+        if not self.converged_:
+            warnings.warn(
+                f"the Tobit likelihood has no maximum found after {fit.iterations} steps (scale {fit.scale:.3g}): "
+                f"{problem}. Try: 1. fewer columns than exact rows; 2. leave out columns that repeat each other, or "
+                "are set on censored rows only; 3. a larger max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _names(self, columns: BoolArray) -> str:
+        """The columns, and last the intercept, as they read in a sentence."""
+        d = self.n_features_in_
+        names = [repr(n) for n in getattr(self, "feature_names_in_", range(d))]
+        which = [names[i] for i in np.flatnonzero(columns[:d])]
+        words = f"column{'s' if len(which) > 1 else ''} {', '.join(which)}" if which else ""
+        return " and ".join(filter(None, [words, "the intercept" if columns[d:].any() else ""]))
 
     def predict(self, X: Any) -> Array:
         """Expected uncensored value."""
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False)) @ self.coef_ + self.intercept_
+        return np.asarray(read_table(self, X, reset=False) @ self.coef_ + self.intercept_)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None) -> float:
+        """R² of the predicted mean; with `censored`, over the rows that are not."""
+        return r2_on_exact_rows(y, self.predict(X), sample_weight, censored)
 
     def summary(self) -> pd.DataFrame:
         """Estimates, standard errors, z values and 95 % intervals, one row per coefficient."""

@@ -6,7 +6,7 @@ Naming: ``τ, ν`` natural parameters of the sites ``exp(−½ τ f² + ν f)``;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,16 +18,27 @@ __all__ = ["EPResult", "Engine", "Marginals", "Sites", "expectation_propagation"
 
 _MEMORY = 5  # past steps that Anderson acceleration combines
 _FAR = 1.0  # no acceleration while a site moves by more than this many posterior standard deviations
+_FAST = 0.2  # nor while the last step left less than this share of the movement
 _PATIENCE = 8  # sweeps without progress
 _ROUNDING = 1e-6  # movements this small that no longer shrink are rounding (a broad prior, large counts)
 
 
 @dataclass(frozen=True)
 class Sites:
-    """Gaussian stand-ins for the likelihood of each observation, as natural parameters."""
+    """Gaussian stand-ins for the likelihood of each observation, as natural parameters.
+
+    Attributes
+    ----------
+    tau, nu : arrays of shape (n,)
+        Precisions and precisions times means.
+    secants : array of shape (2, k, 2n), optional
+        EP's last k steps in ``[τ, ν]``, and how its proposals changed with them. That is much the same under the
+        next hyper-parameters: to start with it saves a quarter of the sweeps of a search.
+    """
 
     tau: Array
     nu: Array
+    secants: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,10 @@ class Engine(Protocol):
 
     def marginals(self, sites: Sites) -> Marginals:
         """The posterior under the given sites."""
+        ...
+
+    def moved(self, posterior: Marginals, sites: Sites) -> Marginals | None:
+        """A posterior with its means moved on to the given sites, variances as they were; None if that is not cheap."""
         ...
 
 
@@ -123,30 +138,47 @@ def expectation_propagation(
         When to give up.
     """
     sites = start if start is not None else Sites(np.zeros(len(obs)), np.zeros(len(obs)))
-    history = _History()
-    damping, best, idle = 1.0, np.inf, 0
+    history = _History(sites.secants)
+    damping, best, last, idle = 1.0, np.inf, np.inf, 0
     for sweep in range(1, max_sweeps + 1):
         posterior = engine.marginals(sites)
         m, v = _cavities(posterior, sites)
         tilted = likelihood.tilted(obs, m, v)
-        # R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ. Likelihoods are log-concave: d2 > 0 is rounding.
-        tau = np.maximum(-tilted.d2, 0.0) / tilted.shrink
-        proposed = Sites(tau, (tilted.d1 - m * tilted.d2) / tilted.shrink)
-        residual = _movement(sites, proposed, posterior)
+        proposed = _proposed(tilted, m)
+        change = _difference(proposed, sites)
+        residual = float(np.abs(_in_units(change, posterior)).max(initial=0.0))
         idle = 0 if residual < best else idle + 1
         converged = residual < tol or (residual < _ROUNDING and idle >= _PATIENCE)
         if converged or sweep == max_sweeps:
+            history.observe(sites, change)
             break
         if residual > 10 * best or idle >= _PATIENCE:  # astray, or going round in circles: tread carefully
-            history, damping, best, idle = _History(), max(0.5 * damping, 0.1), residual, 0
+            damping, best, idle = max(0.5 * damping, 0.1), residual, 0
+            history.secants = None
         elif residual < 0.5 * best:
             damping = min(1.5 * damping, 1.0)
-        best = min(best, residual)
         if residual > _FAR:
-            history = _History()
-        sites = history.step(sites, proposed, posterior, damping)
+            history.secants = None
+        elif damping == 1.0 and (moved := engine.moved(posterior, proposed)) is not None:
+            m, v = _cavities(moved, sites)
+            change = _difference(_proposed(likelihood.tilted(obs, m, v), m), sites)
+        history.observe(sites, change)
+        fast = residual < _FAST * last < np.inf
+        sites = history.step(sites, change, posterior, damping, accelerated=not fast)
+        best, last = min(best, residual), residual
+    sites = replace(sites, secants=history.secants)
     log_z = posterior.log_normaliser + float(np.sum(tilted.log_z - _site_log_normaliser(sites, m, v)))
     return EPResult(sites, log_z, tilted, posterior, converged, sweep, residual)
+
+
+def _proposed(tilted: Tilted, m: Array) -> Sites:
+    """Sites that match the tilted moments: R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ."""
+    # Likelihoods are log-concave: d2 > 0 is rounding.
+    return Sites(np.maximum(-tilted.d2, 0.0) / tilted.shrink, (tilted.d1 - m * tilted.d2) / tilted.shrink)
+
+
+def _difference(new: Sites, old: Sites) -> Array:
+    return np.concatenate([new.tau - old.tau, new.nu - old.nu])
 
 
 def _cavities(posterior: Marginals, sites: Sites) -> tuple[Array, Array]:
@@ -164,39 +196,42 @@ def _site_log_normaliser(sites: Sites, m: Array, v: Array) -> Array:
     return -0.5 * np.log(spread) + 0.5 * np.square(pull) * v / spread + m * (sites.nu - 0.5 * sites.tau * m)
 
 
-def _movement(old: Sites, new: Sites, posterior: Marginals) -> float:
-    """How far sites move, as shares of posterior precision and standard deviation."""
-    changes = np.concatenate([new.tau - old.tau, new.nu - old.nu])
-    return float(np.abs(_in_units(changes, posterior)).max(initial=0.0))
-
-
 class _History:
-    """Anderson acceleration of the fixed point ``sites ↦ proposed`` (Walker & Ni 2011)."""
+    """Anderson acceleration of the fixed point ``sites ↦ sites + change`` (Walker & Ni 2011)."""
 
-    def __init__(self) -> None:
-        self._points: list[Array] = []
-        self._residuals: list[Array] = []
+    def __init__(self, secants: Array | None) -> None:
+        self.secants = secants
+        self._last: Array | None = None
 
-    def step(self, sites: Sites, proposed: Sites, posterior: Marginals, damping: float) -> Sites:
-        """The next sites: the combination of past steps whose residuals cancel best."""
-        point = np.concatenate([sites.tau, sites.nu])
-        residual = np.concatenate([proposed.tau, proposed.nu]) - point
-        self._points = [*self._points, point][-(_MEMORY + 1) :]
-        self._residuals = [*self._residuals, residual][-(_MEMORY + 1) :]
-        plain = point + damping * residual
-        simple = _as_sites(plain)
-        if len(self._points) == 1:
-            return simple
-        residuals, points = np.stack(self._residuals), np.stack(self._points)
-        d_residual, d_point = residuals[1:] - residuals[:-1], points[1:] - points[:-1]
-        # A few columns, so normal equations do; what is left out of them is below 1e-6 of the largest.
-        free = _in_units(np.vstack([d_residual, residual]), posterior)
+    def observe(self, sites: Sites, change: Array) -> None:
+        """Take note of what is proposed at the given sites."""
+        now = np.concatenate([sites.tau, sites.nu, change]).reshape(2, 1, -1)
+        if self._last is not None:
+            latest = now - self._last
+            known = latest if self.secants is None else np.concatenate([latest, self.secants], axis=1)
+            self.secants = known[:, :_MEMORY]
+        self._last = now
+
+    def step(
+        self, sites: Sites, change: Array, posterior: Marginals, damping: float, *, accelerated: bool = True
+    ) -> Sites:
+        """The next sites: the combination of past steps whose changes ``[dτ, dν]`` cancel best."""
+        n = sites.tau.size
+        plain = np.concatenate([sites.tau, sites.nu]) + damping * change
+        if self.secants is None or not accelerated:
+            return Sites(plain[:n], plain[n:])
+        steps, responses = self.secants
+        free = _in_units(np.concatenate([change[None], responses]), posterior)
+        norms = np.sqrt(np.einsum("ij,ij->i", free, free)) + np.finfo(float).tiny
+        free /= norms[:, None]
+        # A few columns, so normal equations do; what is left out of them is below 1e-6 of the rest.
         gram = free @ free.T
-        gamma = np.linalg.lstsq(gram[:-1, :-1], gram[:-1, -1], rcond=1e-12)[0]
-        mixed = _as_sites(plain - gamma @ (d_point + damping * d_residual))
+        gamma = np.linalg.lstsq(gram[1:, 1:], gram[1:, 0], rcond=1e-12)[0] * norms[0] / norms[1:]
+        mixed = plain - gamma @ (steps + damping * responses)
         # A negative precision has no meaning for a log-concave likelihood: such sites take the plain step.
-        legal = mixed.tau >= 0
-        return Sites(np.where(legal, mixed.tau, simple.tau), np.where(legal, mixed.nu, simple.nu))
+        illegal = np.flatnonzero(mixed[:n] < 0)
+        mixed[illegal], mixed[n + illegal] = plain[illegal], plain[n + illegal]
+        return Sites(mixed[:n], mixed[n:])
 
 
 def _in_units(changes: Array, posterior: Marginals) -> Array:
@@ -205,8 +240,3 @@ def _in_units(changes: Array, posterior: Marginals) -> Array:
     d_tau, d_nu = changes[..., :n], changes[..., n:]
     by_nu = (d_nu - posterior.mean * d_tau) * np.sqrt(posterior.var)
     return np.concatenate([d_tau * posterior.var, by_nu], axis=-1)
-
-
-def _as_sites(stacked: Array) -> Sites:
-    n = stacked.size // 2
-    return Sites(stacked[:n], stacked[n:])

@@ -131,6 +131,9 @@ class _WeightSpace:
         log_normaliser = -0.5 * log_det(L) + 0.5 * float(shift @ w)
         return _Weights(self.psi @ w, var, log_normaliser, weights=w, factor=L)
 
+    def moved(self, posterior: Marginals, sites: Sites) -> None:
+        """Not here: tilted moments of counts cost as much as a sweep."""
+
 
 @dataclass(frozen=True)
 class LowRankPosterior:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,41 +20,12 @@ from unmet._exceptions import InputError
 from unmet._parameters import Parameter, as_parameter, parameter_to_dict
 from unmet._typing import Array
 from unmet.kernels.pairs import Pairs, Values, Weights
+from unmet.kernels.scales import Scales
 
-__all__ = ["Columns", "Kernel", "Leaf", "Product", "Scales", "Sum", "scales_of"]
+__all__ = ["Columns", "Kernel", "Leaf", "Product", "Sum", "refuse_repeated_names"]
 
 Columns = int | str | Sequence[int | str] | None
 Given = float | Sequence[float] | Parameter | str | None
-
-
-@dataclass(frozen=True)
-class Scales:
-    """The scales of data, from which open hyper-parameters and bounds are taken.
-
-    Attributes
-    ----------
-    variance : float or None
-        Variance of the outputs, on the scale the kernel works on; None holds open variances at 1.
-    spread, range, spacing : array of shape (d,)
-        Per column of the inputs: standard deviation, range, and median gap between distinct values.
-    """
-
-    variance: float | None
-    spread: Array
-    range: Array
-    spacing: Array
-
-
-def scales_of(X: Array, variance: float) -> Scales:
-    """Scales of inputs X and of outputs with the given variance."""
-    spacing = np.array([_typical_spacing(X[:, c]) for c in range(X.shape[1])])
-    return Scales(variance, np.asarray(X.std(axis=0)), np.ptp(X, axis=0), spacing)
-
-
-def _typical_spacing(x: Array) -> float:
-    """Median distance between neighbouring distinct values; 1 where there is only one."""
-    gaps = np.diff(np.unique(x))
-    return float(np.median(gaps)) if gaps.size else 1.0
 
 
 class Kernel(ABC):
@@ -176,8 +148,18 @@ def _as_kernel(given: Kernel | float) -> Kernel:
     return Constant(given)
 
 
+def refuse_repeated_names(names: Iterable[Any]) -> None:
+    """A column asked for by name must be one column."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InputError(f"column names must differ; {name!r} is there {count} times. Rename or leave out columns")
+
+
 def _arrays(kernel: Kernel, X: Any) -> tuple[Kernel, Array]:
-    names = [str(c) for c in X.columns] if isinstance(X, pd.DataFrame) else None
+    names = None
+    if isinstance(X, pd.DataFrame):
+        refuse_repeated_names(X.columns)
+        names = [str(c) for c in X.columns]
     array = np.asarray(X, dtype=float)
     if array.ndim != 2:
         raise InputError(f"inputs must be a table of rows and columns; got an array of shape {array.shape}")
@@ -202,7 +184,11 @@ class Leaf(Kernel):
             self._parameters[name] = parameter
         self.columns: tuple[int | str, ...] | None = None
         if columns is not None:
-            each = (columns,) if isinstance(columns, (int, str, np.integer)) else columns
+            each = tuple(columns) if isinstance(columns, (list, tuple, range, np.ndarray)) else (columns,)
+            if not all(isinstance(c, (int, str, np.integer)) and not isinstance(c, bool) for c in each):
+                raise InputError(
+                    f"{type(self).__name__}: columns are positions or names, one or a list; got {columns!r}"
+                )
             self.columns = tuple(c if isinstance(c, str) else int(c) for c in each)
         if self.columns == ():
             raise InputError(f"{type(self).__name__}: columns is empty; name at least one, or leave it None for all")

@@ -10,7 +10,8 @@ from scipy.special import ive
 from unmet._exceptions import InputError
 from unmet._parameters import Parameter
 from unmet._typing import Array
-from unmet.kernels.base import Columns, Given, Scales
+from unmet.kernels.base import Columns, Given
+from unmet.kernels.scales import Scales
 from unmet.kernels.stationary import Lagged, _total
 
 __all__ = ["Periodic"]

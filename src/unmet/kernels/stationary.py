@@ -15,8 +15,9 @@ from scipy.stats import t as student_t
 from unmet._exceptions import InputError
 from unmet._parameters import Parameter
 from unmet._typing import Array
-from unmet.kernels.base import Columns, Given, Leaf, Scales
+from unmet.kernels.base import Columns, Given, Leaf
 from unmet.kernels.pairs import Pairs, Values, Weights
+from unmet.kernels.scales import Scales
 
 __all__ = ["Lagged", "Matern", "SquaredExponential", "Stationary"]
 

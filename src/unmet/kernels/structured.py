@@ -9,8 +9,9 @@ import numpy as np
 
 from unmet._parameters import Parameter
 from unmet._typing import Array
-from unmet.kernels.base import Columns, Given, Leaf, Scales
+from unmet.kernels.base import Columns, Given, Leaf
 from unmet.kernels.pairs import Pairs, Values, Weights
+from unmet.kernels.scales import Scales
 
 __all__ = ["Constant", "Linear", "White"]
 

@@ -7,14 +7,36 @@ Naming: ``m, v`` are mean and variance of a Gaussian over one latent value f (in
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from unmet._exceptions import InputError
-from unmet._typing import Array, BoolArray
+from unmet._typing import Array, BoolArray, IntArray
 
-__all__ = ["Likelihood", "Observations", "Tilted"]
+__all__ = ["Kinds", "Likelihood", "Observations", "Tilted", "refuse_reversed"]
+
+
+class Kinds(NamedTuple):
+    """Rows by what is known of them: the value, a lower bound only, an upper one only, both, or nothing."""
+
+    exact: IntArray
+    at_least: IntArray
+    at_most: IntArray
+    between: IntArray
+    unknown: IntArray
+
+
+def refuse_reversed(lower: Array, upper: Array) -> None:
+    """Refuse bounds the wrong way round; NaN is none."""
+    bad = np.flatnonzero(lower > upper)
+    if bad.size:
+        i = int(bad[0])
+        raise InputError(
+            f"lower must not exceed upper; row {i} has {lower[i]} > {upper[i]} ({bad.size} such rows in all). "
+            "Exchange or correct them"
+        )
 
 
 @dataclass(frozen=True)
@@ -41,21 +63,25 @@ class Observations:
             raise InputError(
                 f"lower and upper must be two vectors of one length; got {self.lower.shape}, {self.upper.shape}"
             )
-        bad = np.flatnonzero(~(self.lower <= self.upper))
-        if bad.size:
-            i = int(bad[0])
-            raise InputError(
-                f"lower must not exceed upper; row {i} has {self.lower[i]} > {self.upper[i]} "
-                f"({bad.size} such rows in all)"
-            )
+        if not (self.lower <= self.upper).all():
+            refuse_reversed(self.lower, self.upper)
+            row = np.flatnonzero(np.isnan(self.lower) | np.isnan(self.upper))[0]
+            raise InputError(f"bounds must not be NaN, as in row {row}; use −inf and inf where there are none")
 
     def __len__(self) -> int:
         return self.lower.size
 
-    @property
+    @cached_property
     def exact(self) -> BoolArray:
         """Rows whose value is known exactly."""
         return self.lower == self.upper
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """Numbers of the rows of each kind; EP asks for them in every sweep."""
+        low, high = np.isfinite(self.lower), np.isfinite(self.upper)
+        rows = (self.exact & low, low & ~high, high & ~low, low & high & ~self.exact, ~low & ~high)
+        return Kinds(*(np.flatnonzero(each) for each in rows))
 
     def __getitem__(self, rows: BoolArray | slice | np.ndarray) -> Observations:
         """The same for some of the rows."""

@@ -7,6 +7,7 @@ A row with ``lower = y, upper = ∞`` says that demand was at least y.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -31,7 +32,7 @@ _NORMAL_RATE = 1e15
 
 
 @dataclass(frozen=True)
-class _Counts:
+class _Counts(ABC):
     """What the count likelihoods share; a dispersion of 0 is Poisson.
 
     The rate is ``exp(log_level + f)``: f varies about a level that is given, not learnt.
@@ -40,8 +41,9 @@ class _Counts:
     log_level: float = field(default=0.0, kw_only=True)
 
     @property
+    @abstractmethod
     def _dispersion(self) -> float:
-        raise NotImplementedError
+        """Variance beyond Poisson, as a share of the squared mean."""
 
     @property
     def theta(self) -> Array:

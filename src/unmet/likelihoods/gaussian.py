@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from unmet._normal import Truncated, log_pdf, truncated_above, truncated_between
 from unmet._parameters import Parameter, as_parameter
 from unmet._typing import Array, BoolArray
-from unmet.likelihoods.base import Observations, Tilted
+from unmet.likelihoods.base import Kinds, Observations, Tilted
 
 __all__ = ["Gaussian"]
 
@@ -68,19 +68,20 @@ class Gaussian:
 
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
         """Moments of the cut normal; accurate for bounds up to 1e6 standard deviations away."""
-        total = var + self.noise_variance
+        noise = self.noise_variance
+        total = var + noise
         s = np.sqrt(total)
-        log_z, x, x_var = _cut((obs.lower - mean) / s, (obs.upper - mean) / s, obs)
-        log_z = np.where(obs.exact, log_z - np.log(s), log_z)
+        log_z, x, x_var = _cut((obs.lower - mean) / s, (obs.upper - mean) / s, obs.kinds)
+        log_z[obs.kinds.exact] -= np.log(s[obs.kinds.exact])
         d1 = x / s
         d2 = (x_var - 1.0) / total
         # Smoothing by a Gaussian obeys the heat equation: ∂Z/∂noise = ½ ∂²Z/∂m².
-        d_noise = 0.5 * self.noise_variance * (np.square(d1) + d2)
+        d_noise = 0.5 * noise * (np.square(d1) + d2)
         return Tilted(
             log_z=log_z,
             d1=d1,
             d2=d2,
-            shrink=(self.noise_variance + var * x_var) / total,
+            shrink=(noise + var * x_var) / total,
             d_theta=d_noise[:, None][:, : self.theta.size],
         )
 
@@ -109,20 +110,17 @@ class Gaussian:
         return f + rng.normal(scale=np.sqrt(self.noise_variance), size=f.shape)
 
 
-def _cut(a: Array, b: Array, obs: Observations) -> Truncated:
+def _cut(a: Array, b: Array, kinds: Kinds) -> Truncated:
     """The standard normal at (``a = b``) or between scaled bounds, each row by the cheapest exact rule."""
-    x, x_var = a.copy(), np.zeros_like(a)
-    above, below = np.isposinf(obs.upper), np.isneginf(obs.lower)
-    inside = ~(obs.exact | above | below)
-    exact = obs.exact & ~above & ~below
-    log_z = np.zeros_like(a)
-    log_z[exact] = log_pdf(a[exact])
-    for rows, end, sign in ((above & ~below, a, 1.0), (below & ~above, b, -1.0)):
-        if rows.any():
-            log_z[rows], x[rows], x_var[rows] = truncated_above(sign * end[rows])
-            x[rows] *= sign
-    if inside.any():
-        log_z[inside], x[inside], x_var[inside] = truncated_between(a[inside], b[inside])
-    nothing = above & below  # told only that it is a number
-    x[nothing], x_var[nothing] = 0.0, 1.0
+    # Of a row of which nothing is known: mass 1, mean 0, variance 1.
+    log_z, x, x_var = np.zeros_like(a), np.zeros_like(a), np.ones_like(a)
+    rows = kinds.exact
+    log_z[rows], x[rows], x_var[rows] = log_pdf(a[rows]), a[rows], 0.0
+    for rows, end, sign in ((kinds.at_least, a, 1.0), (kinds.at_most, b, -1.0)):
+        if rows.size:
+            log_z[rows], mean, x_var[rows] = truncated_above(sign * end[rows])
+            x[rows] = sign * mean
+    rows = kinds.between
+    if rows.size:
+        log_z[rows], x[rows], x_var[rows] = truncated_between(a[rows], b[rows])
     return Truncated(log_z, x, x_var)

@@ -19,19 +19,19 @@ from unmet.mobility.availability import (
     count_minutes,
     status_spells,
 )
-from unmet.mobility.clock import Bins, Minutes, closed_by_hours, cut_bins
+from unmet.mobility.clock import DAY, Bins, Minutes, closed_by_hours, cut_bins
 from unmet.mobility.feed import feed_of_trips, watch_feed
 from unmet.mobility.netting import net_supply
 from unmet.mobility.pickups import find_changes, known_changes
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records
 from unmet.mobility.silence import Feed, outside_coverage, silent_stretches, standstills
-from unmet.mobility.states import FEED_SILENT, HOURS, STANDSTILL
+from unmet.mobility.states import FEED_SILENT, HOURS, STANDSTILL, STATES
 from unmet.mobility.statuslog import Block, StatusLog, sort_status
 from unmet.mobility.tripcounts import TripCounts, count_trips, trip_moves, trip_span
 from unmet.mobility.zones import Zones
 
-__all__ = ["EVIDENCE", "Evidence", "gather", "panel_rows"]
+__all__ = ["EVIDENCE", "Evidence", "gather", "panel_rows", "row_types"]
 
 EVIDENCE = ("none", "trips", "netted", "status", "status+trips")
 """What speaks for a bin: nothing; trips, but nothing tells of supply; trips, with supply netted from them; status
@@ -39,6 +39,7 @@ alone, with pickups inferred from it; both."""
 
 NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
 _ROWS_AT_ONCE = 2_000_000
+_LONGEST_BESIDE = 366 * DAY
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,11 @@ class Evidence:
     netted: Spells | None = None
     silent: Minutes = field(default_factory=lambda: NO_STRETCHES)
 
+    @property
+    def inferred(self) -> bool:
+        """Whether pickups are inferred from status in any bin."""
+        return self.log is not None and not bool(self.covered.all())
+
 
 def gather(
     records: Records,
@@ -116,16 +122,17 @@ def gather(
     log = span = None
     if "status" in records.tables:
         progress("sorting station status")
-        log = sort_status(records.connection, order.tolist(), group.tolist(), records.folder, memory)
+        rows = _accepted(records, "status")
+        log = sort_status(records.connection, order.tolist(), group.tolist(), records.folder, memory, rows)
     if "trips" in records.tables:
         span = trip_span(records.connection)
-    bins = cut_bins(*_period(log, span, period), every, records.timezone)
+    bins = cut_bins(*_period(log, span, period, records.timezone), every, records.timezone)
     first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
     trips = netted = None
     holes = np.array([[first, last + 1]])
     if span is not None:
         progress("counting trips")
-        trips = count_trips(records.connection, zones, stations, bins, span, records.folder, quality)
+        trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
         holes = outside_coverage(trips.starts, first, last)
     silent, share = NO_STRETCHES, np.empty(0)
     if log is not None:
@@ -136,14 +143,22 @@ def gather(
         assert trips is not None
         feed = feed_of_trips(trips.starts)
         progress("netting supply from trips")
-        netted = _net(records, zones, stations, order, holes, first, last)
+        netted = _net(records, stations, order, holes, first, last)
+    still, silent = standstills(feed, silent)
     overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
-    overrides += [Override(b, e, STANDSTILL) for b, e in standstills(feed, silent).tolist()]
+    overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
     if hours is not None:
         shut = closed_by_hours(hours, first, last, records.timezone)
         overrides += [Override(b, e, HOURS) for b, e in shut.tolist()]
     covered = _covered(bins, holes)
     return Evidence(bins, len(zones), order, group, overrides, covered, log, feed, share, trips, netted, silent)
+
+
+def _accepted(records: Records, source: str) -> int:
+    """How many rows of a source were accepted, by what the readers counted."""
+    of_source = records.quality[records.quality["source"] == source]
+    read = of_source.loc[of_source["reason"] == "read", "rows"].sum()
+    return int(read - of_source.loc[of_source["action"] == "rejected", "rows"].sum())
 
 
 def _by_zone(zones: Zones) -> tuple[Minutes, Minutes]:
@@ -155,22 +170,25 @@ def _by_zone(zones: Zones) -> tuple[Minutes, Minutes]:
 
 
 def _period(
-    log: StatusLog | None, span: tuple[int, int, int] | None, period: tuple[int | None, int | None]
+    log: StatusLog | None, span: tuple[int, int, int] | None, period: tuple[int | None, int | None], timezone: str
 ) -> tuple[int, int]:
+    """First and last minute; refuse a period without records, and one that goes on for more than a year beside them."""
     firsts = ([log.first_minute] if log else []) + ([span[0]] if span else [])
     lasts = ([log.last_minute] if log else []) + ([span[1]] if span else [])
     first = min(firsts) if period[0] is None else period[0]
     last = max(lasts) if period[1] is None else period[1] - 1
-    if last < first:
+    found = f"the records run from {_local(min(firsts), timezone)} to {_local(max(lasts), timezone)} ({timezone})"
+    if last < min(firsts) or first > max(lasts):
+        raise InputError(f"There is no record in the period that was asked for: {found}. Check --start and --end.")
+    if min(firsts) - first > _LONGEST_BESIDE or last - max(lasts) > _LONGEST_BESIDE:
         raise InputError(
-            "The panel would end before it starts: the records run from "
-            f"{_utc(min(firsts))} to {_utc(max(lasts))} UTC. Choose a start and an end within them."
+            f"The panel would go on for more than a year before or after the records: {found}. Check --start and --end."
         )
     return first, last
 
 
-def _utc(minute: int) -> str:
-    return str(np.datetime64(minute, "m")).replace("T", " ")
+def _local(minute: int, timezone: str) -> str:
+    return f"{pd.Timestamp(minute * 60, unit='s', tz='UTC').tz_convert(timezone):%Y-%m-%d %H:%M}"
 
 
 def _covered(bins: Bins, holes: Minutes) -> NDArray[np.bool_]:
@@ -183,7 +201,6 @@ def _covered(bins: Bins, holes: Minutes) -> NDArray[np.bool_]:
 
 def _net(
     records: Records,
-    zones: Zones,
     stations: pd.DataFrame,
     order: Minutes,
     holes: Minutes,
@@ -193,14 +210,26 @@ def _net(
     capacity = stations["capacity"].to_numpy(dtype=float, na_value=0.0)[order]
     covered = np.concatenate([[first], holes.reshape(-1), [last + 1]]).reshape(-1, 2)
     covered = covered[covered[:, 1] > covered[:, 0]]
-    moves = trip_moves(records.connection, zones, stations, order)
+    moves = trip_moves(records.connection, order)
     return net_supply(*moves, np.nan_to_num(capacity).astype(np.int64), covered)
+
+
+def row_types(inferred: bool) -> dict[str, type[np.generic]]:
+    """Columns of the panel's rows as numbers; with `inferred`, those of vans too. -1 stands for a missing count."""
+    counts = ("observed", "returns", *(("rebalanced_out", "rebalanced_in") if inferred else ()))
+    return {
+        "zone": np.int32,
+        **dict.fromkeys(counts, np.int32),
+        **{f"{state}_minutes": np.int16 for state in STATES},  # a bin is no longer than a week
+        "supply_mean": np.float64,
+        "evidence": np.int8,
+    }
 
 
 def panel_rows(
     evidence: Evidence, rebalancing: int, progress: Callable[[str], None]
 ) -> Iterator[tuple[dict[str, NDArray[Any]], pd.DataFrame]]:
-    """Yield the panel's rows block by block (``zone`` and ``bin`` as numbers), and minutes by zone and reason."""
+    """Yield the panel's rows, columns as in `row_types`, zone after zone; and minutes by zone and reason."""
     at_once = max(1, _ROWS_AT_ONCE // len(evidence.bins))
     done = 0
     for zones, spells, moved in _zone_blocks(evidence, rebalancing):
@@ -238,7 +267,7 @@ def _zone_blocks(evidence: Evidence, rebalancing: int) -> Iterator[tuple[Minutes
             else:
                 spells = Spells(evidence.group[spells.owner], *_rest(spells))
             behind = min(int(evidence.group[block.station[-1]]) + 1, evidence.zones)
-            moved = None if evidence.covered.all() else _infer(block, evidence, rebalancing)
+            moved = _infer(block, evidence, rebalancing) if evidence.inferred else None
             yield np.arange(following, behind), spells, moved
             following = behind
     if following < evidence.zones:
@@ -257,7 +286,7 @@ def _rest(spells: Spells) -> tuple[Minutes, Minutes, Minutes, NDArray[np.float64
 def _infer(block: Block, evidence: Evidence, rebalancing: int) -> _Moved:
     assert evidence.log is not None
     assert evidence.feed is not None
-    changes = known_changes(find_changes(block), evidence.feed, evidence.share, evidence.silent)
+    changes = known_changes(find_changes(block, evidence.feed.polled), evidence.feed, evidence.share, evidence.silent)
     bin_ = evidence.bins.of(changes.minute)
     zone = evidence.group[changes.station]
     inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)
@@ -272,39 +301,37 @@ def _infer(block: Block, evidence: Evidence, rebalancing: int) -> _Moved:
 
 def _rows(evidence: Evidence, zones: Minutes, tally: Tally, moved: _Moved | None) -> dict[str, NDArray[Any]]:
     bins = evidence.bins
-    states = {state: tally.by_state(state) for state in ("available", "stockout", "closed", "unknown")}
+    states = {state: tally.by_state(state) for state in STATES}
     open_ = states["available"] + states["stockout"]
     with np.errstate(invalid="ignore"):
         supply = np.where(open_ > 0, tally.vehicle_minutes / np.maximum(open_, 1), np.nan)
     known = states["unknown"] < bins.minutes
     columns: dict[str, NDArray[Any]] = {
-        "zone": np.repeat(zones, len(bins)).astype(np.int32),
-        "bin": np.tile(np.arange(len(bins), dtype=np.int32), len(zones)),
+        "zone": np.broadcast_to(zones[:, None], known.shape),
         **_moves(evidence, zones, known, moved),
-        **{f"{state}_minutes": minutes.astype(np.int32) for state, minutes in states.items()},
+        **{f"{state}_minutes": minutes for state, minutes in states.items()},
         "supply_mean": supply,
         "evidence": _evidence(evidence, known),
     }
-    return {name: np.ascontiguousarray(values).reshape(-1) for name, values in columns.items()}
+    return columns
 
 
 def _moves(
     evidence: Evidence, zones: Minutes, known: NDArray[np.bool_], moved: _Moved | None
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, NDArray[np.int32]]:
     """Pickups and returns: from trips where there are any, else inferred where the status is known, else missing."""
-    shape = known.shape
-    result = {name: np.full(shape, np.nan) for name in ("observed", "returns", "rebalanced_out", "rebalanced_in")}
-    if evidence.log is not None:
+    names = ["observed", "returns"] + (["rebalanced_out", "rebalanced_in"] if evidence.inferred else [])
+    result = {name: np.full(known.shape, -1, dtype=np.int32) for name in names}
+    if evidence.inferred:
+        to_infer = known & ~evidence.covered
         for name, table in result.items():
-            counted = np.zeros(shape)
-            if moved is not None:
-                counted = _count_moves(moved, name, zones, evidence.bins)
-            table[:] = np.where(known & ~evidence.covered, counted, np.nan)
+            table[to_infer] = 0 if moved is None else _count_moves(moved, name, zones, evidence.bins)[to_infer]
     if evidence.trips is not None:
         few = slice(int(zones[0]), int(zones[-1]) + 1)
-        result["observed"][:, evidence.covered] = evidence.trips.pickups[few][:, evidence.covered]
-        returns = evidence.trips.returns
-        result["returns"][:, evidence.covered] = np.nan if returns is None else returns[few][:, evidence.covered]
+        trips = {"observed": evidence.trips.pickups, "returns": evidence.trips.returns}
+        for name, counted in trips.items():
+            if counted is not None:
+                np.copyto(result[name], counted[few], where=evidence.covered)
     return result
 
 
@@ -328,6 +355,7 @@ def _evidence(evidence: Evidence, known: NDArray[np.bool_]) -> NDArray[np.int8]:
 
 
 def _reasons(zones: Minutes, tally: Tally) -> pd.DataFrame:
-    minutes = tally.minutes.sum(axis=2)
+    minutes = np.array([of_reason.sum(axis=1) for of_reason in tally.minutes.values()])
     code, row = np.nonzero(minutes)
-    return pd.DataFrame({"zone": zones[row], "reason": code, "minutes": minutes[code, row]})
+    codes = np.array(list(tally.minutes))
+    return pd.DataFrame({"zone": zones[row], "reason": codes[code], "minutes": minutes[code, row]})

@@ -72,19 +72,21 @@ class Tally:
 
     Attributes
     ----------
-    minutes : array of int, shape (len(REASONS), zones, stretches)
-        They sum to the length of the stretch over the reasons.
+    minutes : dict of int to array of shape (zones, stretches)
+        By reason, of those that occur; they sum to the length of the stretch.
     vehicle_minutes : array, shape (zones, stretches)
         The integral of supply over the available minutes.
     """
 
-    minutes: NDArray[np.int64]
+    minutes: dict[int, Minutes]
     vehicle_minutes: NDArray[np.float64]
 
-    def by_state(self, state: str) -> NDArray[np.int64]:
+    def by_state(self, state: str) -> Minutes:
         """Minutes in a state, shape (zones, stretches)."""
-        codes = [code for code, of in enumerate(REASONS.values()) if of == state]
-        total: NDArray[np.int64] = self.minutes[codes].sum(axis=0)
+        total = np.zeros(self.vehicle_minutes.shape, dtype=np.int64)
+        for code, of in enumerate(REASONS.values()):
+            if of == state and code in self.minutes:
+                total += self.minutes[code]
         return total
 
 
@@ -186,28 +188,26 @@ def combine_stations(spells: Spells, zone: Minutes) -> Spells:
 def count_minutes(spells: Spells, zones: Minutes, edges: Minutes, overrides: list[Override]) -> Tally:
     """Count minutes by reason between consecutive edges, for each of `zones` (owners of `spells`, ascending).
 
-    The running totals of each reason at the edges are all that is needed: no spell is ever cut.
+    The running totals of each reason at the edges are all that is needed: no spell is ever cut. Nearly all spells are
+    of available vehicles, whose minutes are what the others leave.
     """
     grid, of_stretch, override = _grid(edges, overrides)
     starts = np.flatnonzero(np.r_[True, np.diff(of_stretch) > 0])
-    totals = np.zeros((len(REASONS), len(zones), len(edges) - 1), dtype=np.int64)
-    rest = np.broadcast_to(np.diff(grid), (len(zones), len(grid) - 1)).copy()
-    vehicle_minutes = np.zeros(rest.shape)
-    present = np.bincount(spells.reason, minlength=len(_OWN))
+    totals: dict[int, Minutes] = {}
+    at, first = _last_begun(spells.owner, spells.begin, zones, grid)
+    left = _between(spells.begin, spells.end, None, at, first, grid)
+    _add(totals, np.diff(grid) - left, NO_RECORD, override, starts)
+    vehicle_minutes = _between(spells.begin, spells.end, spells.supply, at, first, grid).astype(float)
     for code in _OWN:
-        if not present[code]:
-            continue
-        held = spells.reason == code
-        owner, begin, end = spells.owner[held], spells.begin[held], spells.end[held]
-        at, first = _last_begun(owner, begin, zones, grid)
-        minutes = _between(begin, end, np.ones(1, dtype=np.int64), at, first, grid)
-        rest -= minutes
-        _add(totals, minutes, code, override, starts)
-        if code == VEHICLES:
-            vehicle_minutes = _between(begin, end, spells.supply[held], at, first, grid).astype(float)
-    _add(totals, rest, NO_RECORD, override, starts)
+        held = np.flatnonzero(spells.reason == code) if code != VEHICLES else np.empty(0, dtype=np.int64)
+        if len(held):
+            owner, begin, end = spells.owner[held], spells.begin[held], spells.end[held]
+            minutes = _between(begin, end, None, *_last_begun(owner, begin, zones, grid), grid)
+            left -= minutes
+            _add(totals, minutes, code, override, starts)
+    _add(totals, left, VEHICLES, override, starts)
     vehicle_minutes[:, override >= 0] = 0.0
-    return Tally(totals, np.add.reduceat(vehicle_minutes, starts, axis=1))
+    return Tally(totals, _by_stretch(vehicle_minutes, starts))
 
 
 def _last_begun(owner: Minutes, begin: Minutes, zones: Minutes, grid: Minutes) -> tuple[Minutes, Minutes]:
@@ -221,16 +221,19 @@ def _last_begun(owner: Minutes, begin: Minutes, zones: Minutes, grid: Minutes) -
 
 
 def _between(
-    begin: Minutes, end: Minutes, height: NDArray[Any], at: Minutes, first: Minutes, grid: Minutes
+    begin: Minutes, end: Minutes, height: NDArray[Any] | None, at: Minutes, first: Minutes, grid: Minutes
 ) -> NDArray[Any]:
-    """Integrate what is `height` in each spell and zero elsewhere, from each point of the grid to the next.
+    """Integrate what is `height` (or one) in each spell and zero elsewhere, from each point of the grid to the next.
 
     The spell that began last may still go on at a point: what lies behind the point is taken off again.
     """
-    total = np.zeros(len(begin) + 1, dtype=np.result_type(height, np.int64))
-    np.cumsum((end - begin) * height, out=total[1:])
+    area = end - begin if height is None else (end - begin) * height
+    total = np.zeros(len(begin) + 1, dtype=np.result_type(area, np.int64))
+    np.cumsum(area, out=total[1:])
+    if len(begin) == 0:
+        return np.zeros((len(at), len(grid) - 1), dtype=total.dtype)
     ahead = np.maximum(end[at - 1] - grid, 0) * (at > first[:, None])
-    running = total[at] - ahead * (height[at - 1] if len(height) > 1 else height)
+    running = total[at] - (ahead if height is None else ahead * height[at - 1])
     difference: NDArray[Any] = np.diff(running, axis=1)
     return difference
 
@@ -249,13 +252,21 @@ def _grid(edges: Minutes, overrides: list[Override]) -> tuple[Minutes, Minutes, 
     return grid, np.searchsorted(edges, grid[:-1], side="right") - 1, override
 
 
-def _add(totals: NDArray[np.int64], minutes: Minutes, code: int, override: Minutes, starts: Minutes) -> None:
+def _add(totals: dict[int, Minutes], minutes: Minutes, code: int, override: Minutes, starts: Minutes) -> None:
     """Add minutes that a zone spent in `code`, but under the override's reason where that one goes before."""
     moved = np.zeros(len(override), dtype=bool)
     for reason in (STANDSTILL, FEED_SILENT, HOURS):
         if reason == HOURS or code in (VEHICLES, EMPTY, UNDETERMINED):
             here = override == reason
             if here.any():
-                totals[reason] += np.add.reduceat(np.where(here, minutes, 0), starts, axis=1)
+                totals[reason] = totals.get(reason, 0) + _by_stretch(np.where(here, minutes, 0), starts)
                 moved |= here
-    totals[code] += np.add.reduceat(np.where(moved, 0, minutes), starts, axis=1)
+    totals[code] = _by_stretch(np.where(moved, 0, minutes) if moved.any() else minutes, starts)
+
+
+def _by_stretch(values: NDArray[Any], starts: Minutes) -> NDArray[Any]:
+    """Sum the pieces into which overrides cut the stretches."""
+    if len(starts) == values.shape[1]:
+        return values
+    summed: NDArray[Any] = np.add.reduceat(values, starts, axis=1)
+    return summed

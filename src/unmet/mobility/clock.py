@@ -51,7 +51,7 @@ class Bins:
         """How long each bin lasts."""
         return np.diff(self.edges)
 
-    def of(self, minute: Minutes) -> Minutes:
+    def of(self, minute: Minutes | NDArray[np.int32]) -> Minutes:
         """Number of the bin of each minute; -1 before the first and `len` after the last."""
         length = self.edges[1] - self.edges[0]
         if (np.diff(self.edges) == length).all():  # as good as always for bins within the hour

@@ -23,6 +23,7 @@ and on Spark, per batch of items: ``sc.parallelize(batch, len(batch)).map(guarde
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -132,7 +133,11 @@ def _pool(jobs: int) -> Any:  # loky ships no types
 
 
 def _end_with_parent(parent: int) -> None:
-    """In a worker: end soon after the run's process has, so that none is left to compute for nobody."""
+    """In a worker: end soon after the run's process has, so that none is left to compute for nobody.
+
+    Ctrl-C reaches every process of a terminal. Workers leave it to the run's process, which ends them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -26,7 +26,7 @@ def net_supply(station: Minutes, minute: Minutes, change: Minutes, capacity: Min
     station, minute, change : array
         Moves sorted by station and time: +1 a return, -1 a pickup; `minute` is the full minute from which it holds.
     capacity : array
-        Docks of each station; those without (0) are left out.
+        Docks of each station; what happens at those of which they are not known (0) is undetermined.
     covered : array of shape (k, 2)
         Stretches (begin, end) for which the trips are known; each starts anew from not knowing.
 
@@ -40,7 +40,12 @@ def net_supply(station: Minutes, minute: Minutes, change: Minutes, capacity: Min
     (5, 9, True)
     """
     parts: list[tuple[Minutes, ...]] = []
-    for number in np.flatnonzero(capacity > 0):
+    for number in range(len(capacity)):
+        if capacity[number] <= 0:
+            begins, ends = covered[:, 0], covered[:, 1]
+            none, one = np.zeros(len(covered), dtype=np.int64), np.ones(len(covered), dtype=np.int64)
+            parts.append((one * number, begins, ends, none, one))
+            continue
         low, high = np.searchsorted(station, [number, number + 1])
         for begin, end in covered:
             first, behind = low + np.searchsorted(minute[low:high], [begin, end])

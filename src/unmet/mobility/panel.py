@@ -46,6 +46,7 @@ from unmet.mobility.quality import QualityLog
 from unmet.mobility.records import Records, read_records
 from unmet.mobility.sources import Given
 from unmet.mobility.sql import literal, path_literal
+from unmet.mobility.timezones import zone_info
 
 __all__ = [
     "PANEL_COLUMNS",
@@ -59,6 +60,8 @@ __all__ = [
 ]
 
 _METADATA = "unmet."
+# Values of a row group beyond which they are written as they are: to collect them costs a third of the writing.
+_MOST_DISTINCT = 2000
 
 
 @dataclass(frozen=True)
@@ -189,15 +192,20 @@ def build_panel(
         progress=progress,
     )
     with _making(trips, status, stations, chosen) as (records, made):
-        frame = fetch_frame(records.connection, made.sql)
+        frame = _fetch(records, made)
     return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
 
 
 def panel_of(records: Records, progress: Callable[[str], None] | None = None, **options: Unpack[PlanOptions]) -> Panel:
     """Build the panel of records that are read already; options as for `build_panel`."""
     made = make_panel(records, Plan(**options), progress or (lambda _: None))
-    frame = fetch_frame(records.connection, made.sql)
-    return Panel(frame, made.zones, made.quality, made.reasons, made.summary)
+    return Panel(_fetch(records, made), made.zones, made.quality, made.reasons, made.summary)
+
+
+def _fetch(records: Records, made: Made) -> pd.DataFrame:
+    """The panel as a frame, in which names are text."""
+    text = ", ".join(f"{column}::VARCHAR AS {column}" for column in ("zone", "evidence"))
+    return fetch_frame(records.connection, f"SELECT * REPLACE ({text}) FROM ({made.sql})")
 
 
 def write_panel(
@@ -227,6 +235,8 @@ def _check_target(target: Path, *given: Given) -> None:
     """Refuse a file that cannot be written, or that is one of the inputs, before any work is done."""
     if not target.parent.is_dir():
         raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} into.")
+    if not os.access(target.parent, os.W_OK):
+        raise InputError(f"{target}: could not be written: the folder {str(target.parent)!r} does not allow it.")
     if target.is_dir():
         raise InputError(f"{str(target)!r} is a folder; name a file in it, such as {str(target / 'panel.parquet')!r}.")
     if target.suffix != ".parquet":
@@ -281,6 +291,8 @@ def _making(trips: Given, status: Given, stations: Given, options: PanelOptions)
     }
     planned: dict[str, Any] = {k: v for k, v in options.items() if k in Plan.__dataclass_fields__}
     plan = Plan(**planned)
+    zone_info(options["timezone"])
+    plan.period(options["timezone"])
     progress = options.get("progress") or (lambda _: None)
     # The panel sorts status anyway, and finds the duplicates then.
     with read_records(trips, status, stations, keep_duplicates=True, **reading) as records:
@@ -313,11 +325,15 @@ def _copy(records: Records, made: Made, target: Path) -> None:
     try:
         records.connection.execute(
             f"""COPY ({made.sql}) TO {literal(str(partial))}
-            (FORMAT parquet, COMPRESSION zstd, KV_METADATA {{{metadata}}})"""
+            (FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}, KV_METADATA {{{metadata}}})"""
         )
         os.replace(partial, target)
     except duckdb.Error as error:
-        raise InputError(f"{target}: could not be written: {str(error).splitlines()[0]}") from error
+        said = str(error).splitlines()[0].replace(str(partial), str(target))
+        raise InputError(
+            f"{target}: could not be written, and what was there is as it was. Make room, or name another file. "
+            f"DuckDB said: {said}"
+        ) from error
     finally:
         partial.unlink(missing_ok=True)
 

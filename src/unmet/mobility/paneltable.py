@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import numpy as np
 import pandas as pd
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
-from unmet.mobility.assemble import EVIDENCE, Evidence, gather, panel_rows
+from unmet.mobility.assemble import EVIDENCE, Evidence, gather, panel_rows, row_types
 from unmet.mobility.clock import parse_every, parse_hours
 from unmet.mobility.pickups import REBALANCING
 from unmet.mobility.quality import QualityLog
-from unmet.mobility.records import Records
+from unmet.mobility.records import Records, parse_memory
 from unmet.mobility.sql import fetch_one
 from unmet.mobility.states import REASONS, STATES
 from unmet.mobility.tripcounts import loose_starts
@@ -42,7 +43,6 @@ PANEL_COLUMNS = (
     "evidence",
 )
 REBALANCED_COLUMNS = ("rebalanced_out", "rebalanced_in")
-_INSERT_AT_ONCE = 500_000
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,16 @@ class Plan:
         if self.hours is not None:
             parse_hours(self.hours)
         _censored(self.censored_rule)
-        _bytes(self.memory)
+        parse_memory(self.memory)
         if self.rebalancing < 2:
             raise InputError(f"rebalancing: expected two vehicles or more, got {self.rebalancing}.")
+
+    def period(self, timezone: str) -> tuple[int | None, int | None]:
+        """The first minute and the one behind the last, UTC, where they were given."""
+        start, end = _minute(self.start, "start", timezone), _minute(self.end, "end", timezone)
+        if start is not None and end is not None and end <= start:
+            raise InputError(f"The panel would end before it starts: start {self.start!r}, end {self.end!r}.")
+        return start, end
 
 
 def _censored(rule: str) -> str:
@@ -86,14 +93,6 @@ def _censored(rule: str) -> str:
     )
 
 
-def _bytes(memory: str) -> int:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\s*", memory, re.IGNORECASE)
-    if match is None:
-        raise InputError(f"memory: expected a size such as '2GB', got {memory!r}.")
-    base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
-
-
 def _minute(text: str | None, name: str, timezone: str) -> int | None:
     """A local time as a UTC minute; a wall-clock time that came twice is its first."""
     if text is None:
@@ -109,7 +108,7 @@ def _minute(text: str | None, name: str, timezone: str) -> int | None:
 
 @dataclass(frozen=True)
 class Made:
-    """A panel in DuckDB: `sql` selects it."""
+    """A panel in DuckDB: `sql` selects it, with zone and evidence as ENUM (which Parquet stores as text)."""
 
     sql: str
     columns: tuple[str, ...]
@@ -139,19 +138,17 @@ def make_panel(records: Records, plan: Plan, progress: Callable[[str], None]) ->
         zones,
         stations,
         every=parse_every(plan.every),
-        period=(_minute(plan.start, "start", records.timezone), _minute(plan.end, "end", records.timezone)),
+        period=plan.period(records.timezone),
         hours=plan.hours,
-        memory=_bytes(plan.memory),
+        memory=parse_memory(plan.memory),
         quality=log,
         progress=progress,
     )
     if evidence.log is not None:
         detail = "same station and second: the last record holds"
         log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail)
-    reasons = _insert_rows(connection, evidence, plan.rebalancing, progress)
-    _register(connection, zones.frame, evidence)
-    inferred = evidence.log is not None and not bool(evidence.covered.all())
-    columns = PANEL_COLUMNS + (REBALANCED_COLUMNS if inferred else ())
+    reasons = _lay_out(records, zones.frame, evidence, plan, progress)
+    columns = PANEL_COLUMNS + (REBALANCED_COLUMNS if evidence.inferred else ())
     sql = _select(columns, plan.censored_rule)
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
     reasons = _name_reasons(reasons, zones.frame)
@@ -159,75 +156,53 @@ def make_panel(records: Records, plan: Plan, progress: Callable[[str], None]) ->
     return Made(sql, columns, zones.frame, quality, reasons, summary)
 
 
-def _insert_rows(
-    connection: duckdb.DuckDBPyConnection,
-    evidence: Evidence,
-    rebalancing: int,
-    progress: Callable[[str], None],
+def _lay_out(
+    records: Records, zones: pd.DataFrame, evidence: Evidence, plan: Plan, progress: Callable[[str], None]
 ) -> pd.DataFrame:
-    reasons, waiting = [], []
-    made = False
-    for rows, why, is_last in _with_last(panel_rows(evidence, rebalancing, progress)):
-        reasons.append(why)
-        waiting.append(rows)
-        if is_last or sum(len(r["zone"]) for r in waiting) > _INSERT_AT_ONCE:
-            some = {name: np.concatenate([r[name] for r in waiting]) for name in rows}
-            connection.register("some_rows", some)
-            how = "INSERT INTO panel_rows" if made else "CREATE OR REPLACE TEMP TABLE panel_rows AS"
-            connection.execute(f"{how} SELECT * FROM some_rows")
-            connection.unregister("some_rows")
-            waiting, made = [], True
-    return pd.concat(reasons, ignore_index=True)
+    """Put the rows, in their order, into arrays that DuckDB reads as ``panel_rows``; on disk where they are many.
 
-
-def _with_last(
-    blocks: Iterator[tuple[dict[str, NDArray[Any]], pd.DataFrame]],
-) -> Iterator[tuple[dict[str, NDArray[Any]], pd.DataFrame, bool]]:
-    """Say of each block whether it is the last."""
-    block = next(blocks)
-    for following in blocks:
-        yield *block, False
-        block = following
-    yield *block, True
-
-
-def _register(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, evidence: Evidence) -> None:
+    What a join would look up stands in every row already: only so does DuckDB keep the order without sorting.
+    """
     bins = evidence.bins
-    tables = {
-        "panel_zones": pd.DataFrame({"ix": range(len(zones)), "name": zones["zone"].astype(str)}),
-        "panel_bins": pd.DataFrame(
-            {
-                "ix": range(len(bins)),
-                "start": bins.start,
-                "start_local": bins.start_local,
-                "minutes": bins.minutes,
-            }
-        ),
-        "panel_evidence": pd.DataFrame({"ix": range(len(EVIDENCE)), "name": EVIDENCE}),
+    count = evidence.zones * len(bins)
+    types: dict[str, Any] = {"start": "M8[us]", "start_local": "M8[us]", "minutes": np.int16}
+    types |= row_types(evidence.inferred)
+    in_memory = count * sum(np.dtype(t).itemsize for t in types.values()) <= parse_memory(plan.memory) // 16
+    columns: dict[str, NDArray[Any]] = {
+        name: np.empty(count, dtype=dtype)
+        if in_memory
+        else open_memmap(records.folder / f"panel-{name}.npy", mode="w+", dtype=dtype, shape=(count,))
+        for name, dtype in types.items()
     }
-    for name, frame in tables.items():
-        connection.register("some_rows", frame)
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM some_rows")
-        connection.unregister("some_rows")
+    reasons = []
+    filled = 0
+    for rows, why in panel_rows(evidence, plan.rebalancing, progress):
+        reasons.append(why)
+        some = rows | {"start": bins.start, "start_local": bins.start_local, "minutes": bins.minutes}
+        behind = filled + rows["zone"].size
+        for name, column in columns.items():
+            column[filled:behind].reshape(-1, len(bins))[:] = some[name]
+        filled = behind
+    assert filled == count
+    frame: dict[str, Any] = {name: np.asarray(column) for name, column in columns.items()}
+    frame["start"] = pd.DatetimeIndex(frame["start"], copy=False).tz_localize("UTC")
+    frame["zone"] = pd.Categorical.from_codes(frame["zone"], pd.Index(zones["zone"].astype(str)))
+    frame["evidence"] = pd.Categorical.from_codes(frame["evidence"], pd.Index(EVIDENCE))
+    records.connection.register("panel_rows", pd.DataFrame(frame, copy=False))
+    return pd.concat(reasons, ignore_index=True)
 
 
 def _select(columns: tuple[str, ...], censored_rule: str) -> str:
     written = {
-        "zone": "z.name",
-        "start": "b.start::TIMESTAMP AT TIME ZONE 'UTC'",
-        "start_local": "b.start_local::TIMESTAMP",
-        "minutes": "b.minutes::INTEGER",
-        "exposure": "available_minutes / b.minutes",
+        "minutes": "minutes::INTEGER",
+        **{c: f"CASE WHEN {c} >= 0 THEN {c}::DOUBLE END" for c in ("observed", "returns", *REBALANCED_COLUMNS)},
+        **{f"{state}_minutes": f"{state}_minutes::INTEGER" for state in STATES},
+        "exposure": "available_minutes / minutes",
         "censored": _censored(censored_rule),
-        "evidence": "e.name",
-        **{
-            c: f"CASE WHEN NOT isnan({c}) THEN {c} END"
-            for c in ("observed", "returns", "supply_mean", *REBALANCED_COLUMNS)
-        },
+        "supply_mean": "CASE WHEN NOT isnan(supply_mean) THEN supply_mean END",
     }
-    body = ", ".join(f"{written.get(column, column)} AS {column}" for column in columns)
-    return f"""SELECT {body} FROM panel_rows r JOIN panel_zones z ON r.zone = z.ix JOIN panel_bins b ON r.bin = b.ix
-        JOIN panel_evidence e ON r.evidence = e.ix ORDER BY r.zone, r.bin"""
+    body = ", ".join(f"{written.get(column, 'r.' + column)} AS {column}" for column in columns)
+    return f"SELECT {body} FROM panel_rows r"
 
 
 def _name_reasons(reasons: pd.DataFrame, zones: pd.DataFrame) -> pd.DataFrame:
@@ -256,7 +231,7 @@ def _summarise(
     counts = fetch_one(
         connection,
         f"""SELECT count(*) FILTER ({open_}), count(*) FILTER (({_censored(plan.censored_rule)}) AND {open_}),
-        sum(observed) FILTER (NOT isnan(observed)) FROM panel_rows""",
+        sum(observed) FILTER (observed >= 0) FROM panel_rows""",
     )
     bins, trips = evidence.bins, evidence.trips
     by_state = reasons.groupby("state")["minutes"].sum()
@@ -286,7 +261,7 @@ def _summarise(
         "bins_open": int(counts[0]),
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
-        "feed_outages": len(evidence.silent),
+        "feed_outages": int(((evidence.silent[:, 0] < bins.edges[-1]) & (evidence.silent[:, 1] > bins.edges[0])).sum()),
     }
 
 

@@ -24,9 +24,11 @@ def read_geojson(path: Path) -> tuple[list[str], list[list[list[Floats]]]]:
         raise InputError(f"There is no file {str(path)!r} with polygons.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path}: is not a JSON document: {error}") from error
-    features = document.get("features") if isinstance(document, dict) else None
-    if not isinstance(features, list) or not features:
-        raise FileFormatError(f"{path}: expected a GeoJSON FeatureCollection with features, found none.")
+    features = _features(document)
+    if not features:
+        raise FileFormatError(
+            f"{path}: expected a GeoJSON FeatureCollection with features, a Feature or a (Multi)Polygon, found none."
+        )
     names, shapes = [], []
     for i, feature in enumerate(features):
         names.append(_feature_name(feature, i))
@@ -35,6 +37,18 @@ def read_geojson(path: Path) -> tuple[list[str], list[list[list[Floats]]]]:
         twice = next(n for n in names if names.count(n) > 1)
         raise FileFormatError(f"{path}: two features are called {twice!r}; give each its own id or name.")
     return names, shapes
+
+
+def _features(document: Any) -> list[Any]:
+    """The features of a collection, a single one, or a bare geometry."""
+    if not isinstance(document, dict):
+        return []
+    if document.get("type") == "Feature":
+        return [document]
+    if document.get("type") in ("Polygon", "MultiPolygon"):
+        return [{"geometry": document}]
+    features = document.get("features")
+    return features if isinstance(features, list) else []
 
 
 def _feature_name(feature: Any, number: int) -> str:

@@ -5,12 +5,14 @@ The tables, in a database file in a temporary folder (only those in `Records.tab
 ``stations``
     ``station, name, lat, lon, capacity, ix``: one row per station; `ix` numbers them 0, 1, 2 ...
 ``trips``
-    ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon``:
-    accepted trips; `ended_at` and `end_*` may be NULL, and `start_station` where a trip has only coordinates.
+    ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon, start_ix,
+    end_ix``: accepted trips; `ended_at` and `end_*` may be NULL, and `start_*` where a trip has only coordinates.
+``trip_span``
+    ``first, last, last_end``: one row with the first and the last start, and the last end, of the trips.
 ``status``
-    ``station, at, available, disabled, docks, installed, renting, ix, rn``: accepted records; `available` counts
-    functional vehicles; `rn` rises as the rows stand in the files. Write ``"at"`` in quotes: it is a word of DuckDB's.
-    Sorting by `ix` is cheaper than by `station`.
+    ``station, at, available, disabled, docks, installed, renting, ix, rn, second``: accepted records; `available`
+    counts functional vehicles; `rn` rises as the rows stand in the files; `second` is `at` in seconds since 1970,
+    rounded up. Write ``"at"`` in quotes: it is a word of DuckDB's. Sorting by `ix` is cheaper than by `station`.
 ``weather``
     ``at`` and the numeric columns as they were called.
 
@@ -36,14 +38,18 @@ from unmet.mobility.quality import QualityLog
 from unmet.mobility.rows import create_table, find_stations, own_table
 from unmet.mobility.schema import check_mapping
 from unmet.mobility.sources import Given, Workspace
-from unmet.mobility.sql import fetch_one, reading
-from unmet.mobility.stations import StationTable, read_stations
+from unmet.mobility.sql import reading
+from unmet.mobility.stations import StationTable, id_text, read_stations
 from unmet.mobility.status import make_status, stage_status
 from unmet.mobility.timezones import zone_info
 from unmet.mobility.trips import StagedTrips, make_trips, stage_trips
 from unmet.mobility.weather import make_weather
 
-__all__ = ["Records", "read_records"]
+__all__ = ["Records", "parse_memory", "read_records"]
+
+_LEAST_MEMORY = 100_000_000  # with less DuckDB cannot decode a row group of a Parquet file
+# Trips of which fewer start at stations that the status knows are of another system, or their ids of another kind.
+_FEWEST_IN_COMMON = 0.5
 
 
 @dataclass(frozen=True)
@@ -144,10 +150,10 @@ def read_records(
         raise InputError("nothing to read: give trips, station status, or both.")
     if not 0 <= max_rejected <= 1:
         raise InputError(f"max_rejected: expected a share between 0 and 1, got {max_rejected!r}.")
+    limit = parse_memory(memory)
     folder = Path(tempfile.mkdtemp(prefix="unmet-"))
     try:
-        connection = _connect(folder, memory)
-        workspace = Workspace(connection, folder, _bytes(connection))
+        workspace = Workspace(_connect(folder, limit), folder, limit)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -177,13 +183,28 @@ def read_records(
     return records
 
 
-def _connect(folder: Path, memory: str) -> duckdb.DuckDBPyConnection:
-    if not re.fullmatch(r"\d+(\.\d+)?\s*([KMGT]i?B)", str(memory).strip(), re.IGNORECASE):
-        raise InputError(f"memory: expected a size such as '2GB', got {memory!r}.")
+def parse_memory(memory: str) -> int:
+    """Read a size such as 2GB or 500MiB, in bytes.
+
+    Examples
+    --------
+    >>> parse_memory("2GB"), parse_memory("0.5 GiB")
+    (2000000000, 536870912)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B", str(memory).strip(), re.IGNORECASE)
+    if match is None:
+        raise InputError(f"memory: expected a size such as '2GB' or '500MB', got {memory!r}.")
+    size = int(float(match[1]) * (1024 if match[3] else 1000) ** (1 + "KMGT".index(match[2].upper())))
+    if size < _LEAST_MEMORY:
+        raise InputError(f"memory: expected {_LEAST_MEMORY // 10**6}MB or more, got {memory!r}.")
+    return size
+
+
+def _connect(folder: Path, memory: int) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         str(folder / "records.duckdb"),
         config={
-            "memory_limit": memory.strip(),
+            "memory_limit": f"{memory}B",
             "temp_directory": str(folder / "spill"),
             "autoinstall_known_extensions": "false",  # no reading from the network on a file's word
             "autoload_known_extensions": "false",
@@ -192,13 +213,6 @@ def _connect(folder: Path, memory: str) -> duckdb.DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
     return connection
-
-
-def _bytes(connection: duckdb.DuckDBPyConnection) -> int:
-    """Ask DuckDB for its memory limit, which it writes as ``1.8 GiB``."""
-    amount, unit = str(fetch_one(connection, "SELECT current_setting('memory_limit')")[0]).split()
-    units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"]
-    return int(float(amount) * 1024 ** units.index(unit))
 
 
 def _load(
@@ -232,12 +246,23 @@ def _load(
         rows_of["status"] = find_stations(workspace, staged_status.staged, ["raw"])
     if table is None:
         table = own_table({raw: 0 for found in rows_of.values() for raw in found})
+        if trips is not None and status is not None:
+            _compare_ids(rows_of["trips"], rows_of["status"], log, force)
     if trips is not None:
         progress("checking trips")
-        make_trips(workspace, staged_trips, table, rows_of["trips"], timezone, log)
+        make_trips(workspace, staged_trips, table, rows_of["trips"], timezone, log, matched=stations is not None)
     if status is not None:
         progress("checking station status")
-        make_status(workspace, staged_status, table, rows_of["status"], timezone, log, keep_duplicates=keep_duplicates)
+        make_status(
+            workspace,
+            staged_status,
+            table,
+            rows_of["status"],
+            timezone,
+            log,
+            matched=stations is not None,
+            keep_duplicates=keep_duplicates,
+        )
     _write_stations(workspace, table, staged_trips if trips is not None and stations is None else None)
     if weather is not None:
         progress("reading weather")
@@ -247,13 +272,32 @@ def _load(
     return frozenset({"stations", *(name for name, value in given.items() if value is not None)})
 
 
+def _compare_ids(trips: Mapping[str, int], status: Mapping[str, int], log: QualityLog, force: bool) -> None:
+    """Refuse trips and status that name stations in different ways: nothing says which belong together."""
+    known = {id_text(raw) for raw in status}
+    rows = sum(trips.values())
+    met = sum(count for raw, count in trips.items() if id_text(raw) in known)
+    if rows and met < _FEWEST_IN_COMMON * rows and not force:
+
+        def some(ids: Mapping[str, int]) -> str:
+            return ", ".join(repr(raw) for raw in list(ids)[:3])
+
+        raise InputError(
+            f"Only {met:,} of {rows:,} trips ({met / rows:.1%}) start at a station that the status knows: the trips "
+            f"call stations {some(trips)}, the status {some(status)}. If these are ids of two kinds, give a table of "
+            "the stations that has both (--stations, in Python stations=); if they are right as they are, go on with "
+            "--force (force=True)."
+        )
+    log.add("trips", "station without status", "noted", rows - met, "counted; nothing is known of supply there")
+
+
 def _write_stations(workspace: Workspace, table: StationTable, located_by: StagedTrips | None) -> None:
     """Write the table ``stations``; derived ones get name and place from the trips that started there."""
     types = {"station": "VARCHAR", "name": "VARCHAR", "lat": "DOUBLE", "lon": "DOUBLE", "capacity": "INTEGER"}
     columns: dict[str, list[object]] = {c: [getattr(s, c) for s in table.stations] for c in types}
     columns["ix"] = list(range(len(table.stations)))
     create_table(workspace, "stations", types | {"ix": "INTEGER"}, columns)
-    if located_by is None:
+    if located_by is None or not {"start_station_name", "start_lat"} & located_by.fields.keys():
         return
     staged = located_by.staged
     with reading(staged.label):

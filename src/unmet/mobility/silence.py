@@ -3,12 +3,15 @@
 Both are judged from counts per minute. A change log is silent when nothing changes, so a quiet night is no outage:
 silence tells something only where many events would have been expected. What is expected in an hour is the lower
 quartile of the same hour on the days around it (14 before, 14 after, of those on which the feed lived): a quarter of
-the days are quieter, so a Sunday's late morning is not measured by the working days.
+the days are quieter, so a Sunday's late morning is not measured by the working days. Of one to three days it is the
+quietest. Where no other day is known, what was heard in the hour before a silence and in the hour after it tells, the
+lesser of the two. To call a whole system closed takes a week of days.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +28,13 @@ IMPROBABLE = 60.0
 would remain, and a silence of exp(-12). In two years of two real systems what lies above was an outage of the collector
 or of the system, a closure for snow, a curfew or a tropical storm; ordinary nights stay below 30, a blizzard at 55."""
 
+_ALIVE = 0.1
+"""Share of the usual records below which a feed does not live: closed systems kept to 0.4 and more of it."""
+
 MISSED_POLLS = 3
 """A poll lists every station and has no quiet hours: so many missed ones are a silence."""
 
 _DAYS_AROUND = 14
-_FEWEST_DAYS = 7
 _FEED_QUANTILE = 0.999
 LONGEST_TRIP_GAP = 7 * DAY
 """Minutes without any trip in the whole system after which the trip files are taken to have a hole."""
@@ -68,9 +73,9 @@ class Feed:
 
 
 def expected_events(
-    counts: Minutes, first: int, skip: NDArray[np.bool_] | None = None, unknown_rate: float = 0.0
-) -> NDArray[np.float64]:
-    """Events expected before each minute: a running total, one longer than `counts`.
+    counts: Minutes, first: int, skip: NDArray[np.bool_] | None = None, fewest_days: int = 7
+) -> tuple[NDArray[np.float64], Minutes]:
+    """Events expected before each minute, and minutes of which nothing is known: running totals.
 
     Parameters
     ----------
@@ -80,22 +85,34 @@ def expected_events(
         Minutes since 1970-01-01 UTC.
     skip : array of bool, optional
         Minutes in which nothing is expected.
-    unknown_rate : float
-        Expected per minute where too few days are known.
+    fewest_days : int
+        Other days on which the hour must be known.
+
+    Returns
+    -------
+    expected, unknown : array
+        One longer than `counts`. Minutes whose hour is known of fewer days count for nothing in `expected`.
     """
     lead = first % 60
     hours = -(-(lead + len(counts)) // 60)
     padded = np.zeros(hours * 60)
     padded[lead : lead + len(counts)] = counts
-    usual = _usual_hour(padded.reshape(hours, 60).sum(axis=1), first // 60)
-    rate = np.repeat(np.where(np.isnan(usual), unknown_rate, usual / 60), 60)[lead : lead + len(counts)]
+    usual = _usual_hour(padded.reshape(hours, 60).sum(axis=1), first // 60, fewest_days)
+    rate = np.repeat(usual / 60, 60)[lead : lead + len(counts)]
     if skip is not None:
         rate = np.where(skip, 0.0, rate)
-    return np.concatenate([[0.0], np.cumsum(rate)])
+    return _running(np.nan_to_num(rate)), _running(np.isnan(rate).astype(np.int64))
 
 
-def _usual_hour(per_hour: NDArray[np.float64], first_hour: int) -> NDArray[np.float64]:
-    """Lower quartile of the same hour on the live days around; NaN where fewer than a week of them are known."""
+def _running(values: NDArray[Any]) -> NDArray[Any]:
+    """Totals before each value, and behind the last."""
+    totals = np.zeros(len(values) + 1, dtype=values.dtype)
+    np.cumsum(values, out=totals[1:])
+    return totals
+
+
+def _usual_hour(per_hour: NDArray[np.float64], first_hour: int, fewest_days: int) -> NDArray[np.float64]:
+    """Lower quartile of the same hour on the live days around; NaN where too few of them are known."""
     n = len(per_hour)
     day = (first_hour + np.arange(n)) // 24
     day -= day[0]
@@ -108,17 +125,17 @@ def _usual_hour(per_hour: NDArray[np.float64], first_hour: int) -> NDArray[np.fl
     shifts = [24 * (_DAYS_AROUND + d) for d in range(-_DAYS_AROUND, _DAYS_AROUND + 1) if d]
     others = np.sort(np.stack([wide[s : s + n] for s in shifts], axis=1), axis=1)  # NaN goes last
     count = np.count_nonzero(~np.isnan(others), axis=1)
-    return np.where(count >= _FEWEST_DAYS, others[np.arange(n), count // 4], np.nan)
+    return np.where(count >= fewest_days, others[np.arange(n), count // 4], np.nan)
 
 
 def silent_stretches(feed: Feed) -> Minutes:
     """Rows (begin, end) in which the feed as a whole is silent without a reason: its collector was down.
 
     A silence counts when it is longer than 30 minutes and than 99.9 % of the feed's own gaps (between minutes with a
-    record); when more than `IMPROBABLE` records would have been expected in it (by the feed's mean rate where it is
-    too short to know the hour's), or more than `MISSED_POLLS` polls; and when it does not start with half of the
-    stations or more out of service: a closed system has nothing to say. Silences less than 30 minutes apart are one:
-    a record that carries the time of a change, not of the look, may fall into the outage that delayed it.
+    record); when more than `IMPROBABLE` records would have been expected in it, or more than `MISSED_POLLS` polls; and
+    when it does not start with half of the stations or more out of service: a closed system has nothing to say.
+    Silences less than 30 minutes apart are one: a record that carries the time of a change, not of the look, may fall
+    into the outage that delayed it.
     """
     heard = np.flatnonzero(feed.records)
     begin, end = heard[:-1] + 1, heard[1:]
@@ -130,38 +147,56 @@ def silent_stretches(feed: Feed) -> Minutes:
     if feed.polled:
         silent &= gap > MISSED_POLLS * np.median(gap)
     else:
-        mean = feed.records.sum() / len(feed.records)
-        silent &= _is_improbable(expected_events(feed.records, feed.first, unknown_rate=mean), begin, end)
+        expected, unknown = expected_events(feed.records, feed.first, fewest_days=1)
+        total = expected[end] - expected[begin]
+        total += (unknown[end] - unknown[begin]) * _rate_beside(feed.records, begin, end)
+        silent &= total > IMPROBABLE
     silent &= 2 * feed.shut[heard[:-1]] < feed.stations[heard[:-1]]
-    return feed.first + _join(np.column_stack([begin[silent], end[silent]]))
+    return feed.first + _join(np.column_stack([begin[silent], end[silent]]), SHORTEST_SILENCE)
 
 
-def _join(stretches: Minutes) -> Minutes:
-    """Join stretches that are less than `SHORTEST_SILENCE` apart."""
+def _rate_beside(counts: Minutes, begin: Minutes, end: Minutes) -> NDArray[np.float64]:
+    """Events per minute in the hour before `begin` or in that from `end` on, whichever is less."""
+    total = _running(counts)
+    before = total[begin] - total[np.maximum(begin - 60, 0)]
+    after = total[np.minimum(end + 60, len(counts))] - total[end]
+    return np.minimum(before, after) / 60
+
+
+def _join(stretches: Minutes, apart: int) -> Minutes:
+    """Join stretches, in their order, that are less than `apart` minutes apart."""
     if len(stretches) == 0:
         return stretches
-    apart = stretches[1:, 0] - stretches[:-1, 1] >= SHORTEST_SILENCE
-    return np.column_stack([stretches[np.r_[True, apart], 0], stretches[np.r_[apart, True], 1]])
+    end = np.maximum.accumulate(stretches[:, 1])
+    far = stretches[1:, 0] - end[:-1] >= apart
+    return np.column_stack([stretches[np.r_[True, far], 0], end[np.r_[far, True]]])
 
 
-def standstills(feed: Feed, silent: Minutes) -> Minutes:
-    """Rows (begin, end) in which nothing moves anywhere although the feed reports: the system was closed.
+def standstills(feed: Feed, silent: Minutes) -> tuple[Minutes, Minutes]:
+    """Rows (begin, end) in which nothing moves anywhere although it usually would.
 
     Only the minutes outside `silent` count towards what would have been expected.
+
+    Returns
+    -------
+    closed : array
+        The feed reports all the while: the system was closed.
+    silent : array
+        It hardly does (less than a tenth of the records expected): nobody knows. These and the given ones, joined.
     """
     skip = np.zeros(len(feed.records), dtype=bool)
     for begin, end in silent - feed.first:
         skip[begin:end] = True
     moving = np.flatnonzero(feed.moving)
     begin, end = moving[:-1] + 1, moving[1:]
-    idle = np.diff(moving) > SHORTEST_SILENCE
-    idle &= _is_improbable(expected_events(feed.moves, feed.first, skip), begin, end)
-    return feed.first + np.column_stack([begin[idle], end[idle]])
-
-
-def _is_improbable(expected: NDArray[np.float64], begin: Minutes, end: Minutes) -> NDArray[np.bool_]:
-    improbable: NDArray[np.bool_] = expected[end] - expected[begin] > IMPROBABLE
-    return improbable
+    expected, _ = expected_events(feed.moves, feed.first, skip)
+    idle = (np.diff(moving) > SHORTEST_SILENCE) & (expected[end] - expected[begin] > IMPROBABLE)
+    begin, end = begin[idle], end[idle]
+    heard, usual = _running(np.where(skip, 0, feed.records)), expected_events(feed.records, feed.first, skip)[0]
+    alive = heard[end] - heard[begin] >= _ALIVE * (usual[end] - usual[begin])
+    found = feed.first + np.column_stack([begin, end])
+    more = np.concatenate([silent, found[~alive]])
+    return found[alive], _join(more[np.argsort(more[:, 0], kind="stable")], 1)
 
 
 def outside_coverage(minutes_with_trips: Minutes, first: int, last: int) -> Minutes:

@@ -89,9 +89,10 @@ def read_stations(
 ) -> tuple[StationTable, set[str]]:
     """Read stations from tables, frames or GBFS documents; return them and all headers seen."""
     headers: set[str] = set()
+    named: dict[str, str] = {}
     if is_frame(given):
         parts, label = open_parts(workspace, given, "stations"), "the stations frame"
-        rows = _from_tables(parts, workspace, mapping, headers, log)
+        rows = _from_tables(parts, workspace, mapping, headers, named, log)
     else:
         paths = expand(given, "stations")
         label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
@@ -100,11 +101,11 @@ def read_stations(
         rows = [_station(row, dict.fromkeys(row), row) for _, found in documents for row in found]
         tables = [p for p in paths if not is_json(p)]
         if tables:
-            rows += _from_tables(open_files(workspace, tables), workspace, mapping, headers, log)
+            rows += _from_tables(open_files(workspace, tables), workspace, mapping, headers, named, log)
     log.total("stations", len(rows))
     kept = [row for row in rows if row.station]
     log.add("stations", "missing station", "rejected", len(rows) - len(kept), "no id")
-    return _table(_unique(_placed(kept, timezone, label, log), log), log), headers
+    return _table(_unique(_placed(kept, timezone, label, named, log), log), log), headers
 
 
 def _from_tables(
@@ -112,12 +113,15 @@ def _from_tables(
     workspace: Workspace,
     mapping: Mapping[str, str] | None,
     headers: set[str],
+    named: dict[str, str],
     log: QualityLog,
 ) -> list[Station]:
+    """Read tables; add their headers to `headers`, and what they call our fields to `named`."""
     rows = []
     for part in parts:
         headers.update(part.columns)
         matched = match_columns("stations", part.columns, part.label, mapping)
+        named.update(matched)
         wanted = [h for h in part.columns if h in matched.values() or is_id_column(h)]
         select = ", ".join(f"{text(part.columns[h])}" for h in wanted)
         with reading(part.label):
@@ -153,14 +157,16 @@ def _float(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _placed(stations: Sequence[Station], timezone: str, label: str, log: QualityLog) -> list[Station]:
+def _placed(
+    stations: Sequence[Station], timezone: str, label: str, named: Mapping[str, str], log: QualityLog
+) -> list[Station]:
     """Check coordinates: refuse a table with latitude and longitude swapped, mend or blank single rows."""
     points = [(s.lat, s.lon) for s in stations if s.lat is not None and s.lon is not None]
     possible = [(lat, lon) for lat, lon in points if (lat, lon) != (0.0, 0.0)]
     middle = (0.0, 0.0)
     if possible:
         middle = (median(p[0] for p in possible), median(p[1] for p in possible))
-        check_not_swapped(*middle, timezone, label)
+        check_not_swapped(*middle, timezone, label, named, [("lat", "lon")])
     placed, swapped, impossible, missing = [], 0, 0, 0
     for s in stations:
         place: tuple[float | None, float | None] = (None, None)
@@ -180,23 +186,29 @@ def _placed(stations: Sequence[Station], timezone: str, label: str, log: Quality
     return placed
 
 
-def check_not_swapped(lat: float, lon: float, timezone: str, label: str) -> None:
+def check_not_swapped(
+    lat: float, lon: float, timezone: str, label: str, named: Mapping[str, str], fields: Sequence[tuple[str, str]]
+) -> None:
     """Refuse coordinates of the middle of a system that make sense only the other way round.
 
     A latitude beyond 90 degrees is certain. Otherwise the time zone tells roughly where the system is: 15
     degrees of longitude per hour. It is refused when the latitude is nearer to that than the longitude, by 20
-    degrees.
+    degrees. `named` is what the file calls our fields, and `fields` are those to swap.
     """
     offset = standard_offset_hours(timezone)
     expected = None if offset is None else 15 * offset
     odd = expected is not None and abs(lat - expected) + 20 < abs(lon - expected)
-    if abs(lat) > 90 or odd:
-        raise FileFormatError(
-            f"{label}: latitude and longitude seem to be swapped: the middle is at lat {lat:.4f}, "
-            f"lon {lon:.4f}, which is not in {timezone}. Swap them with "
-            "--map lat=THEIR_LONGITUDE_COLUMN --map "
-            "lon=THEIR_LATITUDE_COLUMN, or check the time zone."
-        )
+    if abs(lat) <= 90 and not odd:
+        return
+    swapped = " ".join(
+        f"--map {a}={named[b]!r} --map {b}={named[a]!r}" for a, b in fields if a in named and b in named
+    ).replace("'", '"')
+    remedy = f"read them the other way round with {swapped}" if swapped else "correct lat and lon in the document"
+    why = "a latitude lies between -90 and 90" if abs(lat) > 90 else f"that is far from {timezone}"
+    raise FileFormatError(
+        f"{label}: latitude and longitude seem to be swapped: the middle of the system is at latitude {lat:.4f}, "
+        f"longitude {lon:.4f}, and {why}. If they are, {remedy}; if not, check the time zone."
+    )
 
 
 def _near(point: tuple[float, float], middle: tuple[float, float], degrees: float = 3.0) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -38,22 +39,27 @@ from unmet.mobility.sources import (
 )
 from unmet.mobility.sql import fetch_all, fetch_one, reading
 from unmet.mobility.stations import StationTable, resolve
-from unmet.mobility.timezones import Clock
-from unmet.mobility.values import boolean, number, time
+from unmet.mobility.timezones import FIRST_TIME, LAST_TIME, Clock
+from unmet.mobility.values import NOTHING, Time, boolean, number, time
 
 __all__ = ["StagedStatus", "make_status", "stage_status"]
 
 # No station holds as many vehicles; a number like this is a wrong column or an overflow.
 _MOST_VEHICLES = 100_000
+_FIRST_SECOND, _LAST_SECOND = (int(t.replace(tzinfo=UTC).timestamp()) for t in (FIRST_TIME, LAST_TIME))
 
 
 @dataclass(frozen=True)
 class StagedStatus:
-    """Status in our columns, not yet checked: `header` is what the files call the station's id."""
+    """Status in our columns, not yet checked.
+
+    `header` is what the files call the station's id; `epochs` says that all times are numbers of seconds.
+    """
 
     staged: Staged
     header: str
     headers: set[str]
+    epochs: bool
 
 
 def stage_status(
@@ -79,15 +85,17 @@ def stage_status(
     matched = [match_columns("status", part.columns, part.label, mapping) for part in parts]
     kinds = {part.columns[m["station"]].type for part, m in zip(parts, matched, strict=True)}
     selects = []
+    epochs = True
     for part, m in zip(parts, matched, strict=True):
         at = time(part.columns[m["at"]])
+        epochs &= at.epoch is not None and at.local == NOTHING
         check_epochs(workspace, part, m["at"], at)
         selects.append((part, _columns(part.columns, m, native=len(kinds) == 1)))
         for flag in ("installed", "renting"):
             if flag not in m:
                 log.add("status", f"no column {flag}", "noted", 1, f"{part.label}: taken as always true")
     staged = stage(workspace, "status", selects, log)
-    return StagedStatus(staged, matched[0]["station"], set().union(*(part.columns for part in parts)))
+    return StagedStatus(staged, matched[0]["station"], set().union(*(part.columns for part in parts)), epochs)
 
 
 def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], native: bool) -> dict[str, str]:
@@ -102,12 +110,20 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], native: 
         "at_local": at.local,
         "at_utc": at.utc,
         "no_time": f"{columns[matched['at']].sql} IS NULL",
+        "epoch": _whole_seconds(at),
         "available": number(columns[matched["available"]], "INTEGER"),
         "disabled": number(disabled, "INTEGER") if disabled else "NULL::INTEGER",
         "docks": number(docks, "INTEGER") if docks else "NULL::INTEGER",
         "installed": f"coalesce({boolean(installed)}, true)" if installed else "true",
         "renting": f"coalesce({boolean(renting)}, true)" if renting else "true",
     }
+
+
+def _whole_seconds(at: Time) -> str:
+    """SQL for a time given in seconds, as a whole number; rounded up, for a record is in force from then on."""
+    if at.epoch is None:
+        return "NULL::BIGINT"
+    return at.epoch if at.epoch.endswith("AS BIGINT)") else f"TRY_CAST(ceil({at.epoch}) AS BIGINT)"
 
 
 def _load_documents(
@@ -134,8 +150,9 @@ def _load_documents(
         stale += sum(document.stale)
         held += len(document.station)
         batch.append(document)
-        if held > 200_000 or i == len(paths) - 1:
+        if i % 100 == 0:
             progress(f"reading GBFS documents: {i + 1:,} of {len(paths):,}")
+        if held > 200_000 or i == len(paths) - 1:
             _append(workspace, name, batch)
             batch, held = [], 0
     _append(workspace, name, batch)
@@ -184,19 +201,26 @@ def make_status(
     timezone: str,
     log: QualityLog,
     *,
+    matched: bool,
     keep_duplicates: bool,
 ) -> None:
-    """Make the view ``status`` of accepted records."""
+    """Make the view ``status`` of accepted records; `matched` where ids were looked up in a table of stations."""
     staged = status.staged
     resolved = resolve(table, rows_of, status.header)
-    report_matches("status", resolved, log)
+    if matched:
+        report_matches("status", resolved, log)
     ids = make_ids(workspace, table, resolved)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
     joined = _joined(workspace, staged, clock, ids)
-    stations = {"missing station": "raw IS NULL", "unknown station": "ix IS NULL"}
+    # Where every id is known and times are numbers, the columns are judged as they stand: DuckDB then sees from the
+    # statistics of a Parquet file that nothing in it is odd, and does not read it for that.
+    plain = None not in resolved.index.values() and status.epochs
+    stations = {"missing station": "raw IS NULL", "unknown station": "false" if plain else "ix IS NULL"}
     reasons = {
         "missing time": "no_time",
-        "impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}",
+        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND}"
+        if status.epochs
+        else f"moment IS NULL OR moment {IMPOSSIBLE}",
         "missing or unreadable count": "available IS NULL",
         "negative vehicles": "available < 0",
         "impossible count": f"available > {_MOST_VEHICLES}",
@@ -207,7 +231,8 @@ def make_status(
         "negative_docks": "docks < 0",
         "negative_disabled": "disabled < 0",
     }
-    rows, occurred, seen = count_reasons(workspace, "status", staged, joined, stations | reasons, oddities, log)
+    judged = staged.relation if plain else joined
+    rows, occurred, seen = count_reasons(workspace, "status", staged, judged, stations | reasons, oddities, log)
     log.add("status", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
     log.add("status", "hour that did not exist", "repaired", seen["skipped"], "moved on by the jump of the clock")
     log.add("status", "negative docks", "repaired", seen["negative_docks"], "left blank")
@@ -220,10 +245,11 @@ def make_status(
             where.append(f"rn NOT IN (SELECT rn FROM {dropped})")
     docks = "CASE WHEN docks >= 0 THEN docks END" if seen["negative_docks"] else "docks"
     disabled = "CASE WHEN disabled >= 0 THEN disabled END" if seen["negative_disabled"] else "disabled"
+    second = "epoch" if status.epochs else "(epoch_us(moment) + 999999) // 1000000"
     workspace.connection.execute(
         f"""CREATE VIEW status AS
         SELECT station, moment AS "at", available, {disabled} AS disabled, {docks} AS docks,
-            installed, renting, ix, rn
+            installed, renting, ix, rn, {second} AS second
         FROM {joined} WHERE {" AND ".join(where)}"""
     )
 

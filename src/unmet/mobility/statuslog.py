@@ -34,6 +34,7 @@ _REASON = np.array([VEHICLES, VEHICLES, EMPTY, EMPTY, *[NOT_RENTING] * 2, *[NOT_
 # Sorting takes 8 bytes a record twice, and DuckDB needs room too.
 _BYTES_PER_RECORD = 32
 _BLOCK = 300_000  # fits into the cache
+_NOTHING = "The station status has no accepted record: there is nothing to build a panel from."
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Block:
         Place of the station in the order given to `sort_status`.
     minute : array
         The first full minute at which each record is in force.
-    on_the_minute : array of bool
-        Whether the record came just then, and not in the minute before.
+    second, origin : array, int
+        The second in which it came, counted from `origin`.
     available, disabled : array
         Vehicles that can be rented, and those that cannot.
     reason : array
@@ -58,7 +59,8 @@ class Block:
 
     station: Minutes
     minute: Minutes
-    on_the_minute: NDArray[np.bool_]
+    second: NDArray[np.int32]
+    origin: int
     available: NDArray[np.int16]
     disabled: NDArray[np.int16]
     reason: NDArray[np.int8]
@@ -66,6 +68,11 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.station)
+
+    def minute_of_arrival(self, rows: Minutes) -> Minutes:
+        """The minutes in which some of the records came."""
+        minutes: Minutes = (self.second[rows].astype(np.int64) + self.origin) // 60
+        return minutes
 
     @property
     def is_open(self) -> NDArray[np.bool_]:
@@ -79,8 +86,8 @@ class StatusLog:
 
     Attributes
     ----------
-    chunks : tuple of (array, int)
-        Sorted packed records (on disk where they are many), and the place of the chunk's first station.
+    chunks : tuple of (array or Path, int)
+        Sorted packed records (in a file where they are many), and the place of the chunk's first station.
     group : array
         The zone of each station, in the given order: a block never ends within one.
     records : array
@@ -93,7 +100,7 @@ class StatusLog:
         Records that were left out because a later one is of the same station and second.
     """
 
-    chunks: tuple[tuple[NDArray[np.uint64], int], ...]
+    chunks: tuple[tuple[NDArray[np.uint64] | Path, int], ...]
     group: Minutes
     records: Minutes
     origin: int
@@ -102,23 +109,30 @@ class StatusLog:
     duplicates: int
 
     def blocks(self) -> Iterator[Block]:
-        """Go through all records in order, some hundred thousand at a time."""
+        """Go through all records in order, whole zones, some hundred thousand at a time."""
         for packed, first in self.chunks:
+            behind = first + np.searchsorted(np.cumsum(self.records[first:]), _length(packed)) + 1
+            edges = np.concatenate([[0], np.cumsum(self.records[first:behind])])
+            zone_ends = np.flatnonzero(np.diff(self.group[first:behind], append=-1)) + 1
             begin = 0
-            while begin < len(packed):
-                end = self._block_end(packed, first, begin)
-                yield _unpack(np.asarray(packed[begin:end]), first, self.origin)
+            while begin < behind - first:
+                fits = np.searchsorted(edges[zone_ends], edges[begin] + _BLOCK, side="right") - 1
+                end = int(zone_ends[max(fits, np.searchsorted(zone_ends, begin, side="right"))])
+                if edges[end] > edges[begin]:
+                    some = _read(packed, edges[begin], edges[end])
+                    yield _unpack(some, self.records[first + begin : first + end], first + begin, self.origin)
                 begin = end
 
-    def _block_end(self, packed: NDArray[np.uint64], first: int, begin: int) -> int:
-        end = min(begin + _BLOCK, len(packed))
-        if end == len(packed):
-            return end
-        station = first + int(packed[end - 1] >> np.uint64(64 - _STATION))
-        behind = int(np.searchsorted(self.group, self.group[station], side="right")) - first
-        if behind >= _MOST_STATIONS:
-            return len(packed)
-        return int(np.searchsorted(packed, np.uint64(behind << (64 - _STATION))))
+
+def _length(packed: NDArray[np.uint64] | Path) -> int:
+    return packed.stat().st_size // 8 if isinstance(packed, Path) else len(packed)
+
+
+def _read(packed: NDArray[np.uint64] | Path, begin: int, end: int) -> NDArray[np.uint64]:
+    """Some records; of a file only these, for pages of a mapped one would pile up in memory."""
+    if isinstance(packed, Path):
+        return np.fromfile(packed, dtype=np.uint64, count=int(end - begin), offset=int(begin) * 8)
+    return packed[begin:end]
 
 
 def sort_status(
@@ -127,6 +141,7 @@ def sort_status(
     group: Sequence[int],
     folder: Path,
     memory: int,
+    rows: int,
     origin: int = _ORIGIN,
 ) -> StatusLog:
     """Sort the table ``status`` by station and time, and leave out duplicates.
@@ -143,43 +158,63 @@ def sort_status(
         For the sorted chunks.
     memory : int
         Bytes that the work may take.
+    rows : int
+        How many records there are, or a little more.
     origin : int
         The second from which to count.
     """
-    (rows,) = fetch_one(connection, "SELECT count(*) FROM status")
     if rows == 0:
-        raise InputError("The station status has no accepted record: there is nothing to build a panel from.")
+        raise InputError(_NOTHING)
     zones = np.asarray(group, dtype=np.int64)
     records = np.zeros(len(order), dtype=np.int64)
-    chunks: list[tuple[NDArray[np.uint64], int]] = []
+    chunks: list[tuple[NDArray[np.uint64] | Path, int]] = []
     ends: list[int] = []
     duplicates = 0
     for number, (begin, end) in enumerate(_cut_chunks(connection, order, zones, rows, memory // _BYTES_PER_RECORD)):
-        packed, dropped = _fetch_sorted(connection, order[begin:end], origin)
+        packed, dropped = _fetch_sorted(connection, order[begin:end], len(order), origin)
         if len(packed) == 0:
             continue
         duplicates += dropped
-        records[begin:end] = np.bincount(_station(packed), minlength=end - begin)
-        ends += _check_range(connection, packed, order[begin:end])
+        edges = np.searchsorted(packed, np.arange(end - begin, dtype=np.uint64) << np.uint64(64 - _STATION))
+        edges = np.append(edges, len(packed))
+        of_station = edges[:-1][np.diff(edges) > 0]
+        seconds = _seconds(packed[np.concatenate([of_station, np.append(of_station[1:], len(packed)) - 1])])
+        ends += [int(seconds.min()), int(seconds.max())]
+        if end - begin == len(order):  # sorted by their numbers
+            if list(order) != sorted(order):
+                packed = np.concatenate([packed[edges[ix] : edges[ix + 1]] for ix in order])
+            records[:] = np.diff(edges)[np.asarray(order)]
+        else:
+            records[begin:end] = np.diff(edges)
+        _check_counts(connection, packed, order[begin:end], np.cumsum(records[begin:end]))
         if rows * packed.itemsize > memory // 4:
-            path = folder / f"status-{number}.npy"
-            np.save(path, packed)
-            packed = np.load(path, mmap_mode="r")
-        chunks.append((packed, begin))
+            path = folder / f"status-{number}.bin"
+            packed.tofile(path)
+            chunks.append((path, begin))
+        else:
+            chunks.append((packed, begin))
+    if not ends:
+        raise InputError(_NOTHING)
     if min(ends) == 0 or max(ends) == _LAST_SECOND:
-        return _sort_old(connection, order, group, folder, memory, origin)
+        return _sort_old(connection, order, group, folder, memory, rows, origin)
     first, last = -(-(origin + min(ends)) // 60), -(-(origin + max(ends)) // 60)
     return StatusLog(tuple(chunks), zones, records, origin, first, last, duplicates)
 
 
 def _sort_old(
-    connection: DuckDBPyConnection, order: Sequence[int], group: Sequence[int], folder: Path, memory: int, origin: int
+    connection: DuckDBPyConnection,
+    order: Sequence[int],
+    group: Sequence[int],
+    folder: Path,
+    memory: int,
+    rows: int,
+    origin: int,
 ) -> StatusLog:
     """Sort records that are older (or newer) than the packed seconds reach."""
-    (earliest,) = fetch_one(connection, 'SELECT epoch_us(min("at")) // 1000000 FROM status')
+    (earliest,) = fetch_one(connection, "SELECT min(second) FROM status")
     if origin == earliest - 60:
         raise InputError("The status records span more than 34 years. Check their times, or give fewer files.")
-    return sort_status(connection, order, group, folder, memory, earliest - 60)
+    return sort_status(connection, order, group, folder, memory, rows, earliest - 60)
 
 
 def _cut_chunks(
@@ -208,87 +243,105 @@ def _cut_chunks(
 
 
 def _fetch_sorted(
-    connection: DuckDBPyConnection, stations: Sequence[int], origin: int
+    connection: DuckDBPyConnection, stations: Sequence[int], of_all: int, origin: int
 ) -> tuple[NDArray[np.uint64], int]:
-    """Fetch the records of some stations, packed and sorted, and say how many duplicates were left out."""
-    values = ", ".join(f"({int(ix)}, {place})" for place, ix in enumerate(stations))
-    connection.execute("CREATE OR REPLACE TEMP TABLE chunk_of_stations (ix INTEGER, place UBIGINT)")
-    connection.execute(f"INSERT INTO chunk_of_stations VALUES {values}")
-    # A record is in force at a full minute that it does not come after: times are rounded up.
-    second = f'greatest(0, least({_LAST_SECOND}, (epoch_us("at") + 999999) // 1000000 - {origin}))'
+    """Fetch the records of some stations, packed and sorted, and say how many duplicates were left out.
+
+    All stations are sorted by their numbers (``ix``), some of them by their place among `stations`.
+    """
+    number, source = "ix", "status"
+    if len(stations) < of_all:
+        values = ", ".join(f"({int(ix)}, {place})" for place, ix in enumerate(stations))
+        connection.execute("CREATE OR REPLACE TEMP TABLE chunk_of_stations (ix INTEGER, place INTEGER)")
+        connection.execute(f"INSERT INTO chunk_of_stations VALUES {values}")
+        number, source = "place", "status JOIN chunk_of_stations USING (ix)"
     says = f"""CASE WHEN NOT installed THEN {_SAYS_NOT_INSTALLED} WHEN NOT renting THEN {_SAYS_NOT_RENTING}
         WHEN available > 0 THEN {_SAYS_VEHICLES} ELSE {_SAYS_EMPTY} END + (coalesce(docks, 1) > 0)::INTEGER"""
-    select = f"""SELECT (place << {64 - _STATION}) | ({second}::UBIGINT << {_PAYLOAD})
+    select = f"""SELECT ({number}::UBIGINT << {64 - _STATION})
+            | ((CASE WHEN second < {origin} THEN 0 WHEN second > {origin + _LAST_SECOND} THEN {_LAST_SECOND}
+                ELSE second - {origin} END)::UBIGINT << {_PAYLOAD})
             | (least(available, {_TOO_MANY}) * {1 << (_COUNT + _SAYS)}
                + least(coalesce(disabled, 0), {_TOO_MANY}) * {1 << _SAYS} + {says})::UBIGINT AS packed, rn
-        FROM status JOIN chunk_of_stations USING (ix)"""
+        FROM {source}"""
     found = connection.execute(f"SELECT packed FROM ({select})").fetchnumpy()
-    packed = np.ascontiguousarray(found["packed"], dtype=np.uint64)
+    packed = np.ascontiguousarray(found.pop("packed"), dtype=np.uint64)
     packed.sort(kind="stable")  # files come by station and time, or by time: runs, of which this sort makes use
-    key = packed >> np.uint64(_PAYLOAD)
-    again = np.flatnonzero(key[1:] == key[:-1]) + 1
+    again = _repeated(packed)
     if len(again) == 0:
         return packed, 0
     # Of each station and second the last record of the files holds.
-    keys = np.unique(key[again])
+    keys = np.unique(packed[again] >> np.uint64(_PAYLOAD))
     connection.register("some_rows", {"key": keys})
     winners = connection.execute(
         f"""SELECT packed >> {_PAYLOAD} AS key, arg_max(packed, rn) AS packed FROM ({select})
         WHERE packed >> {_PAYLOAD} IN (SELECT key FROM some_rows) GROUP BY 1 ORDER BY 1"""
     ).fetchnumpy()
     connection.unregister("some_rows")
-    packed[np.searchsorted(key, keys)] = np.asarray(winners["packed"], dtype=np.uint64)
+    packed[np.searchsorted(packed, keys << np.uint64(_PAYLOAD))] = np.asarray(winners["packed"], dtype=np.uint64)
     return np.delete(packed, again), len(again)
 
 
-def _station(packed: NDArray[np.uint64]) -> NDArray[np.int16]:
-    return (packed >> np.uint64(64 - _STATION)).astype(np.int16)
+def _repeated(packed: NDArray[np.uint64]) -> Minutes:
+    """Places of the sorted records that are of the same station and second as the one before."""
+    found = []
+    for begin in range(0, len(packed), _BLOCK):
+        some = packed[begin : begin + _BLOCK + 1]
+        found.append(begin + 1 + np.flatnonzero((some[1:] ^ some[:-1]) < np.uint64(1 << _PAYLOAD)))
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
-def _check_range(
-    connection: DuckDBPyConnection, packed: NDArray[np.uint64], stations: Sequence[int]
-) -> tuple[int, int]:
-    """Refuse more vehicles than a record can hold; return the first and the last second."""
-    ends = []
+def _seconds(packed: NDArray[np.uint64]) -> NDArray[np.int32]:
+    kept = (packed >> np.uint64(_PAYLOAD)).astype(np.int32)
+    kept &= np.int32(_LAST_SECOND)
+    return kept
+
+
+def _check_counts(
+    connection: DuckDBPyConnection, packed: NDArray[np.uint64], stations: Sequence[int], ends: Minutes
+) -> None:
+    """Refuse more vehicles than a record can hold; `ends` are the places behind each station's records."""
     for begin in range(0, len(packed), _BLOCK):
         some = packed[begin : begin + _BLOCK]
-        seconds = (some >> np.uint64(_PAYLOAD)) & np.uint64(_LAST_SECOND)
-        ends += [int(seconds.min()), int(seconds.max())]
         for low in (_SAYS, _SAYS + _COUNT):
-            full = ((some >> np.uint64(low)) & np.uint64(_TOO_MANY)) == _TOO_MANY
-            if full.any():
-                ix = stations[int(_station(some)[full.argmax()])]
+            field = np.uint64(_TOO_MANY << low)
+            if (some & field).max() == field:
+                row = begin + int(((some & field) == field).argmax())
+                ix = stations[int(np.searchsorted(ends, row, side="right"))]
                 (name,) = fetch_one(connection, "SELECT station FROM stations WHERE ix = ?", [ix])
                 raise InputError(
                     f"Station {name!r} reports {_TOO_MANY:,} vehicles or more at once; fewer were expected. "
                     "Is the column of vehicles the right one?"
                 )
-    return min(ends), max(ends)
 
 
-def _unpack(packed: NDArray[np.uint64], first: int, origin: int) -> Block:
+def _unpack(packed: NDArray[np.uint64], records: Minutes, first: int, origin: int) -> Block:
+    """Take records apart; `records` is how many each of the stations from `first` on has."""
+
     def bits(low: int, width: int, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
         kept = (packed >> np.uint64(low)).astype(dtype)
         kept &= dtype((1 << width) - 1)
         return kept
 
-    station = bits(64 - _STATION, _STATION, np.int64)
-    second = bits(_PAYLOAD, _SECOND, np.int64)
-    second += origin
-    minute = (second + 59) // 60
-    is_new = np.ones(len(packed), dtype=bool)
-    is_new[1:] = station[1:] != station[:-1]
+    station = np.repeat(np.arange(first, first + len(records)), records)
+    is_new = np.zeros(len(packed), dtype=bool)
+    is_new[(np.cumsum(records) - records)[records > 0]] = True
+    second = _seconds(packed)
+    # Rounded up to a full minute, in 32 bits as long as that goes.
+    whole, rest = divmod(origin + 59, 60)
+    minute = ((second + np.int32(rest)) // np.int32(60)).astype(np.int64)
+    minute += whole
     says = bits(0, _SAYS, np.int8)
     reason = _REASON[says]
     no_dock = np.flatnonzero(says == _SAYS_EMPTY)
     if len(no_dock):
         # Without a vehicle and a dock a station is dead; but one that never has a dock has none to lose.
-        docked = np.bincount(station, weights=says & 1) > 0
-        reason[no_dock[docked[station[no_dock]]]] = DEAD
+        docked = np.bincount(station - first, weights=says & 1) > 0
+        reason[no_dock[docked[station[no_dock] - first]]] = DEAD
     return Block(
-        station + first,
+        station,
         minute,
-        minute * 60 == second,
+        second,
+        origin,
         bits(_COUNT + _SAYS, _COUNT, np.int16),
         bits(_SAYS, _COUNT, np.int16),
         reason,

@@ -20,7 +20,7 @@ from unmet.mobility.zones import Zones
 
 __all__ = ["TripCounts", "count_trips", "loose_starts", "trip_moves", "trip_span"]
 
-_VECTORS = 400  # of 2,048 rows at a time from DuckDB
+_VECTORS = 100  # of 2,048 rows at a time from DuckDB
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], N
     """Where trips that name no station started: distinct latitudes and longitudes."""
     found = connection.execute(
         """SELECT DISTINCT start_lat AS lat, start_lon AS lon FROM trips
-        WHERE start_station IS NULL AND start_lat IS NOT NULL AND start_lon IS NOT NULL ORDER BY ALL"""
+        WHERE start_ix IS NULL AND start_lat IS NOT NULL AND start_lon IS NOT NULL ORDER BY ALL"""
     ).fetchnumpy()
     return np.asarray(found["lat"], dtype=float), np.asarray(found["lon"], dtype=float)
 
@@ -57,36 +57,31 @@ def trip_span(connection: DuckDBPyConnection) -> tuple[int, int, int]:
     """Minutes of the first and the last start, and of the last end (or start)."""
     first, last, end = fetch_one(
         connection,
-        "SELECT epoch_us(min(started_at)), epoch_us(max(started_at)), epoch_us(max(ended_at)) FROM trips",
+        "SELECT epoch_us(first), epoch_us(last), epoch_us(last_end) FROM trip_span",
     )
     if first is None:
         raise InputError("The trips have no accepted row: there is nothing to build a panel from.")
     return first // 60_000_000, last // 60_000_000, max(last, end or last) // 60_000_000
 
 
-def _select_ends(connection: DuckDBPyConnection, zones: Zones, stations: pd.DataFrame, columns: str) -> str:
-    """SQL for some columns of both ends of all trips: ``start_zone, start_ix, end_zone, end_ix`` and those of trips."""
-    place = pd.DataFrame({"station": stations["station"], "zone": zones.of_station, "ix": np.arange(len(stations))})
-    connection.register("some_rows", place)
-    connection.execute("CREATE OR REPLACE TEMP TABLE zone_of AS SELECT * FROM some_rows")
-    connection.unregister("some_rows")
+def _select_ends(connection: DuckDBPyConnection, zones: Zones, columns: str) -> str:
+    """SQL for some columns of all trips, with ``start_at, end_at``: zones of ends that name no station, else NULL."""
     joins, ends = "", []
     for end in ("start", "end"):
-        zone = f"{end}_of.zone"
-        joins += f" LEFT JOIN zone_of {end}_of ON {end}_station = {end}_of.station"
+        at = "NULL::INTEGER"
         if zones.locate is not None:
             _locate(connection, zones, end)
-            zone = f"CASE WHEN {end}_station IS NULL THEN {end}_at.zone ELSE {zone} END"
-            joins += f" LEFT JOIN located_{end} {end}_at ON {end}_lat = {end}_at.lat AND {end}_lon = {end}_at.lon"
-        ends.append(f"coalesce({zone}, -1)::INTEGER AS {end}_zone, coalesce({end}_of.ix, -1)::INTEGER AS {end}_ix")
-    return f"SELECT {columns} FROM (SELECT {', '.join(ends)}, started_at, ended_at FROM trips {joins})"
+            joins += f" LEFT JOIN located_{end} {end}_l ON {end}_lat = {end}_l.lat AND {end}_lon = {end}_l.lon"
+            at = f"CASE WHEN {end}_ix IS NULL THEN {end}_l.zone END"
+        ends.append(f"{at} AS {end}_at")
+    return f"SELECT {columns} FROM (SELECT t.*, {', '.join(ends)} FROM trips t {joins})"
 
 
 def _locate(connection: DuckDBPyConnection, zones: Zones, end: str) -> None:
     assert zones.locate is not None
     places = connection.execute(
         f"""SELECT DISTINCT {end}_lat AS lat, {end}_lon AS lon FROM trips
-        WHERE {end}_station IS NULL AND {end}_lat IS NOT NULL AND {end}_lon IS NOT NULL"""
+        WHERE {end}_ix IS NULL AND {end}_lat IS NOT NULL AND {end}_lon IS NOT NULL"""
     ).df()
     places["zone"] = zones.locate(places["lat"].to_numpy(float), places["lon"].to_numpy(float))
     connection.register("places", places)
@@ -99,7 +94,6 @@ def _locate(connection: DuckDBPyConnection, zones: Zones, end: str) -> None:
 def count_trips(
     connection: DuckDBPyConnection,
     zones: Zones,
-    stations: pd.DataFrame,
     bins: Bins,
     span: tuple[int, int, int],
     folder: Path,
@@ -112,18 +106,19 @@ def count_trips(
     )
     started, ended = (np.zeros(span[2] - span[0] + 1, dtype=bool) for _ in range(2))
     outside = nowhere = used = found = 0
-    minutes = ", ".join(f"(epoch_us({t}_at) // 60000000)::INTEGER AS {t}" for t in ("started", "ended"))
-    sql = _select_ends(connection, zones, stations, f"start_zone, end_zone, {minutes}")
-    for chunk in _chunks(connection, sql):
-        start, zone = chunk["started"].to_numpy(dtype=np.int64), chunk["start_zone"].to_numpy()
+    # -1 for what is not there, so that whole numbers stay whole on their way to NumPy.
+    whole = [f"coalesce({c}, -1)::INTEGER AS {c}" for c in ("start_ix", "end_ix", "start_at", "end_at")]
+    whole += [f"coalesce(epoch_us({c}_at) // 60000000, -1)::INTEGER AS {c}" for c in ("started", "ended")]
+    zone_of = np.append(zones.of_station, -1)
+    for chunk in _chunks(connection, _select_ends(connection, zones, ", ".join(whole))):
+        start, end = chunk["started"].to_numpy(), chunk["ended"].to_numpy()
+        zone = np.maximum(zone_of[chunk["start_ix"].to_numpy()], chunk["start_at"].to_numpy())
         started[start - span[0]] = True
         inside = _add(pickups, zone, start, bins)
         outside += int((~inside).sum())
         nowhere += int((inside & (zone < 0)).sum())
         used += int((inside & (zone >= 0)).sum())
-        has_end = chunk["ended"].notna().to_numpy()
-        end = chunk["ended"].to_numpy(dtype=float, na_value=0.0)[has_end].astype(np.int64)
-        zone = chunk["end_zone"].to_numpy()[has_end]
+        zone = np.maximum(zone_of[chunk["end_ix"].to_numpy()], chunk["end_at"].to_numpy())
         ended[end[end >= span[0]] - span[0]] = True
         _add(returns, zone, end, bins)
         found += int((zone >= 0).sum())
@@ -133,12 +128,13 @@ def count_trips(
     return TripCounts(pickups, returns if found else None, used, starts, moves)
 
 
-def _add(table: NDArray[np.int32], zone: NDArray[np.int32], minute: Minutes, bins: Bins) -> NDArray[np.bool_]:
+def _add(table: NDArray[np.int32], zone: Minutes, minute: NDArray[np.int32], bins: Bins) -> NDArray[np.bool_]:
     """Add one per trip to its zone and bin; return which fall into a bin."""
     bin_ = bins.of(minute)
     inside = (bin_ >= 0) & (bin_ < len(bins))
     chosen = inside & (zone >= 0)
-    np.add.at(table.reshape(-1), zone[chosen] * np.int64(len(bins)) + bin_[chosen], 1)
+    # One of the table's own type: NumPy is thirty times slower where it must convert.
+    np.add.at(table.reshape(-1), zone[chosen] * len(bins) + bin_[chosen], np.int32(1))
     return inside
 
 
@@ -148,22 +144,19 @@ def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:
         yield chunk
 
 
-def trip_moves(
-    connection: DuckDBPyConnection, zones: Zones, stations: pd.DataFrame, order: Minutes
-) -> tuple[Minutes, Minutes, Minutes]:
+def trip_moves(connection: DuckDBPyConnection, order: Minutes) -> tuple[Minutes, Minutes, Minutes]:
     """Every pickup (-1) and return (+1) at a station, sorted by station (its place in `order`) and time.
 
     Minutes are the full ones from which a move holds; of those that share one, returns come first.
     """
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    ends = _select_ends(connection, zones, stations, "*")
     found = connection.execute(
-        f"""WITH ends AS ({ends}) SELECT ix, holds, change FROM (
-            SELECT start_ix AS ix, (epoch_us(started_at) + 59999999) // 60000000 AS holds, -1 AS change FROM ends
+        """SELECT ix, holds, change FROM (
+            SELECT start_ix AS ix, (epoch_us(started_at) + 59999999) // 60000000 AS holds, -1 AS change FROM trips
             UNION ALL
-            SELECT end_ix, (epoch_us(ended_at) + 59999999) // 60000000, 1 FROM ends WHERE ended_at IS NOT NULL)
-        WHERE ix >= 0 ORDER BY holds, change DESC"""
+            SELECT end_ix, (epoch_us(ended_at) + 59999999) // 60000000, 1 FROM trips WHERE ended_at IS NOT NULL)
+        WHERE ix IS NOT NULL ORDER BY holds, change DESC"""
     ).fetchnumpy()
     station = place[np.asarray(found["ix"], dtype=np.int64)]
     by_station = np.argsort(station, kind="stable")

@@ -29,11 +29,16 @@ __all__ = ["StagedTrips", "make_trips", "stage_trips"]
 
 @dataclass(frozen=True)
 class StagedTrips:
-    """Trips in our columns, not yet checked: `header` is what the files call the start station's id."""
+    """Trips in our columns, not yet checked.
+
+    `header` is what the files call the start station's id, `fields` those of ours that any of them has, and what
+    (the first of) them calls these.
+    """
 
     staged: Staged
     header: str
     headers: set[str]
+    fields: Mapping[str, str]
 
 
 def stage_trips(workspace: Workspace, given: Given, mapping: Mapping[str, str] | None, log: QualityLog) -> StagedTrips:
@@ -41,15 +46,17 @@ def stage_trips(workspace: Workspace, given: Given, mapping: Mapping[str, str] |
     parts = open_parts(workspace, given, "trips")
     selects = []
     header = ""
+    fields: dict[str, str] = {}
     for part in parts:
         matched = match_columns("trips", part.columns, part.label, mapping)
+        fields = matched | fields
         for field in ("started_at", "ended_at"):
             if field in matched:
                 check_epochs(workspace, part, matched[field], time(part.columns[matched[field]]))
         selects.append((part, _columns(part, matched)))
         header = header or matched.get("start_station", matched.get("start_station_name", ""))
     staged = stage(workspace, "trips", selects, log)
-    return StagedTrips(staged, header, set().union(*(part.columns for part in parts)))
+    return StagedTrips(staged, header, set().union(*(part.columns for part in parts)), fields)
 
 
 def _columns(part: Part, matched: Mapping[str, str]) -> dict[str, str]:
@@ -91,23 +98,30 @@ def make_trips(
     rows_of: Mapping[str, int],
     timezone: str,
     log: QualityLog,
+    *,
+    matched: bool,
 ) -> None:
-    """Make the view ``trips`` of accepted trips."""
+    """Make the view ``trips`` of accepted trips; `matched` where their ids were looked up in a table of stations."""
     staged = trips.staged
     resolved = resolve(table, rows_of, trips.header)
-    report_matches("trips", resolved, log)
-    ids = make_ids(workspace, table, resolved, _staff_stations(workspace, staged))
-    riders = _staff_riders(workspace, staged)
-    _check_places(workspace, staged, timezone)
+    if matched:
+        report_matches("trips", resolved, log)
+    staff = _staff_stations(workspace, trips, rows_of)
+    ids = make_ids(workspace, table, resolved, staff)
+    riders = _staff_riders(workspace, trips)
+    _check_places(workspace, trips, timezone)
     clock = clock_for(workspace, staged, timezone, ["started_local", "ended_local"])
-    timed = _timed(workspace, staged, ids, clock)
+    timed = _timed(workspace, trips, clock)
+    # Where every id is known and none is of staff, no row need be looked up to be judged.
+    plain = None not in resolved.index.values() and not any(staff.values())
+    judged = timed if plain else _located(workspace, timed, ids)
     reasons = {
         "missing time": "no_start",
         "impossible time": f"started IS NULL OR started {IMPOSSIBLE}",
         "end before start": "ended < started",
         "missing station": "start_raw IS NULL AND (start_lat IS NULL OR start_lon IS NULL)",
-        "staff and test trips": f"start_staff OR end_staff{riders}",
-        "unknown station": "start_raw IS NOT NULL AND start_ix IS NULL",
+        "staff and test trips": f"{'false' if plain else 'start_staff OR end_staff'}{riders}",
+        "unknown station": "false" if plain else "start_raw IS NOT NULL AND start_ix IS NULL",
     }
     oddities = {
         "nonexistent": "start_gap > 0 OR end_gap > 0",
@@ -116,23 +130,50 @@ def make_trips(
         "late_end": f"ended {IMPOSSIBLE}",
         "no_start_station": "start_raw IS NULL",
         "no_end_station": "end_raw IS NULL",
-        "unknown_end": "end_raw IS NOT NULL AND end_ix IS NULL",
+        "unknown_end": "false" if plain else "end_raw IS NOT NULL AND end_ix IS NULL",
         "impossible_place": "bad_start_place OR bad_end_place",
     }
-    rows, occurred, seen = count_reasons(workspace, "trips", staged, timed, reasons, oddities, log)
+    rows, occurred, seen = count_reasons(workspace, "trips", staged, judged, reasons, oddities, log)
     _note(seen, log)
     accepted = workspace.name("trips_accepted")
     conditions = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {timed}{where}")
+    workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {judged}{where}")
     dropped = _duplicates(workspace, accepted, staged, rows, log)
     ended = f"CASE WHEN ended {IMPOSSIBLE} THEN NULL ELSE ended END" if seen["late_end"] else "ended"
     workspace.connection.execute(
         f"""CREATE VIEW trips AS SELECT trip_id, started AS started_at,
         {ended} AS ended_at,
-        start_station, end_station, start_lat, start_lon, end_lat, end_lon
-        FROM {accepted}{f" WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""}"""
+        start_station, end_station, start_lat, start_lon, end_lat, end_lon, start_ix, end_ix
+        FROM {_located(workspace, accepted, ids) if plain else accepted}
+        {f"WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""}"""
     )
+    untouched = (
+        not occurred and dropped is None and not any(seen[o] for o in ("doubled", "nonexistent", "late_end", "no_end"))
+    )
+    _write_span(workspace, staged, clock, untouched)
+
+
+def _write_span(workspace: Workspace, staged: Staged, clock: Clock, untouched: bool) -> None:
+    """Make the table ``trip_span``: the first and the last start, and the last end, of the accepted trips.
+
+    Where all rows stand as they are in the files, the ends of their columns tell, and those a Parquet file knows.
+    """
+
+    def end(function: str, side: str) -> str:
+        local = clock.utc(f"{function}({side}_local)")
+        return f"{'least' if function == 'min' else 'greatest'}({function}({side}_utc), {local})"
+
+    ends = [f"{f}({side}_at)" for f, side in (("min", "started"), ("max", "started"), ("max", "ended"))]
+    source = "trips"
+    if untouched:
+        ends = [end("min", "started"), end("max", "started"), end("max", "ended")]
+        source = staged.relation
+    with reading(staged.label):
+        workspace.connection.execute(
+            f"""CREATE TABLE trip_span AS
+            SELECT {ends[0]} AS first, {ends[1]} AS last, {ends[2]} AS last_end FROM {source}"""
+        )
 
 
 def _note(seen: Mapping[str, int], log: QualityLog) -> None:
@@ -164,8 +205,8 @@ def _note(seen: Mapping[str, int], log: QualityLog) -> None:
     log.add("trips", "impossible coordinates", "repaired", seen["impossible_place"], "left blank")
 
 
-def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
-    """Make a view with UTC times and stations.
+def _timed(workspace: Workspace, trips: StagedTrips, clock: Clock) -> str:
+    """Make a view with UTC times and places that are possible.
 
     Of the two readings of a time in an hour that came twice, the one that makes the shorter trip holds, and
     the first where that does not tell: a start is moved to the second occurrence when the trip ended after
@@ -174,11 +215,17 @@ def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
     """
     name = workspace.name("trips_timed")
 
-    def outside(lat: str, lon: str) -> str:
+    def outside(side: str) -> str:
+        if f"{side}_lat" not in trips.fields:
+            return "false"
+        lat, lon = f"{side}_lat", f"{side}_lon"
         return f"(abs({lat}) > 90 OR abs({lon}) > 180 OR ({lat} = 0 AND {lon} = 0)) IS TRUE"
 
     def place(side: str, axis: str) -> str:
-        return f"CASE WHEN NOT bad_{side}_place THEN {side}_{axis} END AS {side}_{axis}"
+        known = f"{side}_lat" in trips.fields
+        return (
+            f"{f'CASE WHEN NOT bad_{side}_place THEN {side}_{axis} END' if known else 'NULL::DOUBLE'} AS {side}_{axis}"
+        )
 
     workspace.connection.execute(
         f"""CREATE VIEW {name} AS
@@ -189,10 +236,10 @@ def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
                 CASE WHEN ended_utc IS NULL THEN {clock.doubled("ended_local")} ELSE 0 END AS end_fold,
                 CASE WHEN started_utc IS NULL THEN {clock.skipped("started_local")} ELSE 0 END AS start_gap,
                 CASE WHEN ended_utc IS NULL THEN {clock.skipped("ended_local")} ELSE 0 END AS end_gap,
-                {outside("start_lat", "start_lon")} AS bad_start_place,
-                {outside("end_lat", "end_lon")} AS bad_end_place
-            FROM {staged.relation})
-        SELECT r.* EXCLUDE (started_0, ended_0, start_lat, start_lon, end_lat, end_lon),
+                {outside("start")} AS bad_start_place,
+                {outside("end")} AS bad_end_place
+            FROM {trips.staged.relation})
+        SELECT * EXCLUDE (started_0, ended_0, start_lat, start_lon, end_lat, end_lon),
             {place("start", "lat")}, {place("start", "lon")}, {place("end", "lat")}, {place("end", "lon")},
             CASE WHEN start_fold > 0 AND end_fold = 0
                     AND epoch_us(ended_0) - epoch_us(started_0) >= start_fold
@@ -201,30 +248,43 @@ def _timed(workspace: Workspace, staged: Staged, ids: str, clock: Clock) -> str:
                     THEN make_timestamp(epoch_us(started_0) - start_gap)
                 ELSE started_0 END AS started,
             CASE WHEN start_fold > 0 AND end_fold > 0 AND ended_0 < started_0
-                THEN make_timestamp(epoch_us(ended_0) + end_fold) ELSE ended_0 END AS ended,
-            s.ix AS start_ix, s.station AS start_station, coalesce(s.staff, false) AS start_staff,
-            e.ix AS end_ix, e.station AS end_station, coalesce(e.staff, false) AS end_staff
-        FROM first_reading r
-        LEFT JOIN {ids} s ON r.start_raw = s.raw LEFT JOIN {ids} e ON r.end_raw = e.raw"""
+                THEN make_timestamp(epoch_us(ended_0) + end_fold) ELSE ended_0 END AS ended
+        FROM first_reading"""
     )
     return name
 
 
-def _staff_stations(workspace: Workspace, staged: Staged) -> dict[str, bool]:
+def _located(workspace: Workspace, trips: str, ids: str) -> str:
+    """Make a view with the stations at which trips start and end."""
+    name = workspace.name("trips_located")
+    workspace.connection.execute(
+        f"""CREATE VIEW {name} AS SELECT t.*,
+            s.ix AS start_ix, s.station AS start_station, coalesce(s.staff, false) AS start_staff,
+            e.ix AS end_ix, e.station AS end_station, coalesce(e.staff, false) AS end_staff
+        FROM {trips} t LEFT JOIN {ids} s ON t.start_raw = s.raw LEFT JOIN {ids} e ON t.end_raw = e.raw"""
+    )
+    return name
+
+
+def _staff_stations(workspace: Workspace, trips: StagedTrips, ids: Mapping[str, int]) -> dict[str, bool]:
     """Raw station id → whether its id or any of its names is that of a depot or a test."""
-    staff: dict[str, bool] = {}
+    staff = {raw: is_staff(raw) for raw in ids}
     for side in ("start", "end"):
-        sql = f"SELECT DISTINCT {side}_raw, {side}_name FROM {staged.relation} WHERE {side}_raw IS NOT NULL"
-        with reading(staged.label):
+        if f"{side}_station_name" not in trips.fields:
+            continue
+        sql = f"SELECT DISTINCT {side}_raw, {side}_name FROM {trips.staged.relation} WHERE {side}_raw IS NOT NULL"
+        with reading(trips.staged.label):
             for raw, name in fetch_all(workspace.connection, sql):
-                staff[raw] = staff.get(raw, False) or is_staff(raw) or (name is not None and is_staff(name))
+                staff[raw] = staff.get(raw, False) or (name is not None and is_staff(name))
     return staff
 
 
-def _staff_riders(workspace: Workspace, staged: Staged) -> str:
+def _staff_riders(workspace: Workspace, trips: StagedTrips) -> str:
     """SQL to follow a condition: or the rider is of a type that means staff."""
-    sql = f"SELECT DISTINCT rider FROM {staged.relation} WHERE rider IS NOT NULL LIMIT 1000"
-    with reading(staged.label):
+    if "rider" not in trips.fields:
+        return ""
+    sql = f"SELECT DISTINCT rider FROM {trips.staged.relation} WHERE rider IS NOT NULL LIMIT 1000"
+    with reading(trips.staged.label):
         riders = [r[0] for r in fetch_all(workspace.connection, sql) if is_staff(r[0])]
     if not riders:
         return ""
@@ -233,17 +293,20 @@ def _staff_riders(workspace: Workspace, staged: Staged) -> str:
     return f" OR rider IN (SELECT rider FROM {name})"
 
 
-def _check_places(workspace: Workspace, staged: Staged, timezone: str) -> None:
-    """Refuse trips whose latitudes and longitudes are swapped, judged by the mean of a sample."""
+def _check_places(workspace: Workspace, trips: StagedTrips, timezone: str) -> None:
+    """Refuse trips whose latitudes and longitudes are swapped, judged by the median of a sample."""
+    if "start_lat" not in trips.fields:
+        return
     sql = (
         "SELECT median(start_lat), median(start_lon) FROM "
-        f"(SELECT start_lat, start_lon FROM {staged.relation} "
+        f"(SELECT start_lat, start_lon FROM {trips.staged.relation} "
         "WHERE start_lat <> 0 AND start_lon <> 0 LIMIT 100000)"
     )
-    with reading(staged.label):
+    with reading(trips.staged.label):
         lat, lon = fetch_one(workspace.connection, sql)
     if lat is not None and lon is not None:
-        check_not_swapped(lat, lon, timezone, staged.label)
+        pairs = [(f"{side}_lat", f"{side}_lon") for side in ("start", "end")]
+        check_not_swapped(lat, lon, timezone, trips.staged.label, trips.fields, pairs)
 
 
 def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog) -> str | None:

@@ -55,7 +55,8 @@ class ZoneData:
     slot : array of int
         Hour of the week, 0 for Monday from midnight; for bins of a day or more the first hour of its day.
     inputs : DataFrame
-        Columns ``t`` (days), ``week`` (position in the week, in days; holidays are Sundays), ``holiday``, covariates.
+        Columns ``t`` (days), ``week`` (position in the week, in days; holidays are Sundays), ``weekend``, ``holiday``,
+        covariates.
     covariates : tuple of str
         The covariates among the inputs.
     flags : array of str
@@ -152,6 +153,7 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
     holiday = np.nan_to_num(holiday)
     clock = (local - local.normalize()) / pd.Timedelta(days=1)
     inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)
+    inputs["weekend"] = (inputs["week"] >= 5).astype(float)
     inputs["holiday"] = holiday
     gaps = np.zeros(len(frame), dtype=bool)
     covariates = []

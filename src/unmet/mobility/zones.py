@@ -218,7 +218,8 @@ def _polygons(path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[
     times = np.sum([inside(lat, lon, shape) for shape in shapes], axis=0)
     _report_twice(stations, (times > 1) & placed, "went to the first polygon", log)
     zones = _make(names, names, np.where(placed, locate(lat, lon), _NOWHERE), stations, locate)
-    zones.frame["polygon"] = [[[_rounded(ring) for ring in polygon] for polygon in shape] for shape in shapes]
+    outlines = [[[_rounded(ring) for ring in polygon] for polygon in shape] for shape in shapes]
+    zones.frame["polygon"] = pd.Series(outlines, dtype=object)
     return _report_empty(zones, stations, placed, log)
 
 
@@ -244,7 +245,8 @@ def _h3_cells(resolution: str, stations: pd.DataFrame, log: QualityLog, loose: t
     of_station = np.full(len(stations), _NOWHERE, dtype=np.int64)
     of_station[placed] = [row_of[cell] for cell in of_placed]
     zones = _make(names, names, of_station, stations, locate)
-    zones.frame["polygon"] = [[[_rounded(_ring(h3.cell_to_boundary(cell)))]] for cell in names]
+    outlines = [[[_rounded(_ring(h3.cell_to_boundary(cell)))]] for cell in names]
+    zones.frame["polygon"] = pd.Series(outlines, dtype=object)
     return zones
 
 

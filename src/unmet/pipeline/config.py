@@ -25,7 +25,7 @@ def make_settings(config: str | os.PathLike[str] | None = None, /, **given: Any)
     Parameters
     ----------
     config : path, optional
-        A file such as ``unmet init`` writes. Its paths are relative to itself.
+        A file such as ``unmet init`` writes. Its paths are relative to itself, that of the results too.
     **given
         Fields of `RunSettings`; paths relative to the current folder.
 
@@ -35,8 +35,9 @@ def make_settings(config: str | os.PathLike[str] | None = None, /, **given: Any)
     'stations'
     """
     values = {} if config is None else read_config(config)
-    chosen = values | given
-    settings = RunSettings(**(chosen | {"out": Path(chosen.get("out", RunSettings.out))}))
+    beside = Path() if config is None else Path(config).parent
+    chosen = {"out": beside / RunSettings.out} | values | given
+    settings = RunSettings(**(chosen | {"out": Path(chosen["out"])}))
     if not (settings.trips or settings.status):
         raise InputError(
             "There is nothing to read: give trips, station status, or both, with --trips and --status or as trips and "
@@ -206,13 +207,13 @@ def example_config() -> str:
     """
     lines = [
         "# Settings of `unmet run`. Paths are relative to this file; flags of the command line win over it.",
-        "# Lines that begin with # are not read; a value there is the default, or an example where there is none.",
+        "# Lines that begin with # are not read. Take the # away to set a value: it shows the default, or an example.",
     ]
     for table, meaning in TABLES.items():
         lines += ["", f"# {meaning}", *([f"[{table}]"] if table else [])]
         for name in settings_by_table(table):
             known = about(name)
-            lines += [f"# {known.help}", f"{'' if known.shown else '# '}{name} = {known.example}"]
+            lines += [f"# {known.help}", f"{'' if known.shown else '#'}{name} = {known.example}"]
     return "\n".join(lines) + "\n"
 
 

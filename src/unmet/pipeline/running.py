@@ -242,6 +242,7 @@ def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -
             panel=panel,
             title=chosen.title,
             truth=None if chosen.truth is None else Path(chosen.truth),
+            progress=lambda done, zones: work.tell(Event(REPORT, "step", f"drawing zone {done} of {zones}")),
         )
 
 

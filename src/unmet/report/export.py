@@ -1,1 +1,198 @@
-def export_tables(): ...
+"""The numbers of a report as tables: CSV, Parquet and GeoJSON.
+
+============== ========================================================================================
+table          rows
+============== ========================================================================================
+headline       the system's totals with their intervals, the share of time out of stock, zones
+zones          one per zone; also as GeoJSON, with its place or polygon
+hours_of_week  one per zone and hour of the week
+act            where one more vehicle would have served the most riders, best first
+bins           one per zone and bin: minutes by state, rate, demand and lost trips
+totals         every total with all its quantiles
+quality        rows rejected, repaired and noted
+============== ========================================================================================
+
+A text that a spreadsheet would take for a formula has an apostrophe before it in CSV; Parquet and GeoJSON have it as
+it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet.mobility.quality import QUALITY_COLUMNS
+from unmet.mobility.sql import fetch_all, identifier, literal
+from unmet.report.places import geometry
+from unmet.report.series import each_zone
+from unmet.report.source import RunSource, open_run
+from unmet.report.tables import act_table, headline, week_table, zone_table
+
+__all__ = ["FORMATS", "export_tables"]
+
+FORMATS = ("csv", "parquet", "geojson")
+# What makes a spreadsheet calculate, and the wide forms of the same signs.
+_FORMULA = "^[=+\\-@\\t\\r\\n＝＋－＠]"
+_OF_PANEL = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
+
+
+def export_tables(
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    formats: Sequence[str] = FORMATS,
+    panel: str | os.PathLike[str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> list[Path]:
+    """Write the tables of a run's report into a folder.
+
+    Parameters
+    ----------
+    run : path
+        The folder that ``unmet estimate`` or ``unmet run`` wrote.
+    out : path
+        The folder for the tables, made if need be. Files of the same names are replaced when all are complete.
+    formats : sequence of str
+        Some of ``csv``, ``parquet``, ``geojson``.
+    panel : path, optional
+        The panel that the run was made from; where the run found it, unless given.
+    progress : callable, optional
+        Called with the name of each file before it is written.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The files.
+    """
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown or not formats:
+        raise InputError(f"formats: expected some of {', '.join(FORMATS)}; got {', '.join(formats) or 'none'}.")
+    folder = Path(out)
+    say = progress or (lambda _: None)
+    with open_run(run, panel) as source, _appearing(folder) as aside:
+        zones = zone_table(source)
+        if "csv" in formats or "parquet" in formats:
+            _register(source, zones)
+            for name, sql in _tables(source).items():
+                for kind in ("csv", "parquet"):
+                    if kind in formats:
+                        say(f"{name}.{kind}")
+                        _copy(source.connection, sql, aside / f"{name}.{kind}", kind)
+        if "geojson" in formats:
+            say("zones.geojson")
+            text = json.dumps(_features(source, zones), ensure_ascii=False, allow_nan=False)
+            (aside / "zones.geojson").write_text(text, encoding="utf-8")
+        names = sorted(path.name for path in aside.iterdir())
+    return [folder / name for name in names]
+
+
+@contextmanager
+def _appearing(folder: Path) -> Iterator[Path]:
+    """A folder to write into, whose files are moved to where they belong once all are complete."""
+    aside = None
+    try:
+        folder.mkdir(exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
+        yield aside
+        for path in sorted(aside.iterdir()):
+            os.replace(path, folder / path.name)
+    except (OSError, duckdb.IOException) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
+        raise InputError(
+            f"{folder}: the tables could not be written: {reason}. What was there is as it was; make room or name "
+            "another folder."
+        ) from error
+    finally:
+        if aside is not None:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _register(source: RunSource, zones: pd.DataFrame) -> None:
+    """Let SQL see the tables that are made here."""
+    weeks = week_table(source, (series.week for _, series, _ in each_zone(source)))
+    act = act_table(weeks, rows=1000)
+    frames = {
+        "headline_rows": _headline_rows(headline(source, zones)),
+        "zone_rows": zones,
+        "week_rows": weeks.drop(columns=["number"]),
+        "act_rows": act.drop(columns=["number"]),
+        "total_rows": source.totals,
+        "quality_rows": source.quality if len(source.quality.columns) else pd.DataFrame(columns=QUALITY_COLUMNS),
+    }
+    for name, frame in frames.items():
+        source.connection.register(name, frame)
+
+
+def _tables(source: RunSource) -> dict[str, str]:
+    own = [c for c in _columns(source.connection, "SELECT * FROM demand") if c not in ("zone", "start", "observed")]
+    of_panel = ", ".join(f"p.{c}" for c in _OF_PANEL)
+    of_demand = ", ".join(f"d.{identifier(c)}" for c in own)
+    bins = f"""
+        SELECT coalesce(p.zone, d.zone) AS zone, b.start, b.start_local, b.minutes, {of_panel}, p.observed, {of_demand}
+        FROM (SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel) p
+        FULL JOIN demand d ON p.zone = d.zone AND p.start = d.start
+        JOIN bin_numbers b ON b.start = coalesce(p.start, d.start) ORDER BY 1, 2"""
+    return {
+        "headline": "SELECT * FROM headline_rows",
+        "zones": "SELECT * FROM zone_rows",
+        "hours_of_week": "SELECT * FROM week_rows",
+        "act": "SELECT * FROM act_rows",
+        "bins": bins,
+        "totals": "SELECT * FROM total_rows",
+        "quality": "SELECT * FROM quality_rows",
+    }
+
+
+def _headline_rows(found: dict[str, Any]) -> pd.DataFrame:
+    rows: list[tuple[str, float | None, float | None, float | None]] = []
+    for name in ("observed", "demand", "lost"):
+        limits = (None, None) if name == "observed" else (found[name]["q05"], found[name]["q95"])
+        rows.append((name, found[name]["mean"], *limits))
+    for name in ("lost_share", "stockout_share", "stockout_hours"):
+        rows.append((name, found[name], None, None))
+    for name, count in found["zones"].items():
+        rows.append((f"zones_{name}", float(count), None, None))
+    frame = pd.DataFrame(rows, columns=["quantity", "value", "q05", "q95"])
+    return frame.astype({"value": "float64", "q05": "float64", "q95": "float64"})
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:
+    return {str(row[0]): str(row[1]) for row in fetch_all(connection, f"DESCRIBE {sql}")}
+
+
+def _copy(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, kind: str) -> None:
+    if kind == "parquet":
+        connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+        return
+    columns = [_as_text(name, type_) for name, type_ in _columns(connection, sql).items()]
+    connection.execute(f"COPY (SELECT {', '.join(columns)} FROM ({sql})) TO {literal(str(path))} (FORMAT csv, HEADER)")
+
+
+def _as_text(name: str, type_: str) -> str:
+    """A column as CSV has it: moments in ISO 8601, texts that look like formulas with an apostrophe before them."""
+    quoted = identifier(name)
+    if type_ == "TIMESTAMP WITH TIME ZONE":
+        return f"strftime({quoted} AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ') AS {quoted}"
+    if type_ == "VARCHAR":
+        formula = f"regexp_matches({quoted}, {literal(_FORMULA)})"
+        return f"CASE WHEN {formula} THEN concat('''', {quoted}) ELSE {quoted} END AS {quoted}"
+    return quoted
+
+
+def _features(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
+    """A GeoJSON FeatureCollection (RFC 7946); a zone without a place has no geometry."""
+    features = []
+    for (_, zone), row in zip(source.zones.iterrows(), zones.to_dict("records"), strict=True):
+        properties = {str(k): None if pd.isna(v) else v for k, v in row.items() if k not in ("lat", "lon")}
+        features.append({"type": "Feature", "id": row["zone"], "geometry": geometry(zone), "properties": properties})
+    return {"type": "FeatureCollection", "features": features}

@@ -46,7 +46,7 @@ def write_report(
     Parameters
     ----------
     run : path
-        The folder that ``unmet estimate`` wrote.
+        The folder that ``unmet estimate`` or ``unmet run`` wrote.
     out : path, optional
         The file; ``report.html`` in the run's folder unless given. It appears whole or not at all.
     panel : path, optional
@@ -87,9 +87,9 @@ def write_report(
     ('report.html', True)
     """
     target = Path(out) if out is not None else Path(run) / "report.html"
-    _check_target(target)
     plotly = _plotly()
     with open_run(run, panel) as source:
+        _check_target(target)
         data = _data(source, title, None if truth is None else Path(truth), progress)
     _write(target, _page(data, plotly))
     return target

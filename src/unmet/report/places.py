@@ -93,7 +93,7 @@ def _rings(polygon: Any) -> list[Array]:
 
 
 def _coarser(ring: Array, tolerance: float) -> Array:
-    """Leave out corners that are nearer than the tolerance to the line between the kept ones (Ramer-Douglas-Peucker)."""
+    """Leave out corners nearer than the tolerance to the line between those that are kept (Ramer-Douglas-Peucker)."""
     keep = np.zeros(len(ring), dtype=bool)
     keep[[0, len(ring) // 2, -1]] = True  # a closed ring has no first and last: cut it in two
     pending = [(0, len(ring) // 2), (len(ring) // 2, len(ring) - 1)]

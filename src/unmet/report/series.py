@@ -126,7 +126,7 @@ def _fetch(source: RunSource, first: int, last: int) -> dict[str, Array]:
     where = np.asarray(rows["z"]) - first, np.asarray(rows["b"])
     block = {}
     for name in _FETCHED:
-        values = np.ma.filled(np.ma.asarray(rows[name], dtype=float), np.nan)
+        values: Array = np.ma.filled(np.ma.asarray(rows[name], dtype=float), np.nan)
         block[name] = np.full((last - first, len(source.bins)), np.nan)
         block[name][where] = values
     return block

@@ -34,7 +34,7 @@ class RunSource:
     ----------
     connection : duckdb.DuckDBPyConnection
         Has the views ``panel`` and ``demand``, and the tables ``zone_numbers`` (``zone, number``) and ``bin_numbers``
-        (``start, number``), whose numbers are the rows of `zones` and `bins`.
+        (``start, start_local, minutes, number``), whose numbers are the rows of `zones` and `bins`.
     info : dict
         What ``run.json`` says.
     zones : pandas.DataFrame
@@ -74,11 +74,11 @@ def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None =
     Parameters
     ----------
     run : path
-        What ``unmet estimate`` wrote.
+        What ``unmet estimate`` or ``unmet run`` wrote.
     panel : path, optional
         The panel's Parquet file; where the run found it, unless given.
     """
-    folder = Path(run)
+    folder = _run_folder(Path(run))
     info = _read_info(folder)
     path = _find_panel(folder, info, panel)
     with open_panel(path) as file:
@@ -103,6 +103,12 @@ def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None =
             dict(file.metadata.get("summary", {})),
             columns,
         )
+
+
+def _run_folder(given: Path) -> Path:
+    """The run's own folder, also where the folder of ``unmet run`` was named, which has it within."""
+    within = given / "estimate"
+    return within if (within / "run.json").is_file() and not (given / "run.json").exists() else given
 
 
 def _read_info(folder: Path) -> dict[str, Any]:
@@ -194,7 +200,8 @@ def _read_bins(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
     known["future"] = False
     if len(later):
         # As the estimate does: by the wall clock's offset at the panel's end.
-        last = known.loc[known["start"].idxmax()]
+        known = known.sort_values("start", ignore_index=True)
+        last = known.iloc[-1]
         later["start_local"] = last["start_local"] + (later["start"] - last["start"])
         later["minutes"] = last["minutes"]
         later["future"] = True
@@ -203,8 +210,11 @@ def _read_bins(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
 
 
 def _number(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, bins: pd.DataFrame) -> None:
-    for table, column, frame in (("zone_numbers", "zone", zones), ("bin_numbers", "start", bins)):
-        some = pd.DataFrame({column: frame[column], "number": np.arange(len(frame))})
+    for table, columns, frame in (
+        ("zone_numbers", ["zone"], zones),
+        ("bin_numbers", ["start", "start_local", "minutes"], bins),
+    ):
+        some = frame[columns].assign(number=np.arange(len(frame)))
         connection.register("some_rows", some)
         connection.execute(f"CREATE TABLE {table} AS SELECT * FROM some_rows")
         connection.unregister("some_rows")

@@ -82,7 +82,8 @@ def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
     """The system's totals with their own intervals, and the share of open zone-time out of stock."""
     system = source.totals[source.totals["level"] == "system"].set_index("quantity")
     found: dict[str, Any] = {
-        name: {limit: float(system.loc[name, limit]) for limit in _LIMITS} for name in ("observed", "demand", "lost")
+        name: {limit: float(system[limit].to_dict()[name]) for limit in _LIMITS}
+        for name in ("observed", "demand", "lost")
     }
     demand = found["demand"]["mean"]
     found["lost_share"] = found["lost"]["mean"] / demand if demand > 0 else None
@@ -181,7 +182,11 @@ def true_demand(source: RunSource, truth: Path) -> dict[str, int]:
             [known["start"].iloc[0].to_pydatetime(), end.to_pydatetime()],
         )
     wanted = {str(station): int(count) for station, count in rows}
+    members = zip(source.zones["zone"], source.zones["stations"], strict=True)
+    stations_of = [stations if isinstance(stations, list) else [zone] for zone, stations in members]
+    if not wanted.keys() & {str(station) for stations in stations_of for station in stations}:
+        raise InputError(f"{truth}: none of its stations and times are those of this run. Is it another city's?")
     return {
-        zone: sum(wanted.get(str(station), 0) for station in stations or [zone])
-        for zone, stations in zip(source.zones["zone"], source.zones["stations"], strict=True)
+        zone: sum(wanted.get(str(station), 0) for station in stations)
+        for zone, stations in zip(source.zones["zone"], stations_of, strict=True)
     }

@@ -13,23 +13,23 @@ MODEL_WORDS = {
     "exposure": "Negative binomial counts with exposure: in each bin pickups are counted only for as long as there was "
     "something to rent. Expected demand follows a weekly pattern, a slow trend, holidays and weather, learnt zone by "
     "zone by a Gaussian process.",
-    "cgp": "Censored Gaussian process: in bins labelled as stock-outs demand was at least what was seen; in all others it "
-    "was what was seen.",
+    "cgp": "Censored Gaussian process: in bins labelled as stock-outs demand was at least what was seen; in all others "
+    "it was what was seen.",
     "ncgp": "Gaussian process that ignores stock-outs: what was seen is taken for demand. Expect it to be too low.",
     "ncgp-a": "Gaussian process without the bins that had a stock-out. What is left is selected for low demand.",
-    "tobit": "Linear Tobit model: effects of the hour of the week, trend, holidays and weather, with demand at least what "
-    "was seen in bins labelled as stock-outs.",
+    "tobit": "Linear Tobit model: effects of the hour of the week, trend, holidays and weather, with demand at least "
+    "what was seen in bins labelled as stock-outs.",
     "observed": "What was recorded, taken for demand: a baseline, by which nothing is ever lost.",
-    "weekly-mean": "Pickups over the time there was something to rent, by hour of the week: a baseline that knows no trend "
-    "and no weather.",
+    "weekly-mean": "Pickups over the time there was something to rent, by hour of the week: a baseline that knows no "
+    "trend and no weather.",
     "drop-censored": "Mean pickups by hour of the week over the bins without a stock-out: a baseline. What is left is "
     "selected for low demand.",
 }
 _COUNTED = ("exposure", "weekly-mean", "drop-censored")
 _PICKUPS = {
     "trips": "Observed trips are trips that started in the zone.",
-    "status": "There were no trip files: observed trips are falls in the number of available vehicles, less those taken "
-    "for vans. A pickup and a return between two records cancel out, so they are somewhat too few.",
+    "status": "There were no trip files: observed trips are falls in the number of available vehicles, less those "
+    "taken for vans. A pickup and a return between two records cancel out, so they are somewhat too few.",
     "trips and status": "Where trip files have a hole, observed trips are falls in the number of available vehicles.",
 }
 
@@ -132,10 +132,10 @@ def assumptions(source: RunSource) -> list[str]:
         "neither as supply nor as loss.",
         "A rider who finds a zone empty is lost to that zone. Those who walk on and rent nearby are counted there as "
         "observed and here as lost: the sum over zones is then more than the riders who went home.",
-        f"The rate is the expected demand of a full {span(source.minutes)}: what to plan with. Demand is what was wanted "
-        "in that very bin: observed plus lost. Where supply never ran out, demand is what was observed.",
-        "Intervals are 90 %: one in ten should miss. They hold given the model and the records; an error in the records "
-        "is not in them.",
+        f"The rate is the expected demand of a full {span(source.minutes)}: what to plan with. Demand is what was "
+        "wanted in that very bin: observed plus lost. Where supply never ran out, demand is what was observed.",
+        "Intervals are 90 %: one in ten should miss. They hold given the model and the records; an error in the "
+        "records is not in them.",
     ]
     if model in _COUNTED:
         lines.append(
@@ -148,7 +148,7 @@ def assumptions(source: RunSource) -> list[str]:
         lines.append(_PICKUPS.get(told.get("pickups_from", ""), ""))
         if not told.get("status"):
             lines.append(
-                "Without station status, supply is netted from trips alone. That is weak evidence: a vehicle that cannot "
-                "be rented looks like supply, and a van looks like nothing at all."
+                "Without station status, supply is netted from trips alone. That is weak evidence: a vehicle that "
+                "cannot be rented looks like supply, and a van looks like nothing at all."
             )
     return [line for line in lines if line]

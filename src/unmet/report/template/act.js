@@ -52,7 +52,7 @@ async function drawAct() {
     rows[r], plain(zones.name[rows[r]], 60), slotName(s), number(week.lost[s]), interval(week.low[s], week.high[s]),
     percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
   ]));
-  const names = rows.map((i) => plain(zones.name[i], phone ? 12 : 22));
+  const names = rows.map((i) => plain(zones.name[i], phone ? 11 : 20));
   const days = perHour ? WEEKDAYS.map((_, d) => 24 * d) : slots;
   const layout = {
     ...baseLayout(),
@@ -64,7 +64,7 @@ async function drawAct() {
   };
   byId("act-map").style.height = `${Math.max(26 * rows.length + 40, 130)}px`;
   const trace = {
-    type: "heatmap", z, customdata: facts, x: slots.map((s) => (perHour ? s : s)), y: rows.map((_, r) => r), coloraxis: "coloraxis", ygap: 2, hoverongaps: false,
+    type: "heatmap", z, customdata: facts, x: slots, y: rows.map((_, r) => r), coloraxis: "coloraxis", ygap: 2, hoverongaps: false,
     hovertemplate: "<b>%{customdata[1]}</b><br>%{customdata[2]}: %{z:.3~g} lost per hour out of stock<br>lost %{customdata[3]} in all (%{customdata[4]}), out of stock %{customdata[5]}<extra></extra>",
   };
   await Plotly.react(byId("act-map"), [trace], layout, { responsive: true, displayModeBar: false });

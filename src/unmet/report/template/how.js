@@ -74,7 +74,7 @@ function _fits() {
     if (some.length > MOST_LISTED) lines.push(element("li", {}, `and ${some.length - MOST_LISTED} more; all are in the exported tables`));
     parts.push(element("details", some.length <= 5 ? { open: "" } : {}, element("summary", {}, title), element("ul", {}, ...lines)));
   };
-  listed(`${bad.length} could not be estimated`, bad, (i) => zones.reason[i]);
+  listed(`${bad.length} could not be estimated`, bad, whyFailed);
   listed(`${loose.length} did not converge: believe them less`, loose, (i) => zones.message[i]);
   listed(`${told.length} with a remark`, told, (i) => zones.message[i]);
   if (!loose.length) parts.push(element("p", {}, "All estimates converged."));

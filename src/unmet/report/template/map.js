@@ -5,9 +5,8 @@ const METRICS = {
   lost_share: { label: "Share lost", show: percent },
   stockout_share: { label: "Out of stock", show: percent },
 };
-const LARGEST = 17; // radius of the zone that lost most
-const SMALLEST = 3.5;
-const map = { metric: "lost_mean", marks: [], zoom: 1, x: 0, y: 0 };
+const LARGEST = 17; // radius of the zone that lost most, where there is room
+const map = { metric: "lost_mean", marks: [], zoom: 1, x: 0, y: 0, largest: LARGEST };
 
 function buildMap(choose) {
   map.choose = choose;
@@ -109,6 +108,9 @@ function drawMap() {
     (map.height - 2 * pad - foot) / (extent.north - extent.south)
   );
   map.scale = scale;
+  // Where zones are many their circles are smaller, so that each can be seen.
+  const area = scale ** 2 * (extent.east - extent.west) * (extent.north - extent.south);
+  map.largest = Math.min(Math.max(0.9 * Math.sqrt(area / zones.zone.length), 7), LARGEST);
   const left = (map.width - scale * (extent.east - extent.west)) / 2;
   const top = (map.height - foot - scale * (extent.north - extent.south)) / 2;
   map.at = (x, y) => [left + scale * (x - extent.west), top + scale * (extent.north - y)];
@@ -123,7 +125,8 @@ function _drawMarks() {
   map.group = drawn("g");
   map.svg.append(map.grid, map.group);
   const most = Math.max(...zones.lost_mean.map((v) => v || 0), 0);
-  const radius = (i) => SMALLEST + (LARGEST - SMALLEST) * Math.sqrt(most > 0 ? (zones.lost_mean[i] || 0) / most : 0);
+  const smallest = map.largest / 4.5;
+  const radius = (i) => smallest + (map.largest - smallest) * Math.sqrt(most > 0 ? (zones.lost_mean[i] || 0) / most : 0);
   map.marks = [];
   const order = zones.zone.map((_, i) => i).filter((i) => data.map.x[i] !== null);
   order.sort((a, b) => radius(b) - radius(a)); // small ones on top
@@ -265,7 +268,7 @@ function markChosen(chosen) {
     mark.classList.toggle("chosen", is);
     mark.setAttribute("aria-pressed", is);
     if (is) {
-      if (data.map.shapes) map.group.append(mark); // its outline above its neighbours'
+      map.group.append(mark); // its outline above its neighbours'
       map.marks.forEach((m) => m.mark.setAttribute("tabindex", m.i === i ? 0 : -1));
     }
   }

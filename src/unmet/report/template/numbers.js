@@ -39,10 +39,17 @@ function number(value) {
 function percent(value) {
   if (!known(value)) return "–";
   const size = Math.abs(value) * 100;
+  if (size > 0 && size < 0.01) return "< 0.01 %";
   return `${(value * 100).toFixed(size >= 10 || size === 0 ? 0 : size >= 0.1 ? 1 : 2)} %`;
 }
 
-const interval = (low, high) => (known(low) && known(high) ? `${number(low)} – ${number(high)}` : "–");
+/** An interval, both ends to the same digits. */
+function interval(low, high) {
+  if (!known(low) || !known(high)) return "–";
+  const digits = Math.abs(high) >= 10 || (Number.isInteger(low) && Number.isInteger(high)) ? 0 : Math.abs(high) >= 1 ? 1 : 2;
+  const show = (value) => (digits ? value.toFixed(digits) : _whole.format(value));
+  return `${show(low)} – ${show(high)}`;
+}
 
 /** Plotly reads some markup in its texts: make names plain, and short enough for an axis. */
 function plain(text, most = 200) {
@@ -52,6 +59,8 @@ function plain(text, most = 200) {
 }
 
 const zoneName = (i) => (i === EVERY ? "All zones" : zones.name[i]);
+/** Why a zone could not be estimated; it need not say again which. */
+const whyFailed = (i) => (zones.reason[i] || "for no reason given").replace(`zone ${zones.zone[i]}: `, "");
 const failed = (i) => i !== EVERY && zones.status[i] !== "ok";
 
 /** Hour of the week as words; only the day where bins are that long. */

@@ -18,7 +18,9 @@ function buildHeadline(choose) {
     "Riders took ", strong(number(observed.mean)), ` trips in ${days} ${days === 1 ? "day" : "days"}. `,
     ...(lost.mean > 0
       ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were wanted and not served because there was nothing to rent: `, strong(percent(share)), " of demand."]
-      : ["By this model none was lost for want of a vehicle."])
+      : [data.headline.stockout_share === null
+          ? "When there was something to rent is not known, so nothing can be said of lost trips."
+          : "By this model none was lost for want of a vehicle."])
   );
   byId("cards").append(..._cards(choose));
   byId("made").textContent = `Made by ${data.made.by} on ${data.made.on}. The tables behind this page: unmet export.`;
@@ -27,16 +29,16 @@ function buildHeadline(choose) {
 function _cards(choose) {
   const { observed, demand, lost, lost_share: share, stockout_share: out, stockout_hours: hours, zones: counts } = data.headline;
   const card = (name, value, note, more = {}) =>
-    element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: "value" }, value, ...(more.beside ? [" ", element("small", {}, more.beside)] : [])), ...note);
+    element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: "value" }, value), ...note);
   const note = (text) => element("p", { class: "note" }, text);
   const bar = element("div", { class: "stack", "aria-hidden": "true" });
   bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));
   const truth = data.headline.true_demand;
   return [
-    card("Trips observed", number(observed.mean), [note(`${number(counts.all - counts.failed)} zones, ${number(Math.round(data.period.days))} days`)]),
+    card("Trips observed", number(observed.mean), [note(`in ${number(Math.round(data.period.days))} days`), note(`${number(counts.all - counts.failed)} zones`)]),
     card("Demand", number(Math.round(demand.mean)), [note(`90 %: ${interval(Math.round(demand.q05), Math.round(demand.q95))}`), ...(known(truth) ? [element("p", { class: "note truth" }, `true demand: ${number(truth)}`)] : [])]),
-    card("Lost trips", number(Math.round(lost.mean)), [note(`90 %: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), bar], { class: "lost", beside: `${percent(share)} of demand` }),
-    card("Out of stock", percent(out), [note(`${number(Math.round(hours))} zone-hours`)], { beside: "of the time open" }),
+    card("Lost trips", out === null ? "unknown" : number(Math.round(lost.mean)), [note(`90 %: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), note(`${percent(share)} of demand`), bar], { class: "lost" }),
+    card("Out of stock", percent(out), [note("of the time open"), note(`${number(Math.round(hours))} zone-hours`)]),
     _worstCard(choose),
     _qualityCard(counts),
   ];
@@ -59,12 +61,12 @@ function _qualityCard(counts) {
   const minutes = data.headline.minutes;
   const total = Object.values(minutes).reduce((a, b) => a + b, 0);
   const rejected = data.how.quality.filter((row) => row[0] === "rejected").sort((a, b) => b[4] - a[4])[0];
-  const line = (good, text) => element("li", { class: good ? "good" : "care" }, text);
+  const line = (good, text) => element("li", { class: good ? "good" : "care", title: text }, text);
   const lines = element("ul", { class: "checks" });
   if (total > 0) lines.append(line(minutes.unknown / total < 0.05, `${percent(1 - minutes.unknown / total)} of the time known`));
   lines.append(line(!rejected || rejected[4] < 0.02, rejected ? `${percent(rejected[4])} of ${rejected[1]} rejected: ${rejected[2]}` : "no rows rejected"));
   lines.append(line(!counts.failed && !counts.not_converged,
-    counts.failed ? `${counts.failed} of ${counts.all} zones not estimated` : counts.not_converged ? `${counts.not_converged} fits did not converge` : `all ${counts.all} zones estimated`));
+    counts.failed ? `${counts.failed} of ${counts.all} zones not estimated` : counts.not_converged ? `${counts.not_converged} fits did not converge` : counts.all === 1 ? "the zone was estimated" : `all ${counts.all} zones estimated`));
   return element("div", { class: "card figure" }, element("h2", {}, "Data quality"), lines);
 }
 
@@ -80,13 +82,21 @@ function _zoneFacts(i) {
   if (i !== EVERY && zones.name[i] !== zones.zone[i]) facts.push(element("span", { class: "muted id", title: zones.zone[i] }, element("bdi", {}, zones.zone[i])));
   byId("zone-facts").replaceChildren(...facts);
   const notes = [];
-  if (failed(i)) notes.push(`Could not be estimated: ${zones.reason[i]}`);
+  if (failed(i)) notes.push(`Could not be estimated: ${whyFailed(i)}`);
   else if (i !== EVERY) {
     if (zones.converged[i] === false) notes.push("The fit did not converge: believe it less.");
     if (zones.extrapolated_bins[i]) notes.push(`${number(zones.extrapolated_bins[i])} bins are in hours of the week never seen with supply: extrapolation.`);
   }
   byId("zone-note").textContent = notes.join(" ");
   byId("zone-note").hidden = !notes.length;
+}
+
+/** What was chosen far from where it is shown (on a phone, or from the list of where to act) comes into sight. */
+function _reveal(section) {
+  const top = section.getBoundingClientRect().top;
+  if (top >= -40 && top < 0.7 * innerHeight) return;
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  section.scrollIntoView({ behavior: still ? "auto" : "smooth", block: "start" });
 }
 
 async function redraw() {
@@ -101,6 +111,7 @@ async function start() {
     _zoneFacts(i);
     markChosen(i);
     tables.forEach((table) => table && table.mark(i));
+    if (i !== EVERY) _reveal(byId("zone"));
     await redraw();
     document.body.dataset.zone = i;
   };

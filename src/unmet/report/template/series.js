@@ -1,12 +1,13 @@
 // The series of a zone: observed points, the rate with its band, stock-outs shaded; and its week as heat maps.
 
 const MOST_DRAWN = 1600; // bins; a longer window is drawn by day
-const shown = { zone: EVERY, from: 0, to: 0, byDay: false, ready: false };
+const shown = { zone: EVERY, from: 0, to: 0, byDay: false, left: 46 };
 const _daily = () => data.bins.minutes >= 1440;
+const touch = matchMedia("(pointer: coarse)").matches;
 const CONFIG = {
   responsive: true,
   displaylogo: false,
-  displayModeBar: "hover",
+  displayModeBar: touch ? false : "hover",
   modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "toImage"]],
 };
 
@@ -95,14 +96,14 @@ async function drawSeries() {
   byId("resolution").textContent = shown.byDay
     ? `by day; the band is the sum of the ${data.period.bin}s' limits` + (data.bins.all ? "" : `, single ${data.period.bin}s from ${_date(clock.bins[0])}`)
     : "";
-  await Plotly.react(byId("series"), _traces(part, unit), _layout(part, unit), CONFIG);
+  _drawKeys(unit, part.off.some((v) => v > 0));
+  await Plotly.react(byId("series"), _traces(part), _layout(part, unit), CONFIG);
   drawStrip(own);
-  shown.ready = true;
 }
 
 const _date = (t) => new Date(t).toLocaleDateString("en-GB", { day: "numeric", month: "short", year: "numeric", timeZone: "UTC" });
 
-function _traces(part, unit) {
+function _traces(part) {
   const ink = colour("ink");
   const [demand, lost] = [colour("demand"), colour("lost")];
   const blank = (v) => (Number.isNaN(v) ? null : v);
@@ -115,39 +116,65 @@ function _traces(part, unit) {
     stems.x.push(part.middle[k], part.middle[k], null);
     stems.y.push(part.observed[k], top, null);
   });
-  const points = (name, y, marker) => ({
-    x: part.middle, y, type: "scatter", mode: "markers", name, marker, hovertemplate: "observed %{y:,}<extra></extra>",
+  const points = (y, marker) => ({
+    x: part.middle, y, type: "scatter", mode: "markers", marker, hoverinfo: "skip",
   });
   const missed = part.observed.map((v, k) => part.stockout[k] > 0);
   return [
     _shade(part, "off", "muted", 0.22),
     _shade(part, "stockout", "lost", 0.34),
-    line(part.low, { line: { width: 0 }, showlegend: false }),
+    line(part.low, { line: { width: 0 } }),
     line(part.high, {
-      line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(demand, 0.2), name: shown.byDay ? "band" : "90 % band",
+      line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(demand, 0.2),
     }),
-    line(part.rate, {
-      name: `rate per ${unit}`, line: { color: demand, width: 2 }, hoverinfo: undefined,
-      customdata: part.low.map((low, k) => [low, part.high[k]]),
-      hovertemplate: "rate %{y:.3~g} (%{customdata[0]:.3~g} – %{customdata[1]:.3~g})<extra></extra>",
-    }),
-    { ...stems, type: "scatter", mode: "lines", line: { color: lost, width: narrow ? 1 : 1.6 }, hoverinfo: "skip", showlegend: false },
+    line(part.rate, { line: { color: demand, width: 2 } }),
+    { ...stems, type: "scatter", mode: "lines", line: { color: lost, width: narrow ? 1 : 1.6 }, hoverinfo: "skip" },
     {
-      x: part.middle, y: hidden.map(blank), type: "scatter", mode: "markers", name: "with lost trips",
+      x: part.middle, y: hidden.map(blank), type: "scatter", mode: "markers",
       marker: { color: lost, symbol: "line-ew", size: narrow ? 4 : 7, line: { color: lost, width: narrow ? 1 : 2 } },
-      customdata: part.lost.map((v, k) => [number(v), percent(part.stockout[k])]),
-      hovertemplate: "lost %{customdata[0]} · out of stock %{customdata[1]}<extra></extra>",
+      hoverinfo: "skip",
     },
     // Hollow where a stock-out hid some: told apart without colour.
-    points("observed", part.observed.map((v, k) => (missed[k] ? null : blank(v))), { size: narrow ? 3.5 : 5, color: ink }),
-    points("observed, cut short", part.observed.map((v, k) => (missed[k] ? blank(v) : null)), {
+    points(part.observed.map((v, k) => (missed[k] ? null : blank(v))), { size: narrow ? 3.5 : 5, color: ink }),
+    points(part.observed.map((v, k) => (missed[k] ? blank(v) : null)), {
       size: narrow ? 3.5 : 5.5, color: colour("card"), line: { color: ink, width: 1.2 },
     }),
-    { x: [null], y: [null], type: "scatter", mode: "markers", name: "out of stock", hoverinfo: "skip", marker: { symbol: "square", size: 11, color: withAlpha(lost, 0.34) } },
-    ...(part.off.some((v) => v > 0)
-      ? [{ x: [null], y: [null], type: "scatter", mode: "markers", name: "closed or unknown", hoverinfo: "skip", marker: { symbol: "square", size: 11, color: withAlpha(colour("muted"), 0.22) } }]
-      : []),
+    // One trace without marks answers for all of them: points of others may be far from where the pointer is.
+    { x: part.middle, y: part.rate.map((r, k) => blank(Number.isNaN(r) ? part.observed[k] : r)), type: "scatter", mode: "markers",
+      marker: { opacity: 0 }, customdata: part.at.map((_, k) => [_told(part, k)]), hovertemplate: "%{customdata[0]}<extra></extra>" },
   ];
+}
+
+function _told(part, k) {
+  const lines = [`observed ${number(part.observed[k])}`];
+  if (part.lost[k] > 0) lines.push(`lost ${number(part.lost[k])}`);
+  if (!Number.isNaN(part.rate[k])) lines.push(`rate ${number(part.rate[k])} (${interval(part.low[k], part.high[k])})`);
+  if (part.stockout[k] > 0) lines.push(`out of stock ${percent(part.stockout[k])} of the time`);
+  if (part.off[k] > 0) lines.push(`closed or unknown ${percent(part.off[k])}`);
+  return lines.join("<br>");
+}
+
+/** What the signs in the series mean. */
+function _drawKeys(unit, anyOff) {
+  const dot = (hollow) => drawn("circle", { cx: 9, cy: 6, r: 3, fill: hollow ? colour("card") : colour("ink"), stroke: colour("ink"), "stroke-width": 1.2 });
+  const box = (fill) => drawn("rect", { x: 2, y: 0, width: 14, height: 12, rx: 2, fill });
+  const [demand, lost, muted] = [colour("demand"), colour("lost"), colour("muted")];
+  const keys = [
+    ["observed", dot(false)],
+    ["observed, cut short by a stock-out", dot(true)],
+    ["lost", drawn("path", { d: "M9 12V1M5 1h8", stroke: lost, "stroke-width": 2, fill: "none" })],
+    [`rate per ${unit}`, drawn("path", { d: "M0 6h18", stroke: demand, "stroke-width": 2.4 })],
+    [shown.byDay ? "band" : "90 % band", box(withAlpha(demand, 0.22))],
+    ["out of stock", box(withAlpha(lost, 0.3))],
+    ...(anyOff ? [["closed or unknown", box(withAlpha(muted, 0.3))]] : []),
+  ];
+  byId("keys").replaceChildren(
+    ...keys.map(([text, sign]) => {
+      const picture = drawn("svg", { viewBox: "0 0 18 12", "aria-hidden": "true" });
+      picture.append(sign);
+      return element("li", {}, picture, text);
+    })
+  );
 }
 
 /** Columns behind the series, the stronger the longer it was so. */
@@ -170,19 +197,20 @@ function _layout(part, unit) {
       bottom = Math.min(bottom, v);
     })
   );
+  shown.left = 25 + 7 * Math.max(String(Math.round(top)).length, 3);
   const ahead = data.bins.future === null ? null : clock.bins[data.bins.future];
   const line = { type: "line", x0: ahead, x1: ahead, yref: "paper", y0: 0, y1: 1, line: { color: colour("muted"), width: 1, dash: "dot" } };
   const note = { x: ahead, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: " ahead", font: { color: colour("muted"), size: 11 } };
   const visible = ahead !== null && ahead > shown.from && ahead < shown.to;
   return {
     ...baseLayout(),
-    margin: { l: 46, r: 8, t: 26, b: 24 },
+    margin: { l: shown.left, r: 8, t: 8, b: 24 },
+    showlegend: false,
     hovermode: "x unified",
-    dragmode: "zoom",
+    dragmode: touch ? false : "zoom", // a finger on a chart scrolls the page
     xaxis: { ...axis(), type: "date", range: [shown.from, shown.to], showgrid: false, hoverformat: shown.byDay || _daily() ? "%a %-d %b %Y" : "%a %-d %b %Y, %H:%M", showspikes: false },
     yaxis: { ...axis(), overlaying: "y2", range: [bottom * 1.06, top * 1.06], fixedrange: true, title: { text: `trips per ${unit}`, standoff: 4 } , tickmode: "auto", zeroline: false },
     yaxis2: { range: [0, 1], visible: false, fixedrange: true },
-    legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11 }, itemclick: false, itemdoubleclick: false },
     shapes: visible ? [line] : [],
     annotations: visible ? [note] : [],
   };
@@ -194,6 +222,7 @@ const baseLayout = () => ({
   plot_bgcolor: "rgba(0,0,0,0)",
   font: { family: getComputedStyle(document.body).fontFamily, color: colour("ink"), size: 12 },
   hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink"), size: 12 }, align: "left" },
+  modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("muted"), activecolor: colour("ink") },
   autosize: true,
 });
 
@@ -210,7 +239,7 @@ function drawStrip(own) {
   const box = { type: "rect", xref: "x", yref: "paper", y0: 0, y1: 1, line: { width: 0 }, fillcolor: withAlpha(colour("muted"), 0.3), layer: "above" };
   const layout = {
     ...baseLayout(), showlegend: false, dragmode: "select", selectdirection: "h", hovermode: false,
-    margin: { l: 46, r: 8, t: 4, b: 20 },
+    margin: { l: shown.left, r: 8, t: 4, b: 20 },
     xaxis: { ...axis(), type: "date", range: [start, end], fixedrange: true, showgrid: false },
     yaxis: { visible: false, fixedrange: true, rangemode: "tozero" },
     shapes: [{ ...box, x0: start, x1: shown.from }, { ...box, x0: shown.to, x1: end }],

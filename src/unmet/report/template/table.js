@@ -13,7 +13,7 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
   const state = { key: first, down: true, wanted: () => true };
   const head = element("tr");
   const body = element("tbody");
-  const table = element("table", {}, element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
+  const table = element("table", { class: columns.length > 7 ? "many" : null }, element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
   const lines = new Map(rows.map((row) => [row, _line(row)]));
 
   for (const column of columns) {
@@ -124,7 +124,7 @@ function buildZoneTable(choose) {
     { key: "interval", label: "90 %", hint: "90 % interval of lost trips; sorts by its width",
       value: (i) => (known(zones.lost_q95[i]) ? zones.lost_q95[i] - zones.lost_q05[i] : null),
       show: (i) => (failed(i) ? "" : interval(zones.lost_q05[i], zones.lost_q95[i])) },
-    plainColumn("lost_share", "Of demand", percent, "Share of demand that was lost"),
+    plainColumn("lost_share", "Share", percent, "Share of demand that was lost"),
     plainColumn("stockout_share", "Empty", percent, "Share of the time open that it was out of stock"),
     plainColumn("observed", "Observed", number, "Trips observed"),
     plainColumn("demand_mean", "Demand", number, "Observed and lost trips"),

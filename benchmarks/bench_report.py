@@ -1,0 +1,156 @@
+"""What the report of a large city weighs and how long it takes: 600 zones, hourly for a year.
+
+The page should stay below 15 MB. Where there is a Chromium it is opened too, and a zone chosen. ``--quick`` makes a
+small city, to see that the benchmark works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from unmet.mobility.panelfile import file_hash
+from unmet.mobility.sql import literal
+from unmet.mobility.totals import tabulate_totals
+from unmet.report import write_report
+
+LIMIT_MB = 15.0
+# Rates with a daily and weekly shape, weather that all zones feel and noise of their own: as hard to compress as real.
+ROWS = """
+    WITH z AS (SELECT i, 'Z' || lpad(i::VARCHAR, 4, '0') AS zone, exp(0.5 + 1.8 * (random() - 0.5)) AS level,
+                      3 * random() AS late FROM range({zones}) t(i)),
+         h AS (SELECT k, TIMESTAMPTZ '2023-01-01 05:00:00+00' + to_hours(k) AS start,
+                      exp(0.5 * sum(random() - 0.5) OVER (ORDER BY k ROWS 11 PRECEDING)) AS weather
+               FROM range({hours}) t(k)),
+         r AS (SELECT zone, start, k, level * weather * exp(0.9 * sin((k % 24 - 8 - late) * pi() / 12))
+                      * (CASE WHEN k % 168 < 120 THEN 1 ELSE 0.7 END) * (0.95 + 0.1 * random()) AS rate,
+                      CASE WHEN hash(i, k // 3) % 40 = 0 THEN (hash(k, i) % 60)::INTEGER ELSE 0 END AS empty,
+                      0.1 + 0.05 * random() AS spread, random() AS luck FROM z CROSS JOIN h)
+    SELECT zone, start, start::TIMESTAMP - INTERVAL 5 HOUR AS start_local, k, rate, spread, empty,
+           floor(rate * (1 - empty / 60) + 2 * luck * sqrt(rate)) AS observed, rate * empty / 60 AS lost
+    FROM r ORDER BY zone, start"""
+PANEL = """SELECT zone, start, start_local, 60 AS minutes, observed, 60 - empty AS available_minutes,
+    empty AS stockout_minutes, 0 AS closed_minutes, 0 AS unknown_minutes, 1 - empty / 60 AS exposure,
+    empty > 0 AS censored FROM rows"""
+DEMAND = """SELECT zone, start, observed, 1 - empty / 60 AS exposure, empty > 0 AS censored, rate AS rate_mean,
+    rate * spread AS rate_sd, rate * exp(-1.64 * spread) AS rate_q05, rate * exp(1.64 * spread) AS rate_q95,
+    observed + lost AS demand_mean, lost AS lost_mean, '' AS flags FROM rows"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="20 zones, four weeks")
+    zones, hours = (20, 672) if parser.parse_args().quick else (600, 8760)
+    with tempfile.TemporaryDirectory(prefix="unmet-report-") as folder:
+        made = Path(folder)
+        make_run(made, zones, hours)
+        wall, cpu = time.monotonic(), time.process_time()
+        page = write_report(made / "run")
+        wall, cpu = time.monotonic() - wall, time.process_time() - cpu
+        size = page.stat().st_size / 1e6
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"report of {zones} zones x {hours} hours: {size:.1f} MB (at most {LIMIT_MB:.0f}),")
+        print(f"  made in {wall:.1f} s, {cpu:.1f} s of processor time, peak {peak:.0f} MB (the run made as well)")
+        open_in_browser(page)
+    if size > LIMIT_MB:
+        sys.exit(f"the page is larger than {LIMIT_MB} MB")
+
+
+def make_run(folder: Path, zones: int, hours: int) -> None:
+    """Write the files of a panel and a run, with numbers of the right kind."""
+    (folder / "run").mkdir()
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SELECT setseed(0.5)")
+        connection.execute(f"CREATE TABLE rows AS {ROWS.format(zones=zones, hours=hours)}")
+        by_zone = connection.execute(
+            "SELECT zone, count(*) AS bins, sum(observed) AS observed, sum(lost) AS lost, sum(empty)::DOUBLE AS empty "
+            "FROM rows GROUP BY zone ORDER BY zone"
+        ).df()
+        by_slot = connection.execute(
+            "SELECT zone, (extract(isodow FROM start_local) - 1) * 24 + extract(hour FROM start_local) AS slot, "
+            "sum(observed) AS observed, sum(lost) AS lost FROM rows GROUP BY ALL ORDER BY 1, 2"
+        ).df()
+        for name, sql, metadata in (("panel", PANEL, panel_metadata(by_zone)), ("run/demand", DEMAND, "")):
+            connection.execute(f"COPY ({sql}) TO {literal(str(folder / f'{name}.parquet'))} (FORMAT parquet{metadata})")
+    write_totals(folder, by_zone, by_slot)
+
+
+def panel_metadata(by_zone: pd.DataFrame) -> str:
+    names, count = by_zone["zone"].tolist(), len(by_zone)
+    rng = np.random.default_rng(0)
+    lat, lon = 40.72 + rng.normal(0, 0.04, count), -73.98 + rng.normal(0, 0.05, count)
+    zones = {
+        "zone": names,
+        "name": [f"Street {i % 60} & Avenue {i // 60}" for i in range(count)],
+        "lat": lat.tolist(),
+        "lon": lon.tolist(),
+        "capacity": [25] * count,
+        "stations": [[name] for name in names],
+    }
+    return f", KV_METADATA {{'unmet.zones': {literal(json.dumps(zones))}}}"
+
+
+def write_totals(folder: Path, by_zone: pd.DataFrame, by_slot: pd.DataFrame) -> None:
+    rng = np.random.default_rng(1)
+    lost = by_slot.pivot_table(index="zone", columns="slot", values="lost").reindex(columns=range(168)).fillna(0.0)
+    seen = by_slot.pivot_table(index="zone", columns="slot", values="observed").reindex(columns=range(168)).fillna(0.0)
+    totals = tabulate_totals(
+        (zone, rng.poisson(lost.loc[zone].to_numpy()[:, None], (168, 50)).astype(float), seen.loc[zone].to_numpy())
+        for zone in lost.index
+    )
+    totals.to_parquet(folder / "run" / "totals.parquet")
+    zones = pd.DataFrame({"zone": by_zone["zone"], "status": "ok", "reason": None, "observed": by_zone["observed"]})
+    zones["available_minutes"] = 60.0 * by_zone["bins"] - by_zone["empty"]
+    zones["stockout_minutes"], zones["closed_minutes"], zones["unknown_minutes"] = by_zone["empty"], 0.0, 0.0
+    of_zones = totals[totals["level"] == "zone"]
+    for quantity in ("demand", "lost"):
+        own = of_zones[of_zones["quantity"] == quantity].set_index("zone").loc[zones["zone"]]
+        for limit in ("mean", "q05", "q95"):
+            zones[f"{quantity}_{limit}"] = own[limit].to_numpy()
+    zones.to_parquet(folder / "run" / "zones.parquet")
+    told = {
+        "inputs": {"model": {"name": "exposure"}, "panel": file_hash(folder / "panel.parquet")},
+        "panel_path": str(folder / "panel.parquet"),
+        "zones": {},
+        "totals": {},
+    }
+    (folder / "run" / "run.json").write_text(json.dumps(told))
+
+
+def open_in_browser(page: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        chromium = None
+    if chromium is None:
+        print("  no Chromium here: not opened")
+        return
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        opened = browser.new_page(viewport={"width": 1400, "height": 900})
+        began = time.monotonic()
+        opened.goto(page.as_uri())
+        opened.wait_for_selector("body[data-ready=yes]", timeout=120_000)
+        ready = time.monotonic() - began
+        opened.locator("#zone-table tbody tr").nth(2).click()
+        opened.wait_for_selector("body:not([data-zone='-1'])")
+        print(
+            f"  opened in {ready:.1f} s; another zone shown {time.monotonic() - began - ready:.2f} s after it is chosen"
+        )
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

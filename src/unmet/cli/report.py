@@ -1,0 +1,57 @@
+"""`unmet report`: one page to look at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from unmet.cli import _options as flags
+from unmet.cli._progress import zone_progress
+
+__all__ = ["report_command"]
+
+
+def report_command(
+    run: Annotated[Path, typer.Argument(help="Folder that `unmet estimate` or `unmet run` wrote.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="HTML file to write, whole or not at all; report.html in the run's folder."),
+    ] = None,
+    panel: Annotated[
+        Path | None,
+        typer.Option(help="The panel that the run was made from, where it has moved since."),
+    ] = None,
+    title: flags.Title = None,
+    truth: flags.Truth = None,
+    quiet: flags.Quiet = False,
+    as_json: flags.AsJson = False,
+) -> None:
+    """Make one HTML page of a run: headline, map, series of every zone, where to act, how it was done.
+
+    The page is a single file that opens from disk and asks nothing of the network: send it, keep it, print it.
+
+    For example: unmet report run/ --out report.html --title "Jersey City, winter 2021"
+    """
+    from unmet.report import write_report
+
+    terminal = Console(stderr=True)
+    # Seconds of work: a bar where someone watches, no lines in a log.
+    with zone_progress(Console(stderr=True, quiet=quiet or not terminal.is_terminal), "Drawing zones") as progress:
+        path = write_report(
+            run,
+            out,
+            panel=panel,
+            title=title,
+            truth=truth,
+            progress=lambda done, zones: progress(done, zones, ""),
+        )
+    size = path.stat().st_size
+    if as_json:
+        typer.echo(json.dumps({"report": str(path), "bytes": size}))
+    elif not quiet:
+        Console().print(Text(f"{path}: {size / 1e6:.1f} MB. Open it in a browser."))

@@ -1,0 +1,114 @@
+"""The border between what users give and arrays: every estimator's inputs and settings are checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from unmet._exceptions import InputError
+from unmet._typing import Array
+from unmet.estimators._labels import observations
+from unmet.kernels.base import refuse_repeated_names
+from unmet.likelihoods.base import Observations
+
+__all__ = ["all_or_nothing", "choice", "read_rows", "read_table", "switch", "whole_number"]
+
+# Squares of numbers in between fit a double, with room for sums of many.
+_SMALLEST, _LARGEST = 1e-150, 1e150
+
+
+@contextmanager
+def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
+    """A fit that succeeds leaves nothing of an earlier one; a fit that fails leaves the earlier one as it was."""
+    before = dict(vars(estimator))
+    for name in before:
+        if name.endswith("_") and not name.startswith("_"):
+            delattr(estimator, name)
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
+    """Inputs as an array of finite numbers, whose names and number of columns are noted (`reset`) or compared."""
+    if hasattr(X, "columns"):
+        refuse_repeated_names(X.columns)
+    if getattr(X, "shape", (1,))[:1] == (0,):
+        raise InputError(f"X must have at least one row; got shape {X.shape}. Check how its rows were chosen")
+    try:
+        table = np.asarray(validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset))
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    names = [repr(name) for name in getattr(estimator, "feature_names_in_", range(table.shape[1]))]
+    bad = np.argwhere(~np.isfinite(table))
+    if bad.size:
+        row, column = (int(i) for i in bad[0])
+        count = "1 value does not do" if len(bad) == 1 else f"{len(bad)} values do not do"
+        raise InputError(
+            f"X must not contain NaN or infinity; {count}: column {names[column]}, row {row} is {table[row, column]}. "
+            "Drop such rows, or fill them in (sklearn.impute)"
+        )
+    for name, values in zip(names, table.T, strict=True):
+        _refuse_extreme(values, "X", f"column {name}")
+    return table
+
+
+def read_rows(
+    estimator: BaseEstimator, X: Any, y: Any, censored: Any, lower: Any, upper: Any
+) -> tuple[Array, Observations]:
+    """Inputs, and what is known of each row, as the `fit` of every estimator takes them.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Which notes names and number of columns.
+    X : array-like or DataFrame of shape (n, d)
+        Inputs.
+    y, censored, lower, upper : array-like of shape (n,) or None
+        See `unmet.estimators._labels.observations`.
+    """
+    table = read_table(estimator, X, reset=True)
+    if y is None and lower is None and upper is None:
+        raise InputError("fit requires y to be passed, but the target y is None; or give lower= and upper=")
+    y = None if y is None else column_or_1d(y, warn=True)
+    obs = observations(len(table), y, censored, lower, upper)
+    by_bounds = lower is not None or upper is not None
+    for values, name in ((obs.lower, "lower" if by_bounds else "y"), (obs.upper, "upper" if by_bounds else "y")):
+        _refuse_extreme(values[np.isfinite(values)], name, "it")
+    return table, obs
+
+
+def _refuse_extreme(values: Array, name: str, what: str) -> None:
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest and not _SMALLEST <= largest <= _LARGEST:
+        raise InputError(
+            f"{name} must be 0 or between {_SMALLEST:g} and {_LARGEST:g} in size; {what} goes up to {largest:.3g}, "
+            "whose square is not a number in double precision. Change its units"
+        )
+
+
+def whole_number(name: str, value: Any, least: int) -> None:
+    """Refuse what is not a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InputError(f"{name} must be a whole number of {least} or more; got {value!r}")
+
+
+def switch(name: str, value: Any) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{name} must be True or False; got {value!r}")
+
+
+def choice(name: str, value: Any, allowed: tuple[str | None, ...]) -> None:
+    """Refuse what is not among the allowed."""
+    if value not in allowed:
+        raise InputError(f"{name} must be one of {', '.join(str(a) for a in allowed)}; got {value!r}")

@@ -1,0 +1,65 @@
+"""Where the fit of a `CensoredGP` starts: units of y, and hyper-parameters taken from the scales of the data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unmet._parameters import Parameter
+from unmet._typing import Array
+from unmet.estimators._likelihoods import COUNTS, log_level, make_likelihood
+from unmet.estimators._model import LEFT_OUT, Model
+from unmet.estimators._tobit import normal_moments
+from unmet.inference.planning import plan
+from unmet.kernels import Constant, Kernel, SquaredExponential
+from unmet.kernels.scales import scales_of
+from unmet.likelihoods.base import Observations
+
+if TYPE_CHECKING:
+    from unmet.estimators.censored_gp import CensoredGP
+
+__all__ = ["starting_model"]
+
+_DENSE_ROWS = 2000  # "auto" is dense up to here
+
+
+def starting_model(
+    gp: CensoredGP, X: Array, obs: Observations, *, budget: int
+) -> tuple[Model, Kernel, tuple[float, float]]:
+    """The model at its starting values, the kernel as it was given (columns by position), and mean and scale of y.
+
+    Parameters
+    ----------
+    gp : CensoredGP
+        Its settings, and the names of its columns.
+    X, obs : array of shape (n, d), Observations
+        The data.
+    budget : int
+        Most features of low-rank inference.
+    """
+    y_mean, y_scale, variance, level, level_variance = 0.0, 1.0, 1.0, 0.0, 1.0
+    if gp.likelihood in COUNTS:
+        level = log_level(obs) if gp.normalize_y else 0.0
+        level_variance += log_level(obs) ** 2 - level**2
+    elif gp.normalize_y:
+        y_mean, y_scale = normal_moments(obs)
+        obs = Observations((obs.lower - y_mean) / y_scale, (obs.upper - y_mean) / y_scale)
+    else:
+        mean, spread = normal_moments(obs)
+        variance, level_variance = spread**2, spread**2 + mean**2
+    given = gp.kernel if gp.kernel is not None else _default_kernel(level_variance)
+    names = list(gp.feature_names_in_) if hasattr(gp, "feature_names_in_") else None
+    as_given = given.resolved(names, X.shape[1])
+    likelihood = make_likelihood(gp.likelihood, gp.noise_variance, gp.dispersion, variance=variance, level=level)
+    kernel = as_given.filled(scales_of(X, variance))
+    if gp.inference == "dense" or (gp.inference == "auto" and len(X) <= _DENSE_ROWS):
+        return Model.dense(kernel, likelihood, X, obs), as_given, (y_mean, y_scale)
+    block = plan(kernel, X, left_out=LEFT_OUT, budget=budget)
+    return Model.lowrank(kernel, likelihood, X, obs, block), as_given, (y_mean, y_scale)
+
+
+def _default_kernel(level_variance: float) -> Kernel:
+    """One length-scale per column, and a level of its own, so that the bands hold what is not known of the level.
+
+    The level's variance is held: the evidence of one level for one series would always shrink it to nothing.
+    """
+    return SquaredExponential(lengthscale="per column") + Constant(Parameter(level_variance, fixed=True))

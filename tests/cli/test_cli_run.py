@@ -1,0 +1,316 @@
+"""`unmet run`, `unmet init` and the command line as a whole, as a person or a script meets them."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from small_city import TIMEZONE, city_flags, in_one_process, save_city
+from typer.testing import CliRunner
+
+import unmet
+from unmet import InputError, cli
+from unmet.mobility import panel as panel_module
+from unmet.mobility.runfiles import read_table
+
+SOURCE = Path(unmet.__file__).parents[1]
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "quote \" and ' and , comma",
+    "=cmd|' /C calc'!A0",
+    "emoji 🚲 [bold]é[/]",
+    "x" * 300,
+]
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory) -> Path:
+    return save_city(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def finished(city, tmp_path_factory) -> Path:
+    """A finished run, to be copied."""
+    out = tmp_path_factory.mktemp("finished") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        in_one_process(patch)
+        made = CliRunner().invoke(cli.app, ["run", *city_flags(city, out, "--quiet")])
+    assert made.exit_code == 0, made.output
+    return out
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    in_one_process(monkeypatch)
+
+
+def program(*arguments: str, **more) -> subprocess.CompletedProcess[str]:
+    """The program as a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "100", "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", "from unmet.cli import main; main()", *arguments]
+    return subprocess.run(
+        command, env=environment | more.pop("env", {}), capture_output=True, text=True, timeout=300, check=False, **more
+    )
+
+
+def run_main(monkeypatch, *arguments: str) -> int | str | None:
+    """The program in this process, errors turned into messages and exit codes."""
+    monkeypatch.setattr(sys, "argv", ["unmet", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+def said(text: str) -> str:
+    return " ".join(text.split())
+
+
+def content(out: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
+
+
+def test_settings_from_the_file_of_the_current_folder_and_one_json_document_on_stdout(city, tmp_path):
+    (tmp_path / "unmet.toml").write_text(
+        f"""
+        [records]
+        trips = "{city}/trips.parquet"
+        status = "{city}/status.parquet"
+        stations = "{city}/stations.csv"
+        timezone = "{TIMEZONE}"
+        [estimate]
+        model = "weekly-mean"
+        draws = 30
+        [report]
+        title = "From the file"
+        """
+    )
+    done = program("run", "--json", "--title", "From a flag", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["settings"]["title"] == "From a flag"
+    assert told["settings"]["draws"] == 30
+    assert told["zones"]["failed"] == 0
+    assert [stage["reused"] for stage in told["stages"]] == [False, False, False]
+    assert told["totals"]["observed"]["mean"] == len(read_table(city / "trips.parquet"))
+    page = (tmp_path / told["report"]).read_text(encoding="utf-8")
+    assert "From a flag" in page
+    assert "Settings from unmet.toml" in done.stderr
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "estimate",
+        "panel.parquet",
+        "report.html",
+        "stages.json",
+    ]
+
+
+def test_a_person_sees_what_was_lost_and_where_the_page_is(city, tmp_path, in_this_process):
+    result = CliRunner().invoke(cli.app, ["run", *city_flags(city, tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    for part in ("4 of 4 zones", "90 % interval", "trips used", f"Report: {tmp_path / 'out' / 'report.html'}"):
+        assert part in said(result.stdout)
+    again = CliRunner().invoke(cli.app, ["run", *city_flags(city, tmp_path / "out", "--seed", "2")])
+    assert "panel reused: nothing that it depends on has changed" in said(again.stderr)
+    assert "seed changed from 0 to 2" in said(again.stderr)
+    quiet = CliRunner().invoke(cli.app, ["run", *city_flags(city, tmp_path / "out", "--quiet")])
+    assert quiet.output == ""
+
+
+def test_exit_code_1_when_a_zone_failed(city, tmp_path):
+    stations = pd.read_csv(city / "stations.csv")
+    ghost = stations.iloc[[0]].assign(station_ix=99, station_id="[red]GHOST", short_name="G", name="nobody")
+    pd.concat([stations, ghost]).to_csv(tmp_path / "stations.csv", index=False)
+    flags = city_flags(city, tmp_path / "out", "--stations", str(tmp_path / "stations.csv"))
+    flags.remove(str(city / "stations.csv"))
+    flags.remove("--stations")
+    done = program("run", *flags)
+    assert done.returncode == 1, done.stderr
+    assert "1 zones could not be estimated" in done.stdout
+    assert "[red]GHOST" in done.stdout
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_wrong_files_are_exit_code_2_and_one_paragraph_on_stderr(city, tmp_path):
+    done = program("run", *city_flags(city, tmp_path / "out", "--status", str(city / "trips.parquet")))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: ")
+    assert "This looks like trips: give it as trips (--trips)." in said(done.stderr)
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("limit", [8, 48, 400, 1500], ids=lambda kb: f"{kb}KB")
+def test_a_full_disk_is_exit_code_2_and_earlier_results_stay(city, finished, tmp_path, limit):
+    out = shutil.copytree(finished, tmp_path / "out")
+    before = content(out)
+
+    def limited() -> None:
+        # Files may grow to so much and no further: the system refuses the rest, as it does on a full disk.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit * 1024, limit * 1024))
+
+    done = program("run", *city_flags(city, out, "--censored-rule", "minutes:3"), preexec_fn=limited)
+    assert done.returncode == 2, done.stderr
+    assert "too large" in said(done.stderr).lower()
+    assert "make room" in said(done.stderr).lower()
+    assert "Traceback" not in done.stderr
+    assert {k: v for k, v in content(out).items() if not k.startswith("unfinished")} == before
+
+
+def bound_by_permissions() -> None:
+    """In a child: give up root's right to pass over permissions (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH)."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2):
+        libc.prctl(24, capability)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="root's rights are given up as Linux has it")
+@pytest.mark.parametrize("what", ["city/status.parquet", "out"])
+def test_no_permission_is_exit_code_2_and_earlier_results_stay(city, finished, tmp_path, what):
+    shutil.copytree(city, tmp_path / "city")
+    out = shutil.copytree(finished, tmp_path / "out")
+    before = content(out)
+    (tmp_path / what).chmod(0o555 if what == "out" else 0o000)
+    flags = city_flags(tmp_path / "city", out, "--censored-rule", "minutes:3")
+    done = program("run", *flags, preexec_fn=bound_by_permissions)
+    (tmp_path / what).chmod(0o755)
+    assert done.returncode == 2, done.stderr
+    assert "permission denied" in said(done.stderr).lower()
+    assert what in "".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert content(out) == before
+
+
+def test_an_error_that_nobody_expected_is_70_and_asks_for_debug(city, tmp_path, monkeypatch, capsys):
+    def broken(*_, **__):
+        raise KeyError("a fault")
+
+    monkeypatch.setattr(panel_module, "write_panel", broken)
+    flags = city_flags(city, tmp_path / "out")
+    assert run_main(monkeypatch, "run", *flags) == 70
+    message = said(capsys.readouterr().err)
+    assert "KeyError: 'a fault'" in message
+    assert "--debug" in message
+    for arguments in (["--debug", "run", *flags], ["run", *flags, "--debug"]):
+        monkeypatch.setattr(sys, "argv", ["unmet", *arguments])
+        with pytest.raises(KeyError):
+            cli.main()
+
+
+def test_debug_shows_the_traceback_of_bad_input_too(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["unmet", "run", "--timezone", "UTC", "--debug"])
+    with pytest.raises(InputError, match="nothing to read"):
+        cli.main()
+
+
+def test_stopped_by_hand_is_130_and_the_same_command_goes_on(city, tmp_path, monkeypatch, capsys, in_this_process):
+    flags = city_flags(city, tmp_path / "out")
+    rename, calls = os.replace, 0
+
+    def interrupted(source, target):
+        nonlocal calls
+        calls += 1
+        if calls == 5:  # the panel and a part are there
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupted)
+        assert run_main(monkeypatch, "run", *flags) == 130
+    assert "the same command goes on from there" in said(capsys.readouterr().err)
+    assert run_main(monkeypatch, "run", *flags) == 0
+    assert "panel reused" in said(capsys.readouterr().err)
+
+
+def test_hostile_names_are_text_all_the_way(city, tmp_path):
+    folder = tmp_path / "odd [name] 'quoted'"
+    folder.mkdir()
+    names = dict(zip(pd.read_csv(city / "stations.csv")["station_id"], HOSTILE, strict=False))
+    stations = pd.read_csv(city / "stations.csv").replace({"station_id": names, "short_name": names})
+    stations["name"] = [f"Name of {name}" for name in stations["station_id"]]
+    stations.to_csv(folder / "stations.csv", index=False)
+    trips = read_table(city / "trips.parquet").replace({"start_station_id": names, "end_station_id": names})
+    trips.to_csv(folder / "trips.csv", index=False)
+    shutil.copy(city / "status.parquet", folder / "status.parquet")
+    (folder / "unmet.toml").write_text(
+        '[records]\ntrips = "trips.csv"\nstatus = "status.parquet"\nstations = "stations.csv"\n'
+        f'timezone = "{TIMEZONE}"\n[report]\ntitle = "<script>alert(2)</script>"\n'
+    )
+    done = program("run", "--json", "--config", str(folder / "unmet.toml"))  # the default model
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    out = folder / "out"
+    zones = read_table(out / "estimate" / "zones.parquet")
+    assert sorted(zones["zone"]) == sorted(names.values())
+    assert told["totals"]["observed"]["mean"] == len(trips)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    shown = program("run", "--config", str(folder / "unmet.toml"), "--title", "<script>alert(2)</script>")
+    assert shown.returncode == 0, shown.stderr
+    assert "=cmd|" in shown.stdout
+
+
+def test_init_writes_an_example_and_does_not_overwrite(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run_main(monkeypatch, "init") == 0
+    assert "unmet run" in capsys.readouterr().out
+    text = (tmp_path / "unmet.toml").read_text()
+    assert run_main(monkeypatch, "init") == 2
+    assert "stays as it is" in said(capsys.readouterr().err)
+    assert (tmp_path / "unmet.toml").read_text() == text
+    # As it is, it names files that are not there: the run says which.
+    assert run_main(monkeypatch, "run") == 2
+    assert "trips/*.csv.gz" in said(capsys.readouterr().err)
+
+
+def test_a_mistake_in_the_file_is_exit_code_2(tmp_path, monkeypatch, capsys):
+    (tmp_path / "my.toml").write_text("[panel]\nevry = '1h'\n")
+    assert run_main(monkeypatch, "run", "--config", str(tmp_path / "my.toml")) == 2
+    assert "Did you mean 'every'?" in said(capsys.readouterr().err)
+
+
+def test_the_version(monkeypatch, capsys):
+    assert run_main(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == f"unmet {unmet.__version__}\n"
+
+
+def commands() -> list[list[str]]:
+    found = [[name] for name in [*(c.name for c in cli.app.registered_commands), "reproduce"]]
+    return [[], *found, *(["reproduce", name] for name in ("synthetic", "motorcycle", "bike", "taxi"))]
+
+
+@pytest.mark.parametrize("command", commands(), ids=lambda c: " ".join(c) or "unmet")
+def test_help_reads_well_at_80_columns(command):
+    result = CliRunner().invoke(cli.app, [*command, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    assert result.exit_code == 0
+    text = re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "<bool>" not in text  # flags take no value
+    assert "<list" not in text
+    prose = text.split("╭")[0]
+    # Text flows: no line but the last of a paragraph ends early, though its next word would fit.
+    lines = [line.strip() for line in prose.splitlines()]
+    for line, following in pairwise(lines):
+        if line and following and not line.endswith("\\"):
+            assert len(line) + 1 + len(following.split()[0]) > 76, line
+
+
+def test_help_is_quick_to_load():
+    code = "import sys, unmet.cli; print([m for m in ('pandas', 'duckdb', 'scipy', 'sklearn') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -1,0 +1,251 @@
+"""Whole runs: what is made, what is reused, and what stays as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from small_city import city_settings, in_one_process, save_city
+
+from unmet import InputError
+from unmet.mobility.panel import read_panel
+from unmet.mobility.runfiles import read_table
+from unmet.pipeline import Event, run
+
+HERE = Path(__file__).parent
+OUTPUTS = ["estimate", "panel.parquet", "report.html", "stages.json"]
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory) -> Path:
+    return save_city(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def finished(city, tmp_path_factory) -> Path:
+    """A finished run, to be copied."""
+    out = tmp_path_factory.mktemp("finished") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        in_one_process(patch)
+        run(city_settings(city, out))
+    return out
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    in_one_process(monkeypatch)
+
+
+@pytest.fixture
+def out(finished, tmp_path) -> Path:
+    return shutil.copytree(finished, tmp_path / "out")
+
+
+def reused(outcome) -> dict[str, bool]:
+    return {stage.name: stage.reused for stage in outcome.stages}
+
+
+def content(out: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
+
+
+def test_a_run_leaves_a_panel_an_estimate_and_a_page_and_nothing_else(city, out):
+    assert sorted(p.name for p in out.iterdir()) == OUTPUTS
+    told = json.loads((out / "estimate" / "run.json").read_text())
+    panel = read_panel(out / "panel.parquet")
+    assert panel.panel["observed"].sum() == told["totals"]["observed"]["mean"] == len(read_trips(city))
+    assert told["totals"]["lost"]["mean"] > 0
+    assert Path(told["panel_path"]).name == "panel.parquet"
+    assert "unfinished" not in told["panel_path"]
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    assert page.rstrip().endswith("</html>")
+
+
+def read_trips(city: Path) -> pd.DataFrame:
+    return read_table(city / "trips.parquet")
+
+
+def test_nothing_is_made_again_while_nothing_changes(city, out):
+    before = content(out)
+    again = run(city_settings(city, out))
+    assert all(reused(again).values())
+    assert {k: v for k, v in content(out).items() if k != "stages.json"} == {
+        k: v for k, v in before.items() if k != "stages.json"
+    }
+    assert not (out / "unfinished").exists()
+
+
+def test_files_are_known_by_content_not_by_time_or_place(city, out, tmp_path):
+    moved = shutil.copytree(city, tmp_path / "moved")
+    for file in moved.iterdir():
+        os.utime(file, (1, 1))
+    assert all(reused(run(city_settings(moved, out))).values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected", "why"),
+    [
+        ({"title": "Another"}, [True, True, False], "title changed from None to 'Another'"),
+        ({"seed": 5}, [True, False, False], "seed changed from 0 to 5"),
+        ({"weather": None}, [True, False, False], "weather changed"),
+        ({"jobs": 2, "memory": "1GB"}, [True, True, True], None),
+        ({"censored_rule": "minutes:5"}, [False, False, False], "censored_rule changed from 'any' to 'minutes:5'"),
+    ],
+)
+def test_a_changed_setting_makes_only_what_depends_on_it(city, out, changed, expected, why):
+    again = run(city_settings(city, out, **changed))
+    assert list(reused(again).values()) == expected
+    if why is not None:
+        assert why in next(stage.why for stage in again.stages if not stage.reused)
+    assert sorted(p.name for p in out.iterdir()) == OUTPUTS
+    assert all(reused(run(city_settings(city, out, **changed))).values())
+
+
+def test_changed_weather_leaves_the_panel_and_changed_trips_change_all(city, out, tmp_path):
+    other = shutil.copytree(city, tmp_path / "other")
+    lines = (other / "weather.csv").read_text().splitlines()
+    (other / "weather.csv").write_text("\n".join(lines[:-1]) + "\n")
+    assert list(reused(run(city_settings(other, out))).values()) == [True, False, False]
+    trips = read_trips(other).drop(index=range(500, 1000, 10))
+    trips.to_csv(other / "trips.csv", index=False)
+    again = run(city_settings(other, out, trips=(str(other / "trips.csv"),)))
+    assert [(s.reused, s.why) for s in again.stages] == [
+        (False, "trips changed"),
+        (False, "panel changed"),
+        (False, "panel changed; estimate changed"),
+    ]
+    assert again.estimate.info["totals"]["observed"]["mean"] == len(trips)
+
+
+def test_an_input_that_changes_nothing_in_the_panel_stops_there(city, out, tmp_path):
+    stations = pd.read_csv(city / "stations.csv").assign(colour="blue")
+    stations.to_csv(tmp_path / "stations.csv", index=False)
+    again = run(city_settings(city, out, stations=(str(tmp_path / "stations.csv"),)))
+    assert list(reused(again).values()) == [False, True, True]
+
+
+@pytest.mark.parametrize("name", ["panel.parquet", "estimate/zones.parquet", "report.html"])
+def test_a_result_that_was_tampered_with_is_made_again(city, out, name):
+    before = content(out)
+    (out / name).write_bytes(b"not this")
+    again = run(city_settings(city, out))
+    stage = next(stage for stage in again.stages if not stage.reused)
+    assert stage.name in name
+    assert stage.why == f"{name} was changed or removed"
+    tables = [k for k in before if k.endswith(".parquet")]
+    assert {k: content(out)[k] for k in tables} == {k: before[k] for k in tables}
+
+
+def test_a_ledger_of_nonsense_costs_work_and_nothing_else(city, out):
+    (out / "stages.json").write_text('{"stages": {"panel": []}}')
+    assert not any(reused(run(city_settings(city, out))).values())
+    assert all(reused(run(city_settings(city, out))).values())
+
+
+def test_files_of_others_in_the_folder_are_left_alone(city, out):
+    (out / "notes.txt").write_text("mine")
+    (out / "estimate" / "export.csv").write_text("mine")
+    run(city_settings(city, out, seed=9))
+    assert (out / "notes.txt").read_text() == (out / "estimate" / "export.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"trips": ("{city}/status.parquet",)}, "looks like status"),
+        ({"status": ("{city}/trips.parquet",)}, "looks like trips"),
+        ({"trips": ("{tmp}/empty",)}, "nothing to read in this folder"),
+        ({"trips": ("{tmp}/garbage.parquet",)}, "garbage.parquet"),
+        ({"trips": ("{tmp}/garbage.csv",)}, "not a text file"),
+        ({"weather": "{tmp}/garbage.csv"}, "not a text file"),
+        ({"weather": "{city}/stations.csv"}, "weather"),
+        ({"trips": ("{out}",)}, "in the folder of the results"),
+        ({"zones": "{tmp}/garbage.geojson"}, "garbage.geojson"),
+        ({"holidays": "Atlantis"}, "no calendar"),
+        ({"model": "oracle"}, "no model 'oracle'"),
+        ({"horizon": "90min"}, "not a whole number"),
+        ({"truth": "{city}/nothing.parquet"}, "nothing.parquet"),
+        ({"timezone": "Mars/Base"}, "not a known time zone"),
+    ],
+)
+def test_wrong_input_leaves_earlier_results_as_they_were(city, out, tmp_path, changed, said):
+    (tmp_path / "empty").mkdir()
+    for name in ("garbage.parquet", "garbage.csv", "garbage.geojson"):
+        (tmp_path / name).write_bytes(bytes(range(256)) * 20)
+    places = {"city": city, "tmp": tmp_path, "out": out}
+    given = {
+        key: tuple(v.format(**places) for v in value) if isinstance(value, tuple) else value.format(**places)
+        for key, value in changed.items()
+    }
+    before = content(out)
+    # Something else changes too: nothing of it may show.
+    with pytest.raises(InputError, match=said):
+        run(city_settings(city, out, **({"every": "2h"} | given)))
+    results = {k: v for k, v in content(out).items() if not k.startswith("unfinished")}
+    assert results == before
+    assert all(reused(run(city_settings(city, out))).values())
+
+
+def test_wrong_input_leaves_no_empty_folders(city, tmp_path):
+    with pytest.raises(InputError):
+        run(city_settings(city, tmp_path / "new", trips=(str(city / "status.parquet"),)))
+    assert not (tmp_path / "new").exists()
+
+
+def test_two_runs_at_once_do_not_share_a_folder(city, out):
+    def intruding(event: Event) -> None:
+        if event.stage == "panel" and event.kind == "step":
+            with pytest.raises(InputError, match="another run is at work"):
+                run(city_settings(city, out))
+
+    run(city_settings(city, out, every="2h"), progress=intruding)
+
+
+def test_a_zone_that_fails_is_told_and_the_others_are_there(city, tmp_path):
+    stations = pd.read_csv(city / "stations.csv")
+    ghost = stations.iloc[[0]].assign(
+        station_ix=99, station_id="GHOST", short_name="GHOST", name="Nobody was ever here"
+    )
+    pd.concat([stations, ghost]).to_csv(tmp_path / "stations.csv", index=False)
+    outcome = run(city_settings(city, tmp_path / "out", stations=(str(tmp_path / "stations.csv"),)))
+    assert list(outcome.estimate.failures) == ["GHOST"]
+    assert outcome.to_dict()["zones"]["failed"] == 1
+    assert "Nobody was ever here" in outcome.report.read_text(encoding="utf-8")
+
+
+def test_progress_tells_of_every_stage_and_its_end(city, tmp_path):
+    events: list[Event] = []
+    outcome = run(city_settings(city, tmp_path / "out"), progress=events.append)
+    ends = [event.stage_result for event in events if event.kind == "end"]
+    assert ends == list(outcome.stages)
+    assert [event.stage for event in events if event.kind == "begin"] == ["panel", "estimate", "report"]
+    zones = [event for event in events if event.kind == "zones"]
+    assert (zones[-1].done, zones[-1].zones) == (4, 4)
+
+
+def test_a_run_killed_before_any_of_its_renames_goes_on_to_the_same_tables(city, finished, tmp_path):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, [HERE.parents[1] / "src", HERE, HERE.parent / "mobility"])),
+    }
+    done = subprocess.run(
+        [sys.executable, str(HERE / "killed_run.py"), str(city), str(finished), str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["last"] >= 18  # ledgers, parts, tables, the page, and all of them once more into place
+    assert told["wrong"] == []
+    # Once the first part is there, not all is computed again.
+    assert max(told["finished_before"]) == 4

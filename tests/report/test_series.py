@@ -1,0 +1,92 @@
+"""Days, hours of the week and the system's sums, against pandas on the run's own files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unmet.report.series import SystemSeries, each_zone
+from unmet.report.source import open_run
+
+
+@pytest.fixture(scope="module")
+def together(plain_run) -> pd.DataFrame:
+    """The panel and the estimates, row by row, future bins without a panel row."""
+    panel = pd.read_parquet(plain_run.panel)
+    demand = pd.read_parquet(plain_run.folder / "demand.parquet").drop(columns=["observed"])
+    rows = panel.merge(demand, on=["zone", "start"], how="outer").sort_values(["zone", "start"])
+    offset = (panel["start_local"] - panel["start"].dt.tz_localize(None)).iloc[-1]
+    rows["start_local"] = rows["start_local"].fillna(rows["start"].dt.tz_localize(None) + offset)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def found(plain_run):
+    with open_run(plain_run.folder, plain_run.panel) as source:
+        system = SystemSeries(source)
+        zones = {}
+        for number, series, sd in each_zone(source):
+            system.add(series, sd)
+            zones[source.zones["zone"].iloc[number]] = series
+        return zones, system.series()
+
+
+def test_the_city_changes_its_clocks_within_the_panel(together):
+    # Else the tests below would say nothing of days of 23 hours.
+    hours = together[together["zone"] == "SIM001"].groupby(together["start_local"].dt.date).size()
+    assert 23 in hours.tolist()
+
+
+def test_days_are_sums_of_their_bins(found, together):
+    for zone, series in found[0].items():
+        own = together[together["zone"] == zone]
+        by_day = own.groupby(own["start_local"].dt.date)
+        sums = {"observed": "observed", "rate": "rate_mean", "low": "rate_q05", "high": "rate_q95", "lost": "lost_mean"}
+        for name, column in sums.items():
+            assert np.allclose(series.days[name], by_day[column].sum(min_count=1), equal_nan=True), name
+        share = by_day["stockout_minutes"].sum(min_count=1) / by_day["minutes"].sum(min_count=1)
+        assert np.allclose(series.days["stockout"], share, equal_nan=True)
+
+
+def test_hours_of_the_week_are_sums_of_their_bins(found, together):
+    for zone, series in found[0].items():
+        own = together[(together["zone"] == zone) & together["observed"].notna()]
+        slot = own["start_local"].dt.day_of_week * 24 + own["start_local"].dt.hour
+        for name, column in (("observed", "observed"), ("lost", "lost_mean"), ("stockout", "stockout_minutes")):
+            expected = own.groupby(slot)[column].sum().reindex(range(168))
+            assert np.allclose(series.week[name], expected, equal_nan=True), name
+        assert series.week["bins"].tolist() == slot.value_counts().reindex(range(168), fill_value=0).tolist()
+        flagged = own["flags"].str.contains("extrapolation")
+        assert series.week["extrapolated"].sum() == flagged.sum()
+
+
+def test_limits_of_the_week_are_those_of_the_joint_draws(found, plain_run):
+    totals = pd.read_parquet(plain_run.folder / "totals.parquet").query("quantity == 'lost'")
+    zones, system = found
+    for zone, series in zones.items():
+        own = totals[(totals["level"] == "zone_hour_of_week") & (totals["zone"] == zone)].set_index("hour_of_week")
+        assert series.week["low"].tolist() == own["q05"].tolist()
+        assert series.week["high"].tolist() == own["q95"].tolist()
+    own = totals[totals["level"] == "hour_of_week"].set_index("hour_of_week")
+    assert system.week["high"].tolist() == own["q95"].tolist()
+
+
+def test_the_system_is_the_sum_of_its_zones(found, together):
+    _, system = found
+    by_bin = together.groupby("start")
+    for name, column in (("observed", "observed"), ("rate", "rate_mean"), ("lost", "lost_mean")):
+        assert np.allclose(system.bins[name], by_bin[column].sum(min_count=1), equal_nan=True), name
+    sd = np.sqrt((together["rate_sd"] ** 2).groupby(together["start"]).sum())
+    assert np.allclose(system.bins["high"] - system.bins["rate"], 1.6448536 * sd)
+    share = (together["stockout_minutes"] / together["minutes"]).groupby(together["start"]).mean()
+    assert np.allclose(system.bins["stockout"], share, equal_nan=True)
+
+
+def test_a_few_zones_at_a_time_give_the_same(found, plain_run, monkeypatch):
+    monkeypatch.setattr("unmet.report.series._ROWS_AT_ONCE", 1000)
+    with open_run(plain_run.folder, plain_run.panel) as source:
+        for number, series, _ in each_zone(source):
+            once = found[0][source.zones["zone"].iloc[number]]
+            for name, values in series.bins.items():
+                assert np.array_equal(values, once.bins[name], equal_nan=True)
