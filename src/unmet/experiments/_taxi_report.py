@@ -75,7 +75,7 @@ def against_paper(frame: pd.DataFrame, out: Path) -> str:
 
 def both_readings(frame: pd.DataFrame, out: Path) -> str:
     """RMSE of the models that have the label for a feature, by what is taken for the label of a held-out bin."""
-    columns = {}
+    columns: dict[str, pd.Series] = {}
     for title, experiment in (("label 0", "taxi"), ("label as it is", "taxi (held-out labels given)")):
         means = _means(frame[frame.experiment == experiment], "all", "rmse")
         columns |= {f"{TITLES[m]}, {title}": means[m] for m in ("ncgp-a", "cgp")}
