@@ -55,7 +55,7 @@ figures: setup  ## the figures of the documentation, drawn again
 	$(BIN)/python docs/drawing/figures.py
 	$(BIN)/python docs/drawing/report.py
 
-wheel: setup  ## build the package, install it into an environment of its own, and run the demo from there
+wheel:  ## build the package, install it into an environment of its own, and run the demo from there
 	$(PYTHON) .ci/try_wheel.py
 
 clean:  ## remove what was built

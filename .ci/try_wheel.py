@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tempfile
 import venv
 from pathlib import Path
@@ -15,13 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="unmet-wheel-") as folder:
         there = Path(folder)
-        pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        venv.create(there / "env", with_pip=True)
+        pip = [str(there / "env" / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(there), str(ROOT)], check=True)
         (wheel,) = there.glob("unmet-*.whl")
-        venv.create(there / "env", with_pip=True)
-        python = there / "env" / "bin" / "python"
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[all]"]
-        subprocess.run(install, check=True)
+        subprocess.run([*pip, "install", f"{wheel}[all]"], check=True)
         # Nothing of the checkout may be found: not by the folder, not by the environment.
         clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
         demo = [str(there / "env" / "bin" / "unmet"), "demo", "--stations", "3", "--days", "28", "--out", "demo"]

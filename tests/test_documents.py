@@ -75,7 +75,15 @@ def finds_what_is_below_the_limit(told: str) -> bool:
     return abs(ours - true) < 0.5 < 2 < naive - true
 
 
-ANSWERS = {"readme": finds_the_hidden_peak, "own_data": finds_what_is_below_the_limit}
+def is_what_is_shown_of_the_walkers(told: str) -> bool:
+    return agrees((DOCS / "transcripts" / "walkers.txt").read_text(encoding="utf-8"), told)
+
+
+ANSWERS = {
+    "readme": finds_the_hidden_peak,
+    "own_data": finds_what_is_below_the_limit,
+    "walkers": is_what_is_shown_of_the_walkers,
+}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

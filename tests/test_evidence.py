@@ -135,3 +135,33 @@ def test_random_starts_keep_to_the_box_and_follow_their_seed() -> None:
     assert (np.abs(first) <= 5.0).all()
     assert np.std(first) > 1.0
     assert random_starts(np.zeros(2), BOX, 0, np.random.default_rng(0)) == []
+
+
+def ravine(theta: np.ndarray, state: object) -> Evaluation[object]:
+    """As evidence is by a period and a variance: known to a thousandth in one direction, to a half in the other."""
+    away = theta - [1.0, -2.0]
+    tilt = np.array([[1e6, 300.0], [300.0, 4.0]])
+    pull = np.tanh(away[1]) / 10
+    value = -0.5 * away @ tilt @ away - np.log(np.cosh(away[1])) / 10
+    return Evaluation(float(value), -tilt @ away - np.array([0.0, pull]), state)
+
+
+def test_in_units_of_the_curvature_a_ravine_takes_fewer_evaluations_to_the_same_bottom() -> None:
+    start = [np.array([1.02, 1.5])]
+    plain = maximise(ravine, start, BOX)
+    scaled = maximise(ravine, start, BOX, measure_curvature=True)
+    np.testing.assert_allclose(scaled.theta, [1.0, -2.0], atol=1e-4)
+    assert scaled.value >= plain.value - 1e-8
+    assert scaled.evaluations < plain.evaluations
+
+
+def test_curvature_is_measured_inside_the_box_even_at_its_corner() -> None:
+    seen = []
+
+    def watched(theta: np.ndarray, state: object) -> Evaluation[object]:
+        seen.append(theta.copy())
+        return hill(theta, state)
+
+    found = maximise(watched, [np.array([5.0, 5.0])], BOX, measure_curvature=True)
+    assert (np.abs(seen) <= 5.0).all()
+    np.testing.assert_allclose(found.theta, [1.0, -2.0], atol=1e-4)

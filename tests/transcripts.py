@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 _WIDTH = "100"
-_NUMBER = re.compile(r"[-+±(]*[\d,]*\.?\d+ ?[%)]?")
+_NUMBER = re.compile(r"[-+±(]*[\d,]*\.?\d+[%),:;]*")
 # Commands that CI runs itself, or that only set up: they are checked, not run, by the tests.
 NOT_RUN = ("make", "pip", "python -m venv", "git")
 

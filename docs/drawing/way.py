@@ -136,7 +136,7 @@ def draw_imports(theme: str) -> str:
     d.arrow((540, 83), (522, 83))
     d.box(20, 152, 500, "records ← zones ← availability ← panel ← features", "no GP code", "data")
     d.arrow((605, 106), (605, 175), (522, 175))
-    d.box(690, 60, 110, "report · cli", "", "out")
+    d.box(690, 60, 110, "report · cli", "pipeline between", "out")
     d.arrow((690, 83), (672, 83))
     d.label(
         20,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -22,6 +22,8 @@ State = TypeVar("State")
 
 # A projected gradient below this (nats per unit of log hyper-parameter) is an optimum for every purpose here.
 _FLAT = 1e-2
+# Step of the differences that measure curvature: small beside the width of any peak, large beside EP's tolerance.
+_DIFFERENCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ def maximise(
     optimizer: Literal["lbfgs", "adam"] = "lbfgs",
     max_iter: int = 1000,
     learning_rate: float = 0.05,
+    measure_curvature: bool = False,
 ) -> Optimum[State]:
     """Maximise `objective` from each start and keep the best.
 
@@ -92,6 +95,10 @@ def maximise(
         Iterations per start.
     learning_rate : float
         Adam's step in log hyper-parameters.
+    measure_curvature : bool
+        L-BFGS: spend one more evaluation per hyper-parameter on the curvature at the start, and search in units in
+        which it is one. A period is known to a thousandth, a variance to a half: in the same units for both, a
+        search takes two to four times as many evaluations.
 
     Examples
     --------
@@ -109,7 +116,11 @@ def maximise(
         trace = _Trace(objective)
         try:
             converged, message = climb(
-                trace, np.clip(start, bounds[:, 0], bounds[:, 1]), bounds, max_iter, learning_rate
+                trace,
+                np.clip(start, bounds[:, 0], bounds[:, 1]),
+                bounds,
+                max_iter,
+                _Settings(learning_rate, measure_curvature),
             )
         except NumericalError as error:
             failure, converged, message = error, False, str(error)
@@ -129,6 +140,13 @@ def maximise(
         sum(t.evaluations for t, _, _ in ends),
         tuple(t.value for t, _, _ in ends),
     )
+
+
+class _Settings(NamedTuple):
+    """What belongs to one of the optimisers."""
+
+    learning_rate: float
+    measure_curvature: bool
 
 
 class _Trace(Generic[State]):
@@ -162,17 +180,36 @@ def _projected(theta: Array, gradient: Array, bounds: Array) -> Array:
     return np.where(blocked, 0.0, gradient)
 
 
-def _lbfgs(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, _: float) -> tuple[bool, str]:
-    def negative(theta: Array) -> tuple[float, Array]:
-        evaluation = trace(theta)
-        return -evaluation.value, -evaluation.gradient
+def _lbfgs(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, settings: _Settings) -> tuple[bool, str]:
+    unit = _units(trace, start, bounds) if settings.measure_curvature else np.ones_like(start)
+
+    def negative(scaled: Array) -> tuple[float, Array]:
+        evaluation = trace(np.clip(unit * scaled, bounds[:, 0], bounds[:, 1]))  # rounding may leave the box
+        return -evaluation.value, -unit * evaluation.gradient
 
     options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 1e-10, "gtol": 1e-4, "maxcor": 20}
-    result = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)  # type: ignore[call-overload]
+    box = bounds / unit[:, None]
+    result = minimize(negative, start / unit, jac=True, method="L-BFGS-B", bounds=box, options=options)  # type: ignore[call-overload]
     return bool(result.success), str(result.message)
 
 
-def _adam(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, rate: float) -> tuple[bool, str]:
+def _units(trace: _Trace[Any], start: Array, bounds: Array) -> Array:
+    """Per coordinate, the step over which the gradient changes by about one nat; never more than one.
+
+    Differences of the gradient, towards the inside of the box. Where the objective is nearly flat at the start the unit
+    stays one: flat here may be steep elsewhere.
+    """
+    gradient = trace(start).gradient
+    curvature = np.empty_like(start)
+    for i, (value, high) in enumerate(zip(start, bounds[:, 1], strict=True)):
+        step = _DIFFERENCE if value + _DIFFERENCE <= high else -_DIFFERENCE
+        moved = start.copy()
+        moved[i] += step
+        curvature[i] = (trace(moved).gradient[i] - gradient[i]) / step
+    return np.asarray(1.0 / np.sqrt(np.maximum(np.abs(curvature), 1.0)))
+
+
+def _adam(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, settings: _Settings) -> tuple[bool, str]:
     """Kingma & Ba 2015, algorithm 1; stops when 50 steps have gained less than 1e-6 nats."""
     theta, first, second, last_gain = start, np.zeros_like(start), np.zeros_like(start), 0
     best = -np.inf
@@ -185,7 +222,7 @@ def _adam(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, rate: 
         gradient = _projected(theta, evaluation.gradient, bounds)
         first = 0.9 * first + 0.1 * gradient
         second = 0.999 * second + 0.001 * np.square(gradient)
-        step = rate * (first / (1 - 0.9**k)) / (np.sqrt(second / (1 - 0.999**k)) + 1e-8)
+        step = settings.learning_rate * (first / (1 - 0.9**k)) / (np.sqrt(second / (1 - 0.999**k)) + 1e-8)
         theta = np.clip(theta + step, bounds[:, 0], bounds[:, 1])
     return False, f"{max_iter} steps of Adam, still gaining"
 

@@ -286,7 +286,7 @@ HOLED[3] = np.nan
         (lambda gp: gp.fit(X, Y, censored=CENSORED, lower=Y), "either censored= or lower=/upper=, not both"),
         (lambda gp: gp.fit(X), "y is None; or give lower= and upper="),
         (lambda gp: gp.fit(X, np.full(60, "three")), "y must be numbers"),
-        (lambda gp: gp.fit(np.empty((0, 1)), []), "0 sample"),
+        (lambda gp: gp.fit(np.empty((0, 1)), []), "at least one row; got shape"),
         (lambda gp: gp.fit(X[:, 0], Y), "2D"),
         (lambda gp: gp.fit(X, Y).predict(np.zeros((2, 3))), "3 features"),
         (lambda gp: gp.set_params(kernel="rbf").fit(X, Y), "kernel must be one of unmet.kernels, or None; got 'rbf'"),

@@ -237,3 +237,37 @@ class TestTobitCannotTell:
             fit = TobitRegressor().fit(X, at, censored=np.where(truth > at, 1, -1))
         assert fit.converged_
         assert fit.coef_[0] == pytest.approx(2, abs=1)
+
+
+class TestAsAStranger:
+    def test_bounds_the_wrong_way_round_are_named_as_such(self) -> None:
+        with pytest.raises(InputError, match=r"lower must not exceed upper; row 0 has .*30 such rows"):
+            CensoredGP().fit(X, Y, lower=Y + 1, upper=Y - 1)
+
+    @pytest.mark.parametrize(
+        "labels", [np.array(["0", "1"] * 15), ["1"] * 30, np.array(["0", True] * 15, dtype=object)]
+    )
+    def test_words_are_no_labels_even_if_they_spell_numbers(self, labels: object) -> None:
+        with pytest.raises(InputError, match=r"censored must be True/False.*row 0 is"):
+            CensoredGP().fit(X, Y, censored=labels)
+
+    @BOTH
+    def test_no_rows_no_columns_and_no_table_are_refused(self, estimator: CensoredGP | TobitRegressor) -> None:
+        with pytest.raises(InputError, match=r"X must have at least one row; got shape \(0, 1\)"):
+            estimator.fit(X[:0], Y[:0])
+        with pytest.raises(InputError, match=r"0 feature\(s\)"):
+            estimator.fit(X[:, :0], Y)
+        with pytest.raises(InputError, match=r"Expected 2D array"):
+            estimator.fit(X[:, 0], Y)
+
+    @pytest.mark.parametrize("columns", [1.5, True, {"rain": 1}, [0, None], b"rain"])
+    def test_columns_are_positions_or_names(self, columns: object) -> None:
+        with pytest.raises(InputError, match=r"SquaredExponential: columns are positions or names"):
+            SquaredExponential(columns=columns)  # type: ignore[arg-type]
+
+    def test_a_place_where_nothing_can_be_saved_is_named(self, gp: CensoredGP, tmp_path) -> None:
+        with pytest.raises(InputError, match=r"there is no folder .*nowhere; make it first"):
+            gp.save(tmp_path / "nowhere" / "model")
+        with pytest.raises(InputError, match=r"is a folder; give the name of a file"):
+            gp.save(tmp_path)
+        assert list(tmp_path.iterdir()) == []

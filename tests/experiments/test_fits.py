@@ -74,3 +74,21 @@ def test_scores_are_the_papers_on_all_censored_and_other_rows():
 def test_a_subset_without_rows_has_no_score():
     rows = score_rows(y, y, NONE.astype(bool))
     assert {r["subset"] for r in rows} == {"all", "non-censored"}
+
+
+def test_of_several_starts_the_one_that_reaches_the_highest_evidence_is_kept():
+    poor, good = SquaredExponential(1.0, 1e-3, columns=0), SquaredExponential(1.0, 1.0, columns=0)
+    alone = [fit("ncgp", k, X, y, NONE, Cost()).log_marginal_likelihood_ for k in (poor, good)]
+    assert alone[1] > alone[0] + 1, "the starts must end apart for this to be a test"
+    for order in ([poor, good], [good, poor]):
+        cost = Cost()
+        assert fit("ncgp", order, X, y, NONE, cost).log_marginal_likelihood_ == alone[1]
+        assert cost.fits == 1
+
+
+def test_held_out_rows_can_be_predicted_with_other_inputs_from_the_same_fits():
+    held = cross_validate("cgp", SquaredExponential(1.0, 1.0), X, y, NONE, FOLDS, X_otherwise=X[::-1])
+    other = cross_validate("cgp", SquaredExponential(1.0, 1.0), X, y, NONE, FOLDS, X_otherwise=X)
+    np.testing.assert_array_equal(other.mean_otherwise, other.mean)
+    np.testing.assert_array_equal(held.mean, other.mean)
+    assert np.abs(held.mean_otherwise - held.mean).max() > 0.1

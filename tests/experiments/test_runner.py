@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from unmet import InputError
+from unmet.experiments import _run
 from unmet.experiments._runner import Cell, generator, run_cells, write_text
 
 QUIET = Console(quiet=True)
@@ -126,3 +127,12 @@ def test_a_run_that_was_killed_goes_on_and_gives_identical_tables(tmp_path):
         assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
     again = [json.loads(p.read_text()) for p in sorted((killed / "cells").glob("[!.]*.json"))]
     assert np.isfinite([row["value"] for result in again for row in result["rows"]]).all()
+
+
+def test_cells_of_another_version_of_the_package_are_not_taken_for_this_ones(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    asked = _run.Run(tmp_path, jobs=1, console=QUIET)
+    for version in ("1.0", "1.0", "1.1"):
+        monkeypatch.setattr(_run, "__version__", version)
+        _run.compute_all(asked, "toy", [{"i": 0}], partial(square, log=log))
+    assert log.read_text().split() == ["0", "0"]

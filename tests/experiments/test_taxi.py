@@ -89,30 +89,40 @@ def test_every_model_of_a_repetition_sees_the_same_labels_whatever_c(week):
 def test_folds_are_21_times_eight_consecutive_hours(week, monkeypatch):
     seen = {}
 
-    def stand_in(model, kernel, X, y, label, folds, **settings):
+    def stand_in(model, starts, X, y, label, folds, **settings):
         seen.update(folds=folds, X=X, y=y, settings=settings)
         from unmet.experiments._fits import Held
 
-        return Held(np.zeros(672))
+        return Held(np.zeros(672), np.ones(672))
 
     monkeypatch.setattr(taxi, "cross_validate", stand_in)
     cell = Cell("taxi", {"model": "cgp", "gamma": 0.2, "c": 0.5, "repetition": 0}, {})
-    taxi._compute(cell, week=week, seed=0, warm_start=False)
+    result = taxi._compute(cell, week=week, seed=0, warm_start=False)
     assert [len(f) for f in seen["folds"]] == [32] * 21
     np.testing.assert_array_equal(np.concatenate(seen["folds"]), np.arange(672))
     assert seen["settings"]["max_iter"] == 1000
     assert seen["X"].shape == (672, 4)
     hidden = taxi.observed(week, 0.2, 0.5, 0, 0).censored
-    np.testing.assert_allclose(seen["y"], np.where(hidden, week.pickups / 2, week.pickups))
-    assert (seen["settings"]["X_held"][:, 3] == 0).all(), "held-out bins are predicted as if supply lasted"
+    unit = np.sqrt(np.mean(week.pickups**2))
+    np.testing.assert_allclose(seen["y"], np.where(hidden, week.pickups / 2, week.pickups) / unit)
+    assert not seen["settings"]["normalize_y"], "the prior's mean is zero"
+    assert (seen["settings"]["X_otherwise"][:, 3] == 0).all(), "held-out bins are predicted as if supply lasted"
     assert (seen["X"][:, 3] == hidden).all()
+    np.testing.assert_allclose(result["mean"], unit)  # in pickups again
+    np.testing.assert_array_equal(result["mean_as_labelled"], 0)
 
 
 def test_rows_hold_each_models_own_predictions_in_every_cell(week):
     grid = taxi.Grid(((0.2, 0.0), (0.2, 0.5), (0.4, 0.5)), 2)
     settings = taxi.settings_of(grid)
-    cells = [(s, {"mean": (week.pickups + i).tolist()}) for i, s in enumerate(settings)]
-    rows = pd.DataFrame(taxi._rows(week, grid, cells, 0))
+    cells = [
+        (s, {"mean": (week.pickups + i).tolist(), "mean_as_labelled": (week.pickups + i + 100).tolist()})
+        for i, s in enumerate(settings)
+    ]
+    both = pd.DataFrame(taxi._rows(week, grid, cells, 0))
+    given = both[(both.experiment == "taxi (held-out labels given)") & (both.metric == "rmse")]
+    assert given.value.min() == pytest.approx(100)
+    rows = both[both.experiment == "taxi"]
     rmse = rows[(rows.subset == "all") & (rows.metric == "rmse")].set_index(["model", "gamma", "c", "repetition"]).value
     for i, s in enumerate(settings):
         if s["model"] == "cgp":

@@ -15,6 +15,7 @@ import pytest
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.records import Records, read_records
+from unmet.mobility.sources import Workspace
 
 TRIPS = "ride_id,started_at,ended_at,start_station_id\n"
 TRIPS += "1,2021-01-01 08:00,2021-01-01 08:10,a\n2,2021-01-01 09:00,,b\n"
@@ -228,7 +229,9 @@ def test_a_memory_limit_that_is_none_is_refused(memory: str) -> None:
 
 
 def test_duplicates_are_found_in_several_passes_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unmet.mobility.records._bytes", lambda _: 2000)
+    monkeypatch.setattr(
+        "unmet.mobility.records.Workspace", lambda connection, folder, _: Workspace(connection, folder, 2000)
+    )
     ids = [f"t{i % 150}" for i in range(200)]
     frame = pd.DataFrame({"ride_id": ids, "started_at": "2021-01-01", "start_station_id": "a"})
     status = pd.DataFrame({"station": [i % 7 for i in range(200)], "at": [1_600_000_000 + i % 140 for i in range(200)]})

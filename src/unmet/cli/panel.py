@@ -93,7 +93,7 @@ def panel_command(
 
 def _print(console: Console, made: Panel, out: Path) -> None:
     summary = made.summary
-    console.print(f"[bold]{escape(str(out))}[/]: {summary['rows']:,} rows", highlight=False)
+    console.print(f"[bold]{escape(str(out))}[/]: {_number(summary['rows'], 'row')}", highlight=False)
     console.print(panel_facts(summary), _minutes(summary), sep="\n")
     rejected = made.quality[made.quality["reason"] != "read"]
     if len(rejected):

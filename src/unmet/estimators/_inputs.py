@@ -42,7 +42,12 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
     """Inputs as an array of finite numbers, whose names and number of columns are noted (`reset`) or compared."""
     if hasattr(X, "columns"):
         refuse_repeated_names(X.columns)
-    table = np.asarray(validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset))
+    if getattr(X, "shape", (1,))[:1] == (0,):
+        raise InputError(f"X must have at least one row; got shape {X.shape}. Check how its rows were chosen")
+    try:
+        table = np.asarray(validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset))
+    except ValueError as error:
+        raise InputError(str(error)) from None
     names = [repr(name) for name in getattr(estimator, "feature_names_in_", range(table.shape[1]))]
     bad = np.argwhere(~np.isfinite(table))
     if bad.size:

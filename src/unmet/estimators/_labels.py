@@ -9,7 +9,7 @@ import numpy as np
 
 from unmet._exceptions import InputError, UninformativeWarning
 from unmet._typing import Array
-from unmet.likelihoods.base import Observations
+from unmet.likelihoods.base import Observations, refuse_reversed
 from unmet.likelihoods.counts import Poisson
 
 __all__ = ["as_asked", "bounded_both_ways", "observations", "sides", "vector", "with_exposure"]
@@ -50,6 +50,7 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
                 f"{name} must not be {sign}infinity; row {bad[0]} is ({bad.size} such rows in all). "
                 "Use NaN where there is no such bound"
             )
+    refuse_reversed(low, high)
     free = ~(np.isfinite(low) | np.isfinite(high))
     if values is not None:
         outside = np.flatnonzero(~free & ((values < low) | (values > high)))
@@ -194,6 +195,7 @@ def sides(censored: Any, n: int) -> Array:
         side = labels.astype(float)
     except (TypeError, ValueError):  # words, or nothing at all
         side = np.full(n, np.nan)
+    side[[isinstance(label, (str, bytes)) for label in labels]] = np.nan  # "1" is a word too
     bad = np.flatnonzero(~np.isin(side, (-1.0, 0.0, 1.0)))
     if bad.size:
         raise InputError(

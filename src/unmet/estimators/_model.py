@@ -135,7 +135,14 @@ def search(
     starts = [model.theta, *random_starts(model.theta, model.bounds, n_restarts, rng)]
     evaluations = 0
     for _ in range(_ROUNDS):
-        optimum = maximise(model.objective, starts, model.bounds, optimizer=optimizer, max_iter=max_iter)
+        optimum = maximise(
+            model.objective,
+            starts,
+            model.bounds,
+            optimizer=optimizer,
+            max_iter=max_iter,
+            measure_curvature=model.block is None,
+        )
         evaluations += optimum.evaluations
         model = model.with_theta(optimum.theta)
         if model.block is None or model.block.left_out(model.kernel) <= 1.5 * LEFT_OUT:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
 
 __all__ = ["read_archive", "write_archive"]
 
@@ -24,6 +24,10 @@ _VERSION = 1
 def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a header and arrays to one file, which appears whole or not at all."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {target.parent}; make it first")
+    if target.is_dir():
+        raise InputError(f"{path} is a folder; give the name of a file")
     blobs = {}
     for name, array in arrays.items():
         buffer = io.BytesIO()

@@ -42,13 +42,23 @@ class Cost:
         }
 
 
-def fit(model: str, kernel: Kernel, X: Array, y: Array, label: Any, cost: Cost, **settings: Any) -> CensoredGP:
-    """One of the paper's models, by its name, with what it cost; one that did not converge is counted, not hidden."""
-    gp = CensoredGP(kernel, censoring=MODELS[model], **settings)
+def fit(
+    model: str, starts: Kernel | Sequence[Kernel], X: Array, y: Array, label: Any, cost: Cost, **settings: Any
+) -> CensoredGP:
+    """One of the paper's models, by its name, with what it cost; one that did not converge is counted, not hidden.
+
+    Of several starts the one that reaches the highest evidence is kept.
+    """
     began = time.process_time()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        gp.fit(X, y, label)
+    best: CensoredGP | None = None
+    for kernel in [starts] if isinstance(starts, Kernel) else starts:
+        gp = CensoredGP(kernel, censoring=MODELS[model], **settings)
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always")
+            gp.fit(X, y, label)
+        if best is None or gp.log_marginal_likelihood_ > best.log_marginal_likelihood_:
+            best, caught = gp, noted
+    assert best is not None, "no start"
     cost.seconds += time.process_time() - began
     cost.fits += 1
     for warning in caught:
@@ -58,26 +68,27 @@ def fit(model: str, kernel: Kernel, X: Array, y: Array, label: Any, cost: Cost, 
             cost.jittered += 1
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return gp
+    return best
 
 
 @dataclass
 class Held:
-    """Predictions for held-out rows."""
+    """Predictions for held-out rows, and for the same rows with other inputs where those were asked for."""
 
     mean: Array
+    mean_otherwise: Array
     cost: Cost = field(default_factory=Cost)
 
 
 def cross_validate(
     model: str,
-    kernel: Kernel,
+    starts: Kernel | Sequence[Kernel],
     X: Array,
     y: Array,
     label: Any,
     folds: Sequence[Array],
     *,
-    X_held: Array | None = None,
+    X_otherwise: Array | None = None,
     warm_start: bool = False,
     **settings: Any,
 ) -> Held:
@@ -85,28 +96,29 @@ def cross_validate(
 
     Parameters
     ----------
-    model, kernel, settings
+    model, starts, settings
         As in `fit`.
     X, y, label : arrays
         The censored data.
     folds : sequence of arrays of int
         Rows of each fold.
-    X_held : array, optional
-        Inputs to predict at, where they differ from X.
+    X_otherwise : array, optional
+        Other inputs at which to predict held-out rows too.
     warm_start : bool
-        Start each fold's hyper-parameters at the fit of the whole series instead of at the common start. The
+        Start each fold's hyper-parameters at the fit of the whole series instead of at the common starts. The
         hyper-parameters, not the data, of the held-out rows then have a say in where the search starts.
     """
-    held = Held(np.full(len(y), np.nan))
-    inputs = X if X_held is None else X_held
+    held = Held(np.full(len(y), np.nan), np.full(len(y), np.nan))
     if warm_start:
-        whole = fit(model, kernel, X, y, label, held.cost, **settings)
-        kernel, settings = whole.kernel_, {**settings, "noise_variance": whole.noise_variance_}
+        whole = fit(model, starts, X, y, label, held.cost, **settings)
+        starts, settings = whole.kernel_, {**settings, "noise_variance": whole.noise_variance_}
     for fold in folds:
         train = np.ones(len(y), dtype=bool)
         train[fold] = False
-        gp = fit(model, kernel, X[train], y[train], label[train], held.cost, **settings)
-        held.mean[fold] = gp.predict(inputs[fold])
+        gp = fit(model, starts, X[train], y[train], label[train], held.cost, **settings)
+        held.mean[fold] = gp.predict(X[fold])
+        if X_otherwise is not None:
+            held.mean_otherwise[fold] = gp.predict(X_otherwise[fold])
     return held
 
 

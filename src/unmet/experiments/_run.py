@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pandas as pd
 from rich.console import Console
 
+from unmet import __version__
 from unmet.experiments._figures import require_matplotlib
 from unmet.experiments._runner import Cell, Result, run_cells, write_text
 
@@ -63,7 +64,7 @@ def compute_all(
 ) -> list[tuple[Mapping[str, Any], Result]]:
     """Settings of all cells beside their results; what is on disk already is kept."""
     require_matplotlib()
-    shared = {"protocol": PROTOCOL, **depends_on}
+    shared = {"version": __version__, "protocol": PROTOCOL, **depends_on}
     cells = [Cell(experiment, s, shared) for s in settings]
     results = run_cells(cells, compute, run.out / "cells", jobs=run.jobs, console=run.console)
     return [(cell.settings, result) for cell, result in zip(cells, results, strict=True)]

@@ -184,7 +184,11 @@ class Leaf(Kernel):
             self._parameters[name] = parameter
         self.columns: tuple[int | str, ...] | None = None
         if columns is not None:
-            each = (columns,) if isinstance(columns, (int, str, np.integer)) else columns
+            each = tuple(columns) if isinstance(columns, (list, tuple, range, np.ndarray)) else (columns,)
+            if not all(isinstance(c, (int, str, np.integer)) and not isinstance(c, bool) for c in each):
+                raise InputError(
+                    f"{type(self).__name__}: columns are positions or names, one or a list; got {columns!r}"
+                )
             self.columns = tuple(c if isinstance(c, str) else int(c) for c in each)
         if self.columns == ():
             raise InputError(f"{type(self).__name__}: columns is empty; name at least one, or leave it None for all")

@@ -15,7 +15,7 @@ import numpy as np
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 
-__all__ = ["Kinds", "Likelihood", "Observations", "Tilted"]
+__all__ = ["Kinds", "Likelihood", "Observations", "Tilted", "refuse_reversed"]
 
 
 class Kinds(NamedTuple):
@@ -26,6 +26,17 @@ class Kinds(NamedTuple):
     at_most: IntArray
     between: IntArray
     unknown: IntArray
+
+
+def refuse_reversed(lower: Array, upper: Array) -> None:
+    """Refuse bounds the wrong way round; NaN is none."""
+    bad = np.flatnonzero(lower > upper)
+    if bad.size:
+        i = int(bad[0])
+        raise InputError(
+            f"lower must not exceed upper; row {i} has {lower[i]} > {upper[i]} ({bad.size} such rows in all). "
+            "Exchange or correct them"
+        )
 
 
 @dataclass(frozen=True)
@@ -52,13 +63,10 @@ class Observations:
             raise InputError(
                 f"lower and upper must be two vectors of one length; got {self.lower.shape}, {self.upper.shape}"
             )
-        bad = np.flatnonzero(~(self.lower <= self.upper))
-        if bad.size:
-            i = int(bad[0])
-            raise InputError(
-                f"lower must not exceed upper; row {i} has {self.lower[i]} > {self.upper[i]} "
-                f"({bad.size} such rows in all)"
-            )
+        if not (self.lower <= self.upper).all():
+            refuse_reversed(self.lower, self.upper)
+            row = np.flatnonzero(np.isnan(self.lower) | np.isnan(self.upper))[0]
+            raise InputError(f"bounds must not be NaN, as in row {row}; use −inf and inf where there are none")
 
     def __len__(self) -> int:
         return self.lower.size

@@ -126,13 +126,17 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
     # The search may end at its limit of iterations with little to gain; the message says so. EP must have converged.
     summary = {
         "converged": bool(gp._inference.info.converged),
-        "message": "; ".join(sorted({str(w.message) for w in told})),
+        "message": _words(told),
         "log_evidence": float(gp.log_marginal_likelihood_),
         "dispersion": float(getattr(gp, "dispersion_", np.nan)),
         "features": 0 if gp.features_ is None else int(gp.features_["count"].sum()),
         "kernel": repr(gp.kernel_),
     }
     return gp, summary
+
+
+def _words(told: list[warnings.WarningMessage]) -> str:
+    return "; ".join(sorted({str(w.message) for w in told}))
 
 
 def _rates(gp: CensoredGP, data: ZoneData) -> tuple[Array, Array, Array, Array]:
@@ -204,16 +208,23 @@ def ncgp_a(data: ZoneData, draws: int, seed: int) -> Rates:
 
 
 def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
-    """Linear Tobit on hour-of-week effects, trend, holiday and covariates."""
+    """Linear Tobit on effects of the hour, at weekends and other days, of the day of the week, trend and covariates.
+
+    Not one effect per hour of the week: an hour that ran out every time would have none that could be found.
+    """
     rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
-    design = pd.get_dummies(pd.Series(data.slot), prefix="slot", drop_first=True, dtype=float)
+    day, hour = np.divmod(data.slot, 24)
+    effects = pd.DataFrame({"hour": hour + 24 * (day >= 5), "day": day}).astype("category")
+    design = pd.get_dummies(effects, drop_first=True, dtype=float).drop(columns="day_6", errors="ignore")
     design["t"] = data.inputs["t"].to_numpy()
     for name in ("holiday", *data.covariates):
         design[name] = data.inputs[name].to_numpy()
         if name != "holiday":
             design[f"{name}²"] = np.square(design[name] - design[name].mean())
     design = design.loc[:, design[rows].std() > 0]
-    model = TobitRegressor().fit(design[rows], data.observed[rows], censored=data.censored[rows])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = TobitRegressor().fit(design[rows], data.observed[rows], censored=data.censored[rows])
     rng = np.random.default_rng(seed)
     mean = model.predict(design)
     beta = rng.multivariate_normal(np.zeros(len(design.columns) + 1), model.covariance_[:-1, :-1], draws, method="eigh")
@@ -221,7 +232,12 @@ def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     lost, lost_mean = _tobit_lost(data, f, model.scale_, rng)
     future = f + model.scale_ * rng.standard_normal(f.shape) if np.isnan(data.observed).any() else None
     q05, q95 = np.quantile(f, [0.05, 0.95], axis=0)
-    summary = {"converged": model.converged_, "log_evidence": model.log_likelihood_, "dispersion": np.nan}
+    summary = {
+        "converged": model.converged_,
+        "message": _words(told),
+        "log_evidence": model.log_likelihood_,
+        "dispersion": np.nan,
+    }
     return Rates(mean, f.std(axis=0), q05, q95, lost, lost_mean, future, summary)
 
 

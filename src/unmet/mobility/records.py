@@ -283,7 +283,7 @@ def _compare_ids(trips: Mapping[str, int], status: Mapping[str, int], log: Quali
             return ", ".join(repr(raw) for raw in list(ids)[:3])
 
         raise InputError(
-            f"Only {met:,} of {rows:,} trips ({met / rows:.1%}) start at a station that the status knows: the trips "
+            f"{met:,} of {rows:,} trips ({met / rows:.1%}) start at a station that the status knows: the trips "
             f"call stations {some(trips)}, the status {some(status)}. If these are ids of two kinds, give a table of "
             "the stations that has both (--stations, in Python stations=); if they are right as they are, go on with "
             "--force (force=True)."

@@ -150,8 +150,9 @@ def _load_documents(
         stale += sum(document.stale)
         held += len(document.station)
         batch.append(document)
-        if held > 200_000 or i == len(paths) - 1:
+        if i % 100 == 0:
             progress(f"reading GBFS documents: {i + 1:,} of {len(paths):,}")
+        if held > 200_000 or i == len(paths) - 1:
             _append(workspace, name, batch)
             batch, held = [], 0
     _append(workspace, name, batch)

@@ -86,8 +86,8 @@ class StatusLog:
 
     Attributes
     ----------
-    chunks : tuple of (array, int)
-        Sorted packed records (on disk where they are many), and the place of the chunk's first station.
+    chunks : tuple of (array or Path, int)
+        Sorted packed records (in a file where they are many), and the place of the chunk's first station.
     group : array
         The zone of each station, in the given order: a block never ends within one.
     records : array
@@ -100,7 +100,7 @@ class StatusLog:
         Records that were left out because a later one is of the same station and second.
     """
 
-    chunks: tuple[tuple[NDArray[np.uint64], int], ...]
+    chunks: tuple[tuple[NDArray[np.uint64] | Path, int], ...]
     group: Minutes
     records: Minutes
     origin: int
@@ -111,7 +111,7 @@ class StatusLog:
     def blocks(self) -> Iterator[Block]:
         """Go through all records in order, whole zones, some hundred thousand at a time."""
         for packed, first in self.chunks:
-            behind = first + np.searchsorted(np.cumsum(self.records[first:]), len(packed)) + 1
+            behind = first + np.searchsorted(np.cumsum(self.records[first:]), _length(packed)) + 1
             edges = np.concatenate([[0], np.cumsum(self.records[first:behind])])
             zone_ends = np.flatnonzero(np.diff(self.group[first:behind], append=-1)) + 1
             begin = 0
@@ -119,9 +119,20 @@ class StatusLog:
                 fits = np.searchsorted(edges[zone_ends], edges[begin] + _BLOCK, side="right") - 1
                 end = int(zone_ends[max(fits, np.searchsorted(zone_ends, begin, side="right"))])
                 if edges[end] > edges[begin]:
-                    some = np.asarray(packed[edges[begin] : edges[end]])
+                    some = _read(packed, edges[begin], edges[end])
                     yield _unpack(some, self.records[first + begin : first + end], first + begin, self.origin)
                 begin = end
+
+
+def _length(packed: NDArray[np.uint64] | Path) -> int:
+    return packed.stat().st_size // 8 if isinstance(packed, Path) else len(packed)
+
+
+def _read(packed: NDArray[np.uint64] | Path, begin: int, end: int) -> NDArray[np.uint64]:
+    """Some records; of a file only these, for pages of a mapped one would pile up in memory."""
+    if isinstance(packed, Path):
+        return np.fromfile(packed, dtype=np.uint64, count=int(end - begin), offset=int(begin) * 8)
+    return packed[begin:end]
 
 
 def sort_status(
@@ -156,7 +167,7 @@ def sort_status(
         raise InputError(_NOTHING)
     zones = np.asarray(group, dtype=np.int64)
     records = np.zeros(len(order), dtype=np.int64)
-    chunks: list[tuple[NDArray[np.uint64], int]] = []
+    chunks: list[tuple[NDArray[np.uint64] | Path, int]] = []
     ends: list[int] = []
     duplicates = 0
     for number, (begin, end) in enumerate(_cut_chunks(connection, order, zones, rows, memory // _BYTES_PER_RECORD)):
@@ -177,10 +188,11 @@ def sort_status(
             records[begin:end] = np.diff(edges)
         _check_counts(connection, packed, order[begin:end], np.cumsum(records[begin:end]))
         if rows * packed.itemsize > memory // 4:
-            path = folder / f"status-{number}.npy"
-            np.save(path, packed)
-            packed = np.load(path, mmap_mode="r")
-        chunks.append((packed, begin))
+            path = folder / f"status-{number}.bin"
+            packed.tofile(path)
+            chunks.append((path, begin))
+        else:
+            chunks.append((packed, begin))
     if not ends:
         raise InputError(_NOTHING)
     if min(ends) == 0 or max(ends) == _LAST_SECOND:

@@ -20,7 +20,7 @@ from unmet.mobility.zones import Zones
 
 __all__ = ["TripCounts", "count_trips", "loose_starts", "trip_moves", "trip_span"]
 
-_VECTORS = 400  # of 2,048 rows at a time from DuckDB
+_VECTORS = 100  # of 2,048 rows at a time from DuckDB
 
 
 @dataclass(frozen=True)
