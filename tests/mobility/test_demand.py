@@ -12,7 +12,9 @@ from unmet import InputError
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
 from unmet.mobility.demand_models import MODELS, demand_kernel
 from unmet.mobility.executors import serially
+from unmet.mobility.panel import build_panel, read_panel
 from unmet.mobility.zone_data import zone_data
+from unmet.simulate import simulate_city
 
 COLUMNS = [
     "zone",
@@ -290,6 +292,20 @@ def test_bins_still_to_come_follow_the_wall_clock_and_have_their_weather(two_zon
     seen = rows[rows["zone"] == "a"].set_index("start")
     before = seen.loc[pd.Timestamp("2020-10-25 05:00", tz="UTC"), "rate_mean"]  # that hour, a week earlier
     assert np.allclose(twice["rate_mean"], before)
+
+
+def test_a_panel_in_memory_knows_its_time_zone(tmp_path):
+    city = simulate_city(stations=2, days=15, seed=3)
+    place = city.save(tmp_path / "city")
+    files = (place / name for name in ("trips.parquet", "status.parquet", "stations.csv"))
+    made = build_panel(*files, timezone="America/New_York")
+    again = read_panel(made.save(tmp_path / "panel.parquet"))
+    pd.testing.assert_frame_equal(again.panel, made.panel, check_dtype=False)
+    assert again.summary == made.summary
+    model = LatentDemand("weekly-mean", draws=50, weather=city.weather, horizon="1d")
+    rows = model.fit(made, executor=serially).demand()
+    pd.testing.assert_frame_equal(rows, model.fit(tmp_path / "panel.parquet", executor=serially).demand())
+    assert rows["flags"].str.contains("future").sum() == 48
 
 
 def test_an_unknown_model_is_refused_before_any_work():

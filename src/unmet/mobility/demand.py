@@ -14,6 +14,7 @@ import pandas as pd
 from unmet.mobility.binfeatures import BinFeatures, bin_features
 from unmet.mobility.executors import Executor, in_processes
 from unmet.mobility.horizon import horizon_bins, usual_minutes
+from unmet.mobility.panel import Panel
 from unmet.mobility.panelfile import open_panel, write_parquet
 from unmet.mobility.runs import Progress, RunResult, run_estimates
 from unmet.mobility.sources import Given
@@ -87,7 +88,7 @@ class LatentDemand:
 
     def fit(
         self,
-        panel: str | os.PathLike[str] | pd.DataFrame,
+        panel: str | os.PathLike[str] | pd.DataFrame | Panel,
         out: str | os.PathLike[str] | None = None,
         *,
         jobs: int | None = None,
@@ -99,8 +100,9 @@ class LatentDemand:
 
         Parameters
         ----------
-        panel : path or DataFrame
-            A panel's Parquet file, or its rows, which are not changed.
+        panel : path, Panel or DataFrame
+            A panel's Parquet file, what `unmet.mobility.panel.build_panel` gives, or rows alone, which do not know
+            their time zone. Nothing in memory is changed.
         out : path, optional
             Folder of the run. A run that is stopped goes on where it was when the same is asked for again. Without a
             folder nothing is kept but what is returned.
@@ -121,9 +123,11 @@ class LatentDemand:
         """
         with tempfile.TemporaryDirectory(prefix="unmet-") as folder:
             path = Path(folder) / "panel.parquet"
-            if isinstance(panel, pd.DataFrame):
+            if isinstance(panel, Panel):
+                panel.save(path)
+            elif isinstance(panel, pd.DataFrame):
                 write_parquet(panel, path)
-            with open_panel(path if isinstance(panel, pd.DataFrame) else panel) as file:
+            with open_panel(path if isinstance(panel, pd.DataFrame | Panel) else panel) as file:
                 steps = horizon_bins(self.horizon, usual_minutes(file.bins()))
                 features = bin_features(
                     file, weather=self.weather, timezone=self.timezone, holidays=self.holidays, horizon=steps

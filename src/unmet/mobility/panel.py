@@ -89,6 +89,16 @@ class Panel:
     reasons: pd.DataFrame
     summary: dict[str, Any]
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a Parquet file as `write_panel` does, whole or not at all; `read_panel` gives the panel back."""
+        target = Path(path)
+        _check_target(target)
+        with duckdb.connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            connection.register("panel_in_memory", self.panel)
+            _copy(connection, "SELECT * FROM panel_in_memory", self, target)
+        return target
+
 
 class PlanOptions(TypedDict, total=False):
     """Options of `build_panel` that say what to build."""
@@ -226,7 +236,7 @@ def write_panel(
     with _making(trips, status, stations, options) as (records, made):
         if (progress := options.get("progress")) is not None:
             progress("writing the panel")
-        _copy(records, made, target)
+        _copy(records.connection, made.sql, made, target)
     nothing = pd.DataFrame(columns=list(made.columns))
     return Panel(nothing, made.zones, made.quality, made.reasons, made.summary)
 
@@ -312,7 +322,7 @@ def _check_duplicates(quality: pd.DataFrame, max_rejected: float, force: bool) -
     log.check(max_rejected, force)
 
 
-def _copy(records: Records, made: Made, target: Path) -> None:
+def _copy(connection: duckdb.DuckDBPyConnection, rows: str, made: Made | Panel, target: Path) -> None:
     """Write beside the target and rename: it appears whole or not at all."""
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     parts = {
@@ -323,8 +333,8 @@ def _copy(records: Records, made: Made, target: Path) -> None:
     }
     metadata = ", ".join(f"{literal(_METADATA + name)}: {literal(text)}" for name, text in parts.items())
     try:
-        records.connection.execute(
-            f"""COPY ({made.sql}) TO {literal(str(partial))}
+        connection.execute(
+            f"""COPY ({rows}) TO {literal(str(partial))}
             (FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}, KV_METADATA {{{metadata}}})"""
         )
         os.replace(partial, target)

@@ -31,6 +31,7 @@ import unmet
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.executors import Executor, in_processes
 from unmet.mobility.horizon import future_bins
+from unmet.mobility.panel import Panel
 from unmet.mobility.panelfile import PanelFile, file_hash, frame_hash, open_panel, write_parquet
 from unmet.mobility.parts import Part, read_parts, write_part
 from unmet.mobility.runfiles import finished_run, publish, read_info, read_table, writing
@@ -82,7 +83,7 @@ class RunResult:
 
 
 def run_estimates(
-    panel: str | os.PathLike[str] | pd.DataFrame,
+    panel: str | os.PathLike[str] | pd.DataFrame | Panel,
     model: Model,
     out: str | os.PathLike[str],
     *,
@@ -99,8 +100,8 @@ def run_estimates(
 
     Parameters
     ----------
-    panel : path or DataFrame
-        A panel's Parquet file, or its rows. A frame is not changed.
+    panel : path, Panel or DataFrame
+        A panel's Parquet file, a panel in memory, or its rows. A frame is not changed.
     model : DemandModel
         The settings of the model.
     out : path
@@ -180,7 +181,7 @@ def run_estimates(
             "started": clock.isoformat(timespec="seconds"),
             "wall_seconds": round(time.monotonic() - began, 3),
             "jobs": workers,
-            "panel_path": None if isinstance(panel, pd.DataFrame) else str(panel),
+            "panel_path": None if isinstance(panel, pd.DataFrame | Panel) else str(panel),
             "provenance": dict(provenance or {}),
         }
         return run.finish(info)
@@ -342,12 +343,12 @@ def _inputs(
     }
 
 
-def _as_file(panel: str | os.PathLike[str] | pd.DataFrame, place: RunFolder) -> Path:
-    if not isinstance(panel, pd.DataFrame):
+def _as_file(panel: str | os.PathLike[str] | pd.DataFrame | Panel, place: RunFolder) -> Path:
+    if not isinstance(panel, pd.DataFrame | Panel):
         return Path(panel)
     path = place.scratch / "panel.parquet"
     with writing(place.out):
-        write_parquet(panel, path)
+        panel.save(path) if isinstance(panel, Panel) else write_parquet(panel, path)
     return path
 
 
