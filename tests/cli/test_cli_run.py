@@ -19,7 +19,7 @@ from small_city import TIMEZONE, city_flags, in_one_process, save_city
 from typer.testing import CliRunner
 
 import unmet
-from unmet import InputError, cli
+from unmet import cli
 from unmet.mobility import panel as panel_module
 from unmet.mobility.runfiles import read_table
 
@@ -174,7 +174,7 @@ def bound_by_permissions() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="root's rights are given up as Linux has it")
-@pytest.mark.parametrize("what", ["city/status.parquet", "out"])
+@pytest.mark.parametrize("what", ["city/status.parquet", "city", "out"])
 def test_no_permission_is_exit_code_2_and_earlier_results_stay(city, finished, tmp_path, what):
     shutil.copytree(city, tmp_path / "city")
     out = shutil.copytree(finished, tmp_path / "out")
@@ -201,15 +201,38 @@ def test_an_error_that_nobody_expected_is_70_and_asks_for_debug(city, tmp_path, 
     assert "KeyError: 'a fault'" in message
     assert "--debug" in message
     for arguments in (["--debug", "run", *flags], ["run", *flags, "--debug"]):
-        monkeypatch.setattr(sys, "argv", ["unmet", *arguments])
-        with pytest.raises(KeyError):
-            cli.main()
+        assert run_main(monkeypatch, *arguments) == 70
+        assert "Traceback" in capsys.readouterr().err
 
 
-def test_debug_shows_the_traceback_of_bad_input_too(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["unmet", "run", "--timezone", "UTC", "--debug"])
-    with pytest.raises(InputError, match="nothing to read"):
-        cli.main()
+def test_debug_shows_the_traceback_of_bad_input_too_and_keeps_its_code(monkeypatch, capsys):
+    assert run_main(monkeypatch, "run", "--timezone", "UTC", "--debug") == 2
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert "nothing to read" in told
+
+
+def test_what_stands_in_the_way_of_results_is_named_and_nothing_is_replaced(city, finished, tmp_path, in_this_process):
+    out = shutil.copytree(finished, tmp_path / "out")
+    shutil.rmtree(out / "estimate")
+    (out / "estimate").write_text("a file where a folder should be")
+    before = content(out)
+    done = program("run", *city_flags(city, out, "--every", "2h"))
+    assert done.returncode == 2
+    assert "estimate:isafile" in "".join(done.stderr.split())
+    assert {k: v for k, v in content(out).items() if not k.startswith("unfinished")} == before
+
+
+def test_an_input_changed_behind_the_clock_is_noticed(city, tmp_path, in_this_process, monkeypatch, capsys):
+    place = shutil.copytree(city, tmp_path / "city")
+    stations = place / "stations.csv"
+    times = (stations.stat().st_atime_ns, stations.stat().st_mtime_ns)
+    assert run_main(monkeypatch, "run", *city_flags(place, tmp_path / "out")) in (0, None)
+    capsys.readouterr()
+    stations.write_text(stations.read_text().replace(" St ", " Rd "))  # as long as before
+    os.utime(stations, ns=times)
+    assert run_main(monkeypatch, "run", *city_flags(place, tmp_path / "out")) in (0, None)
+    assert "stations changed" in said("".join(capsys.readouterr()))
 
 
 def test_stopped_by_hand_is_130_and_the_same_command_goes_on(city, tmp_path, monkeypatch, capsys, in_this_process):

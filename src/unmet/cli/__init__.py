@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -83,9 +84,11 @@ def main() -> None:
     except (KeyboardInterrupt, Exception) as error:
         if was_stopped(error):
             sys.exit(130)
-        if debug or not isinstance(error, Exception):
+        if not isinstance(error, Exception):
             raise
         code, said = _explain(error)
+        if debug:
+            traceback.print_exc()
         # A message may name a zone or a file, whose brackets are no markup.
         Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), said))
         sys.exit(code)

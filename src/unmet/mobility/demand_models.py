@@ -263,6 +263,7 @@ def _by_slot(data: ZoneData, draws: int, seed: int, rows: BoolArray) -> Rates:
     rate = by_slot[:, data.slot]
     some = np.where(np.isfinite(data.observed), data.stockout, 0.0)
     q05, q95 = np.quantile(by_slot, [0.05, 0.95], axis=0)[:, data.slot]
+    q05, q95 = np.minimum(q05, mean), np.maximum(q95, mean)  # nothing seen: the mean is 0, below any draw
     future = rng.poisson(rate).astype(float) if np.isnan(data.observed).any() else None
     lost = rng.poisson(some * rate).astype(float)
     return Rates(mean, by_slot.std(axis=0)[data.slot], q05, q95, lost, some * mean, future, {"converged": True})

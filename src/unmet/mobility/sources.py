@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
+import os
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -145,6 +146,8 @@ def _expand_one(item: str, source: str) -> list[Path]:
 
 def _in_folder(path: Path, source: str) -> list[Path]:
     kinds = _kinds(source)
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise FileFormatError(f"{path}: this folder cannot be opened: permission denied. Allow reading, or copy it.")
     files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(kinds))
     if not files:
         raise FileFormatError(f"{path}: nothing to read in this folder (looked for {', '.join(kinds)}).")

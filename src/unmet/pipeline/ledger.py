@@ -37,6 +37,7 @@ class Seen:
 
     size: int
     mtime_ns: int
+    ctime_ns: int
     sha256: str
 
 
@@ -70,12 +71,19 @@ class StageRecord:
 
 
 def seen(path: Path, before: Seen | None = None) -> Seen:
-    """A file as it is now; its content is what it was before where size and time are the same."""
+    """A file as it is now; its content is what it was before where size and times are the same.
+
+    Programs set the time of a change back (``cp -p``, archives); that of the file's own record they cannot.
+    """
     try:
         state = path.stat()
-        if before is not None and (state.st_size, state.st_mtime_ns) == (before.size, before.mtime_ns):
+        if before is not None and (state.st_size, state.st_mtime_ns, state.st_ctime_ns) == (
+            before.size,
+            before.mtime_ns,
+            before.ctime_ns,
+        ):
             return before
-        return Seen(state.st_size, state.st_mtime_ns, file_hash(path))
+        return Seen(state.st_size, state.st_mtime_ns, state.st_ctime_ns, file_hash(path))
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be opened: {error.strerror}.") from error
 

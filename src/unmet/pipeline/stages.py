@@ -129,6 +129,7 @@ class Work:
 
     def publish(self) -> None:
         """Move what is new into place, all of it together."""
+        self._check_places()
         with writing(self.out):
             for name, home in self._homes.items():
                 for output in self._records[name].outputs if home == self.aside else ():
@@ -137,6 +138,18 @@ class Work:
         self._write_ledger(self.out)
         if not self.once:
             shutil.rmtree(self.aside, ignore_errors=True)
+
+    def _check_places(self) -> None:
+        """Before the first move: nothing that is no file, or no folder, may stand where one should."""
+        for record in self._records.values():
+            for place in (self.out / output for output in record.outputs):
+                wrong = place if place.is_dir() else place.parent if place.parent.is_file() else None
+                if wrong is not None:
+                    kind = "folder" if wrong.is_dir() else "file"
+                    raise InputError(
+                        f"{wrong}: is a {kind} and in the way of the results. Move it away, or name another folder with "
+                        "--out, and run the same command again. Nothing was changed; what is finished is kept."
+                    )
 
     def _write_ledger(self, folder: Path) -> None:
         known = {**read_ledger(folder), **self._records}
