@@ -271,3 +271,18 @@ class TestAsAStranger:
         with pytest.raises(InputError, match=r"is a folder; give the name of a file"):
             gp.save(tmp_path)
         assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("estimator", [CensoredGP, TobitRegressor])
+@pytest.mark.parametrize("given", [np.array, pd.Series], ids=["array", "Series"])
+def test_bounds_are_read_and_never_written(estimator, given):
+    x = np.linspace(0, 1, 12)
+    y = 1 + x + 0.1 * np.cos(40 * x)
+    low, high = np.full(12, np.nan), np.full(12, np.nan)
+    low[3], high[7] = y[3] - 0.2, y[7] + 0.2
+    lower, upper = given(low), given(high)
+    fitted = estimator().fit(x[:, None], y, lower=lower, upper=upper)
+    assert np.array_equal(lower, low, equal_nan=True)
+    assert np.array_equal(upper, high, equal_nan=True)
+    again = estimator().fit(x[:, None], y, lower=low, upper=high)
+    assert np.allclose(fitted.predict(x[:, None]), again.predict(x[:, None]))

@@ -41,8 +41,8 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
         return Observations(np.where(side < 0, -np.inf, values), np.where(side > 0, np.inf, values))
     if censored is not None:
         raise InputError("give either censored= or lower=/upper=, not both")
-    low = np.full(n, np.nan) if lower is None else vector(lower, n, "lower")
-    high = np.full(n, np.nan) if upper is None else vector(upper, n, "upper")
+    low = np.full(n, np.nan) if lower is None else vector(lower, n, "lower").copy()
+    high = np.full(n, np.nan) if upper is None else vector(upper, n, "upper").copy()
     for bound, name, end, sign in ((low, "lower", np.inf, "+"), (high, "upper", -np.inf, "−")):
         bad = np.flatnonzero(bound == end)
         if bad.size:

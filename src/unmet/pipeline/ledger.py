@@ -77,13 +77,10 @@ def seen(path: Path, before: Seen | None = None) -> Seen:
     """
     try:
         state = path.stat()
-        if before is not None and (state.st_size, state.st_mtime_ns, state.st_ctime_ns) == (
-            before.size,
-            before.mtime_ns,
-            before.ctime_ns,
-        ):
+        now = (state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+        if before is not None and now == (before.size, before.mtime_ns, before.ctime_ns):
             return before
-        return Seen(state.st_size, state.st_mtime_ns, state.st_ctime_ns, file_hash(path))
+        return Seen(*now, file_hash(path))
     except OSError as error:
         raise FileFormatError(f"{path}: cannot be opened: {error.strerror}.") from error
 

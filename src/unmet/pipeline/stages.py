@@ -147,8 +147,8 @@ class Work:
                 if wrong is not None:
                     kind = "folder" if wrong.is_dir() else "file"
                     raise InputError(
-                        f"{wrong}: is a {kind} and in the way of the results. Move it away, or name another folder with "
-                        "--out, and run the same command again. Nothing was changed; what is finished is kept."
+                        f"{wrong}: is a {kind} and in the way of the results. Move it away, or name another folder "
+                        "with --out, and run the same command again. Nothing was changed; what is finished is kept."
                     )
 
     def _write_ledger(self, folder: Path) -> None:
