@@ -286,3 +286,21 @@ def test_bounds_are_read_and_never_written(estimator, given):
     assert np.array_equal(upper, high, equal_nan=True)
     again = estimator().fit(x[:, None], y, lower=low, upper=high)
     assert np.allclose(fitted.predict(x[:, None]), again.predict(x[:, None]))
+
+
+def test_a_label_that_is_missing_is_the_one_named():
+    labels = pd.Series([True, False, True, False], dtype="boolean")
+    labels[2] = pd.NA
+    with pytest.raises(InputError, match=r"row 2 is <NA> \(1 such rows"):
+        CensoredGP().fit(np.arange(4.0)[:, None], np.arange(4.0), censored=labels)
+
+
+@pytest.mark.parametrize("estimator", [CensoredGP, TobitRegressor])
+def test_a_score_leaves_out_rows_known_by_bounds(estimator):
+    x = np.linspace(0, 1, 12)[:, None]
+    y = 1 + x[:, 0] + 0.1 * np.cos(40 * x[:, 0])
+    lower = np.where(np.arange(12) == 4, y - 0.3, np.nan)
+    fitted = estimator().fit(x, y, lower=lower)
+    seen = np.where(np.isnan(lower), y, np.nan)
+    rest = np.arange(12) != 4
+    assert fitted.score(x, seen, lower=lower) == pytest.approx(fitted.score(x[rest], y[rest]))

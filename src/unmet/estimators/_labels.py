@@ -193,8 +193,8 @@ def sides(censored: Any, n: int) -> Array:
         raise InputError(f"censored must have one label per row of X; got shape {labels.shape} for {n} rows")
     try:
         side = labels.astype(float)
-    except (TypeError, ValueError):  # words, or nothing at all
-        side = np.full(n, np.nan)
+    except (TypeError, ValueError):  # words, or nothing at all, among labels
+        side = np.array([float(x) if isinstance(x, (bool, int, float, np.number, np.bool)) else np.nan for x in labels])
     side[[isinstance(label, (str, bytes)) for label in labels]] = np.nan  # "1" is a word too
     bad = np.flatnonzero(~np.isin(side, (-1.0, 0.0, 1.0)))
     if bad.size:

@@ -9,17 +9,22 @@ from sklearn.metrics import r2_score
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
-from unmet.estimators._labels import sides
+from unmet.estimators._labels import sides, vector
 
 __all__ = ["r2_on_exact_rows"]
 
 
-def r2_on_exact_rows(y: Any, expected: Array, sample_weight: Any, censored: Any) -> float:
-    """R² of what was expected, over the rows that are not censored."""
+def r2_on_exact_rows(
+    y: Any, expected: Array, sample_weight: Any, censored: Any, lower: Any = None, upper: Any = None
+) -> float:
+    """R² of what was expected, over the rows that are not censored: neither labelled so nor with bounds."""
     y = np.asarray(y)
     if len(y) != len(expected):
         raise InputError(f"y must have one value per row of X; got {len(y)} for {len(expected)} rows")
     keep = sides(censored, len(y)) == 0
+    for bound, name in ((lower, "lower"), (upper, "upper")):
+        if bound is not None:
+            keep &= ~np.isfinite(vector(bound, len(y), name))
     if not keep.any():
         raise InputError(f"all {len(y)} rows are censored: R² needs a known truth; unmet.metrics.nlpd does not")
     weight = None if sample_weight is None else np.asarray(sample_weight)[keep]

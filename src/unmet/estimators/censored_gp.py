@@ -306,7 +306,17 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         likelihood = self._model.likelihood
         return self.y_mean_ + self.y_scale_ * (likelihood.sample(f, rng) if kind == "demand" else likelihood.rate(f))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None, exposure: Any = None) -> float:
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        censored: Any = None,
+        exposure: Any = None,
+        *,
+        lower: Any = None,
+        upper: Any = None,
+    ) -> float:
         """R² of the expected observation: the predicted mean, for counts the rate times the exposure.
 
         Parameters
@@ -319,6 +329,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             Labels as of `fit`: censored rows, whose truth is not known, are left out.
         exposure : array-like of shape (n,), optional
             As of `fit`: rows with exposure 0, where nothing could be seen, are left out.
+        lower, upper : array-like of shape (n,), optional
+            Bounds as of `fit`: rows that have one are left out, and y may be NaN there.
         """
         expected = self.predict(X)
         if exposure is not None:
@@ -328,7 +340,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             expected = expected * shares
             open_ = (shares > 0).astype(float)
             sample_weight = open_ if sample_weight is None else open_ * np.asarray(sample_weight)
-        return r2_on_exact_rows(y, expected, sample_weight, censored)
+        return r2_on_exact_rows(y, expected, sample_weight, censored, lower, upper)
 
     def log_marginal_likelihood(self, theta: Array | None = None, eval_gradient: bool = False) -> Any:
         """Log evidence of the training data, in y's own units, at the fitted or other hyper-parameters.

@@ -158,9 +158,11 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return np.asarray(read_table(self, X, reset=False) @ self.coef_ + self.intercept_)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None) -> float:
-        """R² of the predicted mean; with `censored`, over the rows that are not."""
-        return r2_on_exact_rows(y, self.predict(X), sample_weight, censored)
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None, *, lower: Any = None, upper: Any = None
+    ) -> float:
+        """R² of the predicted mean; with `censored`, or bounds, over the rows that are exact."""
+        return r2_on_exact_rows(y, self.predict(X), sample_weight, censored, lower, upper)
 
     def summary(self) -> pd.DataFrame:
         """Estimates, standard errors, z values and 95 % intervals, one row per coefficient."""
