@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from report.small_runs import run_on
 from unmet._exceptions import FileFormatError, InputError
 from unmet.report.series import each_zone
 from unmet.report.source import open_run
@@ -104,6 +105,13 @@ def test_assumptions_speak_of_those_who_walk_on(plain_run):
         told = " ".join(assumptions(source))
     assert "walk on" in told
     assert "full hour" in told
+    assert "rush hour" not in told
+
+
+def test_bins_of_a_day_are_told_to_mix_nights_and_rush_hours(city, tmp_path):
+    made = run_on(city, tmp_path, every="1d")
+    with open_run(made.folder, made.panel) as source:
+        assert "Bins of one day: an hour empty at night" in " ".join(assumptions(source))
 
 
 def test_lengths_of_time_are_words():

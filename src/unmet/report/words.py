@@ -123,6 +123,10 @@ def quality_rows(source: RunSource) -> list[list[Any]]:
     ]
 
 
+# From here on a bin mixes hours of little and of much demand.
+_LONG_BIN = 360
+
+
 def assumptions(source: RunSource) -> list[str]:
     """What the numbers rest on."""
     model = source.info["inputs"].get("model", {}).get("name", "")
@@ -142,6 +146,11 @@ def assumptions(source: RunSource) -> list[str]:
             "Riders come as often while a zone is empty as they would have had it been stocked, given the hour, the "
             "season and the weather."
         )
+        if source.minutes >= _LONG_BIN:
+            lines.append(
+                f"Bins of one {span(source.minutes)}: an hour empty at night counts like one at rush hour, so lost "
+                "trips may be off by more than their interval. Estimate hours (--every 1h) where losses matter."
+            )
     elif model in ("cgp", "tobit"):
         lines.append("The model knows which bins had a stock-out, not for how long: labels carry all the information.")
     if told:
