@@ -294,6 +294,16 @@ def test_bins_still_to_come_follow_the_wall_clock_and_have_their_weather(two_zon
     assert np.allclose(twice["rate_mean"], before)
 
 
+def test_what_is_odd_about_the_weather_is_told(two_zones):
+    panel, weather = two_zones
+    notes = []
+    again = pd.concat([weather, weather.iloc[:3]], ignore_index=True)  # three readings come twice
+    model = LatentDemand("weekly-mean", draws=50, weather=again, timezone="America/New_York", horizon="14d")
+    model.fit(panel, executor=serially, tell=notes.append)
+    assert any(note.startswith("No rain for ") for note in notes)
+    assert any("3 rows" in note for note in notes)
+
+
 def test_a_panel_in_memory_knows_its_time_zone(tmp_path):
     city = simulate_city(stations=2, days=15, seed=3)
     place = city.save(tmp_path / "city")

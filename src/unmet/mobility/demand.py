@@ -113,7 +113,7 @@ class LatentDemand:
         progress : callable, optional
             Called as ``progress(done, zones, note)``.
         tell : callable, optional
-            Called with a sentence for each gap in the weather, before the work begins.
+            Called with a sentence for each gap in the weather and each finding about it, before the work begins.
 
         Returns
         -------
@@ -132,9 +132,9 @@ class LatentDemand:
                 features = bin_features(
                     file, weather=self.weather, timezone=self.timezone, holidays=self.holidays, horizon=steps
                 )
-            for gap in features.gaps.itertuples():
-                if tell is not None:
-                    tell(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on.")
+            if tell is not None:
+                for note in _notes(features):
+                    tell(note)
             result = run_estimates(
                 panel,
                 self.settings(),
@@ -156,3 +156,12 @@ class LatentDemand:
             "weather_gaps": features.gaps.to_dict("records"),
             "weather_quality": features.quality.to_dict("records"),
         }
+
+
+def _notes(features: BinFeatures) -> list[str]:
+    """What to know of the weather before it is used."""
+    gaps = features.gaps.itertuples()
+    notes = [f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on." for gap in gaps]
+    for row in features.quality.query("reason != 'read'").to_dict("records"):
+        notes.append(f"Weather, {row['action']}: {row['reason']}, {row['rows']} rows. {row['detail'] or ''}".strip())
+    return notes
