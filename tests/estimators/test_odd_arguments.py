@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from unmet import CensoredGP, InputError, TobitRegressor
+from unmet._exceptions import UninformativeWarning
 from unmet.kernels import SquaredExponential
 
 X = np.linspace(0, 10, 30)[:, None]
@@ -304,3 +305,13 @@ def test_a_score_leaves_out_rows_known_by_bounds(estimator):
     seen = np.where(np.isnan(lower), y, np.nan)
     rest = np.arange(12) != 4
     assert fitted.score(x, seen, lower=lower) == pytest.approx(fitted.score(x[rest], y[rest]))
+
+
+def test_rows_that_only_say_above_or_below_tell_no_scale():
+    x = np.linspace(0, 1, 40)[:, None]
+    above = np.sin(6 * x[:, 0]) > 0
+    with pytest.warns(UninformativeWarning, match="none of the 40 rows is exact"):
+        gp = CensoredGP().fit(x, np.where(above, 0.3, -0.3), censored=np.where(above, 1, -1))
+    mean = gp.predict(x)
+    assert np.abs(mean).max() < 3
+    assert (mean[above] > 0).mean() > 0.9

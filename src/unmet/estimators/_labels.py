@@ -109,10 +109,11 @@ def with_exposure(obs: Observations, exposure: Any, *, counts: bool) -> Observat
 
 
 def bounded_both_ways(obs: Observations) -> bool:
-    """Whether something bounds the truth from above and something from below; where not, says so.
+    """Whether something bounds the truth from above and from below, and tells its scale; where not, says so.
 
     With every row censored to one side the evidence grows without end as f runs away to that side, so hyper-parameters
-    cannot be learnt: they stay at their starting values.
+    cannot be learnt: they stay at their starting values. So they do where rows are censored to either side and none
+    is exact: as in a classification without errors, the scale has no end.
     """
     above, below = np.isfinite(obs.upper).any(), np.isfinite(obs.lower).any()
     if not (above and below):
@@ -124,7 +125,17 @@ def bounded_both_ways(obs: Observations) -> bool:
             UninformativeWarning,
             stacklevel=3,
         )
-    return bool(above and below)
+        return False
+    scaled = bool((np.isfinite(obs.upper) & np.isfinite(obs.lower)).any())
+    if not scaled:
+        warnings.warn(
+            f"none of the {len(obs)} rows is exact or between two bounds, so nothing tells how far the truth goes "
+            "beyond them: the evidence need not have a maximum. Hyper-parameters are kept at their start, and "
+            "estimates rest on them; give some exact rows, or both bounds of some.",
+            UninformativeWarning,
+            stacklevel=3,
+        )
+    return scaled
 
 
 def as_asked(X: Array, obs: Observations, censoring: str, *, counts: bool) -> tuple[Array, Observations]:

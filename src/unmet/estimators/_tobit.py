@@ -78,7 +78,8 @@ def fit_tobit(X: Array, obs: Observations, *, max_iter: int = 100) -> TobitFit:
     jacobian[:p, :p] = np.eye(p) * sigma
     jacobian[:p, p] = -params[:p] * sigma**2
     jacobian[p, p] = -(sigma**2)
-    covariance = jacobian @ _pseudo_inverse(-hessian) @ jacobian.T * unit**2
+    with np.errstate(over="ignore", invalid="ignore"):  # what the rows do not tell has no end
+        covariance = jacobian @ _pseudo_inverse(-hessian) @ jacobian.T * unit**2
     log_likelihood = value - np.log(unit) * obs.exact.sum()
     return TobitFit(params[:p] * sigma * unit, sigma * unit, covariance, float(log_likelihood), converged, iterations)
 
