@@ -26,7 +26,8 @@ def demo(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_ctrl_c_in_a_terminal_is_130_and_the_same_command_goes_on(tmp_path):
+@pytest.mark.parametrize("impatient", [False, True], ids=["once", "again and again"])
+def test_ctrl_c_in_a_terminal_is_130_and_the_same_command_goes_on(tmp_path, impatient):
     # Ctrl-C reaches every process of the terminal's foreground group, workers too.
     def usual_signals() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -43,10 +44,12 @@ def test_ctrl_c_in_a_terminal_is_130_and_the_same_command_goes_on(tmp_path):
         preexec_fn=usual_signals,
     ) as running:
         said = []
+        stopped = False
         for line in running.stderr:
             said.append(line)
-            if line.startswith("1 of 4 zones"):
+            if line.startswith(("1 of 4 zones", "Stopped")) and (impatient or not stopped):
                 os.killpg(running.pid, signal.SIGINT)
+                stopped = True
     assert running.returncode == 130, said
     assert "the same command goes on from there" in " ".join("".join(said).split())
     assert "Traceback" not in "".join(said)

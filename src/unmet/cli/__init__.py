@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 import traceback
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -79,6 +81,8 @@ def main() -> None:
     """Run the command line; an error becomes one paragraph and an exit code, and a traceback only with ``--debug``."""
     arguments = sys.argv[1:]
     debug = _DEBUG in arguments
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop_once)
     try:
         app(args=[argument for argument in arguments if argument != _DEBUG], prog_name="unmet")
     except (KeyboardInterrupt, Exception) as error:
@@ -92,6 +96,12 @@ def main() -> None:
         # A message may name a zone or a file, whose brackets are no markup.
         Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), said))
         sys.exit(code)
+
+
+def _stop_once(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C, once: an impatient second one would break into the tidying up that the first has begun."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _explain(error: Exception) -> tuple[int, str]:
