@@ -107,7 +107,7 @@ def test_a_zone_that_cannot_be_estimated_shows_with_its_reason_and_exit_code_1(t
     write_parquet(closed, tmp_path / "panel.parquet")
     result = invoke(tmp_path / "panel.parquet", tmp_path / "run")
     assert result.exit_code == 1, result.output
-    assert "1 zones could not be estimated" in result.stdout
+    assert "1 zone could not be estimated" in result.stdout
     assert "[bold]z3" in result.stdout  # a name, not markup
     assert "6 of 7 zones" in result.stdout
     assert "nothing can be learnt" in " ".join(result.stdout.replace("│", " ").split())

@@ -209,7 +209,7 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
         (lambda p: p.drop(columns="exposure"), "lacks the columns exposure"),
         (lambda p: p.assign(zone=["a", "b"] * (len(p) // 2)), "rows of one zone"),
         (lambda p: p.iloc[:0], "rows of one zone"),
-        (lambda p: p.assign(exposure=0.0, observed=0), "no bin had anything to rent"),
+        (lambda p: p.assign(exposure=0.0, observed=0), "No bin had anything to rent"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused_with_the_reason(spoil, message):

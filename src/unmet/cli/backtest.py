@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unmet.cli import _options as flags
+from unmet.cli._ending import end_with_failures
 from unmet.cli._progress import zone_progress
 
 if TYPE_CHECKING:
@@ -90,7 +91,9 @@ def backtest_command(
     if not quiet:
         _print_summary(Console(), result, out)
     if len(result.failed):
-        raise typer.Exit(1)
+        end_with_failures(
+            f"{len(result.failed)} of {len(result.fits)} fits could not be done", str(out / "fits.parquet")
+        )
 
 
 def _names(given: str) -> list[str]:

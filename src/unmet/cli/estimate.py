@@ -12,7 +12,7 @@ from rich.text import Text
 
 from unmet.cli import _options as flags
 from unmet.cli._progress import stoppable, zone_progress
-from unmet.cli._tables import print_estimate
+from unmet.cli._tables import end_if_zones_failed, print_estimate
 
 __all__ = ["estimate_command"]
 
@@ -63,5 +63,4 @@ def estimate_command(
                 f"{info['jobs']} processes. Written to {result.out}"
             )
         )
-    if result.failures:
-        raise typer.Exit(1)
+    end_if_zones_failed(result)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from unmet.cli import _options as flags
 from unmet.cli._progress import stage_progress, stoppable
-from unmet.cli._tables import print_estimate
+from unmet.cli._tables import end_if_zones_failed, print_estimate
 from unmet.cli.panel import panel_facts
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def run_command(
         typer.echo(json.dumps(outcome.to_dict(), indent=2, default=str))
     elif not quiet:
         print_run(Console(), outcome)
-    if outcome.estimate.failures:
-        raise typer.Exit(1)
+    end_if_zones_failed(outcome.estimate)
 
 
 def _given(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
