@@ -143,6 +143,7 @@ def _check(settings: RunSettings) -> LatentDemand:
     from unmet.mobility.horizon import horizon_bins
     from unmet.mobility.paneltable import Plan
     from unmet.mobility.timezones import zone_info
+    from unmet.report.tables import check_truth
 
     if find_spec("plotly") is None:
         raise MissingExtraError("plotly", "report", "Reports")
@@ -157,6 +158,8 @@ def _check(settings: RunSettings) -> LatentDemand:
         add_holidays(some_day, country, subdivision or None)
     if settings.weather is not None:
         read_weather(settings.weather, settings.timezone)
+    if settings.truth is not None:
+        check_truth(Path(settings.truth))
     names = ("model", "draws", "seed", "weather", "timezone", "holidays", "horizon")
     return LatentDemand(**{name: getattr(settings, name) for name in names})
 
