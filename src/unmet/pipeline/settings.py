@@ -113,7 +113,11 @@ class RunSettings:
         '{ started_at = "Checkout Time" }',
     )
     max_rejected: float = _setting(
-        0.2, "records", "number", "More than this share of a source rejected is an error.", "0.2"
+        0.2,
+        "records",
+        "number",
+        "More than this share of a source rejected, in the period asked for, is an error.",
+        "0.2",
     )
     force: bool = _setting(False, "records", "flag", "Go on however much was rejected.", "false")
 
