@@ -26,7 +26,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -75,7 +75,7 @@ class Records:
     tables: frozenset[str]
     quality: pd.DataFrame
     folder: Path
-    within: Mapping[str, int]
+    within: Mapping[str, int] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close the connection and remove the temporary folder; doing so again does nothing."""
