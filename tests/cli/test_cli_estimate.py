@@ -75,8 +75,10 @@ def test_weather_and_holidays_reach_the_model(panel, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "estimate_zone", looking)
     hours = pd.date_range("2021-11-01 04:00", periods=24 * 9 - 3, freq="h")
     weather = pd.DataFrame({"time": hours.strftime("%Y-%m-%dT%H:%M:%SZ"), "temperature": range(len(hours))})
+    weather["moon"] = weather["temperature"] % 28
     weather.to_csv(tmp_path / "w.csv", index=False)
     options = ["--weather", str(tmp_path / "w.csv"), "--timezone", "America/New_York", "--holidays", "US"]
+    options += ["--weather-columns", "temperature,"]
     result = invoke(panel, tmp_path / "run", *options, "--horizon", "1d")
     assert result.exit_code == 0, result.output
     assert "No temperature for 26 bins" in result.output  # two of the panel, and a day beyond it
@@ -86,6 +88,7 @@ def test_weather_and_holidays_reach_the_model(panel, tmp_path, monkeypatch):
     assert rows["temperature"].iloc[-3] == len(hours) - 1  # a reading holds until the next is due
     assert rows["temperature"].iloc[-2:].isna().all()
     assert not rows["holiday"].any()  # Veterans Day is two days later
+    assert "moon" not in rows
     assert {"hour", "hour_of_week", "day_of_week", "t"} <= set(rows.columns)
     told = json.loads((tmp_path / "run" / "run.json").read_text())
     assert told["inputs"]["horizon"] == 24

@@ -35,6 +35,7 @@ def run_command(
     stations: flags.Stations = None,
     timezone: Annotated[str | None, flags.option("timezone")] = None,
     weather: flags.Weather = None,
+    weather_columns: flags.WeatherColumns = None,
     holidays: flags.Holidays = None,
     map_: flags.Map = None,
     max_rejected: flags.MaxRejected = 0.2,
@@ -107,6 +108,8 @@ def _given(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
     for name in ("weather", "truth"):
         if name in given:
             given[name] = str(given[name])
+    if "weather_columns" in given:
+        given["weather_columns"] = flags.parse_columns(given["weather_columns"])
     if "map" in given:
         given["map"] = flags.parse_map(given["map"])
     return given

@@ -31,7 +31,7 @@ class About:
     table : str
         Where it stands in ``unmet.toml``; a key of `TABLES`.
     kind : str
-        ``path``, ``paths``, ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag`` or ``names``.
+        ``path``, ``paths``, ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag``, ``columns`` or ``names``.
     help : str
         One sentence.
     example : str
@@ -101,6 +101,13 @@ class RunSettings:
     )
     weather: str | None = _setting(
         None, "records", "path", "Weather: a CSV or Parquet with a time and numbers.", '"weather.csv"'
+    )
+    weather_columns: tuple[str, ...] | None = _setting(
+        None,
+        "records",
+        "columns",
+        "Columns of the weather to use, commas between; all unless given.",
+        '["temp", "rain"]',
     )
     holidays: str | None = _setting(
         None, "records", "text", "Public holidays of a country or a part of it: US, US:NY.", '"US:NY"'
