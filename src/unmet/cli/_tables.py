@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ def _zones_table(worst: pd.DataFrame, labels: dict[str, str]) -> Table:
     for name in ("observed", "lost", "90 % interval", "of demand", "hours out of stock"):
         table.add_column(name, justify="right")
     for _, row in worst.iterrows():
-        hours = f"{row['stockout_minutes'] / 60:,.0f}" if "stockout_minutes" in worst.columns else ""
+        hours = count(row["stockout_minutes"] / 60) if "stockout_minutes" in worst.columns else ""
         table.add_row(
             Text(labels[row["zone"]]),  # a name from a file is text, never markup
             count(row["observed"]),
@@ -120,8 +121,14 @@ def add_zone_column(table: Table) -> None:
 
 
 def count(value: float) -> str:
-    """A whole number, with commas."""
-    return f"{value:,.0f}" if value == value else ""  # not a number: nothing was seen
+    """A whole number, with commas; halves go up, as on the page (Python's own way is to the even number).
+
+    Examples
+    --------
+    >>> count(140.5), count(1234.4)
+    ('141', '1,234')
+    """
+    return f"{math.floor(value + 0.5):,}" if math.isfinite(value) else ""  # not a number: nothing was seen
 
 
 def counted(number: int, what: str) -> str:

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from unmet.cli import _options as flags
 from unmet.cli._progress import step_progress
-from unmet.cli._tables import counted
+from unmet.cli._tables import count, counted
 from unmet.mobility.states import REASONS, WORDS
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def panel_facts(summary: dict[str, Any]) -> Table:
         "zones": _zones(summary),
         "status": _status(summary),
         "trips used": "none" if used is None else f"{used:,}",
-        "pickups": f"{summary['observed']:,.0f}" + _PICKUPS_FROM[summary["pickups_from"]],
+        "pickups": count(summary["observed"]) + _PICKUPS_FROM[summary["pickups_from"]],
         "censored bins": "no bin was open"
         if share is None
         else f"{share:.1%} of the {summary['bins_open']:,} in which a zone was open (rule: {summary['censored_rule']})",
