@@ -15,6 +15,7 @@ from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
 from unmet._parameters import Parameter
 from unmet._typing import Array
+from unmet.estimators._frames import naming_rows, refuse_other_order
 from unmet.estimators._inputs import all_or_nothing, choice, read_rows, read_table, switch, whole_number
 from unmet.estimators._labels import as_asked, bounded_both_ways, with_exposure
 from unmet.estimators._likelihoods import COUNTS, LIKELIHOODS
@@ -171,11 +172,13 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         """
         self._check_settings()
         with one_blas_thread(), all_or_nothing(self):
-            X, obs = read_rows(self, X, y, censored, lower, upper)
+            table, obs = read_rows(self, X, y, censored, lower, upper)
+            refuse_other_order(X, y=y, exposure=exposure)
             counts = self.likelihood in COUNTS
-            obs = with_exposure(obs, exposure, counts=counts)
+            with naming_rows(X, y, exposure):
+                obs = with_exposure(obs, exposure, counts=counts)
             model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
-                self, *as_asked(X, obs, self.censoring, counts=counts), budget=self._budget()
+                self, *as_asked(table, obs, self.censoring, counts=counts), budget=self._budget()
             )
             optimum = None
             if self.optimizer is not None and model.theta.size and bounded_both_ways(model.obs):
@@ -336,6 +339,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         lower, upper : array-like of shape (n,), optional
             Bounds as of `fit`: rows that have one are left out, and y may be NaN there.
         """
+        refuse_other_order(X, y=y, censored=censored, exposure=exposure, lower=lower, upper=upper)
         expected = self.predict(X)
         if exposure is not None:
             seen = Observations(np.zeros(len(expected)), np.zeros(len(expected)))

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmet._exceptions import ConvergenceWarning, InputError, UninformativeWarning
 from unmet._typing import Array, BoolArray
+from unmet.estimators._frames import refuse_other_order
 from unmet.estimators._identified import endless_direction, undetermined
 from unmet.estimators._inputs import all_or_nothing, read_rows, read_table, switch, whole_number
 from unmet.estimators._score import r2_on_exact_rows
@@ -162,6 +163,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None, *, lower: Any = None, upper: Any = None
     ) -> float:
         """R² of the predicted mean; with `censored`, or bounds, over the rows that are exact."""
+        refuse_other_order(X, y=y, censored=censored, lower=lower, upper=upper)
         return r2_on_exact_rows(y, self.predict(X), sample_weight, censored, lower, upper)
 
     def summary(self) -> pd.DataFrame:
