@@ -14,6 +14,7 @@ from unmet.experiments._tables import Table, is_numeric, plain
 __all__ = ["print_table"]
 
 _LONGEST_NAME = 28
+_SHORT = 9  # heads that are not broken into lines
 _EDGES, _BETWEEN = 2, 3  # characters that a table adds at its sides, and a column to its width
 
 
@@ -38,7 +39,8 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def _width(head: Text, column: list[Text]) -> int:
-    return min(max(text.cell_len for text in [*column, *head.split(" ")]), _LONGEST_NAME)
+    words = [head] if head.cell_len <= _SHORT else head.split(" ")
+    return min(max(text.cell_len for text in [*column, *words]), _LONGEST_NAME)
 
 
 def _parts(widths: list[int], keys: int, available: int) -> Iterator[list[int]]:
