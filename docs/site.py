@@ -10,6 +10,7 @@ import html
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
@@ -18,8 +19,17 @@ _FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put what is generated where a page asks for it, in a comment: ``<!-- made: commands -->``."""
-    return re.sub(r"<!-- made: (\w+) -->", lambda found: MADE[found[1]](), markdown)
+    """Put what is generated where a page asks for it, instead of the words for those who read it as a plain file.
+
+    ``<!-- made: commands -->…<!-- /made -->`` becomes what that function gives, ``<!-- page: CHANGELOG.md -->…`` that
+    file.
+    """
+    markdown = re.sub(r"<!-- page: (\S+) -->.*", lambda found: _file(found[1]), markdown, flags=re.DOTALL)
+    return re.sub(r"<!-- made: (\w+) -->.*?<!-- /made -->", lambda found: MADE[found[1]](), markdown, flags=re.DOTALL)
+
+
+def _file(name: str) -> str:
+    return (Path(__file__).parent.parent / name).read_text(encoding="utf-8")
 
 
 def on_page_content(content: str, **_: Any) -> str:

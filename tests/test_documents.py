@@ -10,19 +10,16 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from blocks import PAGES, blocks, refreshed, text_of
 from transcripts import ROOT, agrees, environment, needs, run_step, steps
 
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
 TRANSCRIPTS = sorted((DOCS / "transcripts").glob("*.console"))
-PAGES = [
-    *sorted(DOCS.rglob("*.md")),
-    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")),
-]
 CODE = {"python", "py", "pycon"}
 SHELL = {"console", "bash", "sh", "shell"}
 OTHER = {"text", "toml"}
@@ -30,21 +27,8 @@ OTHER = {"text", "toml"}
 BY_HAND = {"bench", "figures"}
 
 
-class Fence(NamedTuple):
-    page: Path
-    language: str
-    body: str
-
-
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
-
-
-def fences() -> Iterator[Fence]:
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for found in re.finditer(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", text, flags=re.MULTILINE | re.DOTALL):
-            yield Fence(page, found[2], found[3])
 
 
 def run_python(source: list[str], folder: Path) -> str:
@@ -117,30 +101,39 @@ def test_the_comparison_of_transcripts_can_fail() -> None:
 
 
 def test_every_block_of_code_is_a_file_that_is_run() -> None:
-    """A Python block is an example, a shell session a transcript: included, or (in the README) the same text."""
-    texts = {path.read_text(encoding="utf-8").strip() for path in (*EXAMPLES, *TRANSCRIPTS)}
-    for page, language, body in fences():
+    """A Python block is an example, a shell session a transcript, or a part: it names the file and has its text."""
+    for page, language, body, source in blocks():
         assert language in CODE | SHELL | OTHER | {""}, f"{name_of(page)}: a block of {language!r}"
         if language not in CODE | SHELL:
             assert ">>>" not in body, f"{name_of(page)}: Python in a block that is not run"
             assert not re.search(r"^\$ ", body, re.MULTILINE), f"{name_of(page)}: a command in a block that is not run"
-            continue
-        include = re.fullmatch(r'--8<-- "((?:examples|transcripts)/\w+\.(?:py|console))(?::(\w+))?"', body.strip())
-        if include is None:
-            assert body.strip() in texts, f"{name_of(page)}: this block is no file that the tests run:\n{body}"
-            continue
-        file = DOCS / include[1]
-        assert file in (*EXAMPLES, *TRANSCRIPTS), f"{name_of(page)}: no {include[1]}"
-        assert include[2] is None or f"[start:{include[2]}]" in file.read_text(encoding="utf-8")
+        else:
+            assert source is not None, f"{name_of(page)}: this block does not say what file it came from:\n{body}"
+            file = ROOT / source.partition("#")[0]
+            assert file in (*EXAMPLES, *TRANSCRIPTS), f"{name_of(page)}: {source} is no file that the tests run"
+        if source is not None:
+            assert body == text_of(source), f"{name_of(page)}: {source} has changed: python tests/blocks.py"
+
+
+def test_a_block_is_refreshed_from_its_file_and_others_are_left_alone() -> None:
+    page = "<!-- from: docs/examples/own_data.py#fit -->\n```python\nstale\n```\n```text\nstale\n```\n"
+    fresh = refreshed(page)
+    assert fresh.count("stale") == 1
+    assert text_of("docs/examples/own_data.py#fit") in fresh
+    assert "[start:" not in fresh
+    assert refreshed(fresh) == fresh
 
 
 def test_every_example_and_transcript_is_shown() -> None:
-    everything = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    for path in (*EXAMPLES, *TRANSCRIPTS):
-        shown = (
-            f"{path.parent.name}/{path.name}" in everything or path.read_text(encoding="utf-8").strip() in everything
-        )
-        assert shown, f"{name_of(path)} is on no page"
+    shown = {source.partition("#")[0] for *_, source in blocks() if source is not None}
+    assert {name_of(path) for path in (*EXAMPLES, *TRANSCRIPTS)} <= shown
+
+
+def test_no_page_needs_the_site_to_be_read() -> None:
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        assert "--8<--" not in text, f"{name_of(page)}: an include, which plain files do not follow"
+        assert not re.search(r"<!-- made: \w+ -->\s*(<!-- /made -->|$)", text), f"{name_of(page)}: words are missing"
 
 
 def test_ci_runs_what_newcomers_are_told_to_run() -> None:
@@ -284,7 +277,7 @@ def test_every_figure_is_there_in_light_and_dark_with_words_for_those_who_do_not
         assert len(alt) > 40, f"{name_of(page)}: {target} needs a description"
         used.add(file)
         if ".light." in file.name and page.is_relative_to(DOCS):
-            other = f"{target.split('#')[0].replace('.light.', '.dark.')}#only-dark"
+            other = f"{target.split('#')[0].replace('.light.', '.dark.')}#gh-dark-mode-only"
             assert other in page.read_text(encoding="utf-8"), f"{name_of(page)}: {target} has no dark twin"
     figures = set((DOCS / "figures").iterdir())
     assert figures == used, f"on no page: {sorted(f.name for f in figures - used)}"

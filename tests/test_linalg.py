@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from unmet import CensoredGP
 from unmet._exceptions import NumericalError
-from unmet._linalg import cholesky, gram_of_lower, inverse_from_cholesky, inverse_lower, join_inverse, solve_lower
+from unmet._linalg import (
+    cholesky,
+    gram_of_lower,
+    inverse_from_cholesky,
+    inverse_lower,
+    join_inverse,
+    one_blas_thread,
+    solve_lower,
+)
+from unmet.estimators import censored_gp
 
 SIZES = [0, 1, 2, 47, 48, 49, 97, 200]
 
@@ -62,3 +73,35 @@ def test_vectors_are_solved_like_matrices(transposed: bool) -> None:
 def test_a_singular_triangle_is_refused() -> None:
     with pytest.raises(NumericalError, match="singular at row 2"):
         inverse_lower(np.asfortranarray([[1.0, 0.0], [1.0, 0.0]]))
+
+
+def blas_threads() -> list[int]:
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_one_blas_thread_is_used_and_given_back(monkeypatch):
+    for name in ("OMP", "OPENBLAS", "MKL", "BLIS"):
+        monkeypatch.delenv(f"{name}_NUM_THREADS", raising=False)
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        assert set(before) == {2}
+        with one_blas_thread():
+            assert set(blas_threads()) == {1}
+        assert blas_threads() == before
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")  # who says how many gets as many
+        with one_blas_thread():
+            assert blas_threads() == before
+
+
+def test_a_fit_uses_one_thread(monkeypatch):
+    for name in ("OMP", "OPENBLAS", "MKL", "BLIS"):
+        monkeypatch.delenv(f"{name}_NUM_THREADS", raising=False)
+    seen = []
+    search = censored_gp.search
+    monkeypatch.setattr(censored_gp, "search", lambda *a, **k: (seen.extend(blas_threads()), search(*a, **k))[1])
+    x = np.linspace(0, 5, 20)[:, None]
+    with threadpool_limits(2, user_api="blas"):
+        CensoredGP().fit(x, np.sin(x[:, 0]))
+        assert set(blas_threads()) == {2}
+    assert seen
+    assert set(seen) == {1}

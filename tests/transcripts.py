@@ -2,6 +2,7 @@
 
 A transcript is a file of ``$ command`` lines, each followed by what it prints (``...`` stands for anything). Record one
 anew after a change, and look at the difference: ``python tests/transcripts.py docs/transcripts/operator.console``.
+Pages that show it are refreshed (`blocks`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from blocks import ROOT, refresh
+
 _WIDTH = "100"
 _NUMBER = re.compile(r"[-+±(]*[\d,]*\.?\d+[%),:;]*")
 # Commands that CI runs itself, or that only set up: they are checked, not run, by the tests.
@@ -136,3 +138,4 @@ def record(path: Path) -> None:
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         record(Path(name))
+    refresh()

@@ -12,7 +12,7 @@ from unmet.kernels import Periodic, SquaredExponential
 
 sklearn.set_config(enable_metadata_routing=True)
 
-# --8<-- [start:data]
+# [start:data]
 # A month of an air sensor, every four hours. It reports nothing below its detection limit of 8,
 # the thermometer beside it drops out now and then, and a few readings were never taken.
 rng = np.random.default_rng(3)
@@ -23,9 +23,9 @@ reading = truth + rng.normal(size=hours.size)
 frame = pd.DataFrame({"hour": hours, "temperature": temperature, "level": reading.clip(8.0)})
 frame.loc[rng.random(hours.size) < 0.05, "temperature"] = np.nan
 frame.loc[rng.random(hours.size) < 0.03, "level"] = np.nan
-# --8<-- [end:data]
+# [end:data]
 
-# --8<-- [start:fit]
+# [start:fit]
 known = frame.dropna(subset="level")  # a row without a reading says nothing: leave it out, knowingly
 X, y = known[["hour", "temperature"]], known["level"]
 censored = np.where(y <= 8.0, -1, 0)  # −1: the truth is at most what stands there
@@ -35,7 +35,7 @@ gp = CensoredGP(kernel).set_fit_request(censored=True)
 model = make_pipeline(SimpleImputer(), gp)
 folds = KFold(5, shuffle=True, random_state=0)
 predicted = cross_val_predict(model, X, y, cv=folds, params={"censored": censored})
-# --8<-- [end:fit]
+# [end:fit]
 
 low = censored < 0
 naive = cross_val_predict(make_pipeline(SimpleImputer(), CensoredGP(kernel)), X, y, cv=folds)

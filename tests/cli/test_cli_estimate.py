@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from functools import partialmethod
 from pathlib import Path
@@ -57,8 +58,9 @@ def test_it_writes_the_tables_and_prints_what_was_lost(panel, tmp_path):
     assert told["inputs"]["model"] == {"name": "weekly-mean", "draws": 50, "seed": 0}
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("│ lost "))
     lost = told["totals"]["lost"]
-    assert f"{lost['mean']:,.0f}" in line
-    assert f"{lost['q05']:,.0f} – {lost['q95']:,.0f}" in line
+    low, mean, high = (f"{math.floor(lost[q] + 0.5):,}" for q in ("q05", "mean", "q95"))  # halves up, as on the page
+    assert mean in line
+    assert f"{low} – {high}" in line
     shown = [line.split("│")[1].strip() for line in result.stdout.splitlines() if line.startswith("│ z")]
     assert shown == list(zones.nlargest(5, "lost_mean")["zone"])
     assert "hours out of stock" in result.stdout
@@ -75,8 +77,10 @@ def test_weather_and_holidays_reach_the_model(panel, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "estimate_zone", looking)
     hours = pd.date_range("2021-11-01 04:00", periods=24 * 9 - 3, freq="h")
     weather = pd.DataFrame({"time": hours.strftime("%Y-%m-%dT%H:%M:%SZ"), "temperature": range(len(hours))})
+    weather["moon"] = weather["temperature"] % 28
     weather.to_csv(tmp_path / "w.csv", index=False)
     options = ["--weather", str(tmp_path / "w.csv"), "--timezone", "America/New_York", "--holidays", "US"]
+    options += ["--weather-columns", "temperature,"]
     result = invoke(panel, tmp_path / "run", *options, "--horizon", "1d")
     assert result.exit_code == 0, result.output
     assert "No temperature for 26 bins" in result.output  # two of the panel, and a day beyond it
@@ -86,6 +90,7 @@ def test_weather_and_holidays_reach_the_model(panel, tmp_path, monkeypatch):
     assert rows["temperature"].iloc[-3] == len(hours) - 1  # a reading holds until the next is due
     assert rows["temperature"].iloc[-2:].isna().all()
     assert not rows["holiday"].any()  # Veterans Day is two days later
+    assert "moon" not in rows
     assert {"hour", "hour_of_week", "day_of_week", "t"} <= set(rows.columns)
     told = json.loads((tmp_path / "run" / "run.json").read_text())
     assert told["inputs"]["horizon"] == 24
@@ -107,7 +112,7 @@ def test_a_zone_that_cannot_be_estimated_shows_with_its_reason_and_exit_code_1(t
     write_parquet(closed, tmp_path / "panel.parquet")
     result = invoke(tmp_path / "panel.parquet", tmp_path / "run")
     assert result.exit_code == 1, result.output
-    assert "1 zones could not be estimated" in result.stdout
+    assert "1 zone could not be estimated" in result.stdout
     assert "[bold]z3" in result.stdout  # a name, not markup
     assert "6 of 7 zones" in result.stdout
     assert "nothing can be learnt" in " ".join(result.stdout.replace("│", " ").split())

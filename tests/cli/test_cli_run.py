@@ -134,8 +134,15 @@ def test_exit_code_1_when_a_zone_failed(city, tmp_path):
     flags.remove("--stations")
     done = program("run", *flags)
     assert done.returncode == 1, done.stderr
-    assert "1 zones could not be estimated" in done.stdout
-    assert "[red]GHOST" in done.stdout
+    assert "1 zone could not be estimated and is not in the totals" in said(done.stdout)
+    assert "nobody" in done.stdout  # what the station is called, as on the page
+    assert "zone [red]GHOST:" not in done.stdout  # which zone it is stands beside the reason
+    assert said(done.stderr).endswith(
+        f"1 of 5 zones could not be estimated; the others are done. "
+        f"Reasons: {tmp_path / 'out' / 'estimate' / 'zones.parquet'} (exit code 1)"
+    )
+    zones = read_table(tmp_path / "out" / "estimate" / "zones.parquet").set_index("zone")
+    assert zones["name"].to_dict() == stations.set_index("station_id")["name"].to_dict() | {"[red]GHOST": "nobody"}
     assert (tmp_path / "out" / "report.html").exists()
 
 
@@ -147,6 +154,39 @@ def test_wrong_files_are_exit_code_2_and_one_paragraph_on_stderr(city, tmp_path)
     assert "This looks like trips: give it as trips (--trips)." in said(done.stderr)
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        (["run", "--timezone", "UTC"], "InputError", "nothing to read"),
+        (["run", "--no-such-flag"], "NoSuchOption", "--no-such-flag"),
+        (["panel", "--timezone", "UTC", "--out", "p.parquet", "--rebalancing", "one"], "BadParameter", "rebalancing"),
+        (["report", "nowhere"], "InputError", "not the folder of a finished run"),
+    ],
+)
+def test_a_script_that_waits_for_json_gets_the_error_as_json(monkeypatch, capsys, tmp_path, arguments, kind, words):
+    monkeypatch.chdir(tmp_path)
+    assert run_main(monkeypatch, *arguments, "--json") == 2
+    told = capsys.readouterr()
+    error = json.loads(told.out)["error"]
+    assert (error["exit_code"], error["kind"]) == (2, kind)
+    assert words in error["message"]
+    assert said(error["message"]) in said(told.err)
+
+
+def test_a_wrong_truth_is_found_before_any_work(city, tmp_path, monkeypatch, capsys):
+    wrong = {
+        str(city / "nothing.parquet"): "no file",
+        str(city / "trips.parquet"): "no column 'wanted_at'",
+        str(city / "stations.csv"): "stations.csv",
+    }
+    for truth, words in wrong.items():
+        assert run_main(monkeypatch, "run", *city_flags(city, tmp_path / "out", "--truth", truth)) == 2
+        told = capsys.readouterr().err
+        assert words in said(told)
+        assert "panel" not in told.split("Error:")[0]  # no stage had begun
+        assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("limit", [8, 48, 400, 1500], ids=lambda kb: f"{kb}KB")

@@ -1,6 +1,10 @@
 """The models of one zone, on panels whose true demand is known."""
 
 import json
+import tempfile
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -9,10 +13,12 @@ import pytest
 from scipy.stats import binom, nbinom
 
 from unmet import InputError
+from unmet.mobility.binfeatures import bin_features
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
 from unmet.mobility.demand_models import MODELS, demand_kernel
 from unmet.mobility.executors import serially
 from unmet.mobility.panel import build_panel, read_panel
+from unmet.mobility.panelfile import open_panel, write_parquet
 from unmet.mobility.zone_data import zone_data
 from unmet.simulate import simulate_city
 
@@ -209,7 +215,7 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
         (lambda p: p.drop(columns="exposure"), "lacks the columns exposure"),
         (lambda p: p.assign(zone=["a", "b"] * (len(p) // 2)), "rows of one zone"),
         (lambda p: p.iloc[:0], "rows of one zone"),
-        (lambda p: p.assign(exposure=0.0, observed=0), "no bin had anything to rent"),
+        (lambda p: p.assign(exposure=0.0, observed=0), "No bin had anything to rent"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused_with_the_reason(spoil, message):
@@ -302,6 +308,42 @@ def test_what_is_odd_about_the_weather_is_told(two_zones):
     model.fit(panel, executor=serially, tell=notes.append)
     assert any(note.startswith("No rain for ") for note in notes)
     assert any("3 rows" in note for note in notes)
+
+
+def test_only_the_chosen_weather_is_used_and_it_is_told(two_zones):
+    panel, weather = two_zones
+    more = weather.assign(wind=np.arange(len(weather)), snow=0.0)
+    notes = []
+    model = LatentDemand("weekly-mean", draws=50, weather=more, timezone="UTC")
+    every = model.fit(panel, executor=serially, tell=notes.append)
+    assert every.info["provenance"]["weather_columns"] == ["rain", "wind"]
+    assert "Weather columns used: rain, wind." in notes
+    assert any("same in every bin" in note and "snow: not used" in note for note in notes)
+    chosen = replace(model, weather_columns=["wind"])
+    with open_panel_of(panel) as file:
+        frame = bin_features(file, weather=more, weather_columns=["wind"], timezone="UTC").frame
+    assert "wind" in frame
+    assert not {"rain", "snow"} & set(frame)
+    result = chosen.fit(panel, executor=serially)
+    assert result.info["provenance"]["weather_columns"] == ["wind"]
+    assert result.info["inputs"]["features"] != every.info["inputs"]["features"]
+
+
+def test_weather_that_is_not_there_cannot_be_chosen(two_zones):
+    panel, weather = two_zones
+    model = LatentDemand("weekly-mean", draws=50, weather=weather, weather_columns=["Rain"], timezone="UTC")
+    with pytest.raises(InputError, match="no column of numbers 'Rain' in the weather; found: 'rain'"):
+        model.fit(panel, executor=serially)
+    with pytest.raises(InputError, match="no weather to choose from"):
+        LatentDemand(weather_columns=["rain"]).fit(panel, executor=serially)
+
+
+@contextmanager
+def open_panel_of(frame):
+    with tempfile.TemporaryDirectory() as folder:
+        write_parquet(frame, Path(folder) / "panel.parquet")
+        with open_panel(Path(folder) / "panel.parquet") as file:
+            yield file
 
 
 def test_a_panel_in_memory_knows_its_time_zone(tmp_path):

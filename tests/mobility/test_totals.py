@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from unmet.mobility.totals import HOURS, QUANTILES, tabulate_totals
@@ -52,3 +53,13 @@ def test_no_zones_have_totals_of_nothing():
     table = tabulate_totals([])
     assert set(table["level"]) == {"system", "hour_of_week"}
     assert (table["mean"] == 0).all()
+
+
+def test_hours_in_which_no_bin_starts_have_no_rows_and_change_no_total(zones, table):
+    midnights = range(0, HOURS, 24)
+    daily = [(name, *(np.where(np.isin(np.arange(HOURS), midnights), v.T, 0.0).T for v in own)) for name, *own in zones]
+    few = tabulate_totals(daily, midnights)
+    assert few["hour_of_week"].dropna().unique().tolist() == list(midnights)
+    every = tabulate_totals(daily)
+    kept = every[every["hour_of_week"].isna() | every["hour_of_week"].isin(midnights)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(few, kept)

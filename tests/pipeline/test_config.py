@@ -101,6 +101,7 @@ def test_paths_are_relative_to_the_file_even_in_a_folder_named_like_a_glob(tmp_p
         trips = "*.csv"
         status = ["status.parquet"]
         weather = "w.csv"
+        weather_columns = ["temp, dry", "rain"]
         [panel]
         zones = "superhubs:points.csv:200m"
         """,
@@ -113,6 +114,7 @@ def test_paths_are_relative_to_the_file_even_in_a_folder_named_like_a_glob(tmp_p
     assert [p.name for p in expand(list(values["status"]), "status")] == ["status.parquet"]
     assert Path(values["out"]).parent.resolve() == folder
     assert Path(values["weather"]).is_file()
+    assert values["weather_columns"] == ("temp, dry", "rain")
     assert values["zones"] == f"superhubs:{folder.relative_to(tmp_path) / 'points.csv'}:200m"
     polygons = read_config(written(folder, '[panel]\nzones = "parks.geojson"'))
     assert polygons["zones"] == str(folder / "parks.geojson")

@@ -133,3 +133,31 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_says_so(plain_run, tmp_pa
         export_tables(plain_run.folder, tmp_path / "file" / "t", panel=plain_run.panel)
     with pytest.raises(InputError, match="could not be written"):
         export_tables(plain_run.folder, tmp_path / "file", panel=plain_run.panel)
+
+
+def test_bins_and_totals_have_the_names_of_zones(exported):
+    folder, _ = exported
+    names = pd.read_parquet(folder / "zones.parquet").set_index("zone")["name"]
+    for table in ("bins", "totals"):
+        rows = pd.read_parquet(folder / f"{table}.parquet")
+        known = rows[rows["zone"].notna()]
+        assert known["name"].tolist() == names[known["zone"]].tolist()
+        assert rows.loc[rows["zone"].isna(), "name"].isna().all()
+
+
+def test_totals_are_in_the_order_of_the_run(exported, hostile_run):
+    folder, _ = exported
+    rows = pd.read_parquet(folder / "totals.parquet").drop(columns="name")
+    pd.testing.assert_frame_equal(rows, pd.read_parquet(hostile_run.folder / "totals.parquet"), check_dtype=False)
+
+
+@pytest.mark.parametrize(("every", "slots"), [("1d", {24 * day for day in range(7)}), ("1w", {0})])
+def test_bins_of_a_day_or_a_week_have_no_hour(city, tmp_path, every, slots):
+    run = run_on(city, tmp_path / every, every=every)
+    export_tables(run.folder, tmp_path / "t", formats=["csv"], panel=run.panel)
+    totals, week = (pd.read_csv(tmp_path / "t" / f"{name}.csv") for name in ("totals", "hours_of_week"))
+    assert set(totals["hour_of_week"].dropna()) == slots
+    assert set(week["hour_of_week"]) == slots
+    assert week["hour"].isna().all()
+    assert week["day"].isna().all() == (every == "1w")
+    assert pd.read_csv(tmp_path / "t" / "act.csv")["hour"].isna().all()

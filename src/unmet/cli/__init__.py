@@ -10,11 +10,10 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from unmet import __version__
 from unmet._exceptions import UnmetError
+from unmet.cli._ending import tell_error
 from unmet.cli._help import Group, add_command
 from unmet.cli._progress import was_stopped
 from unmet.cli.backtest import backtest_command
@@ -80,11 +79,13 @@ app.add_typer(reproduce_app, name="reproduce", rich_help_panel=_TRUST)
 def main() -> None:
     """Run the command line; an error becomes one paragraph and an exit code, and a traceback only with ``--debug``."""
     arguments = sys.argv[1:]
-    debug = _DEBUG in arguments
+    debug, as_json = _DEBUG in arguments, "--json" in arguments
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop_once)
     try:
-        app(args=[argument for argument in arguments if argument != _DEBUG], prog_name="unmet")
+        arguments = [argument for argument in arguments if argument != _DEBUG]
+        # A wrong flag is an error like others where a script waits for JSON; else typer draws it, and ends.
+        sys.exit(app(args=arguments, prog_name="unmet", standalone_mode=not as_json))
     except (KeyboardInterrupt, Exception) as error:
         if was_stopped(error):
             sys.exit(130)
@@ -93,8 +94,7 @@ def main() -> None:
         code, said = _explain(error)
         if debug:
             traceback.print_exc()
-        # A message may name a zone or a file, whose brackets are no markup.
-        Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), said))
+        tell_error(code, error, said, as_json=as_json)
         sys.exit(code)
 
 
@@ -106,6 +106,8 @@ def _stop_once(number: int, frame: FrameType | None) -> None:
 
 def _explain(error: Exception) -> tuple[int, str]:
     """The exit code and the paragraph of an error."""
+    if callable(usage := getattr(error, "format_message", None)):  # a wrong flag, in typer's words
+        return 2, str(usage())
     if isinstance(error, UnmetError):
         return 2, str(error)
     if isinstance(error, MemoryError):

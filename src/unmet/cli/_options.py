@@ -37,9 +37,11 @@ __all__ = [
     "Trips",
     "Truth",
     "Weather",
+    "WeatherColumns",
     "WeatherTimezone",
     "Zones",
     "option",
+    "parse_columns",
     "parse_map",
 ]
 
@@ -60,6 +62,7 @@ _METAVARS = {
     "moment": "<time>",
     "whole": "<int>",
     "number": "<float>",
+    "columns": "<str>",
     "names": "<our=their>",
 }
 
@@ -75,6 +78,7 @@ Trips = Annotated[list[str] | None, option("trips")]
 Status = Annotated[list[str] | None, option("status")]
 Stations = Annotated[list[str] | None, option("stations")]
 Weather = Annotated[Path | None, option("weather")]
+WeatherColumns = Annotated[str | None, option("weather_columns")]
 Holidays = Annotated[str | None, option("holidays")]
 WeatherTimezone = Annotated[
     str | None,
@@ -107,6 +111,17 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors."
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document instead of tables.", rich_help_panel=RUN_PANEL)
 ]
+
+
+def parse_columns(text: str | None) -> tuple[str, ...] | None:
+    """Names of columns with commas between.
+
+    Examples
+    --------
+    >>> parse_columns("temperature, rain")
+    ('temperature', 'rain')
+    """
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip()) or None
 
 
 def parse_map(pairs: list[str] | None) -> dict[str, str] | None:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unmet.cli._ending import end_with_failures
+
 if TYPE_CHECKING:
     import pandas as pd
 
     from unmet.mobility.runs import RunResult
 
-__all__ = ["add_zone_column", "count", "duration", "interval", "print_estimate"]
+__all__ = [
+    "add_zone_column",
+    "count",
+    "counted",
+    "duration",
+    "end_if_zones_failed",
+    "interval",
+    "print_estimate",
+    "zone_labels",
+]
 
 _WORST = 5
 _FAILED = 10
@@ -21,16 +34,32 @@ _FAILED = 10
 
 def print_estimate(console: Console, result: RunResult) -> None:
     """The totals, the zones that lost most, and those that could not be estimated."""
+    labels = zone_labels(result.zones)
     console.print(_totals_table(result))
     if len(worst := _worst(result.zones)):
-        console.print(_zones_table(worst))
+        console.print(_zones_table(worst, labels))
     if result.failures:
-        console.print(_failures_table(result))
+        console.print(_failures_table(result, labels))
+
+
+def end_if_zones_failed(result: RunResult) -> None:
+    """End with exit code 1, in words, where some zones have no estimate."""
+    if result.failures:
+        said = f"{len(result.failures)} of {counted(result.info['zones']['all'], 'zone')} could not be estimated"
+        end_with_failures(said, str(result.out / "zones.parquet"))
+
+
+def zone_labels(zones: pd.DataFrame) -> dict[str, str]:
+    """What to call each zone: its name, with the zone behind it where several have the same name."""
+    names = Counter(zones["name"])
+    pairs = zip(zones["zone"], zones["name"], strict=True)
+    return {zone: name if names[name] == 1 or name == zone else f"{name} ({zone})" for zone, name in pairs}
 
 
 def _totals_table(result: RunResult) -> Table:
     counts, totals = result.info["zones"], result.info["totals"]
-    title = f"{counts['estimated']} of {counts['all']} zones, model {result.info['inputs']['model'].get('name', '')}"
+    model = result.info["inputs"]["model"].get("name", "")
+    title = f"{counts['estimated']} of {counted(counts['all'], 'zone')}, model {model}"
     table = Table(title=Text(title), title_justify="left")
     for name in ("trips", "mean", "90 % interval", "of demand"):
         table.add_column(name, justify="left" if name == "trips" else "right")
@@ -48,15 +77,15 @@ def _worst(zones: pd.DataFrame) -> pd.DataFrame:
     return fitted.nlargest(_WORST, "lost_mean")
 
 
-def _zones_table(worst: pd.DataFrame) -> Table:
+def _zones_table(worst: pd.DataFrame, labels: dict[str, str]) -> Table:
     table = Table(title="Most trips lost", title_justify="left")
     add_zone_column(table)
     for name in ("observed", "lost", "90 % interval", "of demand", "hours out of stock"):
         table.add_column(name, justify="right")
     for _, row in worst.iterrows():
-        hours = f"{row['stockout_minutes'] / 60:,.0f}" if "stockout_minutes" in worst.columns else ""
+        hours = count(row["stockout_minutes"] / 60) if "stockout_minutes" in worst.columns else ""
         table.add_row(
-            Text(str(row["zone"])),  # a name from a file is text, never markup
+            Text(labels[row["zone"]]),  # a name from a file is text, never markup
             count(row["observed"]),
             count(row["lost_mean"]),
             interval(row["lost_q05"], row["lost_q95"]),
@@ -66,17 +95,21 @@ def _zones_table(worst: pd.DataFrame) -> Table:
     return table
 
 
-def _failures_table(result: RunResult) -> Table:
+def _failures_table(result: RunResult, labels: dict[str, str]) -> Table:
     failed = result.zones[result.zones["status"] == "failed"]
     table = Table(
-        title=Text(f"{len(failed)} zones could not be estimated and are not in the totals", style="bold red"),
+        title=Text(
+            f"{counted(len(failed), 'zone')} could not be estimated and {'is' if len(failed) == 1 else 'are'} "
+            "not in the totals",
+            style="bold red",
+        ),
         title_justify="left",
     )
     add_zone_column(table)
     table.add_column("observed", justify="right")
     table.add_column("reason", overflow="fold")
     for _, row in failed.head(_FAILED).iterrows():
-        table.add_row(Text(str(row["zone"])), count(row["observed"]), Text(str(row["reason"])))
+        table.add_row(Text(labels[row["zone"]]), count(row["observed"]), Text(str(row["reason"])))
     if len(failed) > _FAILED:
         table.add_row("…", "", Text(f"and {len(failed) - _FAILED} more in zones.parquet"))
     return table
@@ -88,8 +121,25 @@ def add_zone_column(table: Table) -> None:
 
 
 def count(value: float) -> str:
-    """A whole number, with commas."""
-    return f"{value:,.0f}" if value == value else ""  # not a number: nothing was seen
+    """A whole number, with commas; halves go up, as on the page (Python's own way is to the even number).
+
+    Examples
+    --------
+    >>> count(140.5), count(1234.4)
+    ('141', '1,234')
+    """
+    return f"{math.floor(value + 0.5):,}" if math.isfinite(value) else ""  # not a number: nothing was seen
+
+
+def counted(number: int, what: str) -> str:
+    """So many of something.
+
+    Examples
+    --------
+    >>> counted(1, "zone"), counted(1200, "zone")
+    ('1 zone', '1,200 zones')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def interval(low: float, high: float) -> str:

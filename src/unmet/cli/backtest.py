@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unmet.cli import _options as flags
+from unmet.cli._ending import end_with_failures
 from unmet.cli._progress import zone_progress
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def backtest_command(
     seed: Annotated[int, typer.Option(min=0, help="The same seed, the same scores.", rich_help_panel=_TRIALS)] = 0,
     draws: Annotated[int, typer.Option(min=20, help="Draws asked of each model.", rich_help_panel=_TRIALS)] = 200,
     weather: flags.Weather = None,
+    weather_columns: flags.WeatherColumns = None,
     timezone: flags.WeatherTimezone = None,
     holidays: flags.Holidays = None,
     jobs: flags.Jobs = None,
@@ -70,7 +72,13 @@ def backtest_command(
 
     told = Console(stderr=True, quiet=quiet)
     with open_panel(panel) as opened:
-        features = bin_features(opened, weather=weather, timezone=timezone, holidays=holidays)
+        features = bin_features(
+            opened,
+            weather=weather,
+            weather_columns=flags.parse_columns(weather_columns),
+            timezone=timezone,
+            holidays=holidays,
+        )
     for gap in features.gaps.itertuples():
         told.print(Text(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on."))
     with writing_backtest(out) as write, zone_progress(told, "Backtesting zones") as progress:
@@ -90,7 +98,9 @@ def backtest_command(
     if not quiet:
         _print_summary(Console(), result, out)
     if len(result.failed):
-        raise typer.Exit(1)
+        end_with_failures(
+            f"{len(result.failed)} of {len(result.fits)} fits could not be done", str(out / "fits.parquet")
+        )
 
 
 def _names(given: str) -> list[str]:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from unmet.cli import _options as flags
 from unmet.cli._progress import stage_progress, stoppable
-from unmet.cli._tables import add_zone_column, count, interval
+from unmet.cli._tables import add_zone_column, count, end_if_zones_failed, interval, zone_labels
 
 if TYPE_CHECKING:
     from unmet.pipeline.demo import Demo
@@ -49,8 +49,7 @@ def demo_command(
         typer.echo(json.dumps(demo.to_dict(), indent=2, default=str))
     elif not quiet:
         _print(Console(), demo, out)
-    if demo.outcome.estimate.failures:
-        raise typer.Exit(1)
+    end_if_zones_failed(demo.outcome.estimate)
 
 
 def _print(console: Console, demo: Demo, out: Path) -> None:
@@ -88,9 +87,10 @@ def _zones_table(demo: Demo) -> Table:
     add_zone_column(table)
     for name in ("observed", "demand", "true", "lost", "90 % interval", "true"):
         table.add_column(name, justify="right")
+    labels = zone_labels(demo.zones)
     for _, row in demo.zones.nlargest(_ZONES, "lost_mean").iterrows():
         table.add_row(
-            Text(str(row["zone"])),
+            Text(labels[row["zone"]]),
             count(row["observed"]),
             count(row["demand_mean"]),
             count(row["demand_true"]),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from unmet.cli import _options as flags
 from unmet.cli._progress import stoppable, zone_progress
-from unmet.cli._tables import print_estimate
+from unmet.cli._tables import end_if_zones_failed, print_estimate
 
 __all__ = ["estimate_command"]
 
@@ -25,6 +25,7 @@ def estimate_command(
     seed: flags.Seed = 0,
     draws: flags.Draws = 400,
     weather: flags.Weather = None,
+    weather_columns: flags.WeatherColumns = None,
     timezone: flags.WeatherTimezone = None,
     holidays: flags.Holidays = None,
     jobs: flags.Jobs = None,
@@ -48,7 +49,14 @@ def estimate_command(
 
     told = Console(stderr=True, quiet=quiet)
     estimator = LatentDemand(
-        model, draws=draws, seed=seed, weather=weather, timezone=timezone, holidays=holidays, horizon=horizon
+        model,
+        draws=draws,
+        seed=seed,
+        weather=weather,
+        weather_columns=flags.parse_columns(weather_columns),
+        timezone=timezone,
+        holidays=holidays,
+        horizon=horizon,
     )
     with stoppable(told), zone_progress(told, "Estimating zones") as progress:
         result = estimator.fit(panel, out, jobs=jobs, progress=progress, tell=lambda note: told.print(Text(note)))
@@ -63,5 +71,4 @@ def estimate_command(
                 f"{info['jobs']} processes. Written to {result.out}"
             )
         )
-    if result.failures:
-        raise typer.Exit(1)
+    end_if_zones_failed(result)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from unmet.cli import _options as flags
 from unmet.cli._progress import step_progress
+from unmet.cli._tables import count, counted
 from unmet.mobility.states import REASONS, WORDS
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def panel_command(
 
 def _print(console: Console, made: Panel, out: Path) -> None:
     summary = made.summary
-    console.print(f"[bold]{escape(str(out))}[/]: {_number(summary['rows'], 'row')}", highlight=False)
+    console.print(f"[bold]{escape(str(out))}[/]: {counted(summary['rows'], 'row')}", highlight=False)
     console.print(panel_facts(summary), _minutes(summary), sep="\n")
     rejected = made.quality[made.quality["reason"] != "read"]
     if len(rejected):
@@ -113,7 +114,7 @@ def panel_facts(summary: dict[str, Any]) -> Table:
         "zones": _zones(summary),
         "status": _status(summary),
         "trips used": "none" if used is None else f"{used:,}",
-        "pickups": f"{summary['observed']:,.0f}" + _PICKUPS_FROM[summary["pickups_from"]],
+        "pickups": count(summary["observed"]) + _PICKUPS_FROM[summary["pickups_from"]],
         "censored bins": "no bin was open"
         if share is None
         else f"{share:.1%} of the {summary['bins_open']:,} in which a zone was open (rule: {summary['censored_rule']})",
@@ -126,21 +127,17 @@ def panel_facts(summary: dict[str, Any]) -> Table:
 def _zones(summary: dict[str, Any]) -> str:
     if summary["zones_as"] == "stations":
         return f"{summary['zones']:,}, each station by itself"
-    stations = _number(summary["stations"], "station")
-    return f"{_number(summary['zones'], 'zone')} ({summary['zones_as']}), made of {stations}"
+    stations = counted(summary["stations"], "station")
+    return f"{counted(summary['zones'], 'zone')} ({summary['zones_as']}), made of {stations}"
 
 
 def _status(summary: dict[str, Any]) -> str:
     if summary["status"]:
         outages = summary["feed_outages"]
-        return f"{summary['status']}; {_number(outages, 'outage') if outages else 'no outage'} of the whole feed"
+        return f"{summary['status']}; {counted(outages, 'outage') if outages else 'no outage'} of the whole feed"
     if summary["minutes"]["available"] + summary["minutes"]["stockout"] == 0:
         return "none, and supply cannot be netted from trips: that takes the stations' capacity (--stations)"
     return "none: supply is netted from trips, which is weaker evidence"
-
-
-def _number(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _minutes(summary: dict[str, Any]) -> Table:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from unmet.cli import _options as flags
 from unmet.cli._progress import stage_progress, stoppable
-from unmet.cli._tables import print_estimate
+from unmet.cli._tables import end_if_zones_failed, print_estimate
 from unmet.cli.panel import panel_facts
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def run_command(
     stations: flags.Stations = None,
     timezone: Annotated[str | None, flags.option("timezone")] = None,
     weather: flags.Weather = None,
+    weather_columns: flags.WeatherColumns = None,
     holidays: flags.Holidays = None,
     map_: flags.Map = None,
     max_rejected: flags.MaxRejected = 0.2,
@@ -89,8 +90,7 @@ def run_command(
         typer.echo(json.dumps(outcome.to_dict(), indent=2, default=str))
     elif not quiet:
         print_run(Console(), outcome)
-    if outcome.estimate.failures:
-        raise typer.Exit(1)
+    end_if_zones_failed(outcome.estimate)
 
 
 def _given(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
@@ -108,6 +108,8 @@ def _given(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
     for name in ("weather", "truth"):
         if name in given:
             given[name] = str(given[name])
+    if "weather_columns" in given:
+        given["weather_columns"] = flags.parse_columns(given["weather_columns"])
     if "map" in given:
         given["map"] = flags.parse_map(given["map"])
     return given

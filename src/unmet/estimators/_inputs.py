@@ -13,11 +13,25 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
+from unmet.estimators._frames import naming_rows, refuse_other_order, refuse_words_and_times
 from unmet.estimators._labels import observations
 from unmet.kernels.base import refuse_repeated_names
 from unmet.likelihoods.base import Observations
 
-__all__ = ["all_or_nothing", "choice", "read_rows", "read_table", "switch", "whole_number"]
+__all__ = [
+    "KINDS",
+    "all_or_nothing",
+    "choice",
+    "numbers",
+    "probabilities",
+    "read_rows",
+    "read_table",
+    "switch",
+    "whole_number",
+]
+
+KINDS = ("demand", "latent")
+"""What a quantile or a draw may be of: a new, uncensored observation, or the latent function."""
 
 # Squares of numbers in between fit a double, with room for sums of many.
 _SMALLEST, _LARGEST = 1e-150, 1e150
@@ -44,6 +58,12 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
         refuse_repeated_names(X.columns)
     if getattr(X, "shape", (1,))[:1] == (0,):
         raise InputError(f"X must have at least one row; got shape {X.shape}. Check how its rows were chosen")
+    refuse_words_and_times(X)
+    with naming_rows(X):
+        return _numbers(estimator, X, reset=reset)
+
+
+def _numbers(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
     try:
         table = np.asarray(validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset))
     except ValueError as error:
@@ -76,11 +96,12 @@ def read_rows(
     y, censored, lower, upper : array-like of shape (n,) or None
         See `unmet.estimators._labels.observations`.
     """
+    refuse_other_order(X, y=y, censored=censored, lower=lower, upper=upper)
     table = read_table(estimator, X, reset=True)
     if y is None and lower is None and upper is None:
         raise InputError("fit requires y to be passed, but the target y is None; or give lower= and upper=")
-    y = None if y is None else column_or_1d(y, warn=True)
-    obs = observations(len(table), y, censored, lower, upper)
+    with naming_rows(X, y, censored, lower, upper):
+        obs = observations(len(table), None if y is None else column_or_1d(y, warn=True), censored, lower, upper)
     by_bounds = lower is not None or upper is not None
     for values, name in ((obs.lower, "lower" if by_bounds else "y"), (obs.upper, "upper" if by_bounds else "y")):
         _refuse_extreme(values[np.isfinite(values)], name, "it")
@@ -112,3 +133,19 @@ def choice(name: str, value: Any, allowed: tuple[str | None, ...]) -> None:
     """Refuse what is not among the allowed."""
     if value not in allowed:
         raise InputError(f"{name} must be one of {', '.join(str(a) for a in allowed)}; got {value!r}")
+
+
+def numbers(given: Any) -> Array | None:
+    """An array of numbers; None where it is none."""
+    try:
+        return np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        return None
+
+
+def probabilities(q: Any) -> Array:
+    """One or several probabilities, as an array of no or one dimension."""
+    levels = numbers(q)
+    if levels is None or levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+        raise InputError(f"q must be one or several probabilities between 0 and 1; got {q!r}")
+    return levels

@@ -209,8 +209,9 @@ def sides(censored: Any, n: int) -> Array:
     side[[isinstance(label, (str, bytes)) for label in labels]] = np.nan  # "1" is a word too
     bad = np.flatnonzero(~np.isin(side, (-1.0, 0.0, 1.0)))
     if bad.size:
+        label = labels[bad[0]].item() if isinstance(labels[bad[0]], np.generic) else labels[bad[0]]
         raise InputError(
             "censored must be True/False, or −1 (truth at most y), 0 (exact), +1 (truth at least y); "
-            f"row {bad[0]} is {labels[bad[0]]!r} ({bad.size} such rows in all)"
+            f"row {bad[0]} is {label!r} ({bad.size} such rows in all)"
         )
     return side

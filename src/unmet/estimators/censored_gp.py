@@ -12,9 +12,21 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from unmet._exceptions import InputError
+from unmet._linalg import one_blas_thread
 from unmet._parameters import Parameter
 from unmet._typing import Array
-from unmet.estimators._inputs import all_or_nothing, choice, read_rows, read_table, switch, whole_number
+from unmet.estimators._frames import naming_rows, refuse_other_order
+from unmet.estimators._inputs import (
+    KINDS,
+    all_or_nothing,
+    choice,
+    numbers,
+    probabilities,
+    read_rows,
+    read_table,
+    switch,
+    whole_number,
+)
 from unmet.estimators._labels import as_asked, bounded_both_ways, with_exposure
 from unmet.estimators._likelihoods import COUNTS, LIKELIHOODS
 from unmet.estimators._model import Model, search
@@ -92,6 +104,9 @@ class CensoredGP(RegressorMixin, BaseEstimator):
 
     Notes
     -----
+    `fit` uses one BLAS thread, for small matrices gain nothing from more and lose much on a busy machine; set
+    ``OPENBLAS_NUM_THREADS`` (or ``MKL_``, ``OMP_``) before Python starts to have another number.
+
     Censored rows are handled by expectation propagation (EP). Where one-sided bounds repeat each other at nearly the
     same input and nothing else bounds f there, its mean is right (to 2 % of a standard deviation) but its standard
     deviation too small: by up to a tenth for two equal bounds at one input, a sixth for four, a quarter for ten. Read
@@ -166,12 +181,14 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             Counts only: share of the bin in which demand could be served, 0…1. Rows with exposure 0 say nothing.
         """
         self._check_settings()
-        with all_or_nothing(self):
-            X, obs = read_rows(self, X, y, censored, lower, upper)
+        with one_blas_thread(), all_or_nothing(self):
+            table, obs = read_rows(self, X, y, censored, lower, upper)
+            refuse_other_order(X, y=y, exposure=exposure)
             counts = self.likelihood in COUNTS
-            obs = with_exposure(obs, exposure, counts=counts)
+            with naming_rows(X, y, exposure):
+                obs = with_exposure(obs, exposure, counts=counts)
             model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
-                self, *as_asked(X, obs, self.censoring, counts=counts), budget=self._budget()
+                self, *as_asked(table, obs, self.censoring, counts=counts), budget=self._budget()
             )
             optimum = None
             if self.optimizer is not None and model.theta.size and bounded_both_ways(model.obs):
@@ -271,10 +288,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         -------
         array of shape (n,) for one probability, else (n, len(q))
         """
-        levels = _numbers(q)
-        if levels is None or levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise InputError(f"q must be one or several probabilities between 0 and 1; got {q!r}")
-        _check_kind(kind)
+        levels = probabilities(q)
+        choice("kind", kind, KINDS)
         mean, var = self._marginals(X)
         flat = np.atleast_1d(levels)
         if kind == "demand":
@@ -298,7 +313,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         random_state : int, RandomState or None
             Seed.
         """
-        _check_kind(kind)
+        choice("kind", kind, KINDS)
         whole_number("size", size, 0)
         inputs = self._inputs(X)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
@@ -332,6 +347,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         lower, upper : array-like of shape (n,), optional
             Bounds as of `fit`: rows that have one are left out, and y may be NaN there.
         """
+        refuse_other_order(X, y=y, censored=censored, exposure=exposure, lower=lower, upper=upper)
         expected = self.predict(X)
         if exposure is not None:
             seen = Observations(np.zeros(len(expected)), np.zeros(len(expected)))
@@ -353,7 +369,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             Also give the gradient by theta.
         """
         check_is_fitted(self)
-        at = self._model.theta if theta is None else _numbers(theta)
+        at = self._model.theta if theta is None else numbers(theta)
         if at is None or at.shape != self._model.theta.shape or not np.isfinite(at).all():
             names = ", ".join([*self._model.kernel.theta_names, f"{self.likelihood} likelihood's own"])
             raise InputError(f"theta must be {self._model.theta.size} finite numbers ({names}); got {theta!r}")
@@ -378,16 +394,3 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a model written by `save`; refuses a damaged or foreign file."""
         return restore(cls, path, *read_archive(path))
-
-
-def _numbers(given: Any) -> Array | None:
-    """An array of numbers; None where it is none."""
-    try:
-        return np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
-        return None
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in ("demand", "latent"):
-        raise InputError(f"kind must be 'demand' or 'latent'; got {kind!r}")

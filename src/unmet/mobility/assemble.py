@@ -123,7 +123,7 @@ def gather(
     if "status" in records.tables:
         progress("sorting station status")
         rows = _accepted(records, "status")
-        log = sort_status(records.connection, order.tolist(), group.tolist(), records.folder, memory, rows)
+        log = sort_status(records.connection, order.tolist(), group.tolist(), records.folder, memory, rows, period)
     if "trips" in records.tables:
         span = trip_span(records.connection)
     bins = cut_bins(*_period(log, span, period, records.timezone), every, records.timezone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from unmet.mobility.sources import Given, Workspace
 from unmet.mobility.timezones import zone_info
 from unmet.mobility.weather import make_weather
 
-__all__ = ["BinFeatures", "bin_features", "read_weather"]
+__all__ = ["BinFeatures", "bin_features", "choose_columns", "read_weather"]
 
 _MEMORY = 10**9  # bytes, for reading the weather
 
@@ -35,17 +36,21 @@ class BinFeatures:
         ``column, first, last, bins``: runs of bins without a reading of the weather.
     quality : pandas.DataFrame
         What was rejected, repaired and noted while reading the weather.
+    weather : tuple of str
+        The columns of the weather that models can use: those chosen that are not the same in every bin.
     """
 
     frame: pd.DataFrame
     gaps: pd.DataFrame
     quality: pd.DataFrame
+    weather: tuple[str, ...] = ()
 
 
 def bin_features(
     panel: PanelFile,
     *,
     weather: Given = None,
+    weather_columns: Sequence[str] | None = None,
     timezone: str | None = None,
     holidays: str | None = None,
     horizon: int = 0,
@@ -58,6 +63,8 @@ def bin_features(
         As `unmet.mobility.panelfile.open_panel` gives it.
     weather : path or frame, optional
         A table with a time and numbers: see `read_weather`.
+    weather_columns : sequence of str, optional
+        Which of its columns; all unless given.
     timezone : str, optional
         Of naive times in `weather`; what the panel's own metadata say unless given.
     holidays : str, optional
@@ -77,7 +84,9 @@ def bin_features(
         country, _, subdivision = holidays.partition(":")
         frame = add_holidays(frame, country, subdivision or None)
     gaps = pd.DataFrame(columns=["column", "first", "last", "bins"])
-    quality = QualityLog().frame()
+    log, used = QualityLog(), tuple[str, ...]()
+    if weather_columns and weather is None:
+        raise InputError("weather_columns: columns were chosen, but there is no weather to choose from (--weather).")
     if weather is not None:
         zone = timezone or panel.timezone
         if zone is None:
@@ -85,14 +94,20 @@ def bin_features(
                 f"{panel.label} does not say what time zone it is in, which the weather's times need; "
                 "give it: timezone= or --timezone."
             )
-        readings, quality = read_weather(weather, zone)
+        readings, log = _read(weather, zone)
+        readings = choose_columns(readings, weather_columns)
         taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
         if taken:
             raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
         weathered = add_weather(frame, readings)
         frame, gaps = weathered.panel, weathered.gaps
+        columns = [name for name in readings.columns if name != "at"]
+        used = tuple(name for name in columns if frame[name].nunique() > 1)
+        for name in columns:
+            if name not in used:
+                log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
     own = [c for c in frame.columns if c != "start" and c in panel.columns]
-    return BinFeatures(frame.drop(columns=own), gaps, quality)
+    return BinFeatures(frame.drop(columns=own), gaps, log.frame(), used)
 
 
 def read_weather(given: Given, timezone: str) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -112,6 +127,30 @@ def read_weather(given: Given, timezone: str) -> tuple[pd.DataFrame, pd.DataFram
     >>> weather["at"].dt.hour.tolist()
     [5, 6]
     """
+    frame, log = _read(given, timezone)
+    return frame, log.frame()
+
+
+def choose_columns(readings: pd.DataFrame, columns: Sequence[str] | None) -> pd.DataFrame:
+    """Keep the time and these columns, or all where none are named.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"at": [0], "rain": [0.0], "wind": [3.0]})
+    >>> choose_columns(frame, ["wind"]).columns.tolist()
+    ['at', 'wind']
+    """
+    found = [name for name in readings.columns if name != "at"]
+    unknown = [name for name in columns or () if name not in found]
+    if unknown:
+        raise InputError(
+            f"weather_columns: there is no column of numbers {', '.join(map(repr, unknown))} in the weather; "
+            f"found: {', '.join(map(repr, found))}."
+        )
+    return readings[["at", *columns]] if columns else readings
+
+
+def _read(given: Given, timezone: str) -> tuple[pd.DataFrame, QualityLog]:
     zone_info(timezone)
     log = QualityLog()
     with tempfile.TemporaryDirectory(prefix="unmet-") as folder, duckdb.connect() as connection:
@@ -120,4 +159,4 @@ def read_weather(given: Given, timezone: str) -> tuple[pd.DataFrame, pd.DataFram
         connection.execute(f"SET memory_limit = '{_MEMORY}B'")
         make_weather(Workspace(connection, Path(folder), _MEMORY), given, timezone, None, log)
         frame = connection.execute('SELECT * FROM weather ORDER BY "at"').df()
-    return frame, log.frame()
+    return frame, log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,8 @@ class LatentDemand:
         The same seed gives the same numbers.
     weather : path or frame, optional
         A table with a time and numbers.
+    weather_columns : sequence of str, optional
+        Which of its columns to use; all unless given.
     timezone : str, optional
         Of naive times in `weather`; the panel's unless given.
     holidays : str, optional
@@ -75,6 +77,7 @@ class LatentDemand:
     draws: int = 400
     seed: int = 0
     weather: Given = None
+    weather_columns: Sequence[str] | None = None
     timezone: str | None = None
     holidays: str | None = None
     horizon: str | None = None
@@ -130,7 +133,12 @@ class LatentDemand:
             with open_panel(path if isinstance(panel, pd.DataFrame | Panel) else panel) as file:
                 steps = horizon_bins(self.horizon, usual_minutes(file.bins()))
                 features = bin_features(
-                    file, weather=self.weather, timezone=self.timezone, holidays=self.holidays, horizon=steps
+                    file,
+                    weather=self.weather,
+                    weather_columns=self.weather_columns,
+                    timezone=self.timezone,
+                    holidays=self.holidays,
+                    horizon=steps,
                 )
             if tell is not None:
                 for note in _notes(features):
@@ -152,6 +160,7 @@ class LatentDemand:
         path = isinstance(self.weather, str | os.PathLike)
         return {
             "weather": str(self.weather) if path else None if self.weather is None else type(self.weather).__name__,
+            "weather_columns": list(features.weather),
             "holidays": self.holidays,
             "weather_gaps": features.gaps.to_dict("records"),
             "weather_quality": features.quality.to_dict("records"),
@@ -161,7 +170,8 @@ class LatentDemand:
 def _notes(features: BinFeatures) -> list[str]:
     """What to know of the weather before it is used."""
     gaps = features.gaps.itertuples()
-    notes = [f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on." for gap in gaps]
+    notes = [f"Weather columns used: {', '.join(features.weather)}."] if features.weather else []
+    notes += [f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on." for gap in gaps]
     for row in features.quality.query("reason != 'read'").to_dict("records"):
         notes.append(f"Weather, {row['action']}: {row['reason']}, {row['rows']} rows. {row['detail'] or ''}".strip())
     return notes

@@ -251,7 +251,7 @@ def observed(data: ZoneData, draws: int, seed: int) -> Rates:
 def _by_slot(data: ZoneData, draws: int, seed: int, rows: BoolArray) -> Rates:
     """Pickups over exposure by hour of week: a gamma posterior for each, Poisson losses."""
     if not rows.any():
-        raise InputError(f"zone {data.zone}: no bin is left to learn from")
+        raise InputError("No bin is left to learn from.")
     rng = np.random.default_rng(seed)
     count = np.bincount(data.slot[rows], data.observed[rows], minlength=168)
     time = np.bincount(data.slot[rows], data.exposure[rows], minlength=168)

@@ -42,7 +42,7 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.panelfile import fetch_frame
 from unmet.mobility.paneltable import PANEL_COLUMNS, REBALANCED_COLUMNS, Made, Plan, make_panel
 from unmet.mobility.pickups import REBALANCING
-from unmet.mobility.quality import QualityLog
+from unmet.mobility.quality import check_rejected
 from unmet.mobility.records import Records, read_records
 from unmet.mobility.sources import Given
 from unmet.mobility.sql import literal, path_literal
@@ -302,24 +302,14 @@ def _making(trips: Given, status: Given, stations: Given, options: PanelOptions)
     planned: dict[str, Any] = {k: v for k, v in options.items() if k in Plan.__dataclass_fields__}
     plan = Plan(**planned)
     zone_info(options["timezone"])
-    plan.period(options["timezone"])
+    within = plan.period(options["timezone"])
     progress = options.get("progress") or (lambda _: None)
     # The panel sorts status anyway, and finds the duplicates then.
-    with read_records(trips, status, stations, keep_duplicates=True, **reading) as records:
+    with read_records(trips, status, stations, keep_duplicates=True, within=within, **reading) as records:
         made = make_panel(records, plan, progress)
-        _check_duplicates(made.quality, options.get("max_rejected", 0.2), options.get("force", False))
+        if not options.get("force", False):
+            check_rejected(made.quality, options.get("max_rejected", 0.2))  # now that duplicates are known as well
         yield records, made
-
-
-def _check_duplicates(quality: pd.DataFrame, max_rejected: float, force: bool) -> None:
-    """Judge the rejected status again, now that the duplicates among it are known."""
-    log = QualityLog()
-    of_status = quality[quality["source"] == "status"]
-    for row in of_status[of_status["reason"] == "read"].to_dict("records"):
-        log.total("status", int(row["rows"]))
-    for row in of_status[of_status["action"] == "rejected"].to_dict("records"):
-        log.add("status", row["reason"], "rejected", int(row["rows"]), row["detail"])
-    log.check(max_rejected, force)
 
 
 def _copy(connection: duckdb.DuckDBPyConnection, rows: str, made: Made | Panel, target: Path) -> None:

@@ -69,6 +69,11 @@ class PanelFile:
                 "SELECT DISTINCT start, start_local, minutes FROM panel ORDER BY start, start_local, minutes",
             )
 
+    def hours_of_week(self) -> list[int]:
+        """Give the hours of the week that bins start in, by the wall clock; 0 is Monday from midnight."""
+        local = self.bins()["start_local"].dt
+        return sorted((24 * local.day_of_week + local.hour).unique().tolist())
+
     def zone_minutes(self) -> pd.DataFrame:
         """Give per zone the number of bins, what was observed, and the minutes in each state."""
         sums = [f"sum({c})::DOUBLE AS {c}" for c in ("observed", *_STATES) if c in self.columns]
@@ -109,6 +114,14 @@ class PanelFile:
         """The zone whose wall clock cut the bins, where the file says so."""
         zone = self.metadata.get("summary", {}).get("timezone")
         return None if zone is None else str(zone)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What each zone is called: the name of its station where the file tells one, else the zone itself."""
+        told = self.metadata.get("zones") or {}
+        pairs = zip(told.get("zone", []), told.get("name", []), strict=False)
+        known = {str(zone): name for zone, name in pairs if isinstance(name, str) and name}
+        return {zone: known.get(zone, zone) for zone in self.zones}
 
     def _has(self, table: str) -> bool:
         sql = "SELECT count(*) FROM duckdb_tables() WHERE table_name = $1"

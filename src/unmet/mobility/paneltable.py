@@ -146,7 +146,7 @@ def make_panel(records: Records, plan: Plan, progress: Callable[[str], None]) ->
     )
     if evidence.log is not None:
         detail = "same station and second: the last record holds"
-        log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail)
+        log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail, of=records.within.get("status"))
     reasons = _lay_out(records, zones.frame, evidence, plan, progress)
     columns = PANEL_COLUMNS + (REBALANCED_COLUMNS if evidence.inferred else ())
     sql = _select(columns, plan.censored_rule)

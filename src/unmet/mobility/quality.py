@@ -9,7 +9,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 
-__all__ = ["QUALITY_COLUMNS", "Action", "QualityLog"]
+__all__ = ["QUALITY_COLUMNS", "Action", "QualityLog", "check_rejected"]
 
 Action = Literal["rejected", "repaired", "noted"]
 QUALITY_COLUMNS = ["source", "reason", "action", "rows", "share", "detail"]
@@ -18,6 +18,15 @@ QUALITY_COLUMNS = ["source", "reason", "action", "rows", "share", "detail"]
 @dataclass
 class QualityLog:
     """A list of findings that grows while the sources are read.
+
+    Attributes
+    ----------
+    totals : dict
+        Rows read, by source.
+    within : dict
+        Of these the rows in the period asked for, where one was.
+    findings : list
+        Source, reason, action, rows, detail, and of how many where it is not of all.
 
     Examples
     --------
@@ -31,41 +40,58 @@ class QualityLog:
     """
 
     totals: dict[str, int] = field(default_factory=dict)
-    findings: list[tuple[str, str, Action, int, str]] = field(default_factory=list)
+    within: dict[str, int] = field(default_factory=dict)
+    findings: list[tuple[str, str, Action, int, str, int | None]] = field(default_factory=list)
 
     def total(self, source: str, rows: int) -> None:
         """Note how many rows of a source were read, the rejected ones included."""
         self.totals[source] = self.totals.get(source, 0) + rows
 
-    def add(self, source: str, reason: str, action: Action, rows: int, detail: str = "") -> None:
-        """Count rows under a reason; nothing is written for none."""
+    def add(
+        self, source: str, reason: str, action: Action, rows: int, detail: str = "", *, of: int | None = None
+    ) -> None:
+        """Count rows under a reason, of so many (all of the source unless given); nothing is written for none."""
         if rows:
-            self.findings.append((source, reason, action, int(rows), detail))
+            self.findings.append((source, reason, action, int(rows), detail, of))
 
     def frame(self) -> pd.DataFrame:
-        """One row per finding; `share` is of the rows read of that source."""
+        """One row per finding; `share` is of the rows read of that source, or of those in the period asked for."""
         rows: list[tuple[str, str, str, int, float, str]] = []
         for source, total in self.totals.items():
             rows.append((source, "read", "noted", total, 1.0, ""))
-            for where, reason, action, count, detail in self.findings:
+            for where, reason, action, count, detail, of in self.findings:
                 if where == source:
-                    rows.append((source, reason, action, count, count / total if total else 0.0, detail))
+                    among = total if of is None else of
+                    rows.append((source, reason, action, count, count / among if among else 0.0, detail))
         frame = pd.DataFrame(rows, columns=QUALITY_COLUMNS)
         return frame.astype({"rows": "int64", "share": "float64"})
 
-    def check(self, max_rejected: float, force: bool) -> None:
-        """Refuse to go on when more than a share of any source was rejected, unless forced."""
-        for source, total in self.totals.items():
-            rejected = [f for f in self.findings if f[0] == source and f[2] == "rejected"]
-            count = sum(f[3] for f in rejected)
-            if total and count / total > max_rejected and not force:
-                reasons = "\n".join(
-                    f"  {reason}: {rows:,}{f' ({detail})' if detail else ''}"
-                    for _, reason, _, rows, detail in sorted(rejected, key=lambda f: -f[3])
-                )
-                raise InputError(
-                    f"{source}: {count:,} of {total:,} rows ({count / total:.1%}) were rejected, "
-                    f"more than the allowed {max_rejected:.0%}:\n{reasons}\n"
-                    "Check the files; or go on with what is left (--force, in Python force=True), "
-                    "or allow more (max_rejected=)."
-                )
+
+def check_rejected(quality: pd.DataFrame, max_rejected: float) -> None:
+    """Refuse to go on when more than a share of any source was rejected.
+
+    Examples
+    --------
+    >>> log = QualityLog()
+    >>> log.total("trips", 10)
+    >>> log.add("trips", "duplicate", "rejected", 1, of=2)  # two of the ten are in the period asked for
+    >>> check_rejected(log.frame(), 0.6)
+    """
+    rejected = quality[quality["action"] == "rejected"]
+    totals = quality[quality["reason"] == "read"].set_index("source")["rows"]
+    for source, rows in rejected.groupby("source", sort=False):
+        count, total, share = int(rows["rows"].sum()), int(totals[source]), float(rows["share"].sum())
+        if share <= max_rejected:
+            continue
+        many = f"{count:,} of {total:,} rows ({share:.1%})"
+        if abs(share * total - count) > 0.5:
+            many = f"{count:,} rows, {share:.1%} of those in the period asked for,"
+        worst = rows.sort_values("rows", ascending=False, kind="stable").to_dict("records")
+        reasons = "\n".join(
+            f"  {row['reason']}: {row['rows']:,}{' (' + row['detail'] + ')' if row['detail'] else ''}" for row in worst
+        )
+        raise InputError(
+            f"{source}: {many} were rejected, more than the allowed {max_rejected:.0%}:\n{reasons}\n"
+            "Check the files; or go on with what is left (--force, in Python force=True), or allow more "
+            "(--max-rejected, in Python max_rejected=)."
+        )

@@ -26,7 +26,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -34,8 +34,8 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet.mobility.quality import QualityLog
-from unmet.mobility.rows import create_table, find_stations, own_table
+from unmet.mobility.quality import QualityLog, check_rejected
+from unmet.mobility.rows import Within, create_table, find_stations, own_table
 from unmet.mobility.schema import check_mapping
 from unmet.mobility.sources import Given, Workspace
 from unmet.mobility.sql import reading
@@ -66,6 +66,8 @@ class Records:
         Which of them exist.
     quality : pandas.DataFrame
         ``source, reason, action, rows, share, detail``: what was read, rejected, repaired and noted.
+    within : mapping
+        Rows of each source in the period asked for, where one was.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -73,6 +75,7 @@ class Records:
     tables: frozenset[str]
     quality: pd.DataFrame
     folder: Path
+    within: Mapping[str, int] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close the connection and remove the temporary folder; doing so again does nothing."""
@@ -100,6 +103,7 @@ def read_records(
     max_rejected: float = 0.2,
     force: bool = False,
     keep_duplicates: bool = False,
+    within: Within = (None, None),
     progress: Callable[[str], None] | None = None,
 ) -> Records:
     """Read an operator's files.
@@ -117,11 +121,14 @@ def read_records(
     memory : str
         DuckDB's memory limit; what does not fit goes to disk.
     max_rejected : float
-        More than this share of a source rejected is an error, unless `force`.
+        More than this share of a source rejected (of its rows in the period asked for) is an error, unless `force`.
     force : bool
         Go on with what is left, passing over (and counting) unreadable GBFS documents too.
     keep_duplicates : bool
         Leave status records of the same station and second in: for those who sort them anyway and see them then.
+    within : tuple of int or None
+        First minute (UTC) and the one behind the last of the period that is asked for: rows outside it are read, but
+        what is rejected there counts as noted, and shares are of the rows within. None for no limit.
     progress : callable, optional
         Called with a sentence at the start of each step.
 
@@ -170,14 +177,16 @@ def read_records(
             log,
             force,
             keep_duplicates,
+            within,
             progress or (lambda _: None),
         )
-        log.check(max_rejected, force)
+        if not force:
+            check_rejected(log.frame(), max_rejected)
     except BaseException:
         workspace.connection.close()
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    records = Records(workspace.connection, timezone, tables, log.frame(), folder)
+    records = Records(workspace.connection, timezone, tables, log.frame(), folder, log.within)
     # Records that were never closed leave nothing behind either.
     weakref.finalize(records, shutil.rmtree, folder, ignore_errors=True)
     return records
@@ -226,6 +235,7 @@ def _load(
     log: QualityLog,
     force: bool,
     keep_duplicates: bool,
+    within: Within,
     progress: Callable[[str], None],
 ) -> frozenset[str]:
     seen: dict[str, set[str]] = {}
@@ -250,7 +260,8 @@ def _load(
             _compare_ids(rows_of["trips"], rows_of["status"], log, force)
     if trips is not None:
         progress("checking trips")
-        make_trips(workspace, staged_trips, table, rows_of["trips"], timezone, log, matched=stations is not None)
+        looked_up = stations is not None
+        make_trips(workspace, staged_trips, table, rows_of["trips"], timezone, log, matched=looked_up, within=within)
     if status is not None:
         progress("checking station status")
         make_status(
@@ -262,6 +273,7 @@ def _load(
             log,
             matched=stations is not None,
             keep_duplicates=keep_duplicates,
+            within=within,
         )
     _write_stations(workspace, table, staged_trips if trips is not None and stations is None else None)
     if weather is not None:

@@ -21,17 +21,22 @@ from unmet.mobility.values import EPOCH_SECONDS_LIMIT, NOTHING, Time
 __all__ = [
     "IMPOSSIBLE",
     "Staged",
+    "Within",
     "check_epochs",
     "clock_for",
     "count_reasons",
     "create_table",
     "find_stations",
     "make_ids",
+    "outside_period",
     "own_table",
     "repeated_keys",
     "report_matches",
     "stage",
 ]
+
+Within = tuple[int | None, int | None]
+"""The period asked for: its first minute (UTC), and the one behind its last; None where nobody asked."""
 
 IMPOSSIBLE = f"NOT BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
 _MOST_STATIONS = 1 << 20
@@ -198,6 +203,7 @@ def count_reasons(
     reasons: Mapping[str, str],
     oddities: Mapping[str, str],
     log: QualityLog,
+    outside: str | None = None,
 ) -> tuple[int, set[str], dict[str, int]]:
     """Count rows by the first reason to reject them, and oddities of the others, in one pass.
 
@@ -211,6 +217,8 @@ def count_reasons(
         Reason → SQL condition, in order.
     oddities : mapping
         Name → SQL condition, of accepted rows.
+    outside : str, optional
+        SQL condition: not in the period asked for. What is rejected there is told apart, for it changes nothing.
 
     Returns
     -------
@@ -224,19 +232,48 @@ def count_reasons(
     cases = " ".join(f"WHEN {condition} THEN {i}" for i, condition in enumerate(reasons.values()))
     sums = "".join(f", count(*) FILTER ({condition})" for condition in oddities.values())
     odd = " OR ".join(f"({condition})" for condition in (*reasons.values(), *oddities.values()))
+    beside = f"count(*) FILTER ({outside or 'false'})"
     with reading(staged.label):
         total = fetch_one(workspace.connection, f"SELECT count(*) FROM {staged.relation}")[0]
+        elsewhere = fetch_one(workspace.connection, f"SELECT {beside} FROM {relation}")[0] if outside else 0
         found = fetch_all(
             workspace.connection,
-            f"SELECT CASE {cases} ELSE -1 END AS reason, count(*){sums} FROM {relation} WHERE {odd} GROUP BY reason",
+            f"SELECT CASE {cases} ELSE -1 END AS reason, count(*), {beside}{sums} FROM {relation} "
+            f"WHERE {odd} GROUP BY reason",
         )
     rejected = {row[0]: row[1] for row in found if row[0] >= 0}
+    aside = {row[0]: row[2] for row in found}
     log.total(source, total)
+    if outside is not None:
+        log.within[source] = total - elsewhere
     for i, name in enumerate(reasons):
-        log.add(source, name, "rejected", rejected.get(i, 0))
-    accepted = next((row[2:] for row in found if row[0] == -1), (0,) * len(oddities))
+        # A row without a time may be of any: it counts among all.
+        timed = outside is not None and name not in _TIMELESS
+        beside_it = aside.get(i, 0) if timed else 0
+        log.add(source, name, "rejected", rejected.get(i, 0) - beside_it, of=log.within[source] if timed else None)
+        log.add(source, f"{name}, outside the period asked for", "noted", beside_it, "not in the panel")
+    accepted = next((row[3:] for row in found if row[0] == -1), (0,) * len(oddities))
     occurred = {name for i, name in enumerate(reasons) if i in rejected}
     return total - sum(rejected.values()), occurred, dict(zip(oddities, accepted, strict=True))
+
+
+_TIMELESS = ("missing time", "impossible time", "missing or impossible time")
+
+
+def outside_period(moment: str, within: Within, *, seconds: bool = False) -> str | None:
+    """SQL for a moment (a timestamp, or seconds) that is not in the period; None where none was asked for.
+
+    Examples
+    --------
+    >>> outside_period("epoch", (1, None), seconds=True)
+    '(epoch < 60)'
+    >>> outside_period("epoch", (None, None), seconds=True) is None
+    True
+    """
+    begin, end = (None if minute is None else 60 * minute for minute in within)
+    edges = [f"{moment} {sign} {edge if seconds else f'make_timestamp({edge}000000)'}"
+             for sign, edge in (("<", begin), (">=", end)) if edge is not None]  # fmt: skip
+    return f"({' OR '.join(edges)})" if edges else None
 
 
 def repeated_keys(workspace: Workspace, keyed: str, split: str, rows: int) -> tuple[str | None, int]:

@@ -41,7 +41,7 @@ def writing(out: Path) -> Iterator[None]:
 
 
 def publish(
-    out: Path, scratch: Path, parts: Sequence[Part], zones: pd.DataFrame, info: dict[str, Any]
+    out: Path, scratch: Path, parts: Sequence[Part], zones: pd.DataFrame, hours: Sequence[int], info: dict[str, Any]
 ) -> dict[str, Any]:
     """Write all files aside, then move them into place, ``run.json`` last; return what it says.
 
@@ -52,12 +52,14 @@ def publish(
     parts : sequence of Part
         All of the run.
     zones : pandas.DataFrame
-        One row per zone of the panel: ``zone, status, reason`` and what the panel says of it.
+        One row per zone of the panel: ``zone, name, status, reason`` and what the panel says of it.
+    hours : sequence of int
+        Hours of the week that bins of the panel start in.
     info : dict
         For ``run.json``; checksums and the system's totals are added.
     """
     _merge_rows(parts, scratch)
-    totals = tabulate_totals(_draws_by_zone(parts))
+    totals = tabulate_totals(_draws_by_zone(parts), hours)
     write_parquet(totals, scratch / "totals.parquet")
     write_parquet(_zone_table(zones, totals, parts), scratch / "zones.parquet")
     system = totals[totals["level"] == "system"].set_index("quantity")

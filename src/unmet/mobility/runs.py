@@ -58,8 +58,9 @@ class RunResult:
     out : pathlib.Path
         The folder: ``demand.parquet``, ``zones.parquet``, ``totals.parquet``, ``run.json``.
     zones : pandas.DataFrame
-        One row per zone: ``status`` (``ok``, ``failed``), ``reason``, minutes by state, observed, demand and lost
-        totals with their uncertainty, and what the model says of itself.
+        One row per zone: ``name`` (its station's, where the panel knows it), ``status`` (``ok``, ``failed``),
+        ``reason``, minutes by state, observed, demand and lost totals with their uncertainty, and what
+        the model says of itself.
     totals : pandas.DataFrame
         See `unmet.mobility.totals.tabulate_totals`.
     failures : dict
@@ -296,8 +297,9 @@ class _Run:
         }
         reasons = {**failed, **lost}
         zones = self.file.zone_minutes()
-        zones.insert(1, "status", ["failed" if zone in reasons else "ok" for zone in zones["zone"]])
-        zones.insert(2, "reason", pd.Series([reasons.get(zone) for zone in zones["zone"]], dtype="str"))
+        zones.insert(1, "name", pd.Series([self.file.names[zone] for zone in zones["zone"]], dtype="str"))
+        zones.insert(2, "status", ["failed" if zone in reasons else "ok" for zone in zones["zone"]])
+        zones.insert(3, "reason", pd.Series([reasons.get(zone) for zone in zones["zone"]], dtype="str"))
         failures = [{"zone": z, "reason": reasons[z], "retry": z in lost} for z in sorted(reasons)]
         told = {
             "fingerprint": self.fingerprint,
@@ -319,7 +321,7 @@ class _Run:
         }
         self.say(len(self.finished), len(zones), "Writing the tables.")
         with writing(self.place.out):
-            told = publish(self.place.out, self.place.scratch, self.parts, zones, told)
+            told = publish(self.place.out, self.place.scratch, self.parts, zones, self.file.hours_of_week(), told)
             # Where a worker was lost, the same command tries those zones again: what is finished stays for it.
             keep = {self.fingerprint} if lost else set()
             for folder in self.place.hidden.iterdir():

@@ -17,10 +17,12 @@ from unmet.mobility.quality import QualityLog
 from unmet.mobility.rows import (
     IMPOSSIBLE,
     Staged,
+    Within,
     check_epochs,
     clock_for,
     count_reasons,
     make_ids,
+    outside_period,
     repeated_keys,
     report_matches,
     stage,
@@ -203,6 +205,7 @@ def make_status(
     *,
     matched: bool,
     keep_duplicates: bool,
+    within: Within,
 ) -> None:
     """Make the view ``status`` of accepted records; `matched` where ids were looked up in a table of stations."""
     staged = status.staged
@@ -232,7 +235,10 @@ def make_status(
         "negative_disabled": "disabled < 0",
     }
     judged = staged.relation if plain else joined
-    rows, occurred, seen = count_reasons(workspace, "status", staged, judged, stations | reasons, oddities, log)
+    outside = outside_period("epoch" if plain else "moment", within, seconds=plain)
+    rows, occurred, seen = count_reasons(
+        workspace, "status", staged, judged, stations | reasons, oddities, log, outside
+    )
     log.add("status", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
     log.add("status", "hour that did not exist", "repaired", seen["skipped"], "moved on by the jump of the clock")
     log.add("status", "negative docks", "repaired", seen["negative_docks"], "left blank")

@@ -97,7 +97,7 @@ class StatusLog:
     first_minute, last_minute : int
         The full minutes at which the first and the last record come into force.
     duplicates : int
-        Records that were left out because a later one is of the same station and second.
+        Records of the period asked for that were left out because a later one is of the same station and second.
     """
 
     chunks: tuple[tuple[NDArray[np.uint64] | Path, int], ...]
@@ -142,6 +142,7 @@ def sort_status(
     folder: Path,
     memory: int,
     rows: int,
+    within: tuple[int | None, int | None] = (None, None),
     origin: int = _ORIGIN,
 ) -> StatusLog:
     """Sort the table ``status`` by station and time, and leave out duplicates.
@@ -160,6 +161,8 @@ def sort_status(
         Bytes that the work may take.
     rows : int
         How many records there are, or a little more.
+    within : tuple of int or None
+        The period asked for, in minutes: duplicates elsewhere are left out as well, but not counted.
     origin : int
         The second from which to count.
     """
@@ -174,7 +177,7 @@ def sort_status(
         packed, dropped = _fetch_sorted(connection, order[begin:end], len(order), origin)
         if len(packed) == 0:
             continue
-        duplicates += dropped
+        duplicates += _count_within(dropped + origin, within)
         edges = np.searchsorted(packed, np.arange(end - begin, dtype=np.uint64) << np.uint64(64 - _STATION))
         edges = np.append(edges, len(packed))
         of_station = edges[:-1][np.diff(edges) > 0]
@@ -196,7 +199,7 @@ def sort_status(
     if not ends:
         raise InputError(_NOTHING)
     if min(ends) == 0 or max(ends) == _LAST_SECOND:
-        return _sort_old(connection, order, group, folder, memory, rows, origin)
+        return _sort_old(connection, order, group, folder, memory, rows, within, origin)
     first, last = -(-(origin + min(ends)) // 60), -(-(origin + max(ends)) // 60)
     return StatusLog(tuple(chunks), zones, records, origin, first, last, duplicates)
 
@@ -208,13 +211,19 @@ def _sort_old(
     folder: Path,
     memory: int,
     rows: int,
+    within: tuple[int | None, int | None],
     origin: int,
 ) -> StatusLog:
     """Sort records that are older (or newer) than the packed seconds reach."""
     (earliest,) = fetch_one(connection, "SELECT min(second) FROM status")
     if origin == earliest - 60:
         raise InputError("The status records span more than 34 years. Check their times, or give fewer files.")
-    return sort_status(connection, order, group, folder, memory, rows, earliest - 60)
+    return sort_status(connection, order, group, folder, memory, rows, within, earliest - 60)
+
+
+def _count_within(seconds: Minutes, within: tuple[int | None, int | None]) -> int:
+    begin, end = (limit if minute is None else 60 * minute for minute, limit in zip(within, (0, 1 << 62), strict=True))
+    return int(((seconds >= begin) & (seconds < end)).sum())
 
 
 def _cut_chunks(
@@ -244,8 +253,8 @@ def _cut_chunks(
 
 def _fetch_sorted(
     connection: DuckDBPyConnection, stations: Sequence[int], of_all: int, origin: int
-) -> tuple[NDArray[np.uint64], int]:
-    """Fetch the records of some stations, packed and sorted, and say how many duplicates were left out.
+) -> tuple[NDArray[np.uint64], Minutes]:
+    """Fetch the records of some stations, packed and sorted, and the seconds of the duplicates that were left out.
 
     All stations are sorted by their numbers (``ix``), some of them by their place among `stations`.
     """
@@ -268,7 +277,7 @@ def _fetch_sorted(
     packed.sort(kind="stable")  # files come by station and time, or by time: runs, of which this sort makes use
     again = _repeated(packed)
     if len(again) == 0:
-        return packed, 0
+        return packed, np.empty(0, dtype=np.int64)
     # Of each station and second the last record of the files holds.
     keys = np.unique(packed[again] >> np.uint64(_PAYLOAD))
     connection.register("some_rows", {"key": keys})
@@ -278,7 +287,7 @@ def _fetch_sorted(
     ).fetchnumpy()
     connection.unregister("some_rows")
     packed[np.searchsorted(packed, keys << np.uint64(_PAYLOAD))] = np.asarray(winners["packed"], dtype=np.uint64)
-    return np.delete(packed, again), len(again)
+    return np.delete(packed, again), _seconds(packed[again]).astype(np.int64)
 
 
 def _repeated(packed: NDArray[np.uint64]) -> Minutes:

@@ -6,7 +6,7 @@ means add up, standard deviations and quantiles do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
@@ -39,13 +39,15 @@ def summarise_draws(draws: Array) -> dict[str, Array]:
     }
 
 
-def tabulate_totals(zones: Iterable[tuple[str, Array, Array]]) -> pd.DataFrame:
+def tabulate_totals(zones: Iterable[tuple[str, Array, Array]], hours: Sequence[int] = range(HOURS)) -> pd.DataFrame:
     """Make the table of totals, holding the draws of one zone and of the system.
 
     Parameters
     ----------
     zones : iterable of (str, array, array)
         Name, lost (168, draws) and observed (168,) of each zone. The sums depend, in their last digits, on the order.
+    hours : sequence of int
+        Hours of the week that bins start in, which have rows: of bins of a day only midnights.
 
     Returns
     -------
@@ -64,6 +66,7 @@ def tabulate_totals(zones: Iterable[tuple[str, Array, Array]]) -> pd.DataFrame:
     1      lost   4.0  0.0
     2    demand  14.0  0.0
     """
+    chosen = list(hours)
     total_lost: Array | None = None
     total_observed = np.zeros(HOURS)
     by_zone: list[pd.DataFrame] = []
@@ -72,11 +75,11 @@ def tabulate_totals(zones: Iterable[tuple[str, Array, Array]]) -> pd.DataFrame:
         total_lost = lost.copy() if total_lost is None else total_lost + lost
         total_observed = total_observed + observed
         by_zone.append(_rows("zone", zone, *_summed(observed, lost)))
-        by_zone_hour.append(_rows("zone_hour_of_week", zone, observed, lost))
+        by_zone_hour.append(_rows("zone_hour_of_week", zone, observed[chosen], lost[chosen], chosen))
     if total_lost is None:
         total_lost = np.zeros((HOURS, 1))
     system = _rows("system", None, *_summed(total_observed, total_lost))
-    by_hour = _rows("hour_of_week", None, total_observed, total_lost)
+    by_hour = _rows("hour_of_week", None, total_observed[chosen], total_lost[chosen], chosen)
     return pd.concat([system, *by_zone, by_hour, *by_zone_hour], ignore_index=True)
 
 
@@ -85,7 +88,9 @@ def _summed(observed: Array, lost: Array) -> tuple[Array, Array]:
     return observed.sum(keepdims=True), lost.sum(axis=0, keepdims=True)
 
 
-def _rows(level: str, zone: str | None, observed: Array, lost: Array) -> pd.DataFrame:
+def _rows(
+    level: str, zone: str | None, observed: Array, lost: Array, hours: Sequence[int | None] = (None,)
+) -> pd.DataFrame:
     """Rows of one level: the three quantities of each hour, or of all hours together."""
     columns = {}
     for name, value in summarise_draws(lost).items():
@@ -93,11 +98,10 @@ def _rows(level: str, zone: str | None, observed: Array, lost: Array) -> pd.Data
         # What was observed is a constant: demand is lost, shifted by it.
         columns[name] = np.column_stack([exactly, value, exactly + value]).ravel()
     count = len(observed)
-    hours = [hour if level.endswith("hour_of_week") else None for hour in range(count) for _ in range(3)]
     labels = {
         "level": pd.Series([level] * (3 * count), dtype="str"),
         "zone": pd.Series([zone] * (3 * count), dtype="str"),
-        "hour_of_week": pd.array(hours, dtype="Int16"),
+        "hour_of_week": pd.array([hour for hour in hours for _ in range(3)], dtype="Int16"),
         "quantity": pd.Series(["observed", "lost", "demand"] * count, dtype="str"),
     }
     return pd.DataFrame({**labels, **columns})

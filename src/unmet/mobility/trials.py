@@ -95,7 +95,7 @@ def hold_out(data: ZoneData, *, fold: int, folds: int, share: float, seed: int) 
         censored=data.censored & ~hidden,
     )
     if not given.seen.any():
-        raise InputError(f"zone {data.zone}: with {share:.0%} of its weeks hidden nothing is left to learn from")
+        raise InputError(f"With {share:.0%} of its weeks hidden nothing is left to learn from.")
     return Trial(HELD_OUT, given, hidden & data.seen, data.observed, data.exposure, _classes(data.exposure))
 
 
@@ -115,8 +115,8 @@ def replay(data: ZoneData, returns: Array | None, *, fold: int, folds: int, shar
     available = np.where(np.isfinite(data.observed), data.exposure, 0.0)
     window = blocks(data, 7 if data.daily else 1)
     chosen = _chosen(window, available > 0, "days", fold, folds, share, rng)
-    pickups = _counts(data.zone, "pickups", np.where(available > 0, data.observed, 0.0))
-    back = _counts(data.zone, "returns", np.zeros(len(data)) if returns is None else np.nan_to_num(returns))
+    pickups = _counts("pickups", np.where(available > 0, data.observed, 0.0))
+    back = _counts("returns", np.zeros(len(data)) if returns is None else np.nan_to_num(returns))
     done = serve(pickups, back, window, chosen, rng)
     cut = (1.0 - done.kept) * available
     stockout = np.where(cut > 0, data.stockout + cut, data.stockout)
@@ -227,11 +227,11 @@ def _chosen(
     return np.isin(group, groups[fold * size : (fold + 1) * size])
 
 
-def _counts(zone: str, what: str, values: Array) -> IntArray:
+def _counts(what: str, values: Array) -> IntArray:
     bad = (values < 0) | (values != np.floor(values))
     if bad.any():
         raise InputError(
-            f"zone {zone}: a replay needs {what} as counts; {int(bad.sum())} bins have others, such as {values[bad][0]}"
+            f"A replay needs {what} as counts; {int(bad.sum())} bins have others, such as {values[bad][0]}."
         )
     return values.astype(np.intp)
 

@@ -9,10 +9,12 @@ from unmet.mobility.quality import QualityLog
 from unmet.mobility.rows import (
     IMPOSSIBLE,
     Staged,
+    Within,
     check_epochs,
     clock_for,
     count_reasons,
     make_ids,
+    outside_period,
     repeated_keys,
     report_matches,
     stage,
@@ -100,6 +102,7 @@ def make_trips(
     log: QualityLog,
     *,
     matched: bool,
+    within: Within,
 ) -> None:
     """Make the view ``trips`` of accepted trips; `matched` where their ids were looked up in a table of stations."""
     staged = trips.staged
@@ -133,13 +136,14 @@ def make_trips(
         "unknown_end": "false" if plain else "end_raw IS NOT NULL AND end_ix IS NULL",
         "impossible_place": "bad_start_place OR bad_end_place",
     }
-    rows, occurred, seen = count_reasons(workspace, "trips", staged, judged, reasons, oddities, log)
+    outside = outside_period("started", within)
+    rows, occurred, seen = count_reasons(workspace, "trips", staged, judged, reasons, oddities, log, outside)
     _note(seen, log)
     accepted = workspace.name("trips_accepted")
     conditions = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {judged}{where}")
-    dropped = _duplicates(workspace, accepted, staged, rows, log)
+    dropped = _duplicates(workspace, accepted, staged, rows, log, outside)
     ended = f"CASE WHEN ended {IMPOSSIBLE} THEN NULL ELSE ended END" if seen["late_end"] else "ended"
     workspace.connection.execute(
         f"""CREATE VIEW trips AS SELECT trip_id, started AS started_at,
@@ -309,7 +313,9 @@ def _check_places(workspace: Workspace, trips: StagedTrips, timezone: str) -> No
         check_not_swapped(lat, lon, timezone, trips.staged.label, trips.fields, pairs)
 
 
-def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog) -> str | None:
+def _duplicates(
+    workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog, outside: str | None
+) -> str | None:
     """Find all but the first trip of each id; without an id, of each bike, start and time.
 
     Where a file has neither, two equal rows may be two riders: nothing is dropped.
@@ -326,12 +332,15 @@ def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, 
         # Equal hashes are only suspects: the values themselves decide.
         name = workspace.name("dropped")
         workspace.connection.execute(
-            f"""CREATE TABLE {name} AS SELECT rn FROM
-            (SELECT rn, row_number() OVER (PARTITION BY trip_id, CASE WHEN trip_id IS NULL THEN
+            f"""CREATE TABLE {name} AS SELECT rn, outside FROM
+            (SELECT rn, {outside or "false"} AS outside,
+                row_number() OVER (PARTITION BY trip_id, CASE WHEN trip_id IS NULL THEN
                 (bike, started, start_raw) END ORDER BY rn) AS nth
              FROM {keyed} WHERE k IN (SELECT k FROM {suspects}))
             WHERE nth > 1"""
         )
-        count = fetch_one(workspace.connection, f"SELECT count(*) FROM {name}")[0]
-    log.add("trips", "duplicate", "rejected", count, "same trip id, or same bike, start and time: the first holds")
+        count, beside = fetch_one(workspace.connection, f"SELECT count(*), count(*) FILTER (outside) FROM {name}")
+    detail = "same trip id, or same bike, start and time: the first holds"
+    log.add("trips", "duplicate", "rejected", count - beside, detail, of=log.within.get("trips"))
+    log.add("trips", "duplicate, outside the period asked for", "noted", beside, "not in the panel")
     return name if count else None

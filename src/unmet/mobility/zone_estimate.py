@@ -114,7 +114,7 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel) -> ZoneEstimate:
     began = time.process_time()
     data = zone_data(panel)
     if not data.seen.any():
-        raise InputError(f"zone {data.zone}: no bin had anything to rent, so nothing can be learnt of its demand")
+        raise InputError("No bin had anything to rent, so nothing can be learnt of its demand.")
     rates = MODELS[model.name](data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
     lost = np.zeros((168, model.draws))

@@ -179,6 +179,12 @@ def _names(value: Any, _: Path) -> dict[str, str] | None:
     return dict(value) if good else None
 
 
+def _columns(value: Any, _: Path) -> tuple[str, ...] | None:
+    items = value if isinstance(value, list) else [value]
+    good = items and all(isinstance(item, str) and item for item in items)
+    return tuple(items) if good else None
+
+
 def _is(*types: type) -> Callable[[Any, Path], Any]:
     # True is a whole number to Python, and not to anyone else.
     return lambda value, _: value if isinstance(value, types) and isinstance(value, bool) == (bool in types) else None
@@ -193,6 +199,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any, Path], Any]]] = {
     "whole": ("a whole number", _is(int)),
     "number": ("a number", _is(int, float)),
     "flag": ("true or false", _is(bool)),
+    "columns": ("a column, or a list of columns", _columns),
     "names": ("a table of names", _names),
 }
 

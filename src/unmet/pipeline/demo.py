@@ -27,7 +27,8 @@ class Demo:
     outcome : RunOutcome
         The run.
     zones : pandas.DataFrame
-        One row per zone: ``zone, observed, demand_mean, demand_q05, demand_q95, demand_true`` and likewise ``lost_*``.
+        One row per zone: ``zone, name, observed, demand_mean, demand_q05, demand_q95, demand_true`` and
+        likewise ``lost_*``.
     system : dict
         The same for the whole city.
     """
@@ -90,7 +91,7 @@ def run_demo(
         "demand_true": float(zones["demand_true"].sum()),
         "lost_true": float(zones["lost_true"].sum()),
     }
-    return Demo(outcome, zones[["zone", "observed", *quantities]], system)
+    return Demo(outcome, zones[["zone", "name", "observed", *quantities]], system)
 
 
 def _truth(wanted: pd.DataFrame, outcome: RunOutcome) -> pd.DataFrame:

@@ -34,7 +34,7 @@ _DECIDES = {
         *("timezone", "map", "max_rejected", "force"),
         *("zones", "every", "start", "end", "censored_rule", "rebalancing", "hours"),
     ),
-    ESTIMATE: ("timezone", "holidays", "model", "horizon", "seed", "draws"),
+    ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws"),
     REPORT: ("title",),
 }
 
@@ -137,12 +137,13 @@ def _check(settings: RunSettings) -> LatentDemand:
     """Find what makes no sense before hours of work."""
     import pandas as pd
 
-    from unmet.mobility.binfeatures import read_weather
+    from unmet.mobility.binfeatures import choose_columns, read_weather
     from unmet.mobility.demand import LatentDemand
     from unmet.mobility.features import add_holidays
     from unmet.mobility.horizon import horizon_bins
     from unmet.mobility.paneltable import Plan
     from unmet.mobility.timezones import zone_info
+    from unmet.report.tables import check_truth
 
     if find_spec("plotly") is None:
         raise MissingExtraError("plotly", "report", "Reports")
@@ -156,8 +157,12 @@ def _check(settings: RunSettings) -> LatentDemand:
         some_day = pd.DataFrame({"start_local": [pd.Timestamp("2024-01-01")]})
         add_holidays(some_day, country, subdivision or None)
     if settings.weather is not None:
-        read_weather(settings.weather, settings.timezone)
-    names = ("model", "draws", "seed", "weather", "timezone", "holidays", "horizon")
+        choose_columns(read_weather(settings.weather, settings.timezone)[0], settings.weather_columns)
+    elif settings.weather_columns:
+        raise InputError("weather_columns: columns were chosen, but there is no weather to choose from (--weather).")
+    if settings.truth is not None:
+        check_truth(Path(settings.truth))
+    names = ("model", "draws", "seed", "weather", "weather_columns", "timezone", "holidays", "horizon")
     return LatentDemand(**{name: getattr(settings, name) for name in names})
 
 

@@ -31,7 +31,7 @@ class About:
     table : str
         Where it stands in ``unmet.toml``; a key of `TABLES`.
     kind : str
-        ``path``, ``paths``, ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag`` or ``names``.
+        ``path``, ``paths``, ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag``, ``columns`` or ``names``.
     help : str
         One sentence.
     example : str
@@ -102,6 +102,13 @@ class RunSettings:
     weather: str | None = _setting(
         None, "records", "path", "Weather: a CSV or Parquet with a time and numbers.", '"weather.csv"'
     )
+    weather_columns: tuple[str, ...] | None = _setting(
+        None,
+        "records",
+        "columns",
+        "Columns of the weather to use, commas between; all unless given.",
+        '["temp", "rain"]',
+    )
     holidays: str | None = _setting(
         None, "records", "text", "Public holidays of a country or a part of it: US, US:NY.", '"US:NY"'
     )
@@ -113,7 +120,11 @@ class RunSettings:
         '{ started_at = "Checkout Time" }',
     )
     max_rejected: float = _setting(
-        0.2, "records", "number", "More than this share of a source rejected is an error.", "0.2"
+        0.2,
+        "records",
+        "number",
+        "More than this share of a source rejected, in the period asked for, is an error.",
+        "0.2",
     )
     force: bool = _setting(False, "records", "flag", "Go on however much was rejected.", "false")
 

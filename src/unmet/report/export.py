@@ -126,7 +126,8 @@ def _register(source: RunSource, zones: pd.DataFrame) -> None:
         "zone_rows": zones,
         "week_rows": weeks.drop(columns=["number"]),
         "act_rows": act.drop(columns=["number"]),
-        "total_rows": source.totals,
+        "total_rows": source.totals.assign(number=range(len(source.totals))),
+        "zone_names": zones[["zone", "name"]],
         "quality_rows": source.quality if len(source.quality.columns) else pd.DataFrame(columns=QUALITY_COLUMNS),
     }
     for name, frame in frames.items():
@@ -138,17 +139,20 @@ def _tables(source: RunSource) -> dict[str, str]:
     of_panel = ", ".join(f"p.{c}" for c in _OF_PANEL)
     of_demand = ", ".join(f"d.{identifier(c)}" for c in own)
     bins = f"""
-        SELECT coalesce(p.zone, d.zone) AS zone, b.start, b.start_local, b.minutes, {of_panel}, p.observed, {of_demand}
+        SELECT coalesce(p.zone, d.zone) AS zone, z.name,
+            b.start, b.start_local, b.minutes, {of_panel}, p.observed, {of_demand}
         FROM (SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel) p
         FULL JOIN demand d ON p.zone = d.zone AND p.start = d.start
-        JOIN bin_numbers b ON b.start = coalesce(p.start, d.start) ORDER BY 1, 2"""
+        JOIN bin_numbers b ON b.start = coalesce(p.start, d.start)
+        JOIN zone_names z ON z.zone = coalesce(p.zone, d.zone) ORDER BY 1, 3"""
     return {
         "headline": "SELECT * FROM headline_rows",
         "zones": "SELECT * FROM zone_rows",
         "hours_of_week": "SELECT * FROM week_rows",
         "act": "SELECT * FROM act_rows",
         "bins": bins,
-        "totals": "SELECT * FROM total_rows",
+        "totals": "SELECT level, zone, z.name, t.* EXCLUDE (level, zone, number) "
+        "FROM total_rows t LEFT JOIN zone_names z USING (zone) ORDER BY t.number",
         "quality": "SELECT * FROM quality_rows",
     }
 

@@ -29,7 +29,7 @@ from unmet.report.words import assumptions, data_used, minutes_by_state, model_f
 __all__ = ["write_report"]
 
 _SCRIPTS = ("numbers.js", "map.js", "table.js", "series.js", "act.js", "how.js", "page.js")
-_DIGITS = 6
+_DIGITS = 9  # so that what is rounded again, to be shown, comes out as it does from the tables
 
 
 def write_report(
@@ -175,7 +175,7 @@ def _how(source: RunSource) -> dict[str, Any]:
 
 
 def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """A table by columns, numbers to six digits, missing values as null."""
+    """A table by columns, numbers to nine digits, missing values as null."""
     return {str(name): [_plain(value) for value in table[name].tolist()] for name in table.columns}
 
 

@@ -43,8 +43,10 @@ class RunSource:
         ``totals.parquet``.
     bins : pandas.DataFrame
         ``start`` (UTC), ``start_local``, ``minutes``, ``future`` (beyond the panel's end), in order of time.
-    quality, reasons : pandas.DataFrame
-        Of the panel: what was rejected or noted, and why minutes are in their states. Empty where it does not tell.
+    quality : pandas.DataFrame
+        What was rejected or noted of the records and the weather. Empty where panel and run do not tell.
+    reasons : pandas.DataFrame
+        Of the panel: why minutes are in their states. Empty where it does not tell.
     summary : dict
         Of the panel; empty where it does not tell.
     demand_columns : frozenset of str
@@ -98,7 +100,7 @@ def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None =
             zones,
             _read(folder / "totals.parquet"),
             bins,
-            pd.DataFrame(file.metadata.get("quality", {})),
+            _read_quality(file, info),
             pd.DataFrame(file.metadata.get("reasons", {})),
             dict(file.metadata.get("summary", {})),
             columns,
@@ -167,6 +169,13 @@ def _check_columns(path: Path, found: frozenset[str], needed: tuple[str, ...]) -
         raise FileFormatError(
             f"{path}: there is no column {', '.join(map(repr, missing))}; found: {', '.join(sorted(found))}."
         )
+
+
+def _read_quality(file: PanelFile, info: dict[str, Any]) -> pd.DataFrame:
+    of_weather = info.get("provenance", {}).get("weather_quality") or []
+    tables = [pd.DataFrame(file.metadata.get("quality", {})), pd.DataFrame(of_weather)]
+    told = [table for table in tables if len(table)]
+    return pd.concat(told, ignore_index=True) if told else pd.DataFrame()
 
 
 def _read_zones(folder: Path, file: PanelFile) -> pd.DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 
@@ -15,13 +16,23 @@ from unmet.mobility.sql import fetch_all, path_literal, reading
 from unmet.mobility.totals import HOURS
 from unmet.report.source import RunSource
 
-__all__ = ["STATE_MINUTES", "act_table", "flag_counts", "headline", "true_demand", "week_table", "zone_table"]
+__all__ = [
+    "STATE_MINUTES",
+    "act_table",
+    "check_truth",
+    "flag_counts",
+    "headline",
+    "true_demand",
+    "week_table",
+    "zone_table",
+]
 
 STATE_MINUTES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
 _LIMITS = ("mean", "q05", "q95")
 # Where to act: hours of the week that were out of stock for at least an hour in all, and this share of the time open.
 _LEAST_MINUTES = 60.0
 _LEAST_SHARE = 0.05
+_DAY = 1440
 _TRUTH = ("wanted_at", "station_id", "fate")
 
 
@@ -143,8 +154,14 @@ def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataF
     table["lost_per_stockout_hour"] = np.divide(
         lost, stockout / 60.0, out=np.full(len(table), np.nan), where=stockout > 0
     )
-    # Hours that no bin starts in (bins of a day start at midnight) are no rows.
-    return table[table["bins"] > 0].reset_index(drop=True)
+    # Hours that no bin starts in (bins of a day start at midnight) are no rows, and a bin of a day has no hour.
+    table = table[table["bins"] > 0].reset_index(drop=True)
+    table["hour"] = table["hour"].astype("Int64")
+    if source.minutes >= _DAY:
+        table["hour"] = pd.Series(pd.NA, index=table.index, dtype="Int64")
+    if source.minutes >= 7 * _DAY:
+        table["day"] = None
+    return table
 
 
 def act_table(weeks: pd.DataFrame, rows: int = 40) -> pd.DataFrame:
@@ -159,18 +176,24 @@ def act_table(weeks: pd.DataFrame, rows: int = 40) -> pd.DataFrame:
     return chosen.sort_values(order, ascending=[False, False, True, True]).head(rows).reset_index(drop=True)
 
 
-def true_demand(source: RunSource, truth: Path) -> dict[str, int]:
-    """Trips wanted in each zone while it was open, of a simulated city's ``truth.parquet``."""
+def check_truth(truth: Path) -> str:
+    """Refuse what is not the truth of a simulated city; give the path as SQL has it."""
     if not truth.is_file():
         raise InputError(f"There is no file {str(truth)!r} with the truth of a simulated city.")
     quoted = path_literal(str(truth))
-    with reading(str(truth)):
-        found = [row[0] for row in fetch_all(source.connection, f"DESCRIBE SELECT * FROM read_parquet({quoted})")]
+    with reading(str(truth)), duckdb.connect() as connection:
+        found = [row[0] for row in fetch_all(connection, f"DESCRIBE SELECT * FROM read_parquet({quoted})")]
     missing = [c for c in _TRUTH if c not in found]
     if missing:
         raise FileFormatError(
             f"{truth}: is not the truth of a simulated city: there is no column {', '.join(map(repr, missing))}."
         )
+    return quoted
+
+
+def true_demand(source: RunSource, truth: Path) -> dict[str, int]:
+    """Trips wanted in each zone while it was open, of a simulated city's ``truth.parquet``."""
+    quoted = check_truth(truth)
     known = source.bins[~source.bins["future"]]
     last = known.iloc[-1]
     end = last["start"] + pd.Timedelta(minutes=float(last["minutes"]))

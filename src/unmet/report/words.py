@@ -58,6 +58,7 @@ def model_facts(source: RunSource) -> list[list[str]]:
         ["Joint draws behind intervals", str(settings.get("draws", ""))],
         ["Seed", str(settings.get("seed", ""))],
         ["Weather", str(told.get("weather") or "not used")],
+        ["Weather columns", ", ".join(map(str, told.get("weather_columns") or []))],
         ["Holidays", str(told.get("holidays") or "not used")],
     ]
     for gap in (told.get("weather_gaps") or [])[:5]:

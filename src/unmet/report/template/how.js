@@ -67,7 +67,7 @@ function _fits() {
   const bad = all.filter(failed);
   const loose = all.filter((i) => zones.converged[i] === false);
   const told = all.filter((i) => !failed(i) && zones.converged[i] !== false && zones.message[i]);
-  const parts = [element("p", {}, `${all.length - bad.length} of ${all.length} zones were estimated` + (bad.length ? `; ${bad.length} could not be, and are in no total.` : "."))];
+  const parts = [element("p", {}, `${all.length - bad.length} of ${counted(all.length, "zone")} estimated` + (bad.length ? `; ${bad.length} could not be, and are in no total.` : "."))];
   const listed = (title, some, why) => {
     if (!some.length) return;
     const lines = some.slice(0, MOST_LISTED).map((i) => element("li", {}, element("bdi", {}, zones.name[i]), why(i) ? `: ${why(i)}` : ""));
@@ -84,7 +84,7 @@ function _fits() {
 function _flags(flags) {
   const lines = Object.keys(FLAG_WORDS).filter((word) => flags[word]).map((word) => {
     const [bins, count] = flags[word];
-    return `${number(bins)} zone-bins (${number(count)} ${count === 1 ? "zone" : "zones"}) ${FLAG_WORDS[word]}.`;
+    return `${counted(bins, "zone-bin")} (${counted(count, "zone")}) ${FLAG_WORDS[word]}.`;
   });
   if (!flags.extrapolation) lines.unshift("Every hour of the week was seen with supply in every zone estimated: nothing is extrapolated.");
   return _list(lines);

@@ -102,7 +102,7 @@ function drawMap() {
   map.svg.setAttribute("viewBox", `0 0 ${map.width} ${map.height}`);
   const extent = _extent();
   const pad = LARGEST + 8;
-  const foot = 34; // the legend's
+  const foot = zones.status.some((s) => s !== "ok") ? 44 : 34; // the legend's
   const scale = Math.min(
     (map.width - 2 * pad) / (extent.east - extent.west),
     (map.height - 2 * pad - foot) / (extent.north - extent.south)
@@ -219,11 +219,12 @@ function _place() {
 /** A faint grid and a bar that says how long its squares are. */
 function _drawGrid() {
   const scale = map.scale * map.zoom;
-  const wanted = 90 / scale;
+  const wanted = 60 / scale;
   const power = 10 ** Math.floor(Math.log10(wanted));
   const step = [1, 2, 5, 10].map((k) => k * power).find((k) => k >= wanted);
   map.grid.replaceChildren();
   const pixels = step * scale;
+  byId("legend").style.maxWidth = `${map.width - pixels - 44}px`; // what the bar leaves
   let path = "";
   for (let x = ((map.x % pixels) + pixels) % pixels; x < map.width; x += pixels) path += `M${x.toFixed(1)} 0V${map.height}`;
   for (let y = ((map.y % pixels) + pixels) % pixels; y < map.height; y += pixels) path += `M0 ${y.toFixed(1)}H${map.width}`;

@@ -36,6 +36,11 @@ function number(value) {
   return value.toFixed(size >= 1 ? 1 : 2);
 }
 
+/** So many of something. */
+function counted(value, what) {
+  return `${number(value)} ${what}${value === 1 ? "" : "s"}`;
+}
+
 function percent(value) {
   if (!known(value)) return "–";
   const size = Math.abs(value) * 100;
@@ -59,8 +64,7 @@ function plain(text, most = 200) {
 }
 
 const zoneName = (i) => (i === EVERY ? "All zones" : zones.name[i]);
-/** Why a zone could not be estimated; it need not say again which. */
-const whyFailed = (i) => (zones.reason[i] || "for no reason given").replace(`zone ${zones.zone[i]}: `, "");
+const whyFailed = (i) => zones.reason[i] || "for no reason given";
 const failed = (i) => i !== EVERY && zones.status[i] !== "ok";
 
 /** Hour of the week as words; only the day where bins are that long. */

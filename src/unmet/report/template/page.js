@@ -15,7 +15,7 @@ function buildHeadline(choose) {
   ].filter(Boolean).join(" · ");
   const strong = (text) => element("strong", {}, text);
   byId("sentence").append(
-    "Riders took ", strong(number(observed.mean)), ` trips in ${days} ${days === 1 ? "day" : "days"}. `,
+    "Riders took ", strong(number(observed.mean)), ` trips in ${counted(days, "day")}. `,
     ...(lost.mean > 0
       ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were wanted and not served because there was nothing to rent: `, strong(percent(share)), " of demand."]
       : [data.headline.stockout_share === null
@@ -35,7 +35,7 @@ function _cards(choose) {
   bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));
   const truth = data.headline.true_demand;
   return [
-    card("Trips observed", number(observed.mean), [note(`in ${number(Math.round(data.period.days))} days`), note(`${number(counts.all - counts.failed)} zones`)]),
+    card("Trips observed", number(observed.mean), [note(`in ${counted(Math.round(data.period.days), "day")}`), note(counted(counts.all - counts.failed, "zone"))]),
     card("Demand", number(Math.round(demand.mean)), [note(`90 %: ${interval(Math.round(demand.q05), Math.round(demand.q95))}`), ...(known(truth) ? [element("p", { class: "note truth" }, `true demand: ${number(truth)}`)] : [])]),
     card("Lost trips", out === null ? "unknown" : number(Math.round(lost.mean)), [note(`90 %: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), note(`${percent(share)} of demand`), bar], { class: "lost" }),
     card("Out of stock", percent(out), [note("of the time open"), note(`${number(Math.round(hours))} zone-hours`)]),
@@ -61,12 +61,12 @@ function _qualityCard(counts) {
   const minutes = data.headline.minutes;
   const total = Object.values(minutes).reduce((a, b) => a + b, 0);
   const rejected = data.how.quality.filter((row) => row[0] === "rejected").sort((a, b) => b[4] - a[4])[0];
-  const line = (good, text) => element("li", { class: good ? "good" : "care", title: text }, text);
+  const line = (good, text) => element("li", { class: good ? "good" : "care" }, text);
   const lines = element("ul", { class: "checks" });
   if (total > 0) lines.append(line(minutes.unknown / total < 0.05, `${percent(1 - minutes.unknown / total)} of the time known`));
   lines.append(line(!rejected || rejected[4] < 0.02, rejected ? `${percent(rejected[4])} of ${rejected[1]} rejected: ${rejected[2]}` : "no rows rejected"));
   lines.append(line(!counts.failed && !counts.not_converged,
-    counts.failed ? `${counts.failed} of ${counts.all} zones not estimated` : counts.not_converged ? `${counts.not_converged} fits did not converge` : counts.all === 1 ? "the zone was estimated" : `all ${counts.all} zones estimated`));
+    counts.failed ? `${counts.failed} of ${counted(counts.all, "zone")} not estimated` : counts.not_converged ? `${counted(counts.not_converged, "fit")} did not converge` : counts.all === 1 ? "the zone was estimated" : `all ${counts.all} zones estimated`));
   return element("div", { class: "card figure" }, element("h2", {}, "Data quality"), lines);
 }
 
@@ -85,7 +85,7 @@ function _zoneFacts(i) {
   if (failed(i)) notes.push(`Could not be estimated: ${whyFailed(i)}`);
   else if (i !== EVERY) {
     if (zones.converged[i] === false) notes.push("The fit did not converge: believe it less.");
-    if (zones.extrapolated_bins[i]) notes.push(`${number(zones.extrapolated_bins[i])} bins are in hours of the week never seen with supply: extrapolation.`);
+    if (zones.extrapolated_bins[i]) notes.push(`${counted(zones.extrapolated_bins[i], "bin")} in hours of the week never seen with supply: extrapolation.`);
   }
   byId("zone-note").textContent = notes.join(" ");
   byId("zone-note").hidden = !notes.length;
@@ -154,4 +154,15 @@ async function start() {
   document.body.dataset.ready = "yes";
 }
 
-start();
+/** Hold back the page's load event, which whoever prints it unattended waits for: a frame that is still being written. */
+function holdLoad() {
+  const frame = element("iframe", { hidden: "", title: "" });
+  document.body.append(frame);
+  frame.contentDocument.open();
+  return () => {
+    frame.contentDocument.close();
+    frame.remove();
+  };
+}
+
+start().finally(holdLoad());
