@@ -173,5 +173,8 @@ def _notes(features: BinFeatures) -> list[str]:
     notes = [f"Weather columns used: {', '.join(features.weather)}."] if features.weather else []
     notes += [f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on." for gap in gaps]
     for row in features.quality.query("reason != 'read'").to_dict("records"):
-        notes.append(f"Weather, {row['action']}: {row['reason']}, {row['rows']} rows. {row['detail'] or ''}".strip())
+        rows = f"{row['rows']:,} {'row' if row['rows'] == 1 else 'rows'}"
+        if row["reason"] == "column without numbers":
+            rows = "not used"
+        notes.append(f"Weather, {row['action']}: {row['reason']}, {rows}. {row['detail'] or ''}".strip())
     return notes
