@@ -317,7 +317,7 @@ def test_only_the_chosen_weather_is_used_and_it_is_told(two_zones):
     model = LatentDemand("weekly-mean", draws=50, weather=more, timezone="UTC")
     every = model.fit(panel, executor=serially, tell=notes.append)
     assert every.info["provenance"]["weather_columns"] == ["rain", "wind"]
-    assert "Weather columns used: rain, wind." in notes
+    assert "Weather columns: rain, wind." in notes
     assert any("same in every bin" in note and "snow: not used" in note for note in notes)
     assert "Weather, noted: column without numbers, not used. sky" in notes
     chosen = replace(model, weather_columns=["wind"])
@@ -327,7 +327,7 @@ def test_only_the_chosen_weather_is_used_and_it_is_told(two_zones):
     assert not {"rain", "snow"} & set(frame)
     notes.clear()
     result = chosen.fit(panel, executor=serially, tell=notes.append)
-    assert notes == ["Weather columns used: wind."]  # what is odd about the others does not matter
+    assert notes == ["Weather columns: wind."]  # what is odd about the others does not matter
     assert result.info["provenance"]["weather_columns"] == ["wind"]
     assert result.info["inputs"]["features"] != every.info["inputs"]["features"]
 
