@@ -226,6 +226,21 @@ def test_estimates_have_the_columns_that_are_documented() -> None:
     assert columns_in("### `demand.parquet`") == list(rows.columns)
 
 
+def test_files_and_spellings_of_the_experiments_are_those_that_are_documented() -> None:
+    from unmet.experiments import motorcycle, taxi
+    from unmet.experiments._fits import MODELS
+    from unmet.experiments._tables import COLUMNS
+
+    page = (DOCS / "reproduction.md").read_text(encoding="utf-8")
+    section = page.split("### What a run writes")[1].split("\n## ")[0]
+    told = set(re.findall(r"`([^`]+)`", section))
+    code = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "src/unmet/experiments").glob("*.py"))
+    written = set(re.findall(r'write_table\(\s*"([^"{]+)"', code)) | set(re.findall(r'"(figure\w[\w-]*)"', code))
+    assert {"table5", "figure1", "figure_sigmoid", "figure4_cgp"} <= written
+    assert written <= told
+    assert {*COLUMNS, *MODELS, *(r[0] for r in (*taxi.READINGS, *motorcycle.READINGS))} <= told
+
+
 def test_every_state_and_reason_is_documented() -> None:
     from unmet.mobility.states import REASONS
 

@@ -39,3 +39,36 @@ def test_without_the_data_the_message_names_the_file_and_where_to_get_it(tmp_pat
     assert "github.com" in said
     assert "UNMET_DATA" in said
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder"),
+    [
+        (["bike"], "out/bike-nyc"),
+        (["bike", "--source", "east-village-any"], "out/bike-east-village-any"),
+        (["bike", "--data", "mine/own.v2.csv"], "out/bike-own"),
+        (["taxi"], "out/taxi"),
+        (["taxi", "--data", "mine/own.csv.gz"], "out/taxi-own"),
+        (["taxi", "--data", "own.csv", "--week", "2024-01-15"], "out/taxi-own-2024-01-15"),
+        (["taxi", "--week", "2014-01-08"], "out/taxi-2014-01-08"),
+        (["taxi", "--data", "own.csv", "--out", "here"], "here"),
+    ],
+)
+def test_results_of_own_data_have_a_folder_of_their_own(arguments, folder, monkeypatch):
+    from unmet.experiments import bike, taxi
+
+    asked = []
+    monkeypatch.setattr(bike, "reproduce", lambda run, source: asked.append((run.out, run.data, None)))
+    monkeypatch.setattr(taxi, "reproduce", lambda run, first_day: asked.append((run.out, run.data, first_day)))
+    result = runner.invoke(app, ["reproduce", *arguments])
+    assert result.exit_code == 0, result.output
+    ((out, data, first_day),) = asked
+    assert str(out) == folder
+    assert (data is None) == ("--data" not in arguments)
+    assert first_day == (arguments[-1] if "--week" in arguments else None)
+
+
+def test_a_week_that_is_no_day_is_refused():
+    result = runner.invoke(app, ["reproduce", "taxi", "--week", "13.01.2014"])
+    assert result.exit_code == 2
+    assert "--week" in re.sub(r"\x1b\[[0-9;]*m", "", result.output)

@@ -309,8 +309,8 @@ HOLED[3] = np.nan
         ),
         (lambda gp: gp.fit(X, Y).predict_quantiles(X, q=[0.0, 0.5]), "probabilities between 0 and 1; got"),
         (lambda gp: gp.fit(X, Y).predict_quantiles(X, q=95), "probabilities between 0 and 1; got 95"),
-        (lambda gp: gp.fit(X, Y).predict_quantiles(X, kind="noisy"), "kind must be 'demand' or 'latent'; got 'noisy'"),
-        (lambda gp: gp.fit(X, Y).sample(X, kind="noisy"), "kind must be 'demand' or 'latent'"),
+        (lambda gp: gp.fit(X, Y).predict_quantiles(X, kind="noisy"), "kind must be one of demand, latent; got 'noisy'"),
+        (lambda gp: gp.fit(X, Y).sample(X, kind="noisy"), "kind must be one of demand, latent"),
         (lambda gp: gp.fit(X, Y).sample(X, size=-1), "size must be a whole number of 0 or more; got -1"),
         (lambda gp: gp.fit(X, Y).predict(X, return_std=True, return_cov=True), "not both"),
         (

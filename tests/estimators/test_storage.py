@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unmet import CensoredGP, FileFormatError
+from unmet import CensoredGP, FileFormatError, InputError, TobitRegressor
 from unmet.kernels import Linear, LogNormal, Parameter, Periodic, SquaredExponential
 
 RNG = np.random.default_rng(0)
@@ -212,3 +212,41 @@ def test_periodic_kernels_with_fixed_periods_come_back(tmp_path: Path) -> None:
     gp = CensoredGP(kernel, optimizer=None).fit(FRAME, Y)
     gp.save(tmp_path / "m")
     assert CensoredGP.load(tmp_path / "m").kernel_ == gp.kernel_
+
+
+def test_a_tobit_model_is_the_same_after_a_round_trip(tmp_path: Path) -> None:
+    tobit = TobitRegressor(max_iter=np.int64(50)).fit(FRAME, Y, censored=CENSORED)
+    tobit.save(tmp_path / "tobit.unmet")
+    loaded = TobitRegressor.load(tmp_path / "tobit.unmet")
+    np.testing.assert_array_equal(loaded.predict_quantiles(FRAME), tobit.predict_quantiles(FRAME))
+    pd.testing.assert_frame_equal(loaded.summary(), tobit.summary())
+    fitted = {name for name in vars(tobit) if name.endswith("_")}
+    assert {name for name in vars(loaded) if name.endswith("_")} == fitted
+    for name in fitted:
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(tobit, name))
+    assert loaded.get_params() == tobit.get_params()
+    with pytest.raises(InputError):
+        loaded.predict(FRAME[["rain", "t"]])
+    loaded.fit(FRAME, Y)
+
+
+def test_one_estimator_does_not_load_the_others_file(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="holds a CensoredGP, not a TobitRegressor"):
+        TobitRegressor.load(saved)
+    TobitRegressor().fit(FRAME, Y).save(tmp_path / "tobit.unmet")
+    with pytest.raises(FileFormatError, match="holds a TobitRegressor, not a CensoredGP"):
+        CensoredGP.load(tmp_path / "tobit.unmet")
+
+
+def test_a_tobit_file_that_lacks_something_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tobit.unmet"
+    TobitRegressor().fit(FRAME, Y).save(path)
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(parts["header.json"])
+    del header["fitted"]["scale_"]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, blob in {**parts, "header.json": json.dumps(header).encode()}.items():
+            archive.writestr(name, blob)
+    with pytest.raises(FileFormatError, match="does not describe a TobitRegressor"):
+        TobitRegressor.load(path)

@@ -223,3 +223,56 @@ class TestMomentsOfCensoredData:
         mean, scale = normal_moments(Observations(np.full(4, value), np.full(4, value)))
         assert mean == pytest.approx(value)
         assert scale > 0
+
+
+def test_without_censoring_standard_errors_of_predictions_are_those_of_least_squares():
+    X, y, _ = draw(kind="none")
+    new = np.array([[0.0, 20.0], [3.0, 35.0], [-1.0, 0.0]])
+    mean, std = TobitRegressor().fit(X, y).predict(new, return_std=True)
+    design, at = (np.column_stack([Z, np.ones(len(Z))]) for Z in (X, new))
+    coef, rest, *_ = np.linalg.lstsq(design, y)
+    inverse = np.linalg.inv(design.T @ design) * rest[0] / len(y)  # maximum likelihood divides by n
+    np.testing.assert_allclose(mean, at @ coef, rtol=1e-8)
+    np.testing.assert_allclose(std, np.sqrt(np.diag(at @ inverse @ at.T)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["above", "both"])
+def test_quantiles_of_new_observations_cover_as_many_as_they_say(kind):
+    X, lower, upper = draw(n=400, kind=kind)
+    tobit = TobitRegressor().fit(X, lower=lower, upper=upper)
+    rng = np.random.default_rng(9)
+    new = rng.normal(size=(20_000, 2)) * [1.0, 5.0] + [0.0, 20.0]
+    truth = 3 + new @ [2.0, -0.5] + 1.5 * rng.normal(size=len(new))
+    levels = [0.05, 0.5, 0.95]
+    quantiles = tobit.predict_quantiles(new, levels)
+    assert quantiles.shape == (len(new), 3)
+    np.testing.assert_allclose((truth[:, None] < quantiles).mean(axis=0), levels, atol=0.03)
+    np.testing.assert_array_equal(tobit.predict_quantiles(new, 0.95), quantiles[:, 2])
+
+
+def test_latent_quantiles_cover_the_true_plane_over_many_data_sets():
+    at, inside = np.array([[1.0, 30.0]]), 0
+    for seed in range(200):
+        X, lower, upper = draw(n=80, seed=seed)
+        low, high = TobitRegressor().fit(X, lower=lower, upper=upper).predict_quantiles(at, (0.05, 0.95), "latent")[0]
+        inside += low < 3 + at[0] @ [2.0, -0.5] < high
+    assert 165 <= inside <= 194  # 180 expected; four standard deviations are 17
+
+
+def test_columns_that_repeat_each_other_leave_predictions_their_errors():
+    X, y, _ = draw(kind="none")
+    once = TobitRegressor().fit(X, y)
+    with pytest.warns(UninformativeWarning):
+        twice = TobitRegressor().fit(np.column_stack([X, X[:, 0]]), y)
+    doubled = np.column_stack([X, X[:, 0]])
+    for got, expected in zip(twice.predict(doubled, return_std=True), once.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_odd_quantiles_are_refused_in_words():
+    X, y, _ = draw(kind="none")
+    tobit = TobitRegressor().fit(X, y)
+    with pytest.raises(InputError, match="q must be one or several probabilities"):
+        tobit.predict_quantiles(X, q=1.0)
+    with pytest.raises(InputError, match="kind must be one of demand, latent"):
+        tobit.predict_quantiles(X, kind="noisy")

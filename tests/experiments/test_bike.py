@@ -109,4 +109,7 @@ def test_a_users_own_file_runs_end_to_end(tmp_path, capsys):
     assert len(list((tmp_path / "out" / "cells").iterdir())) == 3 + 1 + 3
     written = {p.name for p in (tmp_path / "out").iterdir()}
     assert {"results.csv", "table2.csv", "table2.md", "figure_hub.png", "figure_hub.svg", "README.md"} <= written
-    assert "Bike-sharing: hub" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert "Bike-sharing: hub" in out
+    assert "own.csv" in err
+    assert "own.csv: hub" in (tmp_path / "out" / "README.md").read_text()

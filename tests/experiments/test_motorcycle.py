@@ -22,7 +22,7 @@ def test_both_readings_hide_the_same_values():
 
 
 def test_side_aware_labels_beat_literal_ones_where_much_is_hidden():
-    reference = np.array(motorcycle._reference(Cell("motorcycle", {}, {}))["mean"])
+    reference = np.array(motorcycle._reference()["mean"])
     settings = {"p": 0.5, "a": 0.66, "b": 1.0, "repetition": 1}
     result = motorcycle._compute(Cell("motorcycle", settings, {}), seed=0, reference=reference)
     error = {

@@ -25,7 +25,7 @@ def test_the_best_of_a_row_is_bold_and_ties_are_all_bold():
 
 def test_a_zone_name_is_neither_markup_nor_formula(tmp_path):
     frame = pd.DataFrame({"zone": ["=1+1", "a|b<script>"], "value": [-1.0, 2.0]})
-    text = write_table("t", frame, tmp_path, title="T")
+    text = write_table("t", frame, tmp_path, title="T").markdown
     assert "<script" not in text
     assert "a\\|b" in text
     csv = (tmp_path / "t.csv").read_text()
@@ -54,7 +54,7 @@ def test_the_wide_table_has_models_in_rows_and_c_in_columns(tmp_path):
         for k in ("rmse", "r2")
         for i in (0, 1)
     ]
-    text = wide_by_c(results_frame(rows), "Title", "table2", tmp_path)
+    text = wide_by_c(results_frame(rows), "Title", "table2", tmp_path).markdown
     assert "| all | RMSE | CGP | **1.50** | **1.50** |" in text
     assert "| non-censored | R² | NCGP | **3.50** | **3.50** |" in text
     assert pd.read_csv(tmp_path / "table2.csv").shape == (12, 5)

@@ -46,6 +46,22 @@ def test_a_file_that_is_no_week_is_refused_with_the_reason(tmp_path, table, word
         taxi.load(tmp_path / "own.csv")
 
 
+def test_a_longer_file_tells_which_week_was_taken_and_lets_another_be_chosen(tmp_path):
+    own(rows=2000).to_csv(tmp_path / "own.csv", index=False)
+    first = taxi.load(tmp_path / "own.csv")
+    assert "own.csv, the week from Monday, 08 January 2024, 00:00 on, of 2000 quarter-hours" in first.about
+    assert "--week" in first.about
+    later = taxi.load(tmp_path / "own.csv", "2024-01-17")
+    assert "Wednesday, 17 January 2024, 00:00" in later.about
+    np.testing.assert_array_equal(later.pickups, own(rows=2000).pickups[1 + 9 * 96 :][:672])
+    with pytest.raises(FileFormatError, match="from 2024-01-25 00:00 on; it has 2000 rows, from 2024-01-07 23:45"):
+        taxi.load(tmp_path / "own.csv", "2024-01-25")
+
+
+def test_a_file_of_just_one_week_has_nothing_to_choose(week):
+    assert "--week" not in week.about
+
+
 def test_a_missing_data_file_is_named_with_its_origin(tmp_path, monkeypatch):
     monkeypatch.setenv("UNMET_DATA", str(tmp_path))
     with pytest.raises(InputError, match=r"pickups_dropoffs_15min.*is missing.*github\.com.*--data.*timestamp"):
@@ -135,5 +151,7 @@ def test_rows_hold_each_models_own_predictions_in_every_cell(week):
 def test_the_projected_hours_of_the_full_protocol_follow_from_what_cells_cost(tmp_path):
     cost = {"seconds": 21.0, "fits": 21, "unconverged": 0, "jittered": 0}
     cells = [({"model": m}, {"cost": cost}) for m in ("ncgp", "ncgp-a", "cgp")]
-    text = _taxi_report.cost(cells, tmp_path, full={"ncgp": 1000, "ncgp-a": 100, "cgp": 1000}, warm_start=False)
+    text = _taxi_report.cost(
+        cells, tmp_path, full={"ncgp": 1000, "ncgp-a": 100, "cgp": 1000}, warm_start=False
+    ).markdown
     assert f"about {2100 * 21 / 3600 / 2:.1f} hours on two cores" in text

@@ -27,7 +27,7 @@ __all__ = ["stage_progress", "step_progress", "stoppable", "was_stopped", "zone_
 
 
 @contextmanager
-def zone_progress(console: Console, title: str) -> Iterator[Callable[[int, int, str], None]]:
+def zone_progress(console: Console, title: str, what: str = "zones") -> Iterator[Callable[[int, int, str], None]]:
     """A bar with the time left; lines, one per tenth, where no terminal shows a bar."""
     columns = (
         TextColumn("{task.description}"),
@@ -61,7 +61,7 @@ def zone_progress(console: Console, title: str) -> Iterator[Callable[[int, int, 
             if not console.is_terminal and 10 * done // zones > tenths:
                 tenths = 10 * done // zones
                 left = (time.monotonic() - first[1]) / (done - first[0]) * (zones - done)
-                console.print(Text(f"{done} of {zones} zones, {left / 60:.1f} minutes left"))
+                console.print(Text(f"{done} of {zones} {what}, {left / 60:.1f} minutes left"))
 
         yield report
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.console import Console
 
 from unmet._exceptions import InputError
 from unmet.cli._help import Command, Group
+from unmet.cli._progress import stoppable, zone_progress
 
 if TYPE_CHECKING:
     from unmet.experiments import Run
@@ -40,16 +46,28 @@ Jobs = Annotated[int, typer.Option(min=-1, help="Processes; -1 for one per core.
 Warm = Annotated[bool, typer.Option("--warm-start", help="Start each fold at the fit of the whole series: faster.")]
 
 
+def _folder(experiment: str, data: Path | None, week: str | None = None) -> Path:
+    """Where results go unless told otherwise: those of other data apart from those of the experiment as it is."""
+    name = data.name.split(".")[0] if data else None
+    return Path("out") / "-".join(part for part in (experiment, name, week) if part)
+
+
+@contextmanager
 def _run(
     out: Path, quick: bool, full: bool, seed: int, jobs: int, warm_start: bool = False, data: Path | None = None
-) -> Run:
+) -> Iterator[Run]:
+    """How to run it, with progress on standard error; Ctrl-C is an end like another, and what is finished is kept."""
     from unmet.experiments import Run
 
     if quick and full:
         raise InputError("give --quick or --full, not both")
     if jobs == 0:
         raise InputError("--jobs must be a number of processes, or -1 for one per core; got 0")
-    return Run(out, "quick" if quick else "full" if full else "default", seed, jobs, warm_start, data)
+    level: Literal["quick", "default", "full"] = "quick" if quick else "full" if full else "default"
+    told = Console(stderr=True)
+    progress = partial(zone_progress, told, "Computing cells", "cells")
+    with stoppable(told):
+        yield Run(out, level, seed, jobs, warm_start, data, console=told, progress=progress)
 
 
 @reproduce_app.command("synthetic", cls=Command)
@@ -66,7 +84,8 @@ def synthetic_command(
     """A known function whose peaks are hidden (section 4.2, figure 1)."""
     from unmet.experiments import synthetic
 
-    synthetic.reproduce(_run(out, quick, full, seed, jobs), noise_variance)
+    with _run(out, quick, full, seed, jobs) as run:
+        synthetic.reproduce(run, noise_variance)
 
 
 @reproduce_app.command("motorcycle", cls=Command)
@@ -79,13 +98,18 @@ def motorcycle_command(
     """
     from unmet.experiments import motorcycle
 
-    motorcycle.reproduce(_run(out, quick, full, seed, jobs))
+    with _run(out, quick, full, seed, jobs) as run:
+        motorcycle.reproduce(run)
 
 
 @reproduce_app.command("bike", cls=Command)
 def bike_command(
     out: Annotated[
-        Path | None, typer.Option(help="Folder for tables, figures and finished cells; default: out/bike-SOURCE.")
+        Path | None,
+        typer.Option(
+            help="Folder for tables, figures and finished cells; default: out/bike-SOURCE, with --data "
+            "out/bike-NAME after the file."
+        ),
     ] = None,
     source: Annotated[
         BikeSource,
@@ -110,13 +134,20 @@ def bike_command(
     """Daily pickups of three zones with stock-out labels (section 4.4, tables 2-4)."""
     from unmet.experiments import bike
 
-    folder = out or Path("out") / ("bike" if data else f"bike-{source.value}")
-    bike.reproduce(_run(folder, quick, full, seed, jobs, warm_start, data), source.value)
+    folder = out or _folder("bike" if data else f"bike-{source.value}", data)
+    with _run(folder, quick, full, seed, jobs, warm_start, data) as run:
+        bike.reproduce(run, source.value)
 
 
 @reproduce_app.command("taxi", cls=Command)
 def taxi_command(
-    out: Out = Path("out/taxi"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for tables, figures and finished cells; default: out/taxi, with --data out/taxi-NAME after "
+            "the file, with --week also the day."
+        ),
+    ] = None,
     quick: Quick = False,
     full: Full = False,
     seed: Seed = 0,
@@ -126,6 +157,14 @@ def taxi_command(
         Path | None,
         typer.Option(help="Your own CSV: timestamp, pickups, dropoffs per 15 minutes; a week and the bin before it."),
     ] = None,
+    week: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            metavar="YYYY-MM-DD",
+            help="First day of the week; default: 2014-01-13, and with --data the second row of the file.",
+        ),
+    ] = None,
 ) -> None:
     """Taxi pickups per 15 minutes under RandDropoff censoring (section 4.5, table 5).
 
@@ -133,4 +172,7 @@ def taxi_command(
     """
     from unmet.experiments import taxi
 
-    taxi.reproduce(_run(out, quick, full, seed, jobs, warm_start, data))
+    first_day = f"{week:%Y-%m-%d}" if week else None
+    folder = out or _folder("taxi", data, first_day)
+    with _run(folder, quick, full, seed, jobs, warm_start, data) as run:
+        taxi.reproduce(run, first_day)

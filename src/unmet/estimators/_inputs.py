@@ -18,7 +18,20 @@ from unmet.estimators._labels import observations
 from unmet.kernels.base import refuse_repeated_names
 from unmet.likelihoods.base import Observations
 
-__all__ = ["all_or_nothing", "choice", "read_rows", "read_table", "switch", "whole_number"]
+__all__ = [
+    "KINDS",
+    "all_or_nothing",
+    "choice",
+    "numbers",
+    "probabilities",
+    "read_rows",
+    "read_table",
+    "switch",
+    "whole_number",
+]
+
+KINDS = ("demand", "latent")
+"""What a quantile or a draw may be of: a new, uncensored observation, or the latent function."""
 
 # Squares of numbers in between fit a double, with room for sums of many.
 _SMALLEST, _LARGEST = 1e-150, 1e150
@@ -120,3 +133,19 @@ def choice(name: str, value: Any, allowed: tuple[str | None, ...]) -> None:
     """Refuse what is not among the allowed."""
     if value not in allowed:
         raise InputError(f"{name} must be one of {', '.join(str(a) for a in allowed)}; got {value!r}")
+
+
+def numbers(given: Any) -> Array | None:
+    """An array of numbers; None where it is none."""
+    try:
+        return np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        return None
+
+
+def probabilities(q: Any) -> Array:
+    """One or several probabilities, as an array of no or one dimension."""
+    levels = numbers(q)
+    if levels is None or levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+        raise InputError(f"q must be one or several probabilities between 0 and 1; got {q!r}")
+    return levels

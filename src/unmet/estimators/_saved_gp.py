@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from unmet._exceptions import FileFormatError, NumericalError
 from unmet._parameters import Parameter, parameter_from_dict, parameter_to_dict
 from unmet.estimators._likelihoods import likelihood_from_dict, likelihood_to_dict
 from unmet.estimators._model import Model
+from unmet.estimators._storage import restoring
 from unmet.inference.ep import Sites
 from unmet.inference.planning import block_from_dict
 from unmet.kernels import kernel_from_dict
@@ -59,12 +59,8 @@ def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def restore(cls: type[GP], path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> GP:
     """The model that `describe` described."""
-    if header.get("estimator") != cls.__name__:
-        raise FileFormatError(f"{path}: holds a {header.get('estimator')}, not a {cls.__name__}")
-    try:
+    with restoring(path, header, cls.__name__):
         return _restore(cls, header, arrays)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, NumericalError) as error:
-        raise FileFormatError(f"{path}: its header does not describe a {cls.__name__} ({error!r}). Fit again") from None
 
 
 def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> GP:

@@ -8,14 +8,16 @@ import json
 import os
 import uuid
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unmet._exceptions import FileFormatError, InputError
+from unmet._exceptions import FileFormatError, InputError, NumericalError
 
-__all__ = ["read_archive", "write_archive"]
+__all__ = ["read_archive", "restoring", "write_archive"]
 
 _FORMAT = "unmet-model"
 _VERSION = 1
@@ -80,3 +82,14 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         raise
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, AttributeError, NotImplementedError) as error:
         raise FileFormatError(f"{path}: not a model written by save(), or damaged ({error}). Fit again") from None
+
+
+@contextmanager
+def restoring(path: str | os.PathLike[str], header: dict[str, Any], name: str) -> Iterator[None]:
+    """Refuse the file of another estimator, and one whose header does not describe this one."""
+    if header.get("estimator") != name:
+        raise FileFormatError(f"{path}: holds a {header.get('estimator')}, not a {name}")
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, NumericalError) as error:
+        raise FileFormatError(f"{path}: its header does not describe a {name} ({error!r}). Fit again") from None

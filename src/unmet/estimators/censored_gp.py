@@ -16,7 +16,17 @@ from unmet._linalg import one_blas_thread
 from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.estimators._frames import naming_rows, refuse_other_order
-from unmet.estimators._inputs import all_or_nothing, choice, read_rows, read_table, switch, whole_number
+from unmet.estimators._inputs import (
+    KINDS,
+    all_or_nothing,
+    choice,
+    numbers,
+    probabilities,
+    read_rows,
+    read_table,
+    switch,
+    whole_number,
+)
 from unmet.estimators._labels import as_asked, bounded_both_ways, with_exposure
 from unmet.estimators._likelihoods import COUNTS, LIKELIHOODS
 from unmet.estimators._model import Model, search
@@ -278,10 +288,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         -------
         array of shape (n,) for one probability, else (n, len(q))
         """
-        levels = _numbers(q)
-        if levels is None or levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise InputError(f"q must be one or several probabilities between 0 and 1; got {q!r}")
-        _check_kind(kind)
+        levels = probabilities(q)
+        choice("kind", kind, KINDS)
         mean, var = self._marginals(X)
         flat = np.atleast_1d(levels)
         if kind == "demand":
@@ -305,7 +313,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         random_state : int, RandomState or None
             Seed.
         """
-        _check_kind(kind)
+        choice("kind", kind, KINDS)
         whole_number("size", size, 0)
         inputs = self._inputs(X)
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
@@ -361,7 +369,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             Also give the gradient by theta.
         """
         check_is_fitted(self)
-        at = self._model.theta if theta is None else _numbers(theta)
+        at = self._model.theta if theta is None else numbers(theta)
         if at is None or at.shape != self._model.theta.shape or not np.isfinite(at).all():
             names = ", ".join([*self._model.kernel.theta_names, f"{self.likelihood} likelihood's own"])
             raise InputError(f"theta must be {self._model.theta.size} finite numbers ({names}); got {theta!r}")
@@ -386,16 +394,3 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a model written by `save`; refuses a damaged or foreign file."""
         return restore(cls, path, *read_archive(path))
-
-
-def _numbers(given: Any) -> Array | None:
-    """An array of numbers; None where it is none."""
-    try:
-        return np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
-        return None
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in ("demand", "latent"):
-        raise InputError(f"kind must be 'demand' or 'latent'; got {kind!r}")

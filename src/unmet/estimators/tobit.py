@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,8 +16,18 @@ from unmet._exceptions import ConvergenceWarning, InputError, UninformativeWarni
 from unmet._typing import Array, BoolArray
 from unmet.estimators._frames import refuse_other_order
 from unmet.estimators._identified import endless_direction, undetermined
-from unmet.estimators._inputs import all_or_nothing, read_rows, read_table, switch, whole_number
+from unmet.estimators._inputs import (
+    KINDS,
+    all_or_nothing,
+    choice,
+    probabilities,
+    read_rows,
+    read_table,
+    switch,
+    whole_number,
+)
 from unmet.estimators._score import r2_on_exact_rows
+from unmet.estimators._storage import read_archive, restoring, write_archive
 from unmet.estimators._tobit import TobitFit, fit_tobit, size_of
 from unmet.likelihoods.base import Observations
 
@@ -114,6 +125,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         whole = np.zeros((d + 2, back.shape[1] + 1))  # slopes, level, scale
         whole[:-1, :-1], whole[-1, -1] = back, 1.0
         self.covariance_ = whole @ fit.covariance @ whole.T
+        self._covariance = self.covariance_.copy()  # finite also where columns repeat each other, as predictions are
         lost = np.flatnonzero(repeated)
         self.covariance_[lost, lost] = np.inf
         errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
@@ -154,10 +166,48 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         words = f"column{'s' if len(which) > 1 else ''} {', '.join(which)}" if which else ""
         return " and ".join(filter(None, [words, "the intercept" if columns[d:].any() else ""]))
 
-    def predict(self, X: Any) -> Array:
-        """Expected uncensored value."""
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Expected uncensored value.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d)
+            Where to predict.
+        return_std : bool
+            Also give its standard error (not that of a new observation: see `predict_quantiles`).
+        """
         check_is_fitted(self)
-        return np.asarray(read_table(self, X, reset=False) @ self.coef_ + self.intercept_)
+        table = read_table(self, X, reset=False)
+        mean = np.asarray(table @ self.coef_ + self.intercept_)
+        if not return_std:
+            return mean
+        rows = np.column_stack([table, np.ones(len(table))])
+        variance = np.sum((rows @ self._covariance[:-1, :-1]) * rows, axis=1)
+        return mean, np.sqrt(np.maximum(variance, 0.0))
+
+    def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95), kind: str = "demand") -> Array:
+        """Quantiles, with the uncertainty of the coefficients (not that of the scale).
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d)
+            Where to predict.
+        q : float or sequence of float
+            Probabilities, between 0 and 1.
+        kind : {"demand", "latent"}
+            Of a new, uncensored observation, or of its expectation.
+
+        Returns
+        -------
+        array of shape (n,) for one probability, else (n, len(q))
+        """
+        levels = probabilities(q)
+        choice("kind", kind, KINDS)
+        mean, std = self.predict(X, return_std=True)
+        if kind == "demand":
+            std = np.hypot(std, self.scale_)
+        quantiles = mean[:, None] + np.outer(std, ndtri(levels))
+        return quantiles if levels.ndim else quantiles[:, 0]
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None, *, lower: Any = None, upper: Any = None
@@ -185,6 +235,39 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         table["low"] = table["estimate"] - 1.959964 * table["se"]
         table["high"] = table["estimate"] + 1.959964 * table["se"]
         return table
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file of arrays and JSON; `load` reads it back."""
+        check_is_fitted(self)
+        header = {
+            "estimator": type(self).__name__,
+            "settings": self.get_params(),
+            "fitted": {name: getattr(self, name) for name in _NUMBERS},
+            "feature_names_in": list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None,
+        }
+        write_archive(path, header, {name: getattr(self, name) for name in _ARRAYS})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a model written by `save`; refuses a damaged or foreign file."""
+        header, arrays = read_archive(path)
+        with restoring(path, header, cls.__name__):
+            tobit = cls(**header["settings"])
+            for name in _NUMBERS:
+                setattr(tobit, name, header["fitted"][name])
+            for name in _ARRAYS:
+                setattr(tobit, name, arrays[name])
+            if header["feature_names_in"] is not None:
+                tobit.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
+        return tobit
+
+
+# What a fit leaves, and a file keeps.
+_NUMBERS = (
+    *("intercept_", "scale_", "intercept_se_", "scale_se_"),
+    *("log_likelihood_", "n_iter_", "converged_", "n_features_in_"),
+)
+_ARRAYS = ("coef_", "coef_se_", "covariance_", "_covariance")
 
 
 def _level(obs: Observations) -> float:

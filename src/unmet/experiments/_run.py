@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
 from rich.console import Console
+from rich.text import Text
 
 from unmet import __version__
 from unmet.experiments._figures import require_matplotlib
-from unmet.experiments._runner import Cell, Result, run_cells, write_text
+from unmet.experiments._runner import Cell, Progress, Result, run_cells, write_text
+from unmet.experiments._tables import Table
+from unmet.experiments._terminal import print_table
 
 __all__ = ["PROTOCOL", "Level", "Run", "compute_all", "finish"]
 
@@ -40,6 +44,10 @@ class Run:
         Start each fold's hyper-parameters at the fit of the whole series (experiments with folds only).
     data : Path or None
         A user's own CSV instead of the data folder's.
+    console, results : Console, optional
+        Where notes go, and where the tables are printed; standard error and standard output unless given.
+    progress : callable, optional
+        Opens what is told of the cells as they are finished: a context that gives ``report(done, cells, note)``.
     """
 
     out: Path
@@ -49,6 +57,8 @@ class Run:
     warm_start: bool = False
     data: Path | None = None
     console: Console | None = None
+    results: Console | None = None
+    progress: Callable[[], AbstractContextManager[Progress]] | None = None
 
     def say(self, text: str) -> None:
         """Tell the user."""
@@ -66,17 +76,41 @@ def compute_all(
     require_matplotlib()
     shared = {"version": __version__, "protocol": PROTOCOL, **depends_on}
     cells = [Cell(experiment, s, shared) for s in settings]
-    results = run_cells(cells, compute, run.out / "cells", jobs=run.jobs, console=run.console)
+    # Closed before anything else is printed: a bar and a table do not share a terminal.
+    with run.progress() if run.progress else nullcontext() as progress:
+        results = run_cells(cells, compute, run.out / "cells", jobs=run.jobs, progress=progress)
     return [(cell.settings, result) for cell, result in zip(cells, results, strict=True)]
 
 
-def finish(run: Run, experiment: str, tables: Sequence[str], results: Sequence[Result]) -> None:
-    """Write what a reader opens first, and say where everything is."""
+def finish(run: Run, experiment: str, data: str, tables: Sequence[Table], results: Sequence[Result]) -> None:
+    """Write what a reader opens first, print the tables, and say where everything is.
+
+    Parameters
+    ----------
+    run : Run
+        How it was run.
+    experiment, data : str
+        What was computed, and of which data.
+    tables : sequence of Table
+        In the order in which they are to be read.
+    results : sequence of Result
+        Of all cells: those fits that did not go well are counted and told.
+    """
     costs = pd.DataFrame([r["cost"] for r in results], columns=["fits", "unconverged", "jittered"])
-    text = f"# {experiment.capitalize()}\n\n" + "\n".join(tables)
     fits = int(costs.fits.sum())
-    for count, what in ((costs.unconverged, "ended before they had converged"), (costs.jittered, "needed jitter")):
-        if count.sum():
-            text += f"\n{int(count.sum())} of {fits} fits {what}; they are counted in.\n"
-    write_text(run.out / "README.md", text)
-    run.say(f"\n{text}\nTables, figures and results.csv are in {run.out}")
+    remarks = [
+        f"{int(count.sum())} of {fits} fits {what}; they are counted in."
+        for count, what in (
+            (costs.unconverged, "ended before they had converged"),
+            (costs.jittered, "needed jitter"),
+        )
+        if count.sum()
+    ]
+    about = f"Data: {data}. Run: {run.level}, seed {run.seed}{', warm start' if run.warm_start else ''}."
+    text = f"# {experiment.capitalize()}\n\n{about}\n\n" + "\n".join(table.markdown for table in tables)
+    write_text(run.out / "README.md", text + "".join(f"\n{remark}\n" for remark in remarks))
+    results_console = run.results or Console()
+    for table in tables:
+        print_table(results_console, table)
+    for line in ("", *remarks, about, f"Tables, figures and results.csv are in {run.out}"):
+        results_console.print(Text(line))

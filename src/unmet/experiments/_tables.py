@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,18 @@ import pandas as pd
 from unmet.experiments._fits import MODELS, TITLES
 from unmet.experiments._runner import write_text
 
-__all__ = ["COLUMNS", "bold_best", "markdown", "results_frame", "wide_by_c", "write_results", "write_table"]
+__all__ = [
+    "COLUMNS",
+    "Table",
+    "bold_best",
+    "is_numeric",
+    "markdown",
+    "plain",
+    "results_frame",
+    "wide_by_c",
+    "write_results",
+    "write_table",
+]
 
 COLUMNS = (
     "experiment",
@@ -42,14 +54,46 @@ def write_results(frame: pd.DataFrame, out: Path) -> None:
     write_text(out / "results.csv", _safe(frame).to_csv(index=False, lineterminator="\n"))
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table to be read: numbers as text where they are rounded, the best between ``**``.
+
+    Attributes
+    ----------
+    title, note : str
+        What stands above and below it.
+    shown : DataFrame
+        Its cells.
+    keys : int
+        How many of its first columns say what a row is about.
+    """
+
+    title: str
+    shown: pd.DataFrame
+    keys: int = 1
+    note: str = ""
+
+    @property
+    def markdown(self) -> str:
+        """The table with its title and note."""
+        return f"### {self.title}\n\n{markdown(self.shown)}\n" + (f"\n{self.note}\n" if self.note else "")
+
+
 def write_table(
-    name: str, frame: pd.DataFrame, out: Path, *, title: str, shown: pd.DataFrame | None = None, note: str = ""
-) -> str:
-    """Write a table as ``name.csv`` (numbers) and ``name.md`` (as it is to be read); gives the Markdown."""
-    text = f"### {title}\n\n{markdown(frame if shown is None else shown)}\n" + (f"\n{note}\n" if note else "")
+    name: str,
+    frame: pd.DataFrame,
+    out: Path,
+    *,
+    title: str,
+    shown: pd.DataFrame | None = None,
+    keys: int = 1,
+    note: str = "",
+) -> Table:
+    """Write a table as ``name.csv`` (numbers) and ``name.md`` (as it is to be read), and give it as it is read."""
+    table = Table(title, frame if shown is None else shown, keys, note)
     write_text(out / f"{name}.csv", _safe(frame).to_csv(index=False, lineterminator="\n"))
-    write_text(out / f"{name}.md", text)
-    return text
+    write_text(out / f"{name}.md", table.markdown)
+    return table
 
 
 def _safe(frame: pd.DataFrame) -> pd.DataFrame:
@@ -71,22 +115,28 @@ def markdown(frame: pd.DataFrame) -> str:
     | a\|b | 1.25 |
     """
     heads = [_cell(c) for c in frame.columns]
-    numeric = [pd.api.types.is_numeric_dtype(t) or _all_numbers(frame.iloc[:, i]) for i, t in enumerate(frame.dtypes)]
+    numeric = [is_numeric(frame.iloc[:, i]) for i in range(frame.shape[1])]
     lines = ["| " + " | ".join(heads) + " |", "|" + "|".join("---:" if n else "---" for n in numeric) + "|"]
     lines += ["| " + " | ".join(_cell(v) for v in row) + " |" for row in frame.itertuples(index=False)]
     return "\n".join(lines)
 
 
-def _all_numbers(column: pd.Series[Any]) -> bool:
+def is_numeric(column: pd.Series[Any]) -> bool:
+    """Whether a column holds numbers, as numbers or as text."""
     words = [str(v).strip("* ") for v in column if str(v)]
-    return bool(words) and all(w[:1].lstrip("-").isdigit() or w[:2].strip("-.").isdigit() for w in words)
+    as_text = bool(words) and all(w[:1].lstrip("-").isdigit() or w[:2].strip("-.").isdigit() for w in words)
+    return pd.api.types.is_numeric_dtype(column.dtype) or as_text
+
+
+def plain(value: Any) -> str:
+    """A cell as text on one line: a number to four digits, nothing where there is none."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return ""
+    return (f"{value:.4g}" if isinstance(value, float) else str(value)).replace("\n", " ")
 
 
 def _cell(value: Any) -> str:
-    if value is None or (isinstance(value, float) and np.isnan(value)):
-        return ""
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    return plain(value).replace("|", "\\|").replace("<", "&lt;")
 
 
 def bold_best(values: pd.DataFrame, digits: int, *, smallest: bool) -> pd.DataFrame:
@@ -97,7 +147,7 @@ def bold_best(values: pd.DataFrame, digits: int, *, smallest: bool) -> pd.DataFr
     return shown.where(rounded.ne(best, axis=0), "**" + shown + "**")
 
 
-def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str = "") -> str:
+def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str = "") -> Table:
     """The paper's tables 2–4: models in rows, censorship intensity in columns, means over repetitions."""
     numbers: list[pd.DataFrame] = []
     shown: list[pd.DataFrame] = []
@@ -116,4 +166,4 @@ def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str =
             rows.insert(0, "metric", "RMSE" if metric == "rmse" else "R²")
             rows.insert(0, "data", subset)
             table.append(rows)
-    return write_table(name, pd.concat(numbers), out, title=title, shown=pd.concat(shown), note=note)
+    return write_table(name, pd.concat(numbers), out, title=title, shown=pd.concat(shown), keys=3, note=note)

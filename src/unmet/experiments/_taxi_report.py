@@ -15,7 +15,7 @@ from unmet.experiments._data import packaged
 from unmet.experiments._figures import CENSORED, LOOKS, OBSERVED, TRUTH, new_figure, save, score_lines
 from unmet.experiments._fits import MODELS, TITLES
 from unmet.experiments._runner import Result
-from unmet.experiments._tables import bold_best, write_table
+from unmet.experiments._tables import Table, bold_best, write_table
 
 __all__ = ["against_paper", "both_readings", "cost", "example_figure", "score_figures", "sigmoid_figure", "table5"]
 
@@ -32,7 +32,7 @@ def _means(frame: pd.DataFrame, subset: str, metric: str) -> pd.DataFrame:
     return part.groupby(["gamma", "c", "model"]).value.mean().unstack("model")[list(MODELS)]
 
 
-def table5(frame: pd.DataFrame, out: Path) -> str:
+def table5(frame: pd.DataFrame, out: Path) -> Table:
     """The paper's table 5: RMSE and R² of the three models, on all and on non-censored bins."""
     numbers, shown = [], []
     for subset, metric, title, digits in _METRICS:
@@ -47,10 +47,11 @@ def table5(frame: pd.DataFrame, out: Path) -> str:
         out,
         title=f"Taxi: mean of {repetitions} repetition{'s' if repetitions > 1 else ''}, 21 folds",
         shown=pd.concat(shown, axis=1).reset_index(),
+        keys=2,
     )
 
 
-def against_paper(frame: pd.DataFrame, out: Path) -> str:
+def against_paper(frame: pd.DataFrame, out: Path) -> Table:
     """CGP's RMSE over that of each other model, beside the paper's: other data, the same question."""
     paper = packaged("paper_tables.csv")
     ours, theirs = (_means(f, "all", "rmse") for f in (frame, paper[paper.experiment == "taxi"]))
@@ -69,11 +70,12 @@ def against_paper(frame: pd.DataFrame, out: Path) -> str:
         out,
         title="Taxi: RMSE of CGP relative to the others, all bins (below 1: CGP is better)",
         shown=ratios.map("{:.3f}".format).reset_index(),
+        keys=2,
         note=f"CGP has the lowest RMSE in {wins} of the {len(strong)} cells with c ≥ 0.2.",
     )
 
 
-def both_readings(frame: pd.DataFrame, out: Path) -> str:
+def both_readings(frame: pd.DataFrame, out: Path) -> Table:
     """RMSE of the models that have the label for a feature, by what is taken for the label of a held-out bin."""
     columns: dict[str, pd.Series] = {}
     for title, experiment in (("label 0", "taxi"), ("label as it is", "taxi (held-out labels given)")):
@@ -86,12 +88,13 @@ def both_readings(frame: pd.DataFrame, out: Path) -> str:
         out,
         title="Taxi: RMSE on all bins, by the label with which held-out bins are predicted",
         shown=table.map("{:.2f}".format).reset_index(),
+        keys=2,
     )
 
 
 def cost(
     cells: Sequence[tuple[Mapping[str, Any], Result]], out: Path, *, full: Mapping[str, int], warm_start: bool
-) -> str:
+) -> Table:
     """CPU seconds of one fit and of one cell, and what ``--full`` with so many cells per model would take."""
     rows = pd.DataFrame([{"model": s["model"], **r["cost"]} for s, r in cells])
     total = rows.groupby("model")[["seconds", "fits"]].sum().loc[list(MODELS)]

@@ -18,13 +18,18 @@ from unmet.experiments._figures import CENSORED, OBSERVED, TRUTH, new_figure, sa
 from unmet.experiments._fits import MODELS, TITLES, cross_validate, score_rows
 from unmet.experiments._run import Level, Run, compute_all, finish
 from unmet.experiments._runner import Cell, Result, generator
-from unmet.experiments._tables import results_frame, wide_by_c, write_results, write_table
+from unmet.experiments._tables import Table, results_frame, wide_by_c, write_results, write_table
 from unmet.experiments.bike_data import Zone, nyc_stations, read_zones, write_zones
 from unmet.kernels import Kernel, Matern, Periodic, SquaredExponential
 
 __all__ = ["Source", "kernel", "reproduce"]
 
 Source = Literal["nyc", "east-village", "east-village-any"]
+ABOUT: dict[Source, str] = {
+    "nyc": "stations of Citi Bike, 2017",
+    "east-village": "super-hubs of the East Village, 2020-21, labelled when the whole hub was out",
+    "east-village-any": "super-hubs of the East Village, 2020-21, labelled when any station of the hub was out",
+}
 FOLDS = 5
 INTENSITIES: dict[Level, tuple[float, ...]] = {
     "quick": (0.0, 0.5, 1.0),
@@ -91,6 +96,8 @@ def reproduce(run: Run, source: Source = "nyc") -> pd.DataFrame:
         station of it, was out of bikes.
     """
     zones = load(run, source)
+    about = f"{run.data or ABOUT[source]}: {', '.join(z.name for z in zones)}"
+    run.say(f"Data: {about}")
     write_zones(zones, run.out / "zones.csv")
     intensities, repetitions = INTENSITIES[run.level], range(REPETITIONS[run.level])
     adam = run.level == "full"
@@ -107,11 +114,11 @@ def reproduce(run: Run, source: Source = "nyc") -> pd.DataFrame:
     cells = compute_all(run, "bike", settings, compute, **shared)
     frame = results_frame(_rows(zones, cells, intensities))
     write_results(frame, run.out)
-    texts = [_table(i, zone, frame, run) for i, zone in enumerate(zones)] + [_ahead(frame, run)]
+    tables = [_table(i, zone, frame, run) for i, zone in enumerate(zones)] + [_ahead(frame, run)]
     for zone in zones:
         _score_figure(zone, frame, run)
         _example_figure(zone, run)
-    finish(run, "bike-sharing", texts, [r for _, r in cells])
+    finish(run, "bike-sharing", about, tables, [r for _, r in cells])
     return frame
 
 
@@ -134,13 +141,13 @@ def _rows(
     return rows
 
 
-def _table(i: int, zone: Zone, frame: pd.DataFrame, run: Run) -> str:
+def _table(i: int, zone: Zone, frame: pd.DataFrame, run: Run) -> Table:
     share = f"{zone.stockout.mean():.0%} of them with a stock-out"
     note = f"{len(zone.day)} days, {share}; means of {REPETITIONS[run.level]} × {FOLDS} folds."
     return wide_by_c(frame[frame.zone == zone.name], f"Bike-sharing: {zone.name}", f"table{2 + i}", run.out, note)
 
 
-def _ahead(frame: pd.DataFrame, run: Run) -> str:
+def _ahead(frame: pd.DataFrame, run: Run) -> Table:
     """CGP's RMSE over that of the better of the other two, beside the paper's super-hubs."""
 
     def ratio(results: pd.DataFrame) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from unmet.experiments._figures import CENSORED, LOOKS, OBSERVED, TRUTH, new_fig
 from unmet.experiments._fits import MODELS, TITLES, Cost, fit
 from unmet.experiments._run import Level, Run, compute_all, finish
 from unmet.experiments._runner import Cell, Result, generator
-from unmet.experiments._tables import results_frame, write_results, write_table
+from unmet.experiments._tables import Table, results_frame, write_results, write_table
 from unmet.kernels import Kernel, SquaredExponential
 from unmet.metrics import coverage, rmse
 
@@ -100,13 +100,14 @@ def reproduce(run: Run, noise_variance: float = 0.1) -> pd.DataFrame:
         {"experiment": "synthetic", "repetition": s["repetition"], **row} for s, r in cells for row in r["rows"]
     )
     write_results(frame, run.out)
-    text = _table(frame, noise_variance, run)
+    table = _table(frame, noise_variance, run)
     _figure(_sample(settings[0], run.seed), cells[0][1]["curves"], run)
-    finish(run, "synthetic", [text], [r for _, r in cells])
+    about = f"drawn from f* with noise of variance {noise_variance:g}"
+    finish(run, "synthetic", about, [table], [r for _, r in cells])
     return frame
 
 
-def _table(frame: pd.DataFrame, noise_variance: float, run: Run) -> str:
+def _table(frame: pd.DataFrame, noise_variance: float, run: Run) -> Table:
     columns = [("rmse", "all"), ("rmse", "censored"), ("coverage", "all"), ("coverage", "censored")]
     names = ["RMSE to f*", "RMSE in censored regions", "coverage of f*", "coverage in censored regions"]
     numbers, shown = [], []

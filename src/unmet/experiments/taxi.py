@@ -63,8 +63,9 @@ GRIDS: dict[Level, Grid] = {
 
 @dataclass(frozen=True)
 class Week:
-    """A week of 672 quarter-hours: features, true pickups, and the dropoffs of the bin before each."""
+    """A week of 672 quarter-hours: what it is, features, true pickups, and the dropoffs of the bin before each."""
 
+    about: str
     start: pd.DatetimeIndex
     X: Array
     pickups: Array
@@ -82,16 +83,15 @@ def load(path: Path | None = None, first_day: str | None = None) -> Week:
     first_day : str, optional
         Where the week starts; by default 13 January 2014 in the LaGuardia data, and the second row of other files.
     """
-    own = path is not None
     table = read_table(path or data_file(FILE, ORIGIN, COLUMNS), COLUMNS)
     where = path or FILE
     times = pd.DatetimeIndex(pd.to_datetime(table.timestamp, errors="coerce"))
-    day = first_day or (None if own else MONDAY)
+    day = first_day or (MONDAY if path is None else None)
     found = np.array([1]) if day is None else np.flatnonzero(times == pd.Timestamp(day))
     if not found.size or found[0] < 1 or found[0] + BINS > len(table):
         raise FileFormatError(
-            f"{where}: needs the {BINS} bins of a week and the bin before it; it has {len(table)} rows from "
-            f"{table.timestamp.iloc[0]} to {table.timestamp.iloc[-1]}"
+            f"{where}: needs the {BINS} bins of a week and the bin before it{f', from {day} 00:00 on' if day else ''}; "
+            f"it has {len(table)} rows, {_span(table)}"
         )
     first = int(found[0])
     rows, before = slice(first, first + BINS), slice(first - 1, first + BINS - 1)
@@ -106,7 +106,14 @@ def load(path: Path | None = None, first_day: str | None = None) -> Week:
         raise FileFormatError(f"{where}: pickups and dropoffs must be counts, zero or more, with none missing")
     start = times[rows]
     X = np.column_stack([np.arange(1.0, BINS + 1), start.hour, start.day_of_week]).astype(float)
-    return Week(start, X, counts[rows, 0], counts[before, 1])
+    about = f"{where}, the week from {start[0]:%A, %d %B %Y, %H:%M} on"
+    if len(table) > BINS + 1:
+        about += f", of {len(table)} quarter-hours {_span(table)} (--week YYYY-MM-DD chooses another)"
+    return Week(about, start, X, counts[rows, 0], counts[before, 1])
+
+
+def _span(table: pd.DataFrame) -> str:
+    return f"from {table.timestamp.iloc[0]} to {table.timestamp.iloc[-1]}" if len(table) else "none"
 
 
 def starts() -> list[Kernel]:
@@ -182,9 +189,18 @@ def _compute(cell: Cell, week: Week, seed: int, warm_start: bool) -> Result:
     }
 
 
-def reproduce(run: Run) -> pd.DataFrame:
-    """Run the experiment, write table 5 and the figures to ``run.out``, and give the tidy results."""
-    week, grid = load(run.data), GRIDS[run.level]
+def reproduce(run: Run, first_day: str | None = None) -> pd.DataFrame:
+    """Run the experiment, write table 5 and the figures to ``run.out``, and give the tidy results.
+
+    Parameters
+    ----------
+    run : Run
+        How to run it; ``run.data`` is a CSV as described in `load`.
+    first_day : str, optional
+        Where the week starts; see `load`.
+    """
+    week, grid = load(run.data, first_day), GRIDS[run.level]
+    run.say(f"Data: {week.about}")
     compute = partial(_compute, week=week, seed=run.seed, warm_start=run.warm_start)
     shared = {
         "seed": run.seed,
@@ -197,7 +213,7 @@ def reproduce(run: Run) -> pd.DataFrame:
     write_results(frame, run.out)
     cells_of_full = Counter(s["model"] for s in settings_of(GRIDS["full"]))
     main = frame[frame.experiment == READINGS[0][0]]
-    texts = [
+    tables = [
         report.table5(main, run.out),
         report.against_paper(main, run.out),
         report.both_readings(frame, run.out),
@@ -206,7 +222,7 @@ def reproduce(run: Run) -> pd.DataFrame:
     report.score_figures(main, run.out)
     report.sigmoid_figure(run.out)
     report.example_figure(week.start, week.pickups, observed(week, 0.1, 0.5, 0, run.seed), run.out)
-    finish(run, "taxi", texts, [r for _, r in cells])
+    finish(run, "taxi", week.about, tables, [r for _, r in cells])
     return frame
 
 
