@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 import unmet
-from unmet._exceptions import FileFormatError, InputError
+from unmet._exceptions import FileFormatError, InputError, NumericalError
 from unmet.mobility.executors import Executor, in_processes
 from unmet.mobility.horizon import future_bins
 from unmet.mobility.panel import Panel
@@ -260,7 +260,11 @@ class _Run:
         path = self.folder / "shared.parquet"
         if not path.exists():
             self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
-            curve = share(self.file.rows_of(zone) for zone in self.file.zones)
+            try:
+                curve = share(self.file.rows_of(zone) for zone in self.file.zones)
+            except NumericalError as error:
+                self.note(f"What the zones share could not be learnt ({error}): each is estimated by itself.")
+                return
             if curve is None:
                 return
             with writing(self.place.out):

@@ -8,13 +8,15 @@ and how it differs (`unmet.mobility.demand_models.demand_kernel`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
+from unmet._exceptions import UnmetError
 from unmet._typing import Array
 from unmet.mobility.demand_models import fit_counts
 from unmet.mobility.zone_data import NOT_COVARIATES, SHARED, ZoneData, zone_data
@@ -67,8 +69,19 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
 
 
 def curve_of_rows(zones: Iterable[pd.DataFrame]) -> pd.DataFrame | None:
-    """The curve that the zones of a panel share, from the rows of each: what a run asks for."""
-    return shared_curve((rows, zone_data(rows)) for rows in zones)
+    """The curve that the zones of a panel share, from the rows of each: what a run asks for.
+
+    A zone that cannot be read as one is left out here; why, is told when it is estimated itself.
+    """
+
+    def readable() -> Iterator[tuple[pd.DataFrame, ZoneData]]:
+        for rows in zones:
+            with suppress(UnmetError):
+                data = zone_data(rows)
+                if data.start.is_unique:
+                    yield rows, data
+
+    return shared_curve(readable())
 
 
 def _totals(data: ZoneData) -> pd.DataFrame:

@@ -149,7 +149,7 @@ def with_shared(data: ZoneData, curve: pd.DataFrame | None) -> ZoneData:
     """The same zone, told what all zones share; as it is where that is not known."""
     if curve is None:
         return data
-    values = curve.set_index("start")[SHARED].loc[data.start].to_numpy(dtype=float)
+    values = curve.set_index("start")[SHARED].reindex(data.start).to_numpy(dtype=float)
     return replace(data, inputs=data.inputs.assign(**{SHARED: values}))
 
 
