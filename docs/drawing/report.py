@@ -19,15 +19,19 @@ TARGET = Path(__file__).parent.parent / "figures" / "report"
 SIZE = (1400, 900)
 
 
+def find_browser() -> str | None:
+    return shutil.which("chromium") or shutil.which("google-chrome")
+
+
 def main() -> None:
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    browser = find_browser()
     if browser is None:
         sys.exit("The report's picture needs Chromium: apt-get install chromium. The others are drawn without it.")
     with tempfile.TemporaryDirectory(prefix="unmet-report-") as folder:
         page = run_demo(Path(folder), stations=24, days=56, seed=1).outcome.report
         picture = Path(folder) / "report.png"
         window = f"--window-size={SIZE[0]},{SIZE[1]}"
-        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=8000", window]
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", window]
         subprocess.run([browser, *options, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True)
         target = TARGET.with_suffix(".webp")
         Image.open(picture).convert("RGB").save(target, quality=82, method=6)
