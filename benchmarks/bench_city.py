@@ -21,6 +21,7 @@ from unmet.mobility.demand import DemandModel
 from unmet.mobility.executors import in_processes
 from unmet.mobility.panelfile import write_parquet
 from unmet.mobility.runs import run_estimates
+from unmet.mobility.shared_curve import curve_of_rows
 from unmet.simulate import City, simulate_city
 
 
@@ -55,6 +56,7 @@ def run(folder: Path, zones: int, truth: pd.Series, options: argparse.Namespace)
         DemandModel(options.model),
         folder / f"run-{zones}",
         features=features,
+        share=curve_of_rows if options.model == "exposure" else None,
         jobs=options.jobs,
         progress=_line,
     )

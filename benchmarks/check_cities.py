@@ -24,12 +24,9 @@ from unmet.mobility.panelfile import open_panel
 from unmet.mobility.runs import RunResult
 from unmet.simulate import City, simulate_city
 
-# (seed, what differs from the usual settings)
-CITIES: tuple[tuple[int, dict[str, float]], ...] = (
-    (2101, {}),
-    (2102, {"fleet_share": 0.3}),
-    (2103, {"demand": 100.0}),
-)
+# What differs from the usual settings, in turn: as they are, fewer bikes, more riders.
+SETTINGS: tuple[dict[str, float], ...] = ({}, {"fleet_share": 0.3}, {"demand": 100.0})
+FIRST_SEED = 2101
 BASELINES = ("weekly-mean", "drop-censored", "observed")
 
 
@@ -38,12 +35,14 @@ def main() -> None:
     parser.add_argument("--stations", type=int, default=24)
     parser.add_argument("--days", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--cities", type=int, default=len(CITIES))
+    parser.add_argument("--cities", type=int, default=3)
+    parser.add_argument("--first", type=int, default=1, help="which city to begin with, from 1")
     parser.add_argument("--walkers", type=float, default=0.0, help="probability that a rider walks on, such as 0.5")
     parser.add_argument("--no-backtest", action="store_true")
     options = parser.parse_args()
-    met = True
-    for seed, settings in CITIES[: options.cities]:
+    met, inside = True, []
+    for number in range(options.first - 1, options.first - 1 + options.cities):
+        seed, settings = FIRST_SEED + number, SETTINGS[number % len(SETTINGS)]
         city = simulate_city(options.stations, options.days, seed=seed, walk_probability=options.walkers, **settings)
         with tempfile.TemporaryDirectory(prefix="unmet-city-") as folder:
             panel = Path(folder) / "panel.parquet"
@@ -53,9 +52,13 @@ def main() -> None:
             short = 1 - len(city.trips) / len(city.truth)
             print(f"\rCity {seed} {settings or ''}: {options.stations} stations, {options.days} days, ", end="")
             print(f"{len(city.truth):,} trips wanted, observed {short:.1%} short")
-            met &= known(city, result, walkers=options.walkers > 0)
+            met &= known(city, result, inside, walkers=options.walkers > 0)
             if not options.no_backtest and not options.walkers:
                 met &= held_out(panel, Path(folder) / "city/weather.csv", options.jobs)
+    if not options.walkers:
+        systems, zones = (sum(parts) for parts in zip(*inside, strict=True))
+        print(f"Lost trips inside their 95 % intervals: {systems:.0f} of {len(inside)} systems, ", end="")
+        print(f"{zones / len(inside):.1%} of zones")
     if not met:
         print("Some targets were missed.")
 
@@ -73,8 +76,8 @@ def make_panel(city: City, folder: Path, out: Path) -> None:
     )
 
 
-def known(city: City, result: RunResult, *, walkers: bool) -> bool:
-    """Compare with the truth: totals, zones, bins."""
+def known(city: City, result: RunResult, found: list[tuple[float, float]], *, walkers: bool) -> bool:
+    """Compare with the truth: totals, zones, bins; whether system and zones are inside goes to `found`."""
     rows = result.demand().merge(
         city.true_rate.rename(columns={"station_id": "zone"})[["zone", "start", "rate", "wanted"]],
         on=["zone", "start"],
@@ -97,6 +100,7 @@ def known(city: City, result: RunResult, *, walkers: bool) -> bool:
     )
     print(f"  zones' demand, error: {_spread(rows)}")
     report = _measure.report
+    found.append((float(_distance(system, lost_truly.sum()) <= 1), float(inside.mean())))
     if walkers:
         report("error of total demand", 100 * error, unit=" %")
         return True

@@ -9,8 +9,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -22,12 +22,13 @@ from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import InputError, UnmetError
-from unmet.mobility.demand_models import MODELS, Rates
+from unmet.mobility.demand_models import MODELS, Rates, exposure
 from unmet.mobility.executors import Executor, WorkerDied, in_processes
 from unmet.mobility.panelfile import PanelFile, open_panel, write_parquet
 from unmet.mobility.scoring import answer, metrics_of, tally, tidy
+from unmet.mobility.shared_curve import shared_curve
 from unmet.mobility.trials import HELD_OUT, TASKS, Trial, hold_out, replay
-from unmet.mobility.zone_data import ZoneData, zone_data
+from unmet.mobility.zone_data import ZoneData, with_shared, zone_data
 
 __all__ = ["DEFAULT_MODELS", "Backtest", "ModelFunction", "backtest"]
 
@@ -157,7 +158,6 @@ def backtest(
     """
     plan = _Plan(_functions(models), tuple(tasks), folds, share, seed, draws)
     say = progress or (lambda done, zones, note: None)
-    work = partial(_zone, plan=plan)
     with ExitStack() as stack:
         path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unmet-"))) / "panel.parquet"
         if isinstance(panel, pd.DataFrame):
@@ -166,6 +166,7 @@ def backtest(
         if features is not None:
             file.add_features(features)
         say(0, len(file.zones), "")
+        work = partial(_zone, plan=plan, curves=_curves(file, plan, say))
         results = _work_off(file, work, executor, jobs or int(cpu_count()), say)
     done = [results[zone] for zone in file.zones]
     fits = pd.concat([fits for _, fits in done], ignore_index=True)
@@ -185,6 +186,7 @@ def _functions(models: Sequence[str] | Mapping[str, ModelFunction]) -> dict[str,
 
 _Item = tuple[str, pd.DataFrame]
 _Done = tuple[pd.DataFrame, pd.DataFrame]
+_Curves = dict[tuple[str, int], pd.DataFrame | None]
 
 
 def _work_off(
@@ -217,7 +219,22 @@ def _work_off(
     return results
 
 
-def _zone(item: _Item, *, plan: _Plan) -> _Done:
+def _curves(file: PanelFile, plan: _Plan, say: Callable[[int, int, str], None]) -> _Curves:
+    """What the zones share, for each trial from what it leaves of them: nothing that is hidden may come in this way."""
+    if exposure not in plan.models.values():
+        return {}
+    say(0, len(file.zones), "Learning what the zones share.")
+
+    def left(task: str, fold: int) -> Iterator[tuple[pd.DataFrame, ZoneData]]:
+        for zone in file.zones:
+            rows = file.rows_of(zone)
+            with suppress(UnmetError):  # told when the zone itself is tried
+                yield rows, _trial(rows, task, fold, plan).data
+
+    return {trial: shared_curve(left(*trial), plan.seed) for trial in product(plan.tasks, range(plan.folds))}
+
+
+def _zone(item: _Item, *, plan: _Plan, curves: _Curves) -> _Done:
     """Sums of scores and the list of fits of one zone: a plain function of its rows, to be run anywhere."""
     zone, rows = item
     sums: dict[tuple[str, str], list[pd.DataFrame]] = {}
@@ -226,6 +243,7 @@ def _zone(item: _Item, *, plan: _Plan) -> _Done:
         for task, fold in product(plan.tasks, range(plan.folds)):
             try:
                 trial = _trial(rows, task, fold, plan)
+                trial = replace(trial, data=with_shared(trial.data, curves.get((task, fold))))
             except UnmetError as error:
                 fits += [_no_fit(zone, _reason(error), model, task, fold) for model in plan.models]
                 continue

@@ -17,6 +17,7 @@ from unmet.mobility.horizon import horizon_bins, usual_minutes
 from unmet.mobility.panel import Panel
 from unmet.mobility.panelfile import open_panel, write_parquet
 from unmet.mobility.runs import Progress, RunResult, run_estimates
+from unmet.mobility.shared_curve import curve_of_rows
 from unmet.mobility.sources import Given
 from unmet.mobility.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
 
@@ -29,7 +30,9 @@ class LatentDemand:
 
     The default model suits the panel's bins. Up to a day: negative binomial counts with exposure, whose log-rate has a
     weekly and a daily pattern, the daily one drifting, a slow trend, holidays and weather. A day and more: the same
-    without the daily pattern. Priors are weakly informative, so that a thousand fits need no nursing.
+    without the daily pattern. Where there are eight zones or more, what they share is learnt first, from all of them
+    together, and each zone then learns how it differs. Priors are weakly informative, so that a thousand fits need no
+    nursing.
 
     Parameters
     ----------
@@ -150,6 +153,7 @@ class LatentDemand:
                 features=features.frame,
                 jobs=jobs,
                 horizon=steps,
+                share=curve_of_rows if self.model == "exposure" else None,
                 executor=executor,
                 progress=progress,
                 provenance=self._provenance(features),

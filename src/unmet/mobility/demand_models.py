@@ -20,15 +20,21 @@ from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.kernels import Kernel, Linear, Periodic, SquaredExponential
-from unmet.mobility.zone_data import ZoneData
+from unmet.mobility.zone_data import SHARED, ZoneData
 
-__all__ = ["MODELS", "Rates", "demand_kernel"]
+__all__ = ["MODELS", "Rates", "demand_kernel", "fit_counts"]
 
 # Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
 _SEARCH_ROWS = 3000
 _SEARCH_ITERATIONS = 40
 # Beyond this many rows features cost less than covariance matrices.
 _DENSE_ROWS = 400
+
+
+# Medians of the variances of log-demand's terms: of a zone that is known by itself, and of how one differs from all.
+_TERMS = ("trend", "day", "weekend", "week", "drift", "holiday", "weather")
+_BY_ITSELF = dict(zip(_TERMS, (0.1, 1.0, 0.3, 0.03, 0.01, 0.1, 0.1), strict=True))
+_DIFFERENCES = dict(zip(_TERMS, (0.02, 0.3, 0.1, 0.01, 0.01, 0.03, 0.003), strict=True))
 
 
 @dataclass(frozen=True)
@@ -59,18 +65,28 @@ class Rates:
     summary: dict[str, Any] = field(default_factory=dict)
 
 
-def demand_kernel(data: ZoneData) -> Kernel:
+def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
     """The default covariance of (log-)demand: patterns of day, weekend and week, a slow trend, holidays, weather.
 
     Weekends have a term of their own because they differ from other days much more than those do among themselves:
     with one weekly pattern for all, the hours of each weekday would be learnt nearly by themselves. The daily pattern
-    may drift. Priors are weakly informative, log-normal with a factor of e^0.5 (length-scales) or e^1.5 (variances),
-    so that a thousand fits need no nursing.
+    may drift. Where what all zones share is known, each has a multiple of it, and the other terms are for how the
+    zone differs: the less so, the less a pattern is a zone's own. Priors are weakly informative, log-normal with a
+    factor of e^0.5 (length-scales) or e^1.5 (variances), so that a thousand fits need no nursing.
+
+    Parameters
+    ----------
+    data : ZoneData
+        Whose bins and covariates they are.
+    shared : bool
+        Whether to look at ``data.inputs["shared"]``, which is on the scale of logarithms.
     """
     days = float(np.ptp(data.inputs["t"]))
+    shared = shared and bool(data.inputs[SHARED].any())
+    typical = _DIFFERENCES if shared else _BY_ITSELF
 
-    def variance(median: float) -> Parameter:
-        return Parameter(median, prior=LogNormal(median, 1.5))
+    def variance(term: str) -> Parameter:
+        return Parameter(typical[term], prior=LogNormal(typical[term], 1.5))
 
     def length(median: float) -> Parameter:
         return Parameter(median, prior=LogNormal(median, 0.5))
@@ -78,24 +94,24 @@ def demand_kernel(data: ZoneData) -> Kernel:
     def held(value: float) -> Parameter:
         return Parameter(value, fixed=True)
 
-    kernel: Kernel = SquaredExponential(variance(0.1), length(min(40.0, max(days / 3, 1.0))), columns="t")
+    kernel: Kernel = SquaredExponential(variance("trend"), length(min(40.0, max(days / 3, 1.0))), columns="t")
     if data.daily and days >= 14:
-        kernel = kernel + Periodic(held(7.0), variance(0.3), length(1.0), columns="week")
+        kernel = kernel + Periodic(held(7.0), variance("weekend"), length(1.0), columns="week")
     if not data.daily:
-        kernel = kernel + Periodic(held(1.0), variance(1.0), length(0.6), columns="week")
+        kernel = kernel + Periodic(held(1.0), variance("day"), length(0.6), columns="week")
         if days >= 14:
             weekend = Linear(held(1.0), columns="weekend")
-            kernel = kernel + Periodic(held(1.0), variance(0.3), length(0.6), columns="week") * weekend
-            kernel = kernel + Periodic(held(7.0), variance(0.03), length(0.08), columns="week")
+            kernel = kernel + Periodic(held(1.0), variance("weekend"), length(0.6), columns="week") * weekend
+            kernel = kernel + Periodic(held(7.0), variance("week"), length(0.08), columns="week")
         if days >= 90:
             slow = SquaredExponential(held(1.0), held(90.0), columns="t")
-            kernel = kernel + Periodic(held(1.0), variance(0.01), held(1.5), columns="week") * slow
+            kernel = kernel + Periodic(held(1.0), variance("drift"), held(1.5), columns="week") * slow
     if data.inputs["holiday"].any():
-        kernel = kernel + Linear(held(0.1), columns="holiday")
+        kernel = kernel + Linear(held(typical["holiday"]), columns="holiday")
     for name in data.covariates:
         spread = float(data.inputs[name].std())
-        kernel = kernel + SquaredExponential(variance(0.1), length(2.0 * spread), columns=name)
-    return kernel
+        kernel = kernel + SquaredExponential(variance("weather"), length(2.0 * spread), columns=name)
+    return kernel + Linear(held(1.0), columns=SHARED) if shared else kernel
 
 
 def _search_rows(rows: BoolArray, seed: int) -> IntArray:
@@ -118,7 +134,7 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         settings["inference"] = "lowrank" if len(data) > _DENSE_ROWS else "dense"
-        gp = CensoredGP(demand_kernel(data), max_iter=_SEARCH_ITERATIONS, random_state=seed, **settings)
+        gp = CensoredGP(demand_kernel(data, shared=counts), max_iter=_SEARCH_ITERATIONS, random_state=seed, **settings)
         gp.fit(**arguments(some))
         if some.size < every.size:
             settings["dispersion" if counts else "noise_variance"] = gp.dispersion_ if counts else gp.noise_variance_
@@ -133,6 +149,11 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
         "kernel": repr(gp.kernel_),
     }
     return gp, summary
+
+
+def fit_counts(data: ZoneData, seed: int) -> tuple[CensoredGP, dict[str, Any]]:
+    """Fit negative binomial counts with exposure to all that was seen; and what to tell of the fit."""
+    return _fit(data, data.seen, seed, likelihood="negative-binomial")
 
 
 def _words(told: list[warnings.WarningMessage]) -> str:
@@ -150,7 +171,7 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
 
     It is exact although stock-outs depend on demand, as long as it is known when they were.
     """
-    gp, summary = _fit(data, data.seen, seed, likelihood="negative-binomial")
+    gp, summary = fit_counts(data, seed)
     rng = np.random.default_rng(seed)
     rate = gp.sample(data.inputs, draws, random_state=seed)
     shape = 1.0 / gp.dispersion_

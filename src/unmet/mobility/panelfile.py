@@ -30,7 +30,7 @@ class PanelFile:
     Attributes
     ----------
     connection : duckdb.DuckDBPyConnection
-        Has the views ``panel`` and, where there are features, the table ``features``.
+        Has the view ``panel`` and, where they were given, the tables ``features``, ``shared`` and ``future``.
     label : str
         How messages call the panel.
     zones : tuple of str
@@ -56,7 +56,7 @@ class PanelFile:
         rows = "SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel WHERE zone::VARCHAR = $1"
         if self._has("future"):
             rows = f"SELECT *, false AS future FROM ({rows}) UNION ALL BY NAME SELECT $1 AS zone, * FROM future"
-        joined = " LEFT JOIN features USING (start)" if self._has("features") else ""
+        joined = "".join(f" LEFT JOIN {name} USING (start)" for name in ("features", "shared") if self._has(name))
         sql = f"SELECT * FROM ({rows}){joined} ORDER BY start"
         with reading(self.label):
             return fetch_frame(self.connection, sql, [zone])
@@ -97,17 +97,22 @@ class PanelFile:
             raise InputError(
                 f"features: {twice} rows have the start of another; expected one row per bin of the panel."
             )
-        _register(self.connection, "some_features", features)
-        self.connection.execute("CREATE OR REPLACE TABLE features AS SELECT * FROM some_features")
-        self.connection.unregister("some_features")
+        self._keep("features", features)
+
+    def add_shared(self, curve: pd.DataFrame) -> None:
+        """Have `rows_of` join what all zones share: ``start`` and a column that no panel or feature has."""
+        self._keep("shared", curve)
 
     def add_future(self, bins: pd.DataFrame) -> None:
         """Have `rows_of` go on with these bins (``start, start_local, minutes``), told by a column ``future``."""
         states = dict.fromkeys((name for name in _STATES if name in self.columns), 0)
         rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
-        _register(self.connection, "some_bins", rows)
-        self.connection.execute("CREATE OR REPLACE TABLE future AS SELECT * FROM some_bins")
-        self.connection.unregister("some_bins")
+        self._keep("future", rows)
+
+    def _keep(self, table: str, frame: pd.DataFrame) -> None:
+        _register(self.connection, "some_rows", frame)
+        self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM some_rows")
+        self.connection.unregister("some_rows")
 
     @property
     def timezone(self) -> str | None:

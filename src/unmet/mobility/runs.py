@@ -2,9 +2,9 @@
 
 Zones are estimated in chunks, and each finished chunk is on disk as soon as it is finished (`unmet.mobility.parts`).
 A run that was killed continues where it was when started again, and gives the same tables to the last bit: a zone's
-result depends on its own rows, the model and the model's seed, never on order, chunks or the number of processes. What
-the finished chunks were computed from is summed up in a fingerprint; when the panel, the features, the model or the
-version of `unmet` changes, the run starts anew and says what changed.
+result depends on its own rows, what all zones share, the model and its seed, never on order, chunks or the number of
+processes. What the finished chunks were computed from is summed up in a fingerprint; when the panel, the features, the
+model or the version of `unmet` changes, the run starts anew and says what changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 import unmet
-from unmet._exceptions import FileFormatError, InputError
+from unmet._exceptions import FileFormatError, InputError, NumericalError
 from unmet.mobility.executors import Executor, in_processes
 from unmet.mobility.horizon import future_bins
 from unmet.mobility.panel import Panel
@@ -43,6 +43,9 @@ __all__ = ["RunResult", "read_run", "run_estimates"]
 
 Progress = Callable[[int, int, str], None]
 """Called with zones finished, zones in all, and a sentence where there is something to say ('' where not)."""
+
+Share = Callable[[Iterable[pd.DataFrame]], pd.DataFrame | None]
+"""From the rows of all zones to what they share, or None where that cannot be told."""
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "duckdb", "joblib")
 # Changes when a part of today could not be read as one of tomorrow.
@@ -93,6 +96,7 @@ def run_estimates(
     chunk: int | None = None,
     horizon: int = 0,
     estimate: EstimateZone | None = None,
+    share: Share | None = None,
     executor: Executor = in_processes,
     progress: Progress | None = None,
     provenance: Mapping[str, Any] | None = None,
@@ -117,6 +121,9 @@ def run_estimates(
         Bins to go beyond the panel's end; `features` may have rows for them.
     estimate : callable, optional
         Estimates one zone; `unmet.mobility.zone_estimate.estimate_zone` unless given.
+    share : callable, optional
+        From the rows of all zones to what they share, ``start`` and a column, which is joined to every zone's rows:
+        see `unmet.mobility.shared_curve`. It is worked out once, before the zones.
     executor : callable
         Where the work is done: see `unmet.mobility.executors`.
     progress : callable, optional
@@ -167,7 +174,7 @@ def run_estimates(
             file.add_features(features)
         if horizon:
             file.add_future(future_bins(file.bins(), horizon, file.timezone))
-        inputs = _inputs(path, features, model, estimate, horizon)
+        inputs = _inputs(path, features, model, estimate, share, horizon)
         fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
         say = progress or (lambda done, zones, note: None)
         told = finished_run(place.out, fingerprint)
@@ -176,6 +183,8 @@ def run_estimates(
             return _result(place.out, told)
         run = _Run(place, file, fingerprint, inputs, say)
         run.resume()
+        if share is not None:
+            run.learn_shared(share)
         work = partial(estimate_chunk, estimate=estimate, model=model)
         run.work_off(work, executor, workers, size)
         info = {
@@ -245,6 +254,23 @@ class _Run:
                     "Its results stay until the new ones are complete."
                 )
         self.say(len(self.finished), len(self.file.zones), "")
+
+    def learn_shared(self, share: Share) -> None:
+        """Work out what all zones share, or take it from an earlier attempt."""
+        path = self.folder / "shared.parquet"
+        if not path.exists():
+            self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
+            try:
+                curve = share(self.file.rows_of(zone) for zone in self.file.zones)
+            except NumericalError as error:
+                self.note(f"What the zones share could not be learnt ({error}): each is estimated by itself.")
+                return
+            if curve is None:
+                return
+            with writing(self.place.out):
+                write_parquet(curve, self.place.scratch / path.name)
+                os.replace(self.place.scratch / path.name, path)
+        self.file.add_shared(read_table(path))
 
     def work_off(
         self,
@@ -331,18 +357,28 @@ class _Run:
 
 
 def _inputs(
-    path: Path, features: pd.DataFrame | None, model: Model, estimate: EstimateZone, horizon: int
+    path: Path,
+    features: pd.DataFrame | None,
+    model: Model,
+    estimate: EstimateZone,
+    share: Share | None,
+    horizon: int,
 ) -> dict[str, Any]:
     """All that the estimate of a zone depends on, as JSON knows it."""
     return {
         "format": _FORMAT,
         "unmet": unmet.__version__,
-        "estimate": f"{estimate.__module__}:{getattr(estimate, '__qualname__', type(estimate).__qualname__)}",
+        "estimate": _name(estimate),
+        "share": None if share is None else _name(share),
         "model": json.loads(json.dumps(model.to_dict())),
         "horizon": horizon,
         "panel": file_hash(path),
         "features": None if features is None else frame_hash(features),
     }
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}:{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
 def _as_file(panel: str | os.PathLike[str] | pd.DataFrame | Panel, place: RunFolder) -> Path:

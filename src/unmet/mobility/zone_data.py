@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,10 @@ from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.mobility.panel import PANEL_COLUMNS, REBALANCED_COLUMNS
 
-__all__ = ["ZoneData", "zone_data"]
+__all__ = ["NOT_COVARIATES", "SHARED", "ZoneData", "with_shared", "zone_data"]
+
+SHARED = "shared"
+"""The column of what all zones share: see `unmet.mobility.shared_curve`."""
 
 _NEEDED = (
     "zone",
@@ -27,7 +30,7 @@ _NEEDED = (
     "censored",
 )
 # Columns of a panel that say what happened, not why: none may be a covariate, or demand would explain itself.
-_NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future"}
+NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", SHARED}
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # A pickup proves that a vehicle was there for a moment, even where no minute began with one.
 _MOMENT = 0.5
@@ -56,7 +59,7 @@ class ZoneData:
         Hour of the week, 0 for Monday from midnight; for bins of a day or more the first hour of its day.
     inputs : DataFrame
         Columns ``t`` (days), ``week`` (position in the week, in days; holidays are Sundays), ``weekend``, ``holiday``,
-        covariates.
+        ``shared`` (the log-rate of all zones together, where that is known, else 0), covariates.
     covariates : tuple of str
         The covariates among the inputs.
     flags : array of str
@@ -142,6 +145,14 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     return data
 
 
+def with_shared(data: ZoneData, curve: pd.DataFrame | None) -> ZoneData:
+    """The same zone, told what all zones share; as it is where that is not known."""
+    if curve is None:
+        return data
+    values = curve.set_index("start")[SHARED].reindex(data.start).to_numpy(dtype=float)
+    return replace(data, inputs=data.inputs.assign(**{SHARED: values}))
+
+
 def _flag(flags: np.ndarray, rows: BoolArray, word: str) -> None:
     flags[rows] = [f"{old};{word}" if old else word for old in flags[rows]]
 
@@ -155,10 +166,11 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
     inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)
     inputs["weekend"] = (inputs["week"] >= 5).astype(float)
     inputs["holiday"] = holiday
+    inputs[SHARED] = frame[SHARED].to_numpy(dtype=float) if SHARED in frame else 0.0
     gaps = np.zeros(len(frame), dtype=bool)
     covariates = []
     for name in frame.columns:
-        if name in _NOT_COVARIATES or name in _CALENDAR or not pd.api.types.is_numeric_dtype(frame[name]):
+        if name in NOT_COVARIATES or name in _CALENDAR or not pd.api.types.is_numeric_dtype(frame[name]):
             continue
         values = frame[name].to_numpy(dtype=float)
         hole = ~np.isfinite(values)

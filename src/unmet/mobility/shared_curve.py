@@ -1,0 +1,107 @@
+"""What the zones of a city share: how its demand rises and falls as a whole.
+
+Weather, season, holidays and most of the week move all zones of a city alike. A zone alone has to learn all of that
+from its own few trips, in which chance and stock-outs sit side by side: what it mistakes for weather it finds again in
+the very hours that ran out. So the city is learnt first, from the sum of its zones, and each zone then learns its level
+and how it differs (`unmet.mobility.demand_models.demand_kernel`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from threadpoolctl import threadpool_limits
+
+from unmet._exceptions import UnmetError
+from unmet._typing import Array
+from unmet.mobility.demand_models import fit_counts
+from unmet.mobility.zone_data import NOT_COVARIATES, SHARED, ZoneData, zone_data
+
+__all__ = ["LEAST_ZONES", "curve_of_rows", "shared_curve"]
+
+LEAST_ZONES = 8
+"""With fewer, a zone would meet too much of its own chance in what it is told of the others."""
+
+_BIN = ["start", "start_local", "minutes"]
+_TOTALS = ["observed", "seen", "usual"]
+
+
+def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> pd.DataFrame | None:
+    """The city's log-rate about its mean, ``start, shared`` by bin; None where there are too few zones, or no trips.
+
+    In each bin the observed trips of all zones are added up. The city's exposure is the share of its usual demand
+    at that hour of the week (pickups over exposure, zone by zone) that had something to rent. With these counts the
+    city is estimated as if it were one zone.
+
+    Parameters
+    ----------
+    zones : iterable of (DataFrame, ZoneData)
+        Rows of a panel with the features of their bins, and the same as data; they are gone through once. What the
+        data do not say, as in weeks hidden on purpose, is not used.
+    seed : int
+        Decides which rows the search for hyper-parameters looks at.
+
+    Examples
+    --------
+    >>> shared_curve([]) is None
+    True
+    """
+    totals, bins, count = pd.DataFrame(columns=_TOTALS, dtype=float), pd.DataFrame(), 0
+    for rows, data in zones:
+        if not data.seen.any():
+            continue
+        count += 1
+        totals = totals.add(_totals(data), fill_value=0.0)
+        own = [c for c in rows.columns if c in _BIN or c == "holiday" or c not in NOT_COVARIATES]
+        fresh = rows[own] if bins.empty else rows.loc[~rows["start"].isin(bins["start"]), own]
+        bins = fresh if bins.empty else pd.concat([bins, fresh], ignore_index=True)
+    if count < LEAST_ZONES or not totals["observed"].any():
+        return None
+    with threadpool_limits(limits=1):  # the order in which threads add up would show in the last digits
+        data = _as_one_zone(bins, totals)
+        gp, _ = fit_counts(data, seed)
+        rate = np.log(gp.predict(data.inputs))
+    return pd.DataFrame({"start": data.start, SHARED: rate - rate.mean()})
+
+
+def curve_of_rows(zones: Iterable[pd.DataFrame]) -> pd.DataFrame | None:
+    """The curve that the zones of a panel share, from the rows of each: what a run asks for.
+
+    A zone that cannot be read as one is left out here; why, is told when it is estimated itself.
+    """
+
+    def readable() -> Iterator[tuple[pd.DataFrame, ZoneData]]:
+        for rows in zones:
+            with suppress(UnmetError):
+                data = zone_data(rows)
+                if data.start.is_unique:
+                    yield rows, data
+
+    return shared_curve(readable())
+
+
+def _totals(data: ZoneData) -> pd.DataFrame:
+    """What a zone adds to the city: trips, and its usual demand in each bin, that which could be seen and all of it."""
+    seen = data.seen
+    pickups = np.where(seen, data.observed, 0.0)
+    time = np.where(seen, data.exposure, 0.0)
+    mean = pickups.sum() / time.sum()
+    # An hour of the week little seen is taken for the zone's mean: as if that had been seen once more.
+    usual = (np.bincount(data.slot, pickups, minlength=168) + mean) / (np.bincount(data.slot, time, minlength=168) + 1)
+    rate: Array = usual[data.slot]
+    return pd.DataFrame({"observed": pickups, "seen": time * rate, "usual": rate}, index=data.start)
+
+
+def _as_one_zone(bins: pd.DataFrame, totals: pd.DataFrame) -> ZoneData:
+    frame = bins.sort_values("start", ignore_index=True)
+    totals = totals.loc[pd.DatetimeIndex(frame["start"])]
+    states = dict.fromkeys([f"{state}_minutes" for state in ("available", "stockout", "closed", "unknown")], 0.0)
+    frame = frame.assign(zone="all zones", observed=0.0, exposure=0.0, censored=False, **states)
+    # Not by way of the frame: a zone's exposure is raised where a pickup proves it, which does not hold for a share.
+    seen, usual = totals["seen"].to_numpy(), totals["usual"].to_numpy()
+    share = np.divide(seen, usual, out=np.zeros(len(seen)), where=usual > 0)
+    return replace(zone_data(frame), observed=totals["observed"].to_numpy(), exposure=share)

@@ -1,0 +1,169 @@
+"""What all zones share, against a city whose curve is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from toy_model import ToyModel, estimate_toy, toy_panel
+
+from unmet._exceptions import InputError, NumericalError
+from unmet.mobility import backtest as backtests
+from unmet.mobility.executors import serially
+from unmet.mobility.panelfile import open_panel, write_parquet
+from unmet.mobility.runs import run_estimates
+from unmet.mobility.shared_curve import LEAST_ZONES, curve_of_rows
+from unmet.mobility.trials import blocks
+from unmet.mobility.zone_data import SHARED, zone_data
+from unmet.mobility.zone_estimate import DemandModel, estimate_zone
+
+ZONES, DAYS = 10, 42
+
+
+@pytest.fixture(scope="module")
+def truth() -> pd.DataFrame:
+    """Bins, their weather, and how demand rises and falls in all zones."""
+    start = pd.date_range("2024-01-01", periods=24 * DAYS, freq="h", tz="UTC")
+    rng = np.random.default_rng(0)
+    rain = np.repeat(rng.random(DAYS * 4) < 0.2, 6) * 1.0
+    hour = start.hour.to_numpy()
+    curve = np.cos(2 * np.pi * (hour - 17) / 24) - 0.6 * rain + 0.3 * np.sin(np.arange(len(start)) / 200)
+    return pd.DataFrame({"start": start, "rain": rain, "curve": curve})
+
+
+@pytest.fixture(scope="module")
+def city(truth) -> list[pd.DataFrame]:
+    """Zones that differ in level only; every other one runs out on most days in the busiest hours."""
+    return [zone_rows(truth, number) for number in range(ZONES)]
+
+
+def zone_rows(truth: pd.DataFrame, number: int) -> pd.DataFrame:
+    rng = np.random.default_rng([1, number])
+    rate = (0.5 + number) * np.exp(truth["curve"].to_numpy())
+    count = rng.poisson(rate)
+    exposure = np.ones(len(rate))
+    if number % 2:
+        busy = truth["start"].dt.hour.between(15, 20).to_numpy() & (rng.random(len(rate)) < 0.8)
+        exposure[busy] = rng.uniform(0.0, 0.5, busy.sum())
+    observed = rng.binomial(count, exposure)
+    minutes = np.round(60 * exposure)
+    frame = pd.DataFrame({"zone": f"z{number}", "start": truth["start"], "minutes": 60, "rain": truth["rain"]})
+    frame["start_local"] = frame["start"].dt.tz_localize(None)
+    frame["observed"] = observed.astype(float)
+    frame["exposure"], frame["available_minutes"], frame["stockout_minutes"] = exposure, minutes, 60 - minutes
+    return frame.assign(closed_minutes=0, unknown_minutes=0, censored=exposure < 1, truly=rate)
+
+
+def off(found: pd.Series, truth: pd.DataFrame) -> np.ndarray:
+    right = truth["curve"] - truth["curve"].mean()
+    return (found - found.mean()).to_numpy() - right.to_numpy()
+
+
+def drop_truth(city: list[pd.DataFrame]) -> list[pd.DataFrame]:
+    return [rows.drop(columns="truly") for rows in city]
+
+
+def test_the_curve_is_that_which_made_the_trips_though_half_the_zones_run_out_when_it_is_highest(city, truth):
+    found = curve_of_rows(drop_truth(city))
+    assert (found["start"] == truth["start"]).all()
+    assert np.sqrt(np.mean(off(found[SHARED], truth) ** 2)) < 0.06
+    seen = pd.concat(city).groupby("start")["observed"].sum()
+    busy = truth["start"].dt.hour.between(15, 20).to_numpy()
+    naive = off(np.log(seen.reset_index(drop=True) + 0.5), truth)
+    assert naive[busy].mean() < -0.15
+    assert abs(off(found[SHARED], truth)[busy].mean()) < 0.03
+
+
+def test_bins_to_come_have_a_curve_by_their_weather(city, truth):
+    future = []
+    for rows in drop_truth(city):
+        ahead = rows["start"] >= truth["start"].iloc[-48]
+        empty = {"observed": np.nan, "exposure": 0.0, "available_minutes": 0, "stockout_minutes": 0, "censored": False}
+        future.append(
+            rows.assign(**{name: rows[name].mask(ahead, value) for name, value in empty.items()}, future=ahead)
+        )
+    found = curve_of_rows(future)
+    assert len(found) == len(truth)
+    assert np.sqrt(np.mean(off(found[SHARED], truth)[-48:] ** 2)) < 0.15
+
+
+def test_too_few_zones_share_nothing_and_neither_do_zones_without_trips(city):
+    rows = drop_truth(city)
+    assert curve_of_rows(rows[: LEAST_ZONES - 1]) is None
+    assert curve_of_rows([zone.assign(observed=0.0) for zone in rows]) is None
+
+
+def test_a_zone_that_cannot_be_read_does_not_keep_the_others_from_sharing(city):
+    rows = drop_truth(city)
+    broken = [rows[0].assign(zone="twice"), rows[0].drop(columns="exposure").assign(zone="lacking")]
+    broken[0] = pd.concat([broken[0], broken[0]])
+    pd.testing.assert_frame_equal(curve_of_rows([*rows[:8], *broken]), curve_of_rows(rows[:8]))
+
+
+def test_a_zone_of_few_trips_is_estimated_better_with_what_it_shares(city):
+    curve = curve_of_rows(drop_truth(city))
+    error = {}
+    for name, rows in (("alone", city[0]), ("with all", city[0].merge(curve, on="start"))):
+        found = estimate_zone(rows.drop(columns="truly"), DemandModel(draws=20)).rows
+        error[name] = np.sqrt(np.mean(np.log(found["rate_mean"] / city[0]["truly"]) ** 2))
+    assert error["with all"] < 0.85 * error["alone"]
+
+
+def test_what_a_trial_hides_does_not_come_in_by_way_of_the_other_zones(city, tmp_path):
+    plan = backtests._Plan({"exposure": backtests.MODELS["exposure"]}, ("held-out",), 1, 0.2, 0, 20)
+    rows = drop_truth(city)
+    hidden = backtests._trial(rows[0], "held-out", 0, plan).scored
+    changed = [zone.assign(observed=zone["observed"].where(~hidden, 99.0)) for zone in rows]
+    weeks = blocks(zone_data(rows[0]), 7)[hidden]
+    assert len(set(weeks)) == 1  # a whole week of the six
+
+    def curve(city: list[pd.DataFrame], name: str) -> pd.DataFrame:
+        write_parquet(pd.concat(city, ignore_index=True), tmp_path / name)
+        with open_panel(tmp_path / name) as file:
+            return backtests._curves(file, plan, lambda *told: None)["held-out", 0]
+
+    pd.testing.assert_frame_equal(curve(rows, "a.parquet"), curve(changed, "b.parquet"))
+
+
+def share_once(log):
+    def share(zones):
+        log.append(len(list(zones)))
+        start = toy_panel()["start"].drop_duplicates()
+        return pd.DataFrame({"start": start, SHARED: 1.0})
+
+    return share
+
+
+def estimate_seeing(rows, model):
+    if SHARED not in rows or not (rows[SHARED] == 1.0).all():
+        raise InputError("told nothing of what is shared")
+    if rows["zone"].iloc[0] == "z3" and model.trouble:
+        raise MemoryError
+    return estimate_toy(rows, ToyModel())
+
+
+def test_a_run_works_out_what_is_shared_once_though_it_is_interrupted(tmp_path):
+    log = []
+
+    def stop_at_the_second(function, items, jobs):
+        for number, item in enumerate(items):
+            if number == 2:
+                raise KeyboardInterrupt
+            yield item, function(item)
+
+    options = {"estimate": estimate_seeing, "share": share_once(log), "chunk": 1}
+    with pytest.raises(KeyboardInterrupt):
+        run_estimates(toy_panel(), ToyModel(), tmp_path, executor=stop_at_the_second, **options)
+    done = run_estimates(toy_panel(), ToyModel(), tmp_path, executor=serially, **options)
+    assert log == [6]
+    assert not done.failures
+    assert done.info["zones"]["finished_before"] == 2
+
+
+def test_where_it_cannot_be_learnt_each_zone_is_estimated_by_itself_and_that_is_told(tmp_path):
+    def share(zones):
+        raise NumericalError("no such matrix")
+
+    done = run_estimates(toy_panel(), ToyModel(), tmp_path, estimate=estimate_toy, share=share, executor=serially)
+    assert not done.failures
+    assert any("no such matrix" in note and "by itself" in note for note in done.info["notes"])
