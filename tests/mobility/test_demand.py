@@ -174,6 +174,24 @@ def test_totals_by_hour_of_week_add_up_to_the_rows(default):
     assert default.lost.mean(axis=1).sum() == pytest.approx(default.rows["lost_mean"].sum(), rel=0.05)
 
 
+@pytest.mark.parametrize("name", ["weekly-mean", "drop-censored"])
+def test_totals_by_hour_of_the_week_agree_with_the_rows_where_pickups_are_few(name):
+    panel, _, _ = make_panel(days=15, seed=4, level=0.4)
+    never = (panel["start"].dt.day_of_week == 1) & (panel["start"].dt.hour == 9)
+    panel.loc[never, ["available_minutes", "exposure", "observed"]] = 0
+    panel.loc[never, "stockout_minutes"], panel.loc[never, "censored"] = 60, True
+    estimate = estimate_zone(panel, DemandModel(name, draws=4000))
+    slot = panel["start"].dt.day_of_week * 24 + panel["start"].dt.hour
+    rows = estimate.rows["lost_mean"].groupby(slot).sum().reindex(range(168)).to_numpy()
+    error = estimate.lost.std(axis=1) / np.sqrt(4000)
+    assert (np.abs(estimate.lost.mean(axis=1) - rows) <= 5 * error).all()
+    total = estimate.lost.sum(axis=0)
+    assert total.mean() == pytest.approx(rows.sum(), abs=4 * total.std() / np.sqrt(4000))
+    assert rows[24 + 9] > 0  # never seen: the zone's mean
+    out = panel["stockout_minutes"].groupby(slot).sum() > 0
+    assert (rows[out] == 0).any()  # seen, and nobody came
+
+
 def test_a_pickup_without_a_minute_of_supply_still_counts_for_a_moment():
     panel, _, _ = make_panel(days=15, seed=6)
     panel.loc[50, ["exposure", "available_minutes"]] = 0
