@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, nbinom
 
-from unmet import InputError
+from unmet import InputError, NumericalError
 from unmet.mobility.binfeatures import bin_features
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
 from unmet.mobility.demand_models import MODELS, demand_kernel
@@ -239,6 +239,15 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
 def test_what_cannot_be_estimated_is_refused_with_the_reason(spoil, message):
     with pytest.raises(InputError, match=message):
         estimate_zone(spoil(PANEL), DemandModel("weekly-mean"))
+
+
+def test_tobit_refuses_an_hour_that_ran_out_every_time_with_the_models_words():
+    panel, _, _ = make_panel(days=15, seed=5)
+    nine = (panel["start"].dt.hour == 9) & (panel["start"].dt.day_of_week < 5)
+    panel.loc[nine, ["available_minutes", "stockout_minutes"]] = 30
+    panel.loc[nine, "exposure"], panel.loc[nine, "censored"] = 0.5, True
+    with pytest.raises(NumericalError, match="'hour_9'.*run away"):
+        estimate_zone(panel, DemandModel("tobit", draws=50))
 
 
 def test_unknown_models_and_too_few_draws_are_refused():

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from unmet._exceptions import InputError
+from unmet._exceptions import InputError, NumericalError
 from unmet._normal import truncated_above
 from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray, IntArray
@@ -231,7 +231,8 @@ def ncgp_a(data: ZoneData, draws: int, seed: int) -> Rates:
 def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     """Linear Tobit on effects of the hour, at weekends and other days, of the day of the week, trend and covariates.
 
-    Not one effect per hour of the week: an hour that ran out every time would have none that could be found.
+    Not one effect per hour of the week: more of them would have run out every time. One that has, has no effect that
+    could be found (the likelihood grows with it without end), and the zone is refused.
     """
     rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
     day, hour = np.divmod(data.slot, 24)
@@ -246,6 +247,8 @@ def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         model = TobitRegressor().fit(design[rows], data.observed[rows], censored=data.censored[rows])
+    if not model.converged_:
+        raise NumericalError(_words(told))
     rng = np.random.default_rng(seed)
     mean = model.predict(design)
     beta = rng.multivariate_normal(np.zeros(len(design.columns) + 1), model.covariance_[:-1, :-1], draws, method="eigh")
@@ -254,7 +257,7 @@ def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     future = f + model.scale_ * rng.standard_normal(f.shape) if np.isnan(data.observed).any() else None
     q05, q95 = np.quantile(f, [0.05, 0.95], axis=0)
     summary = {
-        "converged": model.converged_,
+        "converged": True,
         "message": _words(told),
         "log_evidence": model.log_likelihood_,
         "dispersion": np.nan,
