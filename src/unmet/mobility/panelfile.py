@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,17 @@ __all__ = ["PanelFile", "fetch_frame", "file_hash", "frame_hash", "open_panel", 
 
 _NEEDED = ("zone", "start", "start_local", "minutes", "observed", "exposure", "censored")
 _STATES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
+
+# What a column may be, in words and as DuckDB's names of types.
+_INTEGER = r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
+_NUMBER = ("a number", re.compile(rf"{_INTEGER}|FLOAT|DOUBLE|DECIMAL\(.*\)"))
+_TYPES = {
+    **dict.fromkeys(("observed", "minutes", "exposure", *_STATES), _NUMBER),
+    "censored": ("a boolean or an integer", re.compile(rf"BOOLEAN|{_INTEGER}")),
+    "start": ("a timestamp, best with time zone", re.compile(r"TIMESTAMP.*")),
+    # A file keeps moments, not wall clocks: with a time zone the local hour would be lost.
+    "start_local": ("a timestamp without time zone", re.compile(r"TIMESTAMP(_S|_MS|_NS)?")),
+}
 
 
 @dataclass(frozen=True)
@@ -135,7 +147,7 @@ class PanelFile:
 
 @contextmanager
 def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
-    """Open a panel's Parquet file, checked for the columns that every model needs."""
+    """Open a panel's Parquet file, checked for the columns that every model needs and their types."""
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
@@ -154,7 +166,18 @@ def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
                 f"{label}: is not a panel: there is no column {', '.join(map(repr, missing))}; "
                 f"found: {', '.join(columns)}."
             )
+        _check_types(label, columns)
         yield PanelFile(connection, label, _zones(connection, label), columns, _metadata(pairs))
+
+
+def _check_types(label: str, columns: dict[str, str]) -> None:
+    wrong = [
+        f"column {name!r} is {columns[name]}; expected {words}"
+        for name, (words, types) in _TYPES.items()
+        if name in columns and not types.fullmatch(columns[name])
+    ]
+    if wrong:
+        raise FileFormatError(f"{label}: {'. '.join(wrong)}. Build the panel with build_panel or `unmet panel`.")
 
 
 def _zones(connection: duckdb.DuckDBPyConnection, label: str) -> tuple[str, ...]:
