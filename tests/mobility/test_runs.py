@@ -387,6 +387,17 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path):
         run(tmp_path / "file")
 
 
+def test_what_is_not_of_a_run_is_left_alone(tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(Stopped):
+        run(out, model=ToyModel(seed=1), progress=stop_after(3))
+    (out / ".parts" / ".DS_Store").write_text("mine")
+    (out / ".parts" / "notes").mkdir()
+    result = run(out)
+    assert result.info["zones"]["estimated"] == 6
+    assert sorted(path.name for path in (out / ".parts").iterdir()) == [".DS_Store", "notes"]
+
+
 def test_two_runs_into_one_folder_at_a_time_are_refused(tmp_path):
     def another(done: int, _: int, __: str) -> None:
         if done == 2:
