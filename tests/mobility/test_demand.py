@@ -296,6 +296,20 @@ def test_latent_demand_takes_a_frame_and_leaves_it_as_it_was(two_zones):
     assert result.info["provenance"]["holidays"] == "US"
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("minutes", 30, "60 minutes from 2020-10-08 05:00 .* in zone 'a', but .* 30 minutes from .* in zone 'b'"),
+        ("start_local", pd.Timestamp("2020-10-08 07:00"), "05:00 .* in zone 'a', but .* 07:00 .* in zone 'b'"),
+    ],
+)
+def test_zones_that_disagree_about_a_bin_are_named_with_its_start(two_zones, column, value, said):
+    panel = two_zones[0].copy()
+    panel.loc[(panel["zone"] == "b") & (panel["start"] == "2020-10-08 09:00+00:00"), column] = value
+    with pytest.raises(InputError, match=f"2020-10-08 09:00:00.*{said}"):
+        LatentDemand("weekly-mean", draws=50).fit(panel, executor=serially)
+
+
 def test_latent_demand_keeps_its_run_where_a_folder_is_named(two_zones, tmp_path):
     panel, _ = two_zones
     model = LatentDemand("weekly-mean", draws=50)

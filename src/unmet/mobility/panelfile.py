@@ -74,16 +74,43 @@ class PanelFile:
             return fetch_frame(self.connection, sql, [zone])
 
     def bins(self) -> pd.DataFrame:
-        """Give the distinct bins: ``start, start_local, minutes``."""
+        """Give the distinct bins, ``start, start_local, minutes``; zones must agree about them."""
         with reading(self.label):
-            return fetch_frame(
+            bins = fetch_frame(
                 self.connection,
                 "SELECT DISTINCT start, start_local, minutes FROM panel ORDER BY start, start_local, minutes",
             )
+        if bins["start"].isna().any():
+            raise FileFormatError(f"{self.label}: some rows have no start; expected a moment in each.")
+        unlike = bins["start"].duplicated()
+        if unlike.any():
+            raise InputError(self._disagreement(int(bins.loc[unlike, "start"].nunique())))
+        return bins
+
+    def _disagreement(self, starts: int) -> str:
+        """Say about which bin zones disagree, and which do; the rarer opinion is the second one."""
+        sql = """
+            SELECT start, start_local, minutes, min(zone::VARCHAR) AS zone, count(*) AS rows FROM panel
+            WHERE start = (SELECT min(start) FROM
+                (SELECT start FROM (SELECT DISTINCT start, start_local, minutes FROM panel)
+                GROUP BY start HAVING count(*) > 1))
+            GROUP BY ALL ORDER BY rows DESC, zone"""
+        with reading(self.label):
+            kinds = fetch_frame(self.connection, sql)
+        usual, odd = (
+            f"{row['minutes']:g} minutes from {row['start_local']} local time in zone {row['zone']!r}"
+            for _, row in kinds.iloc[[0, -1]].iterrows()
+        )
+        return (
+            f"{self.label}: zones disagree about {starts} {'bin' if starts == 1 else 'bins'}. The one that starts at "
+            f"{kinds['start'].iloc[0]} has {usual}, but {odd}. Expected the same minutes and start_local for a start "
+            "in all zones: build their panel together, or estimate them apart."
+        )
 
     def hours_of_week(self) -> list[int]:
         """Give the hours of the week that bins start in, by the wall clock; 0 is Monday from midnight."""
-        local = self.bins()["start_local"].dt
+        with reading(self.label):
+            local = fetch_frame(self.connection, "SELECT DISTINCT start_local FROM panel")["start_local"].dt
         return sorted((24 * local.day_of_week + local.hour).unique().tolist())
 
     def zone_minutes(self) -> pd.DataFrame:
