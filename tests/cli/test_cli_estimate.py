@@ -118,6 +118,16 @@ def test_a_zone_that_cannot_be_estimated_shows_with_its_reason_and_exit_code_1(t
     assert "nothing can be learnt" in " ".join(result.stdout.replace("│", " ").split())
 
 
+def test_where_no_zone_can_be_estimated_no_others_are_said_to_be_done(tmp_path):
+    closed = PANEL.assign(exposure=0.0, available_minutes=0, stockout_minutes=0, observed=0.0, closed_minutes=60)
+    write_parquet(closed, tmp_path / "panel.parquet")
+    result = invoke(tmp_path / "panel.parquet", tmp_path / "run")
+    assert result.exit_code == 1, result.output
+    told = " ".join(result.stderr.split())
+    assert "None of the 7 zones could be estimated. Reasons:" in told
+    assert "others" not in told
+
+
 def test_json_is_what_run_json_says(panel, tmp_path):
     result = invoke(panel, tmp_path / "run", "--json")
     assert json.loads(result.stdout) == json.loads((tmp_path / "run" / "run.json").read_text())
@@ -161,6 +171,13 @@ def test_a_folder_that_cannot_be_written_is_exit_code_2(panel, tmp_path, monkeyp
     arguments = [str(panel), "--out", str(tmp_path / "file" / "run"), "--model", "observed"]
     assert run_main(monkeypatch, *arguments) == 2
     assert "cannot be written to" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_file_in_the_place_of_the_folder_is_exit_code_2(panel, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert run_main(monkeypatch, str(panel), "--out", str(tmp_path / "file"), "--model", "observed") == 2
+    assert "is a file; name a folder for the results (--out)" in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_file_that_is_no_panel_is_exit_code_2(tmp_path, monkeypatch, capsys):

@@ -383,7 +383,7 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written to"):
         run(tmp_path / "file" / "out")
-    with pytest.raises(InputError, match="cannot be written to"):
+    with pytest.raises(InputError, match="is a file; name a folder"):
         run(tmp_path / "file")
 
 

@@ -46,6 +46,8 @@ def run_folder(out: Path) -> Iterator[RunFolder]:
     """Make the folders and hold them against another run at the same time; leave no empty ones."""
     place = RunFolder(out)
     made = not out.exists()
+    if not made and not out.is_dir():
+        raise InputError(f"{out}: is a file; name a folder for the results (--out).")
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     with hold_folder(out):
