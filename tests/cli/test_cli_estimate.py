@@ -97,6 +97,11 @@ def test_weather_and_holidays_reach_the_model(panel, tmp_path, monkeypatch):
     assert told["provenance"]["weather_gaps"][0]["bins"] == 26
 
 
+def test_a_horizon_may_be_in_capitals(panel, tmp_path):
+    assert invoke(panel, tmp_path / "run", "--horizon", "1D").exit_code == 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["inputs"]["horizon"] == 24
+
+
 def test_weather_needs_to_know_the_time_zone(panel, tmp_path, monkeypatch, capsys):
     pd.DataFrame({"time": ["2021-11-01 00:00"], "rain": [0.0]}).to_csv(tmp_path / "w.csv", index=False)
     options = ["--out", str(tmp_path / "run"), "--weather", str(tmp_path / "w.csv")]
@@ -155,6 +160,8 @@ def test_an_interrupted_run_says_how_to_go_on(panel, tmp_path, monkeypatch):
         (["--model", "oracle"], "no model 'oracle'"),
         (["--horizon", "90min"], "not a whole number"),
         (["--horizon", "soon"], "7d"),
+        (["--horizon", "1827d"], "longer than five years"),
+        (["--horizon", f"{'9' * 5000}h"], "longer than five years"),
         (["--holidays", "Atlantis"], "no calendar"),
         (["--weather", "nowhere.csv", "--timezone", "UTC"], "no such file"),
         (["--weather", "nowhere.csv"], "no such file"),
