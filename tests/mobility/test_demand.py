@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, nbinom
 
-from unmet import InputError
+from unmet import InputError, NumericalError
 from unmet.mobility.binfeatures import bin_features
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
 from unmet.mobility.demand_models import MODELS, demand_kernel
@@ -174,6 +174,24 @@ def test_totals_by_hour_of_week_add_up_to_the_rows(default):
     assert default.lost.mean(axis=1).sum() == pytest.approx(default.rows["lost_mean"].sum(), rel=0.05)
 
 
+@pytest.mark.parametrize("name", ["weekly-mean", "drop-censored"])
+def test_totals_by_hour_of_the_week_agree_with_the_rows_where_pickups_are_few(name):
+    panel, _, _ = make_panel(days=15, seed=4, level=0.4)
+    never = (panel["start"].dt.day_of_week == 1) & (panel["start"].dt.hour == 9)
+    panel.loc[never, ["available_minutes", "exposure", "observed"]] = 0
+    panel.loc[never, "stockout_minutes"], panel.loc[never, "censored"] = 60, True
+    estimate = estimate_zone(panel, DemandModel(name, draws=4000))
+    slot = panel["start"].dt.day_of_week * 24 + panel["start"].dt.hour
+    rows = estimate.rows["lost_mean"].groupby(slot).sum().reindex(range(168)).to_numpy()
+    error = estimate.lost.std(axis=1) / np.sqrt(4000)
+    assert (np.abs(estimate.lost.mean(axis=1) - rows) <= 5 * error).all()
+    total = estimate.lost.sum(axis=0)
+    assert total.mean() == pytest.approx(rows.sum(), abs=4 * total.std() / np.sqrt(4000))
+    assert rows[24 + 9] > 0  # never seen: the zone's mean
+    out = panel["stockout_minutes"].groupby(slot).sum() > 0
+    assert (rows[out] == 0).any()  # seen, and nobody came
+
+
 def test_a_pickup_without_a_minute_of_supply_still_counts_for_a_moment():
     panel, _, _ = make_panel(days=15, seed=6)
     panel.loc[50, ["exposure", "available_minutes"]] = 0
@@ -223,6 +241,15 @@ def test_what_cannot_be_estimated_is_refused_with_the_reason(spoil, message):
         estimate_zone(spoil(PANEL), DemandModel("weekly-mean"))
 
 
+def test_tobit_refuses_an_hour_that_ran_out_every_time_with_the_models_words():
+    panel, _, _ = make_panel(days=15, seed=5)
+    nine = (panel["start"].dt.hour == 9) & (panel["start"].dt.day_of_week < 5)
+    panel.loc[nine, ["available_minutes", "stockout_minutes"]] = 30
+    panel.loc[nine, "exposure"], panel.loc[nine, "censored"] = 0.5, True
+    with pytest.raises(NumericalError, match="'hour_9'.*run away"):
+        estimate_zone(panel, DemandModel("tobit", draws=50))
+
+
 def test_unknown_models_and_too_few_draws_are_refused():
     with pytest.raises(InputError, match="no model 'magic'; there are exposure"):
         DemandModel("magic")
@@ -267,6 +294,20 @@ def test_latent_demand_takes_a_frame_and_leaves_it_as_it_was(two_zones):
     lone = estimate_zone(panel[panel["zone"] == "a"], DemandModel("weekly-mean", draws=50)).rows
     assert np.allclose(rows[rows["zone"] == "a"]["demand_mean"], lone["demand_mean"])
     assert result.info["provenance"]["holidays"] == "US"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("minutes", 30, "60 minutes from 2020-10-08 05:00 .* in zone 'a', but .* 30 minutes from .* in zone 'b'"),
+        ("start_local", pd.Timestamp("2020-10-08 07:00"), "05:00 .* in zone 'a', but .* 07:00 .* in zone 'b'"),
+    ],
+)
+def test_zones_that_disagree_about_a_bin_are_named_with_its_start(two_zones, column, value, said):
+    panel = two_zones[0].copy()
+    panel.loc[(panel["zone"] == "b") & (panel["start"] == "2020-10-08 09:00+00:00"), column] = value
+    with pytest.raises(InputError, match=f"2020-10-08 09:00:00.*{said}"):
+        LatentDemand("weekly-mean", draws=50).fit(panel, executor=serially)
 
 
 def test_latent_demand_keeps_its_run_where_a_folder_is_named(two_zones, tmp_path):

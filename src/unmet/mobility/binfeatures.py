@@ -15,7 +15,7 @@ from unmet.mobility.features import add_calendar, add_holidays, add_weather
 from unmet.mobility.horizon import future_bins
 from unmet.mobility.panelfile import PanelFile
 from unmet.mobility.quality import QualityLog
-from unmet.mobility.sources import Given, Workspace
+from unmet.mobility.sources import Given, Workspace, expand, is_frame
 from unmet.mobility.timezones import zone_info
 from unmet.mobility.weather import make_weather
 
@@ -90,6 +90,8 @@ def bin_features(
     if weather is not None:
         zone = timezone or panel.timezone
         if zone is None:
+            if not is_frame(weather):
+                expand(weather, "weather")  # a file that is not there is told first
             raise InputError(
                 f"{panel.label} does not say what time zone it is in, which the weather's times need; "
                 "give it: timezone= or --timezone."

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from unmet._exceptions import InputError
+from unmet._exceptions import InputError, NumericalError
 from unmet._normal import truncated_above
 from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray, IntArray
@@ -231,7 +231,8 @@ def ncgp_a(data: ZoneData, draws: int, seed: int) -> Rates:
 def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     """Linear Tobit on effects of the hour, at weekends and other days, of the day of the week, trend and covariates.
 
-    Not one effect per hour of the week: an hour that ran out every time would have none that could be found.
+    Not one effect per hour of the week: more of them would have run out every time. One that has, has no effect that
+    could be found (the likelihood grows with it without end), and the zone is refused.
     """
     rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
     day, hour = np.divmod(data.slot, 24)
@@ -246,6 +247,8 @@ def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         model = TobitRegressor().fit(design[rows], data.observed[rows], censored=data.censored[rows])
+    if not model.converged_:
+        raise NumericalError(_words(told))
     rng = np.random.default_rng(seed)
     mean = model.predict(design)
     beta = rng.multivariate_normal(np.zeros(len(design.columns) + 1), model.covariance_[:-1, :-1], draws, method="eigh")
@@ -254,7 +257,7 @@ def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     future = f + model.scale_ * rng.standard_normal(f.shape) if np.isnan(data.observed).any() else None
     q05, q95 = np.quantile(f, [0.05, 0.95], axis=0)
     summary = {
-        "converged": model.converged_,
+        "converged": True,
         "message": _words(told),
         "log_evidence": model.log_likelihood_,
         "dispersion": np.nan,
@@ -270,21 +273,22 @@ def observed(data: ZoneData, draws: int, seed: int) -> Rates:
 
 
 def _by_slot(data: ZoneData, draws: int, seed: int, rows: BoolArray) -> Rates:
-    """Pickups over exposure by hour of week: a gamma posterior for each, Poisson losses."""
+    """Pickups over exposure by hour of week: Gamma(pickups, exposure) for each, whose mean that is; Poisson losses."""
     if not rows.any():
         raise InputError("No bin is left to learn from.")
     rng = np.random.default_rng(seed)
     count = np.bincount(data.slot[rows], data.observed[rows], minlength=168)
     time = np.bincount(data.slot[rows], data.exposure[rows], minlength=168)
-    overall = count.sum() / time.sum()
-    # An hour of the week never seen with supply gets the zone's mean; it is flagged as extrapolation.
-    shape, scale = np.where(time > 0, count + 0.5, overall + 0.5), np.where(time > 0, 1 / np.maximum(time, 1e-9), 1.0)
-    by_slot = rng.gamma(shape, scale, size=(draws, 168))
-    mean = np.where(time > 0, count / np.maximum(time, 1e-9), overall)[data.slot]
+    # An hour of the week never seen with supply gets the zone's mean, known as well as from one bin; it is flagged as
+    # extrapolation.
+    known = time > 0
+    shape, time = np.where(known, count, count.sum() / time.sum()), np.where(known, time, 1.0)
+    by_slot = rng.gamma(shape, 1 / time, size=(draws, 168))
+    mean = (shape / time)[data.slot]
     rate = by_slot[:, data.slot]
     some = np.where(np.isfinite(data.observed), data.stockout, 0.0)
     q05, q95 = np.quantile(by_slot, [0.05, 0.95], axis=0)[:, data.slot]
-    q05, q95 = np.minimum(q05, mean), np.maximum(q95, mean)  # nothing seen: the mean is 0, below any draw
+    q05, q95 = np.minimum(q05, mean), np.maximum(q95, mean)  # a gamma of small shape has its mean above most draws
     future = rng.poisson(rate).astype(float) if np.isnan(data.observed).any() else None
     lost = rng.poisson(some * rate).astype(float)
     return Rates(mean, by_slot.std(axis=0)[data.slot], q05, q95, lost, some * mean, future, {"converged": True})

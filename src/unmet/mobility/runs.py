@@ -350,7 +350,7 @@ class _Run:
             told = publish(self.place.out, self.place.scratch, self.parts, zones, self.file.hours_of_week(), told)
             # Where a worker was lost, the same command tries those zones again: what is finished stays for it.
             keep = {self.fingerprint} if lost else set()
-            for folder in self.place.hidden.iterdir():
+            for folder in self.place.attempts():
                 if folder.name not in keep:
                     shutil.rmtree(folder)
         return _result(self.place.out, told)
