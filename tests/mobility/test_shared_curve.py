@@ -74,6 +74,15 @@ def test_the_curve_is_that_which_made_the_trips_though_half_the_zones_run_out_wh
     assert abs(off(found[SHARED], truth)[busy].mean()) < 0.03
 
 
+def test_good_and_bad_days_of_the_whole_city_are_left_out_and_do_not_bend_the_trend(truth):
+    shock = np.repeat(np.random.default_rng(5).normal(0.0, 0.3, DAYS), 24)
+    rows = [zone_rows(truth.assign(curve=truth["curve"] + shock), number) for number in range(ZONES)]
+    found = curve_of_rows(drop_truth(rows))
+    by_day = pd.Series(off(found[SHARED], truth)).groupby(truth["start"].dt.date.to_numpy()).mean()
+    assert by_day.std() < 0.12  # what is left is a third of the shocks
+    assert abs(np.corrcoef(by_day, shock[::24])[0, 1]) < 0.7
+
+
 def test_bins_to_come_have_a_curve_by_their_weather(city, truth):
     future = []
     for rows in drop_truth(city):

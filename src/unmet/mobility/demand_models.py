@@ -122,7 +122,9 @@ def _search_rows(rows: BoolArray, seed: int) -> IntArray:
     return np.sort(np.random.default_rng(seed).choice(index, _SEARCH_ROWS, replace=False))
 
 
-def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[CensoredGP, dict[str, Any]]:
+def _fit(
+    data: ZoneData, rows: BoolArray, seed: int, kernel: Kernel, **settings: Any
+) -> tuple[CensoredGP, dict[str, Any]]:
     """Hyper-parameters from some rows, posterior from all; and what to tell of the fit."""
     counts = settings["likelihood"] != "gaussian"
 
@@ -134,7 +136,7 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         settings["inference"] = "lowrank" if len(data) > _DENSE_ROWS else "dense"
-        gp = CensoredGP(demand_kernel(data, shared=counts), max_iter=_SEARCH_ITERATIONS, random_state=seed, **settings)
+        gp = CensoredGP(kernel, max_iter=_SEARCH_ITERATIONS, random_state=seed, **settings)
         gp.fit(**arguments(some))
         if some.size < every.size:
             settings["dispersion" if counts else "noise_variance"] = gp.dispersion_ if counts else gp.noise_variance_
@@ -151,9 +153,9 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
     return gp, summary
 
 
-def fit_counts(data: ZoneData, seed: int) -> tuple[CensoredGP, dict[str, Any]]:
+def fit_counts(data: ZoneData, seed: int, kernel: Kernel | None = None) -> tuple[CensoredGP, dict[str, Any]]:
     """Fit negative binomial counts with exposure to all that was seen; and what to tell of the fit."""
-    return _fit(data, data.seen, seed, likelihood="negative-binomial")
+    return _fit(data, data.seen, seed, kernel or demand_kernel(data, shared=True), likelihood="negative-binomial")
 
 
 def _words(told: list[warnings.WarningMessage]) -> str:
@@ -204,7 +206,7 @@ def _tobit_lost(data: ZoneData, f: Array, noise_sd: float, rng: np.random.Genera
 
 def _gaussian(data: ZoneData, draws: int, seed: int, censoring: str) -> Rates:
     rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
-    gp, summary = _fit(data, rows, seed, likelihood="gaussian", censoring=censoring)
+    gp, summary = _fit(data, rows, seed, demand_kernel(data), likelihood="gaussian", censoring=censoring)
     rng = np.random.default_rng(seed)
     f = gp.sample(data.inputs, draws, random_state=seed)
     noise_sd = gp.y_scale_ * float(np.sqrt(gp.noise_variance_))

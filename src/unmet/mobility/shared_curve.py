@@ -4,6 +4,10 @@ Weather, season, holidays and most of the week move all zones of a city alike. A
 from its own few trips, in which chance and stock-outs sit side by side: what it mistakes for weather it finds again in
 the very hours that ran out. So the city is learnt first, from the sum of its zones, and each zone then learns its level
 and how it differs (`unmet.mobility.demand_models.demand_kernel`).
+
+Real cities also have good and bad days that nothing recorded explains. In the sum of all zones they stand out far above
+chance; without a term of their own they would bend the trend and the weather to fit. They have one, and it is left
+out of the curve: what a zone is told is what can be explained, in bins that were seen and in others alike.
 """
 
 from __future__ import annotations
@@ -17,8 +21,10 @@ import pandas as pd
 from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import UnmetError
+from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array
-from unmet.mobility.demand_models import fit_counts
+from unmet.kernels import SquaredExponential
+from unmet.mobility.demand_models import demand_kernel, fit_counts
 from unmet.mobility.zone_data import NOT_COVARIATES, SHARED, ZoneData, zone_data
 
 __all__ = ["LEAST_ZONES", "curve_of_rows", "shared_curve"]
@@ -27,6 +33,9 @@ LEAST_ZONES = 8
 """With fewer, a zone would meet too much of its own chance in what it is told of the others."""
 
 _BIN = ["start", "start_local", "minutes"]
+_MOMENT = "moment"  # time once more, for what is left out of the curve
+_SPELL = Parameter(0.7, fixed=True)  # days: how long a good or a bad day lasts
+_FAR = -1e6
 _TOTALS = ["observed", "seen", "usual"]
 
 
@@ -63,8 +72,13 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
         return None
     with threadpool_limits(limits=1):  # the order in which threads add up would show in the last digits
         data = _as_one_zone(bins, totals)
-        gp, _ = fit_counts(data, seed)
-        rate = np.log(gp.predict(data.inputs))
+        kernel = demand_kernel(data)
+        if not data.daily:  # for days, the counts' own dispersion is that
+            prior = LogNormal(0.03, 1.5)
+            kernel = kernel + SquaredExponential(Parameter(0.03, prior=prior), _SPELL, columns=_MOMENT)
+        gp, _ = fit_counts(data, seed, kernel)
+        # At a moment far from all others no day is good or bad.
+        rate = np.log(gp.predict_quantiles(data.inputs.assign(**{_MOMENT: _FAR}), [0.5], kind="latent")[:, 0])
     return pd.DataFrame({"start": data.start, SHARED: rate - rate.mean()})
 
 
@@ -104,4 +118,6 @@ def _as_one_zone(bins: pd.DataFrame, totals: pd.DataFrame) -> ZoneData:
     # Not by way of the frame: a zone's exposure is raised where a pickup proves it, which does not hold for a share.
     seen, usual = totals["seen"].to_numpy(), totals["usual"].to_numpy()
     share = np.divide(seen, usual, out=np.zeros(len(seen)), where=usual > 0)
-    return replace(zone_data(frame), observed=totals["observed"].to_numpy(), exposure=share)
+    data = zone_data(frame)
+    inputs = data.inputs.assign(**{_MOMENT: data.inputs["t"]})
+    return replace(data, inputs=inputs, observed=totals["observed"].to_numpy(), exposure=share)
