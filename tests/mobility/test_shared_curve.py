@@ -79,8 +79,8 @@ def test_good_and_bad_days_of_the_whole_city_are_left_out_and_do_not_bend_the_tr
     rows = [zone_rows(truth.assign(curve=truth["curve"] + shock), number) for number in range(ZONES)]
     found = curve_of_rows(drop_truth(rows))
     by_day = pd.Series(off(found[SHARED], truth)).groupby(truth["start"].dt.date.to_numpy()).mean()
-    assert by_day.std() < 0.12  # what is left is a third of the shocks
-    assert abs(np.corrcoef(by_day, shock[::24])[0, 1]) < 0.7
+    assert by_day.std() < 0.08  # without a term of their own: 0.12
+    assert abs(np.corrcoef(by_day, shock[::24])[0, 1]) < 0.3  # 0.48
 
 
 def test_bins_to_come_have_a_curve_by_their_weather(city, truth):
