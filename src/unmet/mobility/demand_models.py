@@ -22,13 +22,13 @@ from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.kernels import Kernel, Linear, Periodic, SquaredExponential
 from unmet.mobility.zone_data import SHARED, ZoneData
 
-__all__ = ["MODELS", "Rates", "demand_kernel", "fit_counts"]
+__all__ = ["DENSE_ROWS", "MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel"]
 
 # Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
 _SEARCH_ROWS = 3000
-_SEARCH_ITERATIONS = 40
+SEARCH_ITERATIONS = 40
 # Beyond this many rows features cost less than covariance matrices.
-_DENSE_ROWS = 400
+DENSE_ROWS = 400
 
 
 # Medians of the variances of log-demand's terms: of a zone that is known by itself, and of how one differs from all.
@@ -135,8 +135,8 @@ def _fit(
     every, some = np.flatnonzero(rows), _search_rows(rows, seed)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        settings["inference"] = "lowrank" if len(data) > _DENSE_ROWS else "dense"
-        gp = CensoredGP(kernel, max_iter=_SEARCH_ITERATIONS, random_state=seed, **settings)
+        settings["inference"] = "lowrank" if len(data) > DENSE_ROWS else "dense"
+        gp = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
         gp.fit(**arguments(some))
         if some.size < every.size:
             settings["dispersion" if counts else "noise_variance"] = gp.dispersion_ if counts else gp.noise_variance_
@@ -151,11 +151,6 @@ def _fit(
         "kernel": repr(gp.kernel_),
     }
     return gp, summary
-
-
-def fit_counts(data: ZoneData, seed: int, kernel: Kernel | None = None) -> tuple[CensoredGP, dict[str, Any]]:
-    """Fit negative binomial counts with exposure to all that was seen; and what to tell of the fit."""
-    return _fit(data, data.seen, seed, kernel or demand_kernel(data, shared=True), likelihood="negative-binomial")
 
 
 def _words(told: list[warnings.WarningMessage]) -> str:
@@ -173,7 +168,7 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
 
     It is exact although stock-outs depend on demand, as long as it is known when they were.
     """
-    gp, summary = fit_counts(data, seed)
+    gp, summary = _fit(data, data.seen, seed, demand_kernel(data, shared=True), likelihood="negative-binomial")
     rng = np.random.default_rng(seed)
     rate = gp.sample(data.inputs, draws, random_state=seed)
     shape = 1.0 / gp.dispersion_

@@ -24,11 +24,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 
 import unmet
-from unmet._exceptions import FileFormatError, InputError, NumericalError
+from unmet._exceptions import FileFormatError, InputError, UnmetError
 from unmet.mobility.executors import Executor, in_processes
 from unmet.mobility.horizon import future_bins
 from unmet.mobility.panel import Panel
@@ -258,19 +259,23 @@ class _Run:
     def learn_shared(self, share: Share) -> None:
         """Work out what all zones share, or take it from an earlier attempt."""
         path = self.folder / "shared.parquet"
-        if not path.exists():
-            self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
+        if path.exists():
             try:
-                curve = share(self.file.rows_of(zone) for zone in self.file.zones)
-            except NumericalError as error:
-                self.note(f"What the zones share could not be learnt ({error}): each is estimated by itself.")
+                self.file.add_shared(read_table(path))
                 return
-            if curve is None:
-                return
+            except (UnmetError, duckdb.Error):
+                self.note("What the zones share was damaged on disk and is learnt again.")
+        self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
+        try:
+            curve = share(self.file.rows_of(zone) for zone in self.file.zones)
+        except UnmetError as error:
+            self.note(f"What the zones share could not be learnt ({error}): each is estimated by itself.")
+            return
+        if curve is not None:
             with writing(self.place.out):
                 write_parquet(curve, self.place.scratch / path.name)
                 os.replace(self.place.scratch / path.name, path)
-        self.file.add_shared(read_table(path))
+            self.file.add_shared(read_table(path))
 
     def work_off(
         self,

@@ -12,19 +12,22 @@ out of the curve: what a zone is told is what can be explained, in bins that wer
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from unmet._exceptions import UnmetError
+from unmet._exceptions import ConvergenceWarning, UnmetError
 from unmet._parameters import LogNormal, Parameter
-from unmet._typing import Array
+from unmet._typing import Array, BoolArray
+from unmet.estimators import CensoredGP
 from unmet.kernels import SquaredExponential
-from unmet.mobility.demand_models import demand_kernel, fit_counts
+from unmet.mobility.demand_models import DENSE_ROWS, SEARCH_ITERATIONS, demand_kernel
 from unmet.mobility.zone_data import NOT_COVARIATES, SHARED, ZoneData, zone_data
 
 __all__ = ["LEAST_ZONES", "curve_of_rows", "shared_curve"]
@@ -36,6 +39,7 @@ _BIN = ["start", "start_local", "minutes"]
 _MOMENT = "moment"  # time once more, for what is left out of the curve
 _SPELL = Parameter(0.7, fixed=True)  # days: how long a good or a bad day lasts
 _FAR = -1e6
+_SEARCH_WEEKS = 16
 _TOTALS = ["observed", "seen", "usual"]
 
 
@@ -61,7 +65,7 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
     """
     totals, bins, count = pd.DataFrame(columns=_TOTALS, dtype=float), pd.DataFrame(), 0
     for rows, data in zones:
-        if not data.seen.any():
+        if not _are_counts(data):
             continue
         count += 1
         totals = totals.add(_totals(data), fill_value=0.0)
@@ -72,30 +76,58 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
         return None
     with threadpool_limits(limits=1):  # the order in which threads add up would show in the last digits
         data = _as_one_zone(bins, totals)
-        kernel = demand_kernel(data)
-        if not data.daily:  # for days, the counts' own dispersion is that
-            prior = LogNormal(0.03, 1.5)
-            kernel = kernel + SquaredExponential(Parameter(0.03, prior=prior), _SPELL, columns=_MOMENT)
-        gp, _ = fit_counts(data, seed, kernel)
+        gp = _fit(data, seed)
         # At a moment far from all others no day is good or bad.
         rate = np.log(gp.predict_quantiles(data.inputs.assign(**{_MOMENT: _FAR}), [0.5], kind="latent")[:, 0])
     return pd.DataFrame({"start": data.start, SHARED: rate - rate.mean()})
 
 
+def _fit(data: ZoneData, seed: int) -> CensoredGP:
+    """Hyper-parameters from some whole weeks, posterior from all; with a term for good and bad days."""
+    kernel = demand_kernel(data)
+    if not data.daily:  # for days, the counts' own dispersion is that
+        prior = LogNormal(0.03, 1.5)
+        kernel = kernel + SquaredExponential(Parameter(0.03, prior=prior), _SPELL, columns=_MOMENT)
+    settings: dict[str, Any] = {
+        "likelihood": "negative-binomial",
+        "inference": "lowrank" if len(data) > DENSE_ROWS else "dense",
+    }
+    week, moment = np.divmod(data.inputs[_MOMENT].to_numpy(), 7.0)
+    weeks = np.unique(week[data.seen])
+    some = np.sort(np.random.default_rng(seed).permutation(weeks)[:_SEARCH_WEEKS])
+    # Moved together, so that the good and bad days of the weeks between them need no features.
+    moved = data.inputs.assign(**{_MOMENT: 7.0 * np.searchsorted(some, week) + moment})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the search may end at its limit with little to gain
+        gp = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
+        gp = _fitted(gp, data, moved, data.seen & np.isin(week, some))
+        if len(some) < len(weeks):
+            gp = CensoredGP(gp.kernel_, optimizer=None, dispersion=gp.dispersion_, **settings)
+            gp = _fitted(gp, data, data.inputs, data.seen)
+    return gp
+
+
+def _fitted(gp: CensoredGP, data: ZoneData, inputs: pd.DataFrame, rows: BoolArray) -> CensoredGP:
+    return gp.fit(inputs[rows], data.observed[rows], exposure=data.exposure[rows])
+
+
 def curve_of_rows(zones: Iterable[pd.DataFrame]) -> pd.DataFrame | None:
     """The curve that the zones of a panel share, from the rows of each: what a run asks for.
 
-    A zone that cannot be read as one is left out here; why, is told when it is estimated itself.
+    A zone that cannot be estimated is left out here; why, is told when it is tried itself.
     """
 
     def readable() -> Iterator[tuple[pd.DataFrame, ZoneData]]:
         for rows in zones:
             with suppress(UnmetError):
-                data = zone_data(rows)
-                if data.start.is_unique:
-                    yield rows, data
+                yield rows, zone_data(rows)
 
     return shared_curve(readable())
+
+
+def _are_counts(data: ZoneData) -> bool:
+    seen = data.observed[data.seen]
+    return bool(data.start.is_unique and seen.size and (seen >= 0).all() and (seen == np.floor(seen)).all())
 
 
 def _totals(data: ZoneData) -> pd.DataFrame:
