@@ -21,7 +21,7 @@ __all__ = ["CENSORED", "LOOKS", "OBSERVED", "TRUTH", "new_figure", "require_matp
 # Okabe & Ito's palette, with a marker and a line style each: told apart in any colour vision and in grey print.
 LOOKS: dict[str, dict[str, Any]] = {
     "ncgp": {"color": "#D55E00", "marker": "s", "ls": "--"},
-    "ncgp-a": {"color": "#009E73", "marker": "^", "ls": "-."},
+    "ncgp-a": {"color": "#009E73", "marker": "^", "ls": "-.", "ms": 8, "mfc": "none"},  # seen behind a point of CGP
     "cgp": {"color": "#0072B2", "marker": "o", "ls": "-"},
 }
 TRUTH, CENSORED, OBSERVED = "#222222", "#D55E00", "#555555"
@@ -74,5 +74,5 @@ def score_lines(ax: Axes, frame: pd.DataFrame, *, band: bool = True) -> None:
         looks = LOOKS[model]
         if band:
             ax.fill_between(mean.index, by_c.min(), by_c.max(), color=looks["color"], alpha=0.12, lw=0)
-        ax.plot(mean.index, mean, label=TITLES[model], ms=4, lw=1.6, **looks)
+        ax.plot(mean.index, mean, label=TITLES[model], **{"ms": 4, "lw": 1.6, **looks})
     ax.grid(alpha=0.25, lw=0.5)

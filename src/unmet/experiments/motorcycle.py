@@ -25,7 +25,7 @@ __all__ = ["INTENSITIES", "SHARES", "reproduce"]
 
 SHARES = (0.1, 0.5, 0.9)
 INTENSITIES = ((0.0, 0.33), (0.33, 0.66), (0.66, 1.0))
-REPETITIONS: dict[Level, int] = {"quick": 10, "default": 50, "full": 200}
+REPETITIONS: dict[Level, int] = {"quick": 10, "default": 1000, "full": 2000}
 GRID = np.linspace(2.4, 57.6, 240)
 
 # Name in results.csv's column `experiment`, reading of the labels, and the models to which it makes a difference.

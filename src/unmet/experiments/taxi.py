@@ -56,7 +56,7 @@ class Grid:
 _ALL = tuple((g, c) for g in GAMMAS for c in INTENSITIES)
 GRIDS: dict[Level, Grid] = {
     "quick": Grid(((0.2, 0.5), (0.4, 0.8)), 1),
-    "default": Grid(_ALL, 2),
+    "default": Grid(_ALL, 4),
     "full": Grid(_ALL, 30),
 }
 
