@@ -15,6 +15,7 @@ import os
 import platform
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -266,11 +267,15 @@ class _Run:
             except (UnmetError, duckdb.Error):
                 self.note("What the zones share was damaged on disk and is learnt again.")
         self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
-        try:
-            curve = share(self.file.rows_of(zone) for zone in self.file.zones)
-        except UnmetError as error:
-            self.note(f"What the zones share could not be learnt ({error}): each is estimated by itself.")
-            return
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                curve = share(self.file.rows_of(zone) for zone in self.file.zones)
+            except UnmetError as error:
+                self.note(f"What the zones share could not be learnt ({error}): each is estimated by itself.")
+                return
+        for said in sorted({str(w.message) for w in caught if not issubclass(w.category, DeprecationWarning)}):
+            self.note(f"What the zones share: {said}")
         if curve is not None:
             with writing(self.place.out):
                 write_parquet(curve, self.place.scratch / path.name)

@@ -37,7 +37,9 @@ LEAST_ZONES = 8
 
 _BIN = ["start", "start_local", "minutes"]
 _MOMENT = "moment"  # time once more, for what is left out of the curve
-_SPELL = Parameter(0.7, fixed=True)  # days: how long a good or a bad day lasts
+# Days: how long a good or a bad day lasts. Over a longer record it is as short as some 500 of them allow: each needs
+# features of its own, and without enough of them all other terms would be drawn coarsely.
+_SPELL, _SPELLS, _FEATURES = 0.7, 500, 1200
 _FAR = -1e6
 _SEARCH_WEEKS = 16
 _TOTALS = ["observed", "seen", "usual"]
@@ -86,11 +88,14 @@ def _fit(data: ZoneData, seed: int) -> CensoredGP:
     """Hyper-parameters from some whole weeks, posterior from all; with a term for good and bad days."""
     kernel = demand_kernel(data)
     if not data.daily:  # for days, the counts' own dispersion is that
-        prior = LogNormal(0.03, 1.5)
-        kernel = kernel + SquaredExponential(Parameter(0.03, prior=prior), _SPELL, columns=_MOMENT)
+        shock = Parameter(0.03, prior=LogNormal(0.03, 1.5))
+        spell = max(_SPELL, float(np.ptp(data.inputs[_MOMENT])) / _SPELLS)
+        kernel = kernel + SquaredExponential(shock, Parameter(spell, fixed=True), columns=_MOMENT)
+    inference = "lowrank" if len(data) > DENSE_ROWS else "dense"
     settings: dict[str, Any] = {
         "likelihood": "negative-binomial",
-        "inference": "lowrank" if len(data) > DENSE_ROWS else "dense",
+        "inference": inference,
+        "n_features": _FEATURES,
     }
     week, moment = np.divmod(data.inputs[_MOMENT].to_numpy(), 7.0)
     weeks = np.unique(week[data.seen])
