@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from unmet._exceptions import ConvergenceWarning
     from unmet.estimators import CensoredGP, TobitRegressor
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "CensoredGP",

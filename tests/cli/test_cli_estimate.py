@@ -97,6 +97,11 @@ def test_weather_and_holidays_reach_the_model(panel, tmp_path, monkeypatch):
     assert told["provenance"]["weather_gaps"][0]["bins"] == 26
 
 
+def test_a_horizon_may_be_in_capitals(panel, tmp_path):
+    assert invoke(panel, tmp_path / "run", "--horizon", "1D").exit_code == 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["inputs"]["horizon"] == 24
+
+
 def test_weather_needs_to_know_the_time_zone(panel, tmp_path, monkeypatch, capsys):
     pd.DataFrame({"time": ["2021-11-01 00:00"], "rain": [0.0]}).to_csv(tmp_path / "w.csv", index=False)
     options = ["--out", str(tmp_path / "run"), "--weather", str(tmp_path / "w.csv")]
@@ -116,6 +121,16 @@ def test_a_zone_that_cannot_be_estimated_shows_with_its_reason_and_exit_code_1(t
     assert "[bold]z3" in result.stdout  # a name, not markup
     assert "6 of 7 zones" in result.stdout
     assert "nothing can be learnt" in " ".join(result.stdout.replace("│", " ").split())
+
+
+def test_where_no_zone_can_be_estimated_no_others_are_said_to_be_done(tmp_path):
+    closed = PANEL.assign(exposure=0.0, available_minutes=0, stockout_minutes=0, observed=0.0, closed_minutes=60)
+    write_parquet(closed, tmp_path / "panel.parquet")
+    result = invoke(tmp_path / "panel.parquet", tmp_path / "run")
+    assert result.exit_code == 1, result.output
+    told = " ".join(result.stderr.split())
+    assert "None of the 7 zones could be estimated. Reasons:" in told
+    assert "others" not in told
 
 
 def test_json_is_what_run_json_says(panel, tmp_path):
@@ -145,8 +160,11 @@ def test_an_interrupted_run_says_how_to_go_on(panel, tmp_path, monkeypatch):
         (["--model", "oracle"], "no model 'oracle'"),
         (["--horizon", "90min"], "not a whole number"),
         (["--horizon", "soon"], "7d"),
+        (["--horizon", "1827d"], "longer than five years"),
+        (["--horizon", f"{'9' * 5000}h"], "longer than five years"),
         (["--holidays", "Atlantis"], "no calendar"),
         (["--weather", "nowhere.csv", "--timezone", "UTC"], "no such file"),
+        (["--weather", "nowhere.csv"], "no such file"),
     ],
 )
 def test_what_makes_no_sense_is_explained_with_exit_code_2(panel, tmp_path, monkeypatch, capsys, options, said):
@@ -160,6 +178,13 @@ def test_a_folder_that_cannot_be_written_is_exit_code_2(panel, tmp_path, monkeyp
     arguments = [str(panel), "--out", str(tmp_path / "file" / "run"), "--model", "observed"]
     assert run_main(monkeypatch, *arguments) == 2
     assert "cannot be written to" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_file_in_the_place_of_the_folder_is_exit_code_2(panel, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert run_main(monkeypatch, str(panel), "--out", str(tmp_path / "file"), "--model", "observed") == 2
+    assert "is a file; name a folder for the results (--out)" in " ".join(capsys.readouterr().err.split())
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_a_file_that_is_no_panel_is_exit_code_2(tmp_path, monkeypatch, capsys):

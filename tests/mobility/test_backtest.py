@@ -208,6 +208,15 @@ def test_models_are_compared_on_the_zones_that_all_could_do():
     assert "4 of 9 fits could not be done" in markdown(done)
 
 
+def test_a_bin_that_comes_twice_fails_the_fits_of_its_zone_only():
+    twice = PANEL[PANEL["zone"] == "z1"].iloc[[5]]
+    done = run(pd.concat([PANEL, twice]), ["observed", "weekly-mean"], tasks=["replay"])
+    assert set(done.failed["zone"]) == {"z1"}
+    assert list(done.failed["model"]) == ["observed", "weekly-mean"]
+    assert done.failed["reason"].str.contains("1 bins come twice").all()
+    assert set(done.scores["zone"]) == {"z0", "z2"}
+
+
 def test_where_nothing_can_be_done_the_error_says_why():
     with pytest.raises(InputError, match="z0: never works"):
         run(PANEL, {"none": _fails})

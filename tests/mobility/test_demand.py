@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, nbinom
 
-from unmet import InputError
+from unmet import InputError, NumericalError
 from unmet.mobility.binfeatures import bin_features
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
 from unmet.mobility.demand_models import MODELS, demand_kernel
@@ -174,13 +174,47 @@ def test_totals_by_hour_of_week_add_up_to_the_rows(default):
     assert default.lost.mean(axis=1).sum() == pytest.approx(default.rows["lost_mean"].sum(), rel=0.05)
 
 
+@pytest.mark.parametrize("name", ["weekly-mean", "drop-censored"])
+def test_totals_by_hour_of_the_week_agree_with_the_rows_where_pickups_are_few(name):
+    panel, _, _ = make_panel(days=15, seed=4, level=0.4)
+    never = (panel["start"].dt.day_of_week == 1) & (panel["start"].dt.hour == 9)
+    panel.loc[never, ["available_minutes", "exposure", "observed"]] = 0
+    panel.loc[never, "stockout_minutes"], panel.loc[never, "censored"] = 60, True
+    estimate = estimate_zone(panel, DemandModel(name, draws=4000))
+    slot = panel["start"].dt.day_of_week * 24 + panel["start"].dt.hour
+    rows = estimate.rows["lost_mean"].groupby(slot).sum().reindex(range(168)).to_numpy()
+    error = estimate.lost.std(axis=1) / np.sqrt(4000)
+    assert (np.abs(estimate.lost.mean(axis=1) - rows) <= 5 * error).all()
+    total = estimate.lost.sum(axis=0)
+    assert total.mean() == pytest.approx(rows.sum(), abs=4 * total.std() / np.sqrt(4000))
+    assert rows[24 + 9] > 0  # never seen: the zone's mean
+    out = panel["stockout_minutes"].groupby(slot).sum() > 0
+    assert (rows[out] == 0).any()  # seen, and nobody came
+
+
+def test_many_pickups_in_a_short_time_do_not_lengthen_it():
+    # 250 an hour, three tenths of the hours half out of stock.
+    rng = np.random.default_rng(3)
+    start = pd.date_range("2024-01-01", periods=14 * 24, freq="h", tz="UTC")
+    out = rng.random(len(start)) < 0.3
+    wanted = rng.poisson(250.0, len(start))
+    observed = np.where(out, rng.binomial(wanted, 0.5), wanted).astype(float)
+    panel = pd.DataFrame({"zone": "busy", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
+    panel["observed"], panel["exposure"], panel["censored"] = observed, np.where(out, 0.5, 1.0), out
+    panel["available_minutes"], panel["stockout_minutes"] = np.where(out, 30, 60), np.where(out, 30, 0)
+    panel["closed_minutes"] = panel["unknown_minutes"] = 0
+    estimate = estimate_zone(panel, DemandModel(draws=100))
+    assert estimate.summary["exposure_raised_to_a_moment"] == 0
+    assert estimate.rows["lost_mean"].sum() == pytest.approx(wanted.sum() - observed.sum(), rel=0.035)
+
+
 def test_a_pickup_without_a_minute_of_supply_still_counts_for_a_moment():
     panel, _, _ = make_panel(days=15, seed=6)
     panel.loc[50, ["exposure", "available_minutes"]] = 0
     panel.loc[50, "stockout_minutes"] = 60
     panel.loc[50, "observed"] = 2
     estimate = estimate_zone(panel, DemandModel("weekly-mean", draws=50))
-    assert estimate.rows.loc[50, "exposure"] == pytest.approx(1 / 60)
+    assert estimate.rows.loc[50, "exposure"] == pytest.approx(0.5 / 60)
     assert estimate.summary["exposure_raised_to_a_moment"] >= 1
 
 
@@ -221,6 +255,15 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
 def test_what_cannot_be_estimated_is_refused_with_the_reason(spoil, message):
     with pytest.raises(InputError, match=message):
         estimate_zone(spoil(PANEL), DemandModel("weekly-mean"))
+
+
+def test_tobit_refuses_an_hour_that_ran_out_every_time_with_the_models_words():
+    panel, _, _ = make_panel(days=15, seed=5)
+    nine = (panel["start"].dt.hour == 9) & (panel["start"].dt.day_of_week < 5)
+    panel.loc[nine, ["available_minutes", "stockout_minutes"]] = 30
+    panel.loc[nine, "exposure"], panel.loc[nine, "censored"] = 0.5, True
+    with pytest.raises(NumericalError, match=r"'hour_9'.*run away"):
+        estimate_zone(panel, DemandModel("tobit", draws=50))
 
 
 def test_unknown_models_and_too_few_draws_are_refused():
@@ -269,6 +312,20 @@ def test_latent_demand_takes_a_frame_and_leaves_it_as_it_was(two_zones):
     assert result.info["provenance"]["holidays"] == "US"
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "said"),
+    [
+        ("minutes", 30, "60 minutes from 2020-10-08 05:00 .* in zone 'a', but .* 30 minutes from .* in zone 'b'"),
+        ("start_local", pd.Timestamp("2020-10-08 07:00"), "05:00 .* in zone 'a', but .* 07:00 .* in zone 'b'"),
+    ],
+)
+def test_zones_that_disagree_about_a_bin_are_named_with_its_start(two_zones, column, value, said):
+    panel = two_zones[0].copy()
+    panel.loc[(panel["zone"] == "b") & (panel["start"] == "2020-10-08 09:00+00:00"), column] = value
+    with pytest.raises(InputError, match=f"2020-10-08 09:00:00.*{said}"):
+        LatentDemand("weekly-mean", draws=50).fit(panel, executor=serially)
+
+
 def test_latent_demand_keeps_its_run_where_a_folder_is_named(two_zones, tmp_path):
     panel, _ = two_zones
     model = LatentDemand("weekly-mean", draws=50)
@@ -312,19 +369,22 @@ def test_what_is_odd_about_the_weather_is_told(two_zones):
 
 def test_only_the_chosen_weather_is_used_and_it_is_told(two_zones):
     panel, weather = two_zones
-    more = weather.assign(wind=np.arange(len(weather)), snow=0.0)
+    more = weather.assign(wind=np.arange(len(weather)), snow=0.0, sky="clear")
     notes = []
     model = LatentDemand("weekly-mean", draws=50, weather=more, timezone="UTC")
     every = model.fit(panel, executor=serially, tell=notes.append)
     assert every.info["provenance"]["weather_columns"] == ["rain", "wind"]
-    assert "Weather columns used: rain, wind." in notes
+    assert "Weather columns: rain, wind." in notes
     assert any("same in every bin" in note and "snow: not used" in note for note in notes)
+    assert "Weather, noted: column without numbers, not used. sky" in notes
     chosen = replace(model, weather_columns=["wind"])
     with open_panel_of(panel) as file:
         frame = bin_features(file, weather=more, weather_columns=["wind"], timezone="UTC").frame
     assert "wind" in frame
     assert not {"rain", "snow"} & set(frame)
-    result = chosen.fit(panel, executor=serially)
+    notes.clear()
+    result = chosen.fit(panel, executor=serially, tell=notes.append)
+    assert notes == ["Weather columns: wind."]  # what is odd about the others does not matter
     assert result.info["provenance"]["weather_columns"] == ["wind"]
     assert result.info["inputs"]["features"] != every.info["inputs"]["features"]
 
@@ -332,7 +392,7 @@ def test_only_the_chosen_weather_is_used_and_it_is_told(two_zones):
 def test_weather_that_is_not_there_cannot_be_chosen(two_zones):
     panel, weather = two_zones
     model = LatentDemand("weekly-mean", draws=50, weather=weather, weather_columns=["Rain"], timezone="UTC")
-    with pytest.raises(InputError, match="no column of numbers 'Rain' in the weather; found: 'rain'"):
+    with pytest.raises(InputError, match=r"no column of numbers 'Rain' in .*; found: 'rain'"):
         model.fit(panel, executor=serially)
     with pytest.raises(InputError, match="no weather to choose from"):
         LatentDemand(weather_columns=["rain"]).fit(panel, executor=serially)

@@ -341,6 +341,38 @@ def test_a_panel_that_is_none_is_refused_and_nothing_is_left(tmp_path, panel, er
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("observed", PANEL["observed"].astype(str), "'observed' is VARCHAR; expected a number"),
+        ("minutes", PANEL["start"], "'minutes' is TIMESTAMP WITH TIME ZONE; expected a number"),
+        ("exposure", PANEL["exposure"] > 0, "'exposure' is BOOLEAN; expected a number"),
+        ("stockout_minutes", "0", "'stockout_minutes' is VARCHAR; expected a number"),
+        ("censored", "no", "'censored' is VARCHAR; expected a boolean or an integer"),
+        ("censored", 0.0, "'censored' is DOUBLE; expected a boolean or an integer"),
+        ("start", PANEL["start"].astype(str), "'start' is VARCHAR; expected a timestamp"),
+        ("start_local", PANEL["start"].dt.date, "'start_local' is DATE; expected a timestamp without time zone"),
+        ("start_local", PANEL["start"], "'start_local' is TIMESTAMP WITH TIME ZONE; expected a timestamp without"),
+    ],
+)
+def test_a_panel_with_a_column_of_another_type_is_refused_before_any_work(tmp_path, column, values, said):
+    with pytest.raises(FileFormatError, match=said):
+        run(tmp_path / "out", PANEL.assign(**{column: values}))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"observed": PANEL["observed"].astype("Int64"), "minutes": PANEL["minutes"].astype("uint16")},
+        {"exposure": PANEL["exposure"].astype("float32"), "censored": PANEL["censored"].astype("int8")},
+        {"start": PANEL["start"].dt.tz_localize(None), "start_local": PANEL["start_local"].dt.as_unit("ns")},
+    ],
+)
+def test_a_panel_may_have_any_type_of_number_and_time(tmp_path, changes):
+    assert not run(tmp_path / "out", PANEL.assign(**changes)).failures
+
+
 @pytest.mark.parametrize("option", [{"jobs": 0}, {"chunk": 0}, {"horizon": -1}])
 def test_senseless_options_are_refused(tmp_path, option):
     with pytest.raises(InputError, match=next(iter(option))):
@@ -351,8 +383,19 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written to"):
         run(tmp_path / "file" / "out")
-    with pytest.raises(InputError, match="cannot be written to"):
+    with pytest.raises(InputError, match="is a file; name a folder"):
         run(tmp_path / "file")
+
+
+def test_what_is_not_of_a_run_is_left_alone(tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(Stopped):
+        run(out, model=ToyModel(seed=1), progress=stop_after(3))
+    (out / ".parts" / ".DS_Store").write_text("mine")
+    (out / ".parts" / "notes").mkdir()
+    result = run(out)
+    assert result.info["zones"]["estimated"] == 6
+    assert sorted(path.name for path in (out / ".parts").iterdir()) == [".DS_Store", "notes"]
 
 
 def test_two_runs_into_one_folder_at_a_time_are_refused(tmp_path):

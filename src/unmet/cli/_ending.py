@@ -17,11 +17,11 @@ def end_with_failures(what: str, where: str) -> None:
     Parameters
     ----------
     what : str
-        How many of what could not be done.
+        How many of what could not be done, and what of the others.
     where : str
         Where the reasons are.
     """
-    line = f"{what}; the others are done. Reasons: {where} (exit code 1)"
+    line = f"{what}. Reasons: {where} (exit code 1)"
     Console(stderr=True).print(Text(line, style="bold red"), soft_wrap=True)
     raise typer.Exit(1)
 

@@ -43,9 +43,16 @@ def print_estimate(console: Console, result: RunResult) -> None:
 
 
 def end_if_zones_failed(result: RunResult) -> None:
-    """End with exit code 1, in words, where some zones have no estimate."""
+    """End with exit code 1, in words, where some zones or all have no estimate."""
     if result.failures:
-        said = f"{len(result.failures)} of {counted(result.info['zones']['all'], 'zone')} could not be estimated"
+        failed, zones = len(result.failures), result.info["zones"]["all"]
+        said = f"{failed:,} of {counted(zones, 'zone')} could not be estimated; the others are done"
+        if failed == zones:
+            said = (
+                "The only zone could not be estimated"
+                if zones == 1
+                else f"None of the {zones:,} zones could be estimated"
+            )
         end_with_failures(said, str(result.out / "zones.parquet"))
 
 

@@ -29,6 +29,7 @@ from unmet.mobility.scoring import answer, metrics_of, tally, tidy
 from unmet.mobility.shared_curve import shared_curve
 from unmet.mobility.trials import HELD_OUT, TASKS, Trial, hold_out, replay
 from unmet.mobility.zone_data import ZoneData, with_shared, zone_data
+from unmet.mobility.zonework import check_rows
 
 __all__ = ["DEFAULT_MODELS", "Backtest", "ModelFunction", "backtest"]
 
@@ -258,6 +259,7 @@ def _zone(item: _Item, *, plan: _Plan, curves: _Curves) -> _Done:
 
 
 def _trial(rows: pd.DataFrame, task: str, fold: int, plan: _Plan) -> Trial:
+    check_rows(rows)
     data = zone_data(rows)
     if task == HELD_OUT:
         return hold_out(data, fold=fold, folds=plan.folds, share=plan.share, seed=plan.seed)

@@ -15,11 +15,11 @@ from unmet.mobility.features import add_calendar, add_holidays, add_weather
 from unmet.mobility.horizon import future_bins
 from unmet.mobility.panelfile import PanelFile
 from unmet.mobility.quality import QualityLog
-from unmet.mobility.sources import Given, Workspace
+from unmet.mobility.sources import Given, Workspace, expand, is_frame
 from unmet.mobility.timezones import zone_info
 from unmet.mobility.weather import make_weather
 
-__all__ = ["BinFeatures", "bin_features", "choose_columns", "read_weather"]
+__all__ = ["BinFeatures", "bin_features", "read_weather"]
 
 _MEMORY = 10**9  # bytes, for reading the weather
 
@@ -90,12 +90,13 @@ def bin_features(
     if weather is not None:
         zone = timezone or panel.timezone
         if zone is None:
+            if not is_frame(weather):
+                expand(weather, "weather")  # a file that is not there is told first
             raise InputError(
                 f"{panel.label} does not say what time zone it is in, which the weather's times need; "
                 "give it: timezone= or --timezone."
             )
-        readings, log = _read(weather, zone)
-        readings = choose_columns(readings, weather_columns)
+        readings, log = _read(weather, zone, weather_columns)
         taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
         if taken:
             raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
@@ -110,7 +111,9 @@ def bin_features(
     return BinFeatures(frame.drop(columns=own), gaps, log.frame(), used)
 
 
-def read_weather(given: Given, timezone: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+def read_weather(
+    given: Given, timezone: str, columns: Sequence[str] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read weather by itself: ``at`` (UTC) and numbers, and the table of what was rejected and noted.
 
     Parameters
@@ -119,6 +122,8 @@ def read_weather(given: Given, timezone: str) -> tuple[pd.DataFrame, pd.DataFram
         CSV, CSV.gz, zip of CSV, Parquet or a frame.
     timezone : str
         Naive times are local to it.
+    columns : sequence of str, optional
+        Which columns to read; all of numbers unless given.
 
     Examples
     --------
@@ -127,36 +132,17 @@ def read_weather(given: Given, timezone: str) -> tuple[pd.DataFrame, pd.DataFram
     >>> weather["at"].dt.hour.tolist()
     [5, 6]
     """
-    frame, log = _read(given, timezone)
+    frame, log = _read(given, timezone, columns)
     return frame, log.frame()
 
 
-def choose_columns(readings: pd.DataFrame, columns: Sequence[str] | None) -> pd.DataFrame:
-    """Keep the time and these columns, or all where none are named.
-
-    Examples
-    --------
-    >>> frame = pd.DataFrame({"at": [0], "rain": [0.0], "wind": [3.0]})
-    >>> choose_columns(frame, ["wind"]).columns.tolist()
-    ['at', 'wind']
-    """
-    found = [name for name in readings.columns if name != "at"]
-    unknown = [name for name in columns or () if name not in found]
-    if unknown:
-        raise InputError(
-            f"weather_columns: there is no column of numbers {', '.join(map(repr, unknown))} in the weather; "
-            f"found: {', '.join(map(repr, found))}."
-        )
-    return readings[["at", *columns]] if columns else readings
-
-
-def _read(given: Given, timezone: str) -> tuple[pd.DataFrame, QualityLog]:
+def _read(given: Given, timezone: str, columns: Sequence[str] | None) -> tuple[pd.DataFrame, QualityLog]:
     zone_info(timezone)
     log = QualityLog()
     with tempfile.TemporaryDirectory(prefix="unmet-") as folder, duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET enable_progress_bar = false")
         connection.execute(f"SET memory_limit = '{_MEMORY}B'")
-        make_weather(Workspace(connection, Path(folder), _MEMORY), given, timezone, None, log)
+        make_weather(Workspace(connection, Path(folder), _MEMORY), given, timezone, None, log, columns)
         frame = connection.execute('SELECT * FROM weather ORDER BY "at"').df()
     return frame, log

@@ -174,8 +174,11 @@ class LatentDemand:
 def _notes(features: BinFeatures) -> list[str]:
     """What to know of the weather before it is used."""
     gaps = features.gaps.itertuples()
-    notes = [f"Weather columns used: {', '.join(features.weather)}."] if features.weather else []
+    notes = [f"Weather columns: {', '.join(features.weather)}."] if features.weather else []
     notes += [f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on." for gap in gaps]
     for row in features.quality.query("reason != 'read'").to_dict("records"):
-        notes.append(f"Weather, {row['action']}: {row['reason']}, {row['rows']} rows. {row['detail'] or ''}".strip())
+        rows = f"{row['rows']:,} {'row' if row['rows'] == 1 else 'rows'}"
+        if row["reason"] == "column without numbers":
+            rows = "not used"
+        notes.append(f"Weather, {row['action']}: {row['reason']}, {rows}. {row['detail'] or ''}".strip())
     return notes

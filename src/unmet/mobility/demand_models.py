@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from unmet._exceptions import InputError
+from unmet._exceptions import InputError, NumericalError
 from unmet._normal import truncated_above
 from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray, IntArray
@@ -22,13 +22,13 @@ from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.kernels import Kernel, Linear, Periodic, SquaredExponential
 from unmet.mobility.zone_data import SHARED, ZoneData
 
-__all__ = ["MODELS", "Rates", "demand_kernel", "fit_counts"]
+__all__ = ["DENSE_ROWS", "MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel"]
 
 # Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
 _SEARCH_ROWS = 3000
-_SEARCH_ITERATIONS = 40
+SEARCH_ITERATIONS = 40
 # Beyond this many rows features cost less than covariance matrices.
-_DENSE_ROWS = 400
+DENSE_ROWS = 400
 
 
 # Medians of the variances of log-demand's terms: of a zone that is known by itself, and of how one differs from all.
@@ -122,7 +122,9 @@ def _search_rows(rows: BoolArray, seed: int) -> IntArray:
     return np.sort(np.random.default_rng(seed).choice(index, _SEARCH_ROWS, replace=False))
 
 
-def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[CensoredGP, dict[str, Any]]:
+def _fit(
+    data: ZoneData, rows: BoolArray, seed: int, kernel: Kernel, **settings: Any
+) -> tuple[CensoredGP, dict[str, Any]]:
     """Hyper-parameters from some rows, posterior from all; and what to tell of the fit."""
     counts = settings["likelihood"] != "gaussian"
 
@@ -133,8 +135,8 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
     every, some = np.flatnonzero(rows), _search_rows(rows, seed)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        settings["inference"] = "lowrank" if len(data) > _DENSE_ROWS else "dense"
-        gp = CensoredGP(demand_kernel(data, shared=counts), max_iter=_SEARCH_ITERATIONS, random_state=seed, **settings)
+        settings["inference"] = "lowrank" if len(data) > DENSE_ROWS else "dense"
+        gp = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
         gp.fit(**arguments(some))
         if some.size < every.size:
             settings["dispersion" if counts else "noise_variance"] = gp.dispersion_ if counts else gp.noise_variance_
@@ -149,11 +151,6 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
         "kernel": repr(gp.kernel_),
     }
     return gp, summary
-
-
-def fit_counts(data: ZoneData, seed: int) -> tuple[CensoredGP, dict[str, Any]]:
-    """Fit negative binomial counts with exposure to all that was seen; and what to tell of the fit."""
-    return _fit(data, data.seen, seed, likelihood="negative-binomial")
 
 
 def _words(told: list[warnings.WarningMessage]) -> str:
@@ -171,7 +168,7 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
 
     It is exact although stock-outs depend on demand, as long as it is known when they were.
     """
-    gp, summary = fit_counts(data, seed)
+    gp, summary = _fit(data, data.seen, seed, demand_kernel(data, shared=True), likelihood="negative-binomial")
     rng = np.random.default_rng(seed)
     rate = gp.sample(data.inputs, draws, random_state=seed)
     shape = 1.0 / gp.dispersion_
@@ -204,7 +201,7 @@ def _tobit_lost(data: ZoneData, f: Array, noise_sd: float, rng: np.random.Genera
 
 def _gaussian(data: ZoneData, draws: int, seed: int, censoring: str) -> Rates:
     rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
-    gp, summary = _fit(data, rows, seed, likelihood="gaussian", censoring=censoring)
+    gp, summary = _fit(data, rows, seed, demand_kernel(data), likelihood="gaussian", censoring=censoring)
     rng = np.random.default_rng(seed)
     f = gp.sample(data.inputs, draws, random_state=seed)
     noise_sd = gp.y_scale_ * float(np.sqrt(gp.noise_variance_))
@@ -231,7 +228,8 @@ def ncgp_a(data: ZoneData, draws: int, seed: int) -> Rates:
 def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     """Linear Tobit on effects of the hour, at weekends and other days, of the day of the week, trend and covariates.
 
-    Not one effect per hour of the week: an hour that ran out every time would have none that could be found.
+    Not one effect per hour of the week: more of them would have run out every time. One that has, has no effect that
+    could be found (the likelihood grows with it without end), and the zone is refused.
     """
     rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
     day, hour = np.divmod(data.slot, 24)
@@ -246,6 +244,8 @@ def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         model = TobitRegressor().fit(design[rows], data.observed[rows], censored=data.censored[rows])
+    if not model.converged_:
+        raise NumericalError(_words(told))
     rng = np.random.default_rng(seed)
     mean = model.predict(design)
     beta = rng.multivariate_normal(np.zeros(len(design.columns) + 1), model.covariance_[:-1, :-1], draws, method="eigh")
@@ -254,7 +254,7 @@ def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
     future = f + model.scale_ * rng.standard_normal(f.shape) if np.isnan(data.observed).any() else None
     q05, q95 = np.quantile(f, [0.05, 0.95], axis=0)
     summary = {
-        "converged": model.converged_,
+        "converged": True,
         "message": _words(told),
         "log_evidence": model.log_likelihood_,
         "dispersion": np.nan,
@@ -270,21 +270,22 @@ def observed(data: ZoneData, draws: int, seed: int) -> Rates:
 
 
 def _by_slot(data: ZoneData, draws: int, seed: int, rows: BoolArray) -> Rates:
-    """Pickups over exposure by hour of week: a gamma posterior for each, Poisson losses."""
+    """Pickups over exposure by hour of week: Gamma(pickups, exposure) for each, whose mean that is; Poisson losses."""
     if not rows.any():
         raise InputError("No bin is left to learn from.")
     rng = np.random.default_rng(seed)
     count = np.bincount(data.slot[rows], data.observed[rows], minlength=168)
     time = np.bincount(data.slot[rows], data.exposure[rows], minlength=168)
-    overall = count.sum() / time.sum()
-    # An hour of the week never seen with supply gets the zone's mean; it is flagged as extrapolation.
-    shape, scale = np.where(time > 0, count + 0.5, overall + 0.5), np.where(time > 0, 1 / np.maximum(time, 1e-9), 1.0)
-    by_slot = rng.gamma(shape, scale, size=(draws, 168))
-    mean = np.where(time > 0, count / np.maximum(time, 1e-9), overall)[data.slot]
+    # An hour of the week never seen with supply gets the zone's mean, known as well as from one bin; it is flagged as
+    # extrapolation.
+    known = time > 0
+    shape, time = np.where(known, count, count.sum() / time.sum()), np.where(known, time, 1.0)
+    by_slot = rng.gamma(shape, 1 / time, size=(draws, 168))
+    mean = (shape / time)[data.slot]
     rate = by_slot[:, data.slot]
     some = np.where(np.isfinite(data.observed), data.stockout, 0.0)
     q05, q95 = np.quantile(by_slot, [0.05, 0.95], axis=0)[:, data.slot]
-    q05, q95 = np.minimum(q05, mean), np.maximum(q95, mean)  # nothing seen: the mean is 0, below any draw
+    q05, q95 = np.minimum(q05, mean), np.maximum(q95, mean)  # a gamma of small shape has its mean above most draws
     future = rng.poisson(rate).astype(float) if np.isnan(data.observed).any() else None
     lost = rng.poisson(some * rate).astype(float)
     return Rates(mean, by_slot.std(axis=0)[data.slot], q05, q95, lost, some * mean, future, {"converged": True})

@@ -13,6 +13,7 @@ from unmet.mobility.clock import cut_bins
 __all__ = ["future_bins", "horizon_bins", "usual_minutes"]
 
 _UNITS = {"min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
+_LONGEST = (5 * 365 + 1) * 24 * 60  # minutes; beyond five years nothing that a panel tells is of use
 
 
 def usual_minutes(bins: pd.DataFrame) -> int:
@@ -30,9 +31,13 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
     """
     if horizon is None:
         return 0
-    match = re.fullmatch(r"(\d+)\s*(min|h|d|w)", horizon.strip())
+    match = re.fullmatch(r"0*(\d+)\s*(min|h|d|w)", horizon.strip().lower(), re.ASCII)
     if match is None:
         raise InputError(f"horizon: expected a length of time such as 12h, 7d or 2w, got {horizon!r}.")
+    if len(match[1]) > 9 or int(match[1]) * _UNITS[match[2]] > _LONGEST:
+        raise InputError(
+            f"horizon: {horizon:.20} is longer than five years: no panel tells of that. Give days or weeks: 7d."
+        )
     bins, rest = divmod(int(match[1]) * _UNITS[match[2]], minutes)
     if rest:
         raise InputError(f"horizon: {horizon} is not a whole number of the panel's bins of {minutes} minutes.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,17 @@ __all__ = ["PanelFile", "fetch_frame", "file_hash", "frame_hash", "open_panel", 
 
 _NEEDED = ("zone", "start", "start_local", "minutes", "observed", "exposure", "censored")
 _STATES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
+
+# What a column may be, in words and as DuckDB's names of types.
+_INTEGER = r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
+_NUMBER = ("a number", re.compile(rf"{_INTEGER}|FLOAT|DOUBLE|DECIMAL\(.*\)"))
+_TYPES = {
+    **dict.fromkeys(("observed", "minutes", "exposure", *_STATES), _NUMBER),
+    "censored": ("a boolean or an integer", re.compile(rf"BOOLEAN|{_INTEGER}")),
+    "start": ("a timestamp, best with time zone", re.compile(r"TIMESTAMP.*")),
+    # A file keeps moments, not wall clocks: with a time zone the local hour would be lost.
+    "start_local": ("a timestamp without time zone", re.compile(r"TIMESTAMP(_S|_MS|_NS)?")),
+}
 
 
 @dataclass(frozen=True)
@@ -62,16 +74,43 @@ class PanelFile:
             return fetch_frame(self.connection, sql, [zone])
 
     def bins(self) -> pd.DataFrame:
-        """Give the distinct bins: ``start, start_local, minutes``."""
+        """Give the distinct bins, ``start, start_local, minutes``; zones must agree about them."""
         with reading(self.label):
-            return fetch_frame(
+            bins = fetch_frame(
                 self.connection,
                 "SELECT DISTINCT start, start_local, minutes FROM panel ORDER BY start, start_local, minutes",
             )
+        if bins["start"].isna().any():
+            raise FileFormatError(f"{self.label}: some rows have no start; expected a moment in each.")
+        unlike = bins["start"].duplicated()
+        if unlike.any():
+            raise InputError(self._disagreement(int(bins.loc[unlike, "start"].nunique())))
+        return bins
+
+    def _disagreement(self, starts: int) -> str:
+        """Say about which bin zones disagree, and which do; the rarer opinion is the second one."""
+        sql = """
+            SELECT start, start_local, minutes, min(zone::VARCHAR) AS zone, count(*) AS rows FROM panel
+            WHERE start = (SELECT min(start) FROM
+                (SELECT start FROM (SELECT DISTINCT start, start_local, minutes FROM panel)
+                GROUP BY start HAVING count(*) > 1))
+            GROUP BY ALL ORDER BY rows DESC, zone"""
+        with reading(self.label):
+            kinds = fetch_frame(self.connection, sql)
+        usual, odd = (
+            f"{row['minutes']:g} minutes from {row['start_local']} local time in zone {row['zone']!r}"
+            for _, row in kinds.iloc[[0, -1]].iterrows()
+        )
+        return (
+            f"{self.label}: zones disagree about {starts} {'bin' if starts == 1 else 'bins'}. The one that starts at "
+            f"{kinds['start'].iloc[0]} has {usual}, but {odd}. Expected the same minutes and start_local for a start "
+            "in all zones: build their panel together, or estimate them apart."
+        )
 
     def hours_of_week(self) -> list[int]:
         """Give the hours of the week that bins start in, by the wall clock; 0 is Monday from midnight."""
-        local = self.bins()["start_local"].dt
+        with reading(self.label):
+            local = fetch_frame(self.connection, "SELECT DISTINCT start_local FROM panel")["start_local"].dt
         return sorted((24 * local.day_of_week + local.hour).unique().tolist())
 
     def zone_minutes(self) -> pd.DataFrame:
@@ -135,7 +174,7 @@ class PanelFile:
 
 @contextmanager
 def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
-    """Open a panel's Parquet file, checked for the columns that every model needs."""
+    """Open a panel's Parquet file, checked for the columns that every model needs and their types."""
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
@@ -154,7 +193,18 @@ def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
                 f"{label}: is not a panel: there is no column {', '.join(map(repr, missing))}; "
                 f"found: {', '.join(columns)}."
             )
+        _check_types(label, columns)
         yield PanelFile(connection, label, _zones(connection, label), columns, _metadata(pairs))
+
+
+def _check_types(label: str, columns: dict[str, str]) -> None:
+    wrong = [
+        f"column {name!r} is {columns[name]}; expected {words}"
+        for name, (words, types) in _TYPES.items()
+        if name in columns and not types.fullmatch(columns[name])
+    ]
+    if wrong:
+        raise FileFormatError(f"{label}: {'. '.join(wrong)}. Build the panel with build_panel or `unmet panel`.")
 
 
 def _zones(connection: duckdb.DuckDBPyConnection, label: str) -> tuple[str, ...]:

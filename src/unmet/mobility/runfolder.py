@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +17,12 @@ from unmet.mobility.runfiles import read_info, writing
 
 __all__ = ["RunFolder", "describe_change", "earlier_inputs", "hold_folder", "run_folder"]
 
+_FINGERPRINT = re.compile("[0-9a-f]{16}")
+
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of a run; everything below `hidden` is ours alone."""
+    """The folder of a run. Below `hidden`, the folders of attempts and `scratch` are ours alone."""
 
     out: Path
 
@@ -33,12 +36,18 @@ class RunFolder:
         """Where files are made before they take their places; emptied when a run begins and ends."""
         return self.hidden / "scratch"
 
+    def attempts(self) -> list[Path]:
+        """The folders of runs that have not been finished, each named by its fingerprint; nothing else."""
+        return [f for f in self.hidden.iterdir() if _FINGERPRINT.fullmatch(f.name) and f.is_dir()]
+
 
 @contextmanager
 def run_folder(out: Path) -> Iterator[RunFolder]:
     """Make the folders and hold them against another run at the same time; leave no empty ones."""
     place = RunFolder(out)
     made = not out.exists()
+    if not made and not out.is_dir():
+        raise InputError(f"{out}: is a file; name a folder for the results (--out).")
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
     with hold_folder(out):
@@ -82,7 +91,7 @@ def earlier_inputs(place: RunFolder, fingerprint: str) -> list[dict[str, Any]]:
     found = []
     if (told := read_info(place.out)) is not None and told.get("fingerprint") != fingerprint:
         found.append(told.get("inputs", {}))
-    folders = [f for f in place.hidden.iterdir() if f.name not in (fingerprint, place.scratch.name)]
+    folders = [f for f in place.attempts() if f.name != fingerprint]
     for folder in sorted(folders, key=lambda f: f.stat().st_mtime):
         try:
             found.append(json.loads((folder / "inputs.json").read_text(encoding="utf-8")))

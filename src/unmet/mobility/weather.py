@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.quality import QualityLog
 from unmet.mobility.rows import IMPOSSIBLE, Staged, check_epochs, clock_for, count_reasons, stage
 from unmet.mobility.schema import match_columns
@@ -20,13 +20,16 @@ _MISSING = (-9999.0, 99.99, 999.9, 9999.9, 99999.0)
 
 
 def make_weather(
-    workspace: Workspace, given: Given, timezone: str, mapping: Mapping[str, str] | None, log: QualityLog
+    workspace: Workspace,
+    given: Given,
+    timezone: str,
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+    columns: Sequence[str] | None = None,
 ) -> set[str]:
-    """Make the table ``weather``: `at` in UTC and the numeric columns by their names; return the headers."""
+    """Make the table ``weather``: `at` in UTC and numeric columns (all, or those named); return the headers."""
     parts = open_parts(workspace, given, "weather")
-    numeric = {h: None for part in parts for h in _numeric(workspace, part, mapping, log)}
-    if not numeric:
-        raise FileFormatError(f"{parts[0].label}: no numeric column beside the time.")
+    numeric = _choose(workspace, parts, mapping, log, columns)
     names = {header: f"v{i}" for i, header in enumerate(numeric)}
     staged = _stage(workspace, parts, names, mapping, log)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
@@ -54,9 +57,30 @@ def make_weather(
         )
         kept = fetch_one(workspace.connection, "SELECT count(*) FROM weather")[0]
     log.add("weather", "duplicate", "rejected", rows - kept, "same time: the last row holds")
-    _blank_missing(workspace, list(numeric), log)
-    _compare_units(workspace, list(numeric), log)
+    _blank_missing(workspace, numeric, log)
+    _compare_units(workspace, numeric, log)
     return set().union(*(part.columns for part in parts))
+
+
+def _choose(
+    workspace: Workspace,
+    parts: Sequence[Part],
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+    columns: Sequence[str] | None,
+) -> list[str]:
+    """Headers of the columns to use: all of numbers, or those named, which must be there."""
+    found = list(dict.fromkeys(h for part in parts for h in _numeric(workspace, part, mapping, log, columns)))
+    if not found and not columns:
+        raise FileFormatError(f"{parts[0].label}: no numeric column beside the time.")
+    unknown = [name for name in columns or () if name not in found]
+    if unknown:
+        every = dict.fromkeys(h for part in parts for h in _numeric(workspace, part, mapping, QualityLog()))
+        raise InputError(
+            f"weather_columns: there is no column of numbers {', '.join(map(repr, unknown))} in {parts[0].label}; "
+            f"found: {', '.join(map(repr, every))}."
+        )
+    return list(dict.fromkeys(columns)) if columns else found
 
 
 def _stage(
@@ -79,15 +103,20 @@ def _stage(
             found = part.columns.get(header)
             columns[name] = number(found, "DOUBLE") if found else "NULL::DOUBLE"
         selects.append((part, columns))
-        ignored = [h for h in part.columns if h not in names and h not in matched.values() and h]
-        log.add("weather", "column without numbers", "noted", len(ignored), ", ".join(ignored))
     return stage(workspace, "weather", selects, log)
 
 
-def _numeric(workspace: Workspace, part: Part, mapping: Mapping[str, str] | None, log: QualityLog) -> list[str]:
-    """Headers of the columns of numbers: at least half of what stands in them is one."""
+def _numeric(
+    workspace: Workspace,
+    part: Part,
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+    columns: Sequence[str] | None = None,
+) -> list[str]:
+    """Headers of the columns of numbers, of all or of some: at least half of what stands in them is one."""
     matched = match_columns("weather", part.columns, part.label, mapping)
     rest = {h: c for h, c in part.columns.items() if h and h not in matched.values() and h.lower() != "at"}
+    rest = {h: c for h, c in rest.items() if not columns or h in columns}
     if not rest:
         return []
     counts = ", ".join(f"count({number(c, 'DOUBLE')}), count({c.sql})" for c in rest.values())
@@ -98,6 +127,8 @@ def _numeric(workspace: Workspace, part: Part, mapping: Mapping[str, str] | None
         if numbers and numbers >= 0.5 * values:
             headers.append(header)
             log.add("weather", "unreadable number", "repaired", values - numbers, f"{header}: left blank")
+    ignored = [header for header in rest if header not in headers]
+    log.add("weather", "column without numbers", "noted", len(ignored), ", ".join(ignored), of=len(rest))
     return headers
 
 

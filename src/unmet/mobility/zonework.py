@@ -22,7 +22,7 @@ from unmet.mobility.totals import HOURS
 if TYPE_CHECKING:
     from unmet.mobility.zone_estimate import ZoneEstimate
 
-__all__ = ["Chunk", "EstimateZone", "Model", "estimate_chunk"]
+__all__ = ["Chunk", "EstimateZone", "Model", "check_rows", "estimate_chunk"]
 
 _ROWS_NEEDED = ("zone", "start", "observed", "demand_mean", "lost_mean")
 
@@ -73,7 +73,7 @@ def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Mode
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", DeprecationWarning)  # for those who write models, not for those who run them
         try:
-            _check_rows(rows)
+            check_rows(rows)
             result = estimate(rows, model)
             _check_estimate(result, zone, model.draws)
         except MemoryError:
@@ -86,7 +86,8 @@ def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Mode
     return ZoneOutcome(zone, result, reason, said, ZoneCost(time.process_time() - began, _peak_mb()))
 
 
-def _check_rows(rows: pd.DataFrame) -> None:
+def check_rows(rows: pd.DataFrame) -> None:
+    """Refuse rows of a zone in which a bin comes twice: its pickups would count twice."""
     twice = rows["start"][rows["start"].duplicated()]
     if len(twice):
         raise InputError(f"{len(twice)} bins come twice, the first at {twice.iloc[0]}; expected one row per bin.")

@@ -137,7 +137,7 @@ def _check(settings: RunSettings) -> LatentDemand:
     """Find what makes no sense before hours of work."""
     import pandas as pd
 
-    from unmet.mobility.binfeatures import choose_columns, read_weather
+    from unmet.mobility.binfeatures import read_weather
     from unmet.mobility.demand import LatentDemand
     from unmet.mobility.features import add_holidays
     from unmet.mobility.horizon import horizon_bins
@@ -157,7 +157,7 @@ def _check(settings: RunSettings) -> LatentDemand:
         some_day = pd.DataFrame({"start_local": [pd.Timestamp("2024-01-01")]})
         add_holidays(some_day, country, subdivision or None)
     if settings.weather is not None:
-        choose_columns(read_weather(settings.weather, settings.timezone)[0], settings.weather_columns)
+        read_weather(settings.weather, settings.timezone, settings.weather_columns)
     elif settings.weather_columns:
         raise InputError("weather_columns: columns were chosen, but there is no weather to choose from (--weather).")
     if settings.truth is not None:

@@ -26,6 +26,7 @@ MODEL_WORDS = {
     "selected for low demand.",
 }
 _COUNTED = ("exposure", "weekly-mean", "drop-censored")
+_PLAIN = ("observed", "weekly-mean", "drop-censored")  # know neither weather nor holidays
 _PICKUPS = {
     "trips": "Observed trips are trips that started in the zone.",
     "status": "There were no trip files: observed trips are falls in the number of available vehicles, less those "
@@ -57,9 +58,9 @@ def model_facts(source: RunSource) -> list[list[str]]:
         ["Model", f"{settings.get('name', 'unknown')}: {MODEL_WORDS.get(settings.get('name', ''), '')}".rstrip(": ")],
         ["Joint draws behind intervals", str(settings.get("draws", ""))],
         ["Seed", str(settings.get("seed", ""))],
-        ["Weather", str(told.get("weather") or "not used")],
+        ["Weather", _given(told.get("weather"), settings)],
         ["Weather columns", ", ".join(map(str, told.get("weather_columns") or []))],
-        ["Holidays", str(told.get("holidays") or "not used")],
+        ["Holidays", _given(told.get("holidays"), settings)],
     ]
     for gap in (told.get("weather_gaps") or [])[:5]:
         facts.append(["Weather missing", f"{gap.get('column')}: {gap.get('bins')} bins from {gap.get('first')} on"])
@@ -74,6 +75,12 @@ def model_facts(source: RunSource) -> list[list[str]]:
     used = ["unmet " + str(info["inputs"].get("unmet", "")), *(f"{k} {v}" for k, v in versions.items())]
     facts.append(["Software", ", ".join(used)])
     return [fact for fact in facts if fact[1]]
+
+
+def _given(what: Any, settings: dict[str, Any]) -> str:
+    if not what:
+        return "not used"
+    return f"{what} (given, but this model makes no use of it)" if settings.get("name") in _PLAIN else str(what)
 
 
 def data_used(source: RunSource) -> list[list[str]]:

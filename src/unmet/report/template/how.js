@@ -67,7 +67,7 @@ function _fits() {
   const bad = all.filter(failed);
   const loose = all.filter((i) => zones.converged[i] === false);
   const told = all.filter((i) => !failed(i) && zones.converged[i] !== false && zones.message[i]);
-  const parts = [element("p", {}, `${all.length - bad.length} of ${counted(all.length, "zone")} estimated` + (bad.length ? `; ${bad.length} could not be, and are in no total.` : "."))];
+  const parts = [element("p", {}, `${all.length - bad.length} of ${counted(all.length, "zone")} estimated` + (bad.length ? `; ${bad.length} could not be, and ${bad.length === 1 ? "is" : "are"} in no total.` : "."))];
   const listed = (title, some, why) => {
     if (!some.length) return;
     const lines = some.slice(0, MOST_LISTED).map((i) => element("li", {}, element("bdi", {}, zones.name[i]), why(i) ? `: ${why(i)}` : ""));
