@@ -160,7 +160,7 @@ def test_an_interrupted_run_says_how_to_go_on(panel, tmp_path, monkeypatch):
         (["--model", "oracle"], "no model 'oracle'"),
         (["--horizon", "90min"], "not a whole number"),
         (["--horizon", "soon"], "7d"),
-        (["--horizon", "1827d"], "longer than five years"),
+        (["--horizon", "1828d"], "longer than five years"),
         (["--horizon", f"{'9' * 5000}h"], "longer than five years"),
         (["--holidays", "Atlantis"], "no calendar"),
         (["--weather", "nowhere.csv", "--timezone", "UTC"], "no such file"),

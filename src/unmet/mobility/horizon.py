@@ -13,7 +13,7 @@ from unmet.mobility.clock import cut_bins
 __all__ = ["future_bins", "horizon_bins", "usual_minutes"]
 
 _UNITS = {"min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
-_LONGEST = (5 * 365 + 1) * 24 * 60  # minutes; beyond five years nothing that a panel tells is of use
+_LONGEST = (5 * 365 + 2) * 24 * 60  # minutes of five years; beyond them nothing that a panel tells is of use
 
 
 def usual_minutes(bins: pd.DataFrame) -> int:
@@ -36,7 +36,7 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
         raise InputError(f"horizon: expected a length of time such as 12h, 7d or 2w, got {horizon!r}.")
     if len(match[1]) > 9 or int(match[1]) * _UNITS[match[2]] > _LONGEST:
         raise InputError(
-            f"horizon: {horizon:.20} is longer than five years: no panel tells of that. Give days or weeks: 7d."
+            f"horizon: {horizon:.20} is longer than five years, of which a panel tells nothing; try days or weeks: 7d."
         )
     bins, rest = divmod(int(match[1]) * _UNITS[match[2]], minutes)
     if rest:
