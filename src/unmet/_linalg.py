@@ -45,7 +45,7 @@ def one_blas_thread() -> Iterator[None]:
     """Work with one BLAS thread, unless an environment variable such as ``OPENBLAS_NUM_THREADS`` says how many.
 
     Hundreds of calls on matrices of a few hundred rows leave threads waiting for each other: with two threads fits were
-    1.7 (n = 1,500) to 20 times (n = 300) as slow as with one on a machine whose two processors were busy.
+    1.6 (n = 1,500) to 190 times (n = 300) as slow as with one on a machine whose two processors were busy.
     """
     if any(name in os.environ for name in _THREADS):
         yield

@@ -192,13 +192,29 @@ def test_totals_by_hour_of_the_week_agree_with_the_rows_where_pickups_are_few(na
     assert (rows[out] == 0).any()  # seen, and nobody came
 
 
+def test_many_pickups_in_a_short_time_do_not_lengthen_it():
+    # 250 an hour, three tenths of the hours half out of stock.
+    rng = np.random.default_rng(3)
+    start = pd.date_range("2024-01-01", periods=14 * 24, freq="h", tz="UTC")
+    out = rng.random(len(start)) < 0.3
+    wanted = rng.poisson(250.0, len(start))
+    observed = np.where(out, rng.binomial(wanted, 0.5), wanted).astype(float)
+    panel = pd.DataFrame({"zone": "busy", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
+    panel["observed"], panel["exposure"], panel["censored"] = observed, np.where(out, 0.5, 1.0), out
+    panel["available_minutes"], panel["stockout_minutes"] = np.where(out, 30, 60), np.where(out, 30, 0)
+    panel["closed_minutes"] = panel["unknown_minutes"] = 0
+    estimate = estimate_zone(panel, DemandModel(draws=100))
+    assert estimate.summary["exposure_raised_to_a_moment"] == 0
+    assert estimate.rows["lost_mean"].sum() == pytest.approx(wanted.sum() - observed.sum(), rel=0.035)
+
+
 def test_a_pickup_without_a_minute_of_supply_still_counts_for_a_moment():
     panel, _, _ = make_panel(days=15, seed=6)
     panel.loc[50, ["exposure", "available_minutes"]] = 0
     panel.loc[50, "stockout_minutes"] = 60
     panel.loc[50, "observed"] = 2
     estimate = estimate_zone(panel, DemandModel("weekly-mean", draws=50))
-    assert estimate.rows.loc[50, "exposure"] == pytest.approx(1 / 60)
+    assert estimate.rows.loc[50, "exposure"] == pytest.approx(0.5 / 60)
     assert estimate.summary["exposure_raised_to_a_moment"] >= 1
 
 

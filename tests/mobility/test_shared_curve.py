@@ -74,6 +74,15 @@ def test_the_curve_is_that_which_made_the_trips_though_half_the_zones_run_out_wh
     assert abs(off(found[SHARED], truth)[busy].mean()) < 0.03
 
 
+def test_good_and_bad_days_of_the_whole_city_are_left_out_and_do_not_bend_the_trend(truth):
+    shock = np.repeat(np.random.default_rng(5).normal(0.0, 0.3, DAYS), 24)
+    rows = [zone_rows(truth.assign(curve=truth["curve"] + shock), number) for number in range(ZONES)]
+    found = curve_of_rows(drop_truth(rows))
+    by_day = pd.Series(off(found[SHARED], truth)).groupby(truth["start"].dt.date.to_numpy()).mean()
+    assert by_day.std() < 0.08  # without a term of their own: 0.12
+    assert abs(np.corrcoef(by_day, shock[::24])[0, 1]) < 0.3  # 0.48
+
+
 def test_bins_to_come_have_a_curve_by_their_weather(city, truth):
     future = []
     for rows in drop_truth(city):
@@ -97,6 +106,8 @@ def test_a_zone_that_cannot_be_read_does_not_keep_the_others_from_sharing(city):
     rows = drop_truth(city)
     broken = [rows[0].assign(zone="twice"), rows[0].drop(columns="exposure").assign(zone="lacking")]
     broken[0] = pd.concat([broken[0], broken[0]])
+    for column, value in (("observed", 2.5), ("observed", -3.0), ("exposure", 1.7), ("exposure", np.nan)):
+        broken.append(rows[0].assign(**{column: rows[0][column].where(rows[0].index != 5, value)}))
     pd.testing.assert_frame_equal(curve_of_rows([*rows[:8], *broken]), curve_of_rows(rows[:8]))
 
 
@@ -158,6 +169,24 @@ def test_a_run_works_out_what_is_shared_once_though_it_is_interrupted(tmp_path):
     assert log == [6]
     assert not done.failures
     assert done.info["zones"]["finished_before"] == 2
+
+
+def test_what_was_damaged_on_disk_is_learnt_again(tmp_path):
+    log = []
+    options = {"estimate": estimate_seeing, "share": share_once(log), "chunk": 1}
+
+    def stop_at_once(function, items, jobs):
+        raise KeyboardInterrupt
+        yield
+
+    with pytest.raises(KeyboardInterrupt):
+        run_estimates(toy_panel(), ToyModel(), tmp_path, executor=stop_at_once, **options)
+    (kept,) = tmp_path.glob(".parts/*/shared.parquet")
+    kept.write_bytes(b"junk")
+    done = run_estimates(toy_panel(), ToyModel(), tmp_path, executor=serially, **options)
+    assert not done.failures
+    assert len(log) == 2
+    assert any("damaged" in note for note in done.info["notes"])
 
 
 def test_where_it_cannot_be_learnt_each_zone_is_estimated_by_itself_and_that_is_told(tmp_path):

@@ -22,13 +22,13 @@ from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.kernels import Kernel, Linear, Periodic, SquaredExponential
 from unmet.mobility.zone_data import SHARED, ZoneData
 
-__all__ = ["MODELS", "Rates", "demand_kernel", "fit_counts"]
+__all__ = ["DENSE_ROWS", "MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel"]
 
 # Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
 _SEARCH_ROWS = 3000
-_SEARCH_ITERATIONS = 40
+SEARCH_ITERATIONS = 40
 # Beyond this many rows features cost less than covariance matrices.
-_DENSE_ROWS = 400
+DENSE_ROWS = 400
 
 
 # Medians of the variances of log-demand's terms: of a zone that is known by itself, and of how one differs from all.
@@ -122,7 +122,9 @@ def _search_rows(rows: BoolArray, seed: int) -> IntArray:
     return np.sort(np.random.default_rng(seed).choice(index, _SEARCH_ROWS, replace=False))
 
 
-def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[CensoredGP, dict[str, Any]]:
+def _fit(
+    data: ZoneData, rows: BoolArray, seed: int, kernel: Kernel, **settings: Any
+) -> tuple[CensoredGP, dict[str, Any]]:
     """Hyper-parameters from some rows, posterior from all; and what to tell of the fit."""
     counts = settings["likelihood"] != "gaussian"
 
@@ -133,8 +135,8 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
     every, some = np.flatnonzero(rows), _search_rows(rows, seed)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        settings["inference"] = "lowrank" if len(data) > _DENSE_ROWS else "dense"
-        gp = CensoredGP(demand_kernel(data, shared=counts), max_iter=_SEARCH_ITERATIONS, random_state=seed, **settings)
+        settings["inference"] = "lowrank" if len(data) > DENSE_ROWS else "dense"
+        gp = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
         gp.fit(**arguments(some))
         if some.size < every.size:
             settings["dispersion" if counts else "noise_variance"] = gp.dispersion_ if counts else gp.noise_variance_
@@ -149,11 +151,6 @@ def _fit(data: ZoneData, rows: BoolArray, seed: int, **settings: Any) -> tuple[C
         "kernel": repr(gp.kernel_),
     }
     return gp, summary
-
-
-def fit_counts(data: ZoneData, seed: int) -> tuple[CensoredGP, dict[str, Any]]:
-    """Fit negative binomial counts with exposure to all that was seen; and what to tell of the fit."""
-    return _fit(data, data.seen, seed, likelihood="negative-binomial")
 
 
 def _words(told: list[warnings.WarningMessage]) -> str:
@@ -171,7 +168,7 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
 
     It is exact although stock-outs depend on demand, as long as it is known when they were.
     """
-    gp, summary = fit_counts(data, seed)
+    gp, summary = _fit(data, data.seen, seed, demand_kernel(data, shared=True), likelihood="negative-binomial")
     rng = np.random.default_rng(seed)
     rate = gp.sample(data.inputs, draws, random_state=seed)
     shape = 1.0 / gp.dispersion_
@@ -204,7 +201,7 @@ def _tobit_lost(data: ZoneData, f: Array, noise_sd: float, rng: np.random.Genera
 
 def _gaussian(data: ZoneData, draws: int, seed: int, censoring: str) -> Rates:
     rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
-    gp, summary = _fit(data, rows, seed, likelihood="gaussian", censoring=censoring)
+    gp, summary = _fit(data, rows, seed, demand_kernel(data), likelihood="gaussian", censoring=censoring)
     rng = np.random.default_rng(seed)
     f = gp.sample(data.inputs, draws, random_state=seed)
     noise_sd = gp.y_scale_ * float(np.sqrt(gp.noise_variance_))

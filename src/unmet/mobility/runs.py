@@ -15,6 +15,7 @@ import os
 import platform
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -24,11 +25,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 
 import unmet
-from unmet._exceptions import FileFormatError, InputError, NumericalError
+from unmet._exceptions import FileFormatError, InputError, UnmetError
 from unmet.mobility.executors import Executor, in_processes
 from unmet.mobility.horizon import future_bins
 from unmet.mobility.panel import Panel
@@ -258,19 +260,27 @@ class _Run:
     def learn_shared(self, share: Share) -> None:
         """Work out what all zones share, or take it from an earlier attempt."""
         path = self.folder / "shared.parquet"
-        if not path.exists():
-            self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
+        if path.exists():
+            try:
+                self.file.add_shared(read_table(path))
+                return
+            except (UnmetError, duckdb.Error):
+                self.note("What the zones share was damaged on disk and is learnt again.")
+        self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             try:
                 curve = share(self.file.rows_of(zone) for zone in self.file.zones)
-            except NumericalError as error:
+            except UnmetError as error:
                 self.note(f"What the zones share could not be learnt ({error}): each is estimated by itself.")
                 return
-            if curve is None:
-                return
+        for said in sorted({str(w.message) for w in caught if not issubclass(w.category, DeprecationWarning)}):
+            self.note(f"What the zones share: {said}")
+        if curve is not None:
             with writing(self.place.out):
                 write_parquet(curve, self.place.scratch / path.name)
                 os.replace(self.place.scratch / path.name, path)
-        self.file.add_shared(read_table(path))
+            self.file.add_shared(read_table(path))
 
     def work_off(
         self,

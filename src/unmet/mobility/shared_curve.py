@@ -4,21 +4,30 @@ Weather, season, holidays and most of the week move all zones of a city alike. A
 from its own few trips, in which chance and stock-outs sit side by side: what it mistakes for weather it finds again in
 the very hours that ran out. So the city is learnt first, from the sum of its zones, and each zone then learns its level
 and how it differs (`unmet.mobility.demand_models.demand_kernel`).
+
+Real cities also have good and bad days that nothing recorded explains. In the sum of all zones they stand out far above
+chance; without a term of their own they would bend the trend and the weather to fit. They have one, and it is left
+out of the curve: what a zone is told is what can be explained, in bins that were seen and in others alike.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from unmet._exceptions import UnmetError
-from unmet._typing import Array
-from unmet.mobility.demand_models import fit_counts
+from unmet._exceptions import ConvergenceWarning, UnmetError
+from unmet._parameters import LogNormal, Parameter
+from unmet._typing import Array, BoolArray
+from unmet.estimators import CensoredGP
+from unmet.kernels import SquaredExponential
+from unmet.mobility.demand_models import DENSE_ROWS, SEARCH_ITERATIONS, demand_kernel
 from unmet.mobility.zone_data import NOT_COVARIATES, SHARED, ZoneData, zone_data
 
 __all__ = ["LEAST_ZONES", "curve_of_rows", "shared_curve"]
@@ -27,6 +36,12 @@ LEAST_ZONES = 8
 """With fewer, a zone would meet too much of its own chance in what it is told of the others."""
 
 _BIN = ["start", "start_local", "minutes"]
+_MOMENT = "moment"  # time once more, for what is left out of the curve
+# Days: how long a good or a bad day lasts. Over a longer record it is as short as some 500 of them allow: each needs
+# features of its own, and without enough of them all other terms would be drawn coarsely.
+_SPELL, _SPELLS, _FEATURES = 0.7, 500, 1200
+_FAR = -1e6
+_SEARCH_WEEKS = 16
 _TOTALS = ["observed", "seen", "usual"]
 
 
@@ -52,7 +67,7 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
     """
     totals, bins, count = pd.DataFrame(columns=_TOTALS, dtype=float), pd.DataFrame(), 0
     for rows, data in zones:
-        if not data.seen.any():
+        if not _are_counts(data):
             continue
         count += 1
         totals = totals.add(_totals(data), fill_value=0.0)
@@ -63,25 +78,61 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
         return None
     with threadpool_limits(limits=1):  # the order in which threads add up would show in the last digits
         data = _as_one_zone(bins, totals)
-        gp, _ = fit_counts(data, seed)
-        rate = np.log(gp.predict(data.inputs))
+        gp = _fit(data, seed)
+        # At a moment far from all others no day is good or bad.
+        rate = np.log(gp.predict_quantiles(data.inputs.assign(**{_MOMENT: _FAR}), [0.5], kind="latent")[:, 0])
     return pd.DataFrame({"start": data.start, SHARED: rate - rate.mean()})
+
+
+def _fit(data: ZoneData, seed: int) -> CensoredGP:
+    """Hyper-parameters from some whole weeks, posterior from all; with a term for good and bad days."""
+    kernel = demand_kernel(data)
+    if not data.daily:  # for days, the counts' own dispersion is that
+        shock = Parameter(0.03, prior=LogNormal(0.03, 1.5))
+        spell = max(_SPELL, float(np.ptp(data.inputs[_MOMENT])) / _SPELLS)
+        kernel = kernel + SquaredExponential(shock, Parameter(spell, fixed=True), columns=_MOMENT)
+    inference = "lowrank" if len(data) > DENSE_ROWS else "dense"
+    settings: dict[str, Any] = {
+        "likelihood": "negative-binomial",
+        "inference": inference,
+        "n_features": _FEATURES,
+    }
+    week, moment = np.divmod(data.inputs[_MOMENT].to_numpy(), 7.0)
+    weeks = np.unique(week[data.seen])
+    some = np.sort(np.random.default_rng(seed).permutation(weeks)[:_SEARCH_WEEKS])
+    # Moved together, so that the good and bad days of the weeks between them need no features.
+    moved = data.inputs.assign(**{_MOMENT: 7.0 * np.searchsorted(some, week) + moment})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the search may end at its limit with little to gain
+        gp = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
+        gp = _fitted(gp, data, moved, data.seen & np.isin(week, some))
+        if len(some) < len(weeks):
+            gp = CensoredGP(gp.kernel_, optimizer=None, dispersion=gp.dispersion_, **settings)
+            gp = _fitted(gp, data, data.inputs, data.seen)
+    return gp
+
+
+def _fitted(gp: CensoredGP, data: ZoneData, inputs: pd.DataFrame, rows: BoolArray) -> CensoredGP:
+    return gp.fit(inputs[rows], data.observed[rows], exposure=data.exposure[rows])
 
 
 def curve_of_rows(zones: Iterable[pd.DataFrame]) -> pd.DataFrame | None:
     """The curve that the zones of a panel share, from the rows of each: what a run asks for.
 
-    A zone that cannot be read as one is left out here; why, is told when it is estimated itself.
+    A zone that cannot be estimated is left out here; why, is told when it is tried itself.
     """
 
     def readable() -> Iterator[tuple[pd.DataFrame, ZoneData]]:
         for rows in zones:
             with suppress(UnmetError):
-                data = zone_data(rows)
-                if data.start.is_unique:
-                    yield rows, data
+                yield rows, zone_data(rows)
 
     return shared_curve(readable())
+
+
+def _are_counts(data: ZoneData) -> bool:
+    seen = data.observed[data.seen]
+    return bool(data.start.is_unique and seen.size and (seen >= 0).all() and (seen == np.floor(seen)).all())
 
 
 def _totals(data: ZoneData) -> pd.DataFrame:
@@ -104,4 +155,6 @@ def _as_one_zone(bins: pd.DataFrame, totals: pd.DataFrame) -> ZoneData:
     # Not by way of the frame: a zone's exposure is raised where a pickup proves it, which does not hold for a share.
     seen, usual = totals["seen"].to_numpy(), totals["usual"].to_numpy()
     share = np.divide(seen, usual, out=np.zeros(len(seen)), where=usual > 0)
-    return replace(zone_data(frame), observed=totals["observed"].to_numpy(), exposure=share)
+    data = zone_data(frame)
+    inputs = data.inputs.assign(**{_MOMENT: data.inputs["t"]})
+    return replace(data, inputs=inputs, observed=totals["observed"].to_numpy(), exposure=share)

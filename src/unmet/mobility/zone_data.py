@@ -32,7 +32,8 @@ _NEEDED = (
 # Columns of a panel that say what happened, not why: none may be a covariate, or demand would explain itself.
 NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", SHARED}
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
-# A pickup proves that a vehicle was there for a moment, even where no minute began with one.
+# Minutes. A pickup proves that a vehicle was there for a moment, even where no minute began with one. One moment per
+# bin, not per pickup: over many bins the minutes that began with a vehicle are right as they are.
 _MOMENT = 0.5
 
 
@@ -116,7 +117,8 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     minutes = frame["minutes"].to_numpy(dtype=float)
     observed = frame["observed"].to_numpy(dtype=float)
     exposure = frame["exposure"].to_numpy(dtype=float)
-    moment = np.minimum(np.nan_to_num(observed) * _MOMENT / minutes, 1.0)
+    _check(frame, observed, exposure)
+    moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
     repaired = exposure < moment
     local = pd.DatetimeIndex(frame["start_local"])
     inputs, covariates, gaps = _inputs(frame, local)
@@ -143,6 +145,24 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     _flag(data.flags, gaps, "covariate-missing")
     _flag(data.flags, ~np.isin(data.slot, data.slot[data.seen]), "extrapolation")
     return data
+
+
+def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
+    """Refuse numbers that cannot be: what was observed may be missing, shares and minutes may not."""
+    states = frame[["available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes"]].to_numpy(dtype=float)
+    share = ~((exposure >= 0) & (exposure <= 1))
+    state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)
+    for wrong, words in (
+        (np.isinf(observed) | (observed < 0), "observed must be 0 or more, or missing"),
+        (share, "exposure must be a share, 0 to 1"),
+        (state, "the minutes of each state must be 0 or more"),
+    ):
+        if wrong.any():
+            row = frame[wrong].iloc[0]
+            raise InputError(
+                f"zone {row['zone']}: {words}; {int(wrong.sum())} bins are not so, the first at {row['start']}: "
+                f"observed {row['observed']}, exposure {row['exposure']}, stock-out minutes {row['stockout_minutes']}"
+            )
 
 
 def with_shared(data: ZoneData, curve: pd.DataFrame | None) -> ZoneData:
