@@ -99,7 +99,7 @@ def backtest_command(
         _print_summary(Console(), result, out)
     if len(result.failed):
         end_with_failures(
-            f"{len(result.failed)} of {len(result.fits)} fits could not be done; the others are",
+            f"{len(result.failed)} of {len(result.fits)} fits could not be done; the others are done",
             str(out / "fits.parquet"),
         )
 

@@ -26,9 +26,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -119,7 +120,8 @@ def _submit_all(
     """Move what waits into the pool; False where it turns out to be broken."""
     while waiting:
         try:
-            future = pool.submit(function, waiting[0])
+            with _interrupts_held():
+                future = pool.submit(function, waiting[0])
         except BrokenProcessPool:
             return False
         under_way[future] = waiting.pop(0)
@@ -132,12 +134,27 @@ def _pool(jobs: int) -> Any:  # loky ships no types
     return ProcessPoolExecutor(max_workers=jobs, env=ONE_THREAD, initializer=_end_with_parent, initargs=(os.getpid(),))
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back for a moment: a worker that starts now inherits that, until it knows what to do with one."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _end_with_parent(parent: int) -> None:
     """In a worker: end soon after the run's process has, so that none is left to compute for nobody.
 
     Ctrl-C reaches every process of a terminal. Workers leave it to the run's process, which ends them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def watch() -> None:
         while os.getppid() == parent:
