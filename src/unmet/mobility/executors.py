@@ -108,7 +108,11 @@ def in_processes(
             for item in under_way.values():
                 yield item, WorkerDied("the process that worked on it ended without a word")
         finally:
-            pool.shutdown(wait=True, kill_workers=True)
+            # Where work is under way its processes are ended first: told to kill them itself, loky's manager stumbles
+            # over an item that it was handed a moment ago, and prints a traceback.
+            for process in list((pool._processes or {}).values()) if under_way else []:
+                process.terminate()
+            pool.shutdown(wait=True, kill_workers=not under_way)
 
 
 def _submit_all(

@@ -36,11 +36,7 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
         raise InputError(f"horizon: expected a length of time such as 12h, 7d or 2w, got {horizon!r}.")
     if len(match[1]) > 9 or int(match[1]) * _UNITS[match[2]] > _LONGEST:
         raise InputError(
-<<<<<<< HEAD
             f"horizon: {horizon:.20} is longer than five years, of which a panel tells nothing; try days or weeks: 7d."
-=======
-            f"horizon: {horizon:.20} is longer than five years: no panel tells of that. Give days or weeks: 7d."
->>>>>>> fix
         )
     bins, rest = divmod(int(match[1]) * _UNITS[match[2]], minutes)
     if rest:
