@@ -29,8 +29,8 @@ def test_processes_give_back_every_item_once_also_those_whose_worker_died():
         outcomes[item] = outcome
         assert len(drawn) - len(outcomes) <= 2  # no more is drawn than is worked on
     assert sorted(outcomes) == list(range(8))
-    assert isinstance(outcomes[2], ValueError)
     assert isinstance(outcomes[4], WorkerDied)
+    assert isinstance(outcomes[2], ValueError | WorkerDied)  # it may have been beside the culprit
     died = {item for item, outcome in outcomes.items() if isinstance(outcome, WorkerDied)}
     assert len(died) <= 2  # the culprit, and at most the one beside it
     for item in set(outcomes) - died - {2}:
