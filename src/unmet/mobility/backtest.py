@@ -232,7 +232,13 @@ def _curves(file: PanelFile, plan: _Plan, say: Callable[[int, int, str], None]) 
             with suppress(UnmetError):  # told when the zone itself is tried
                 yield rows, _trial(rows, task, fold, plan).data
 
-    return {trial: shared_curve(left(*trial), plan.seed) for trial in product(plan.tasks, range(plan.folds))}
+    curves: _Curves = {}
+    for trial in product(plan.tasks, range(plan.folds)):
+        try:
+            curves[trial] = shared_curve(left(*trial), plan.seed)
+        except UnmetError as error:
+            say(0, len(file.zones), f"What the zones share could not be learnt ({error}): each is tried by itself.")
+    return curves
 
 
 def _zone(item: _Item, *, plan: _Plan, curves: _Curves) -> _Done:

@@ -79,7 +79,7 @@ def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
     data : ZoneData
         Whose bins and covariates they are.
     shared : bool
-        Whether to look at ``data.inputs["shared"]``, which is on the scale of logarithms.
+        Whether to look at ``data.inputs["shared_log_rate"]``; only for models of log-demand.
     """
     days = float(np.ptp(data.inputs["t"]))
     shared = shared and bool(data.inputs[SHARED].any())

@@ -46,7 +46,7 @@ _TOTALS = ["observed", "seen", "usual"]
 
 
 def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> pd.DataFrame | None:
-    """The city's log-rate about its mean, ``start, shared`` by bin; None where there are too few zones, or no trips.
+    """The city's log-rate about its mean, ``start, shared_log_rate``; None where there are too few zones, or no trips.
 
     In each bin the observed trips of all zones are added up. The city's exposure is the share of its usual demand
     at that hour of the week (pickups over exposure, zone by zone) that had something to rent. With these counts the
@@ -91,10 +91,9 @@ def _fit(data: ZoneData, seed: int) -> CensoredGP:
         shock = Parameter(0.03, prior=LogNormal(0.03, 1.5))
         spell = max(_SPELL, float(np.ptp(data.inputs[_MOMENT])) / _SPELLS)
         kernel = kernel + SquaredExponential(shock, Parameter(spell, fixed=True), columns=_MOMENT)
-    inference = "lowrank" if len(data) > DENSE_ROWS else "dense"
     settings: dict[str, Any] = {
         "likelihood": "negative-binomial",
-        "inference": inference,
+        "inference": "lowrank" if len(data) > DENSE_ROWS else "dense",
         "n_features": _FEATURES,
     }
     week, moment = np.divmod(data.inputs[_MOMENT].to_numpy(), 7.0)
@@ -102,14 +101,12 @@ def _fit(data: ZoneData, seed: int) -> CensoredGP:
     some = np.sort(np.random.default_rng(seed).permutation(weeks)[:_SEARCH_WEEKS])
     # Moved together, so that the good and bad days of the weeks between them need no features.
     moved = data.inputs.assign(**{_MOMENT: 7.0 * np.searchsorted(some, week) + moment})
+    search = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the search may end at its limit with little to gain
-        gp = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
-        gp = _fitted(gp, data, moved, data.seen & np.isin(week, some))
-        if len(some) < len(weeks):
-            gp = CensoredGP(gp.kernel_, optimizer=None, dispersion=gp.dispersion_, **settings)
-            gp = _fitted(gp, data, data.inputs, data.seen)
-    return gp
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it may end at its limit with little to gain
+        found = _fitted(search, data, moved, data.seen & np.isin(week, some))
+    gp = CensoredGP(found.kernel_, optimizer=None, dispersion=found.dispersion_, **settings)
+    return _fitted(gp, data, data.inputs, data.seen)
 
 
 def _fitted(gp: CensoredGP, data: ZoneData, inputs: pd.DataFrame, rows: BoolArray) -> CensoredGP:
@@ -132,7 +129,7 @@ def curve_of_rows(zones: Iterable[pd.DataFrame]) -> pd.DataFrame | None:
 
 def _are_counts(data: ZoneData) -> bool:
     seen = data.observed[data.seen]
-    return bool(data.start.is_unique and seen.size and (seen >= 0).all() and (seen == np.floor(seen)).all())
+    return bool(data.start.is_unique and seen.size and (seen == np.floor(seen)).all())
 
 
 def _totals(data: ZoneData) -> pd.DataFrame:

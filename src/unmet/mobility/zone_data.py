@@ -13,7 +13,7 @@ from unmet.mobility.panel import PANEL_COLUMNS, REBALANCED_COLUMNS
 
 __all__ = ["NOT_COVARIATES", "SHARED", "ZoneData", "with_shared", "zone_data"]
 
-SHARED = "shared"
+SHARED = "shared_log_rate"
 """The column of what all zones share: see `unmet.mobility.shared_curve`."""
 
 _NEEDED = (
@@ -60,7 +60,7 @@ class ZoneData:
         Hour of the week, 0 for Monday from midnight; for bins of a day or more the first hour of its day.
     inputs : DataFrame
         Columns ``t`` (days), ``week`` (position in the week, in days; holidays are Sundays), ``weekend``, ``holiday``,
-        ``shared`` (the log-rate of all zones together, where that is known, else 0), covariates.
+        ``shared_log_rate`` (of all zones together, where that is known, else 0), covariates.
     covariates : tuple of str
         The covariates among the inputs.
     flags : array of str
