@@ -21,7 +21,7 @@ from unmet.mobility.demand import DemandModel
 from unmet.mobility.executors import in_processes
 from unmet.mobility.panelfile import write_parquet
 from unmet.mobility.runs import run_estimates
-from unmet.mobility.shared_curve import curve_of_rows
+from unmet.mobility.shared import learn_shared_of_rows
 from unmet.simulate import City, simulate_city
 
 
@@ -56,7 +56,7 @@ def run(folder: Path, zones: int, truth: pd.Series, options: argparse.Namespace)
         DemandModel(options.model),
         folder / f"run-{zones}",
         features=features,
-        share=curve_of_rows if options.model == "exposure" else None,
+        share=learn_shared_of_rows if options.model == "exposure" else None,
         jobs=options.jobs,
         progress=_line,
     )

@@ -26,9 +26,9 @@ from unmet.mobility.demand_models import MODELS, Rates, exposure
 from unmet.mobility.executors import Executor, WorkerDied, in_processes
 from unmet.mobility.panelfile import PanelFile, open_panel, write_parquet
 from unmet.mobility.scoring import answer, metrics_of, tally, tidy
-from unmet.mobility.shared_curve import shared_curve
+from unmet.mobility.shared import Shared, learn_shared, with_shared
 from unmet.mobility.trials import HELD_OUT, TASKS, Trial, hold_out, replay
-from unmet.mobility.zone_data import ZoneData, with_shared, zone_data
+from unmet.mobility.zone_data import ZoneData, zone_data
 from unmet.mobility.zonework import check_rows
 
 __all__ = ["DEFAULT_MODELS", "Backtest", "ModelFunction", "backtest"]
@@ -167,7 +167,7 @@ def backtest(
         if features is not None:
             file.add_features(features)
         say(0, len(file.zones), "")
-        work = partial(_zone, plan=plan, curves=_curves(file, plan, say))
+        work = partial(_zone, plan=plan, shared=_learn_shared(file, plan, say))
         results = _work_off(file, work, executor, jobs or int(cpu_count()), say)
     done = [results[zone] for zone in file.zones]
     fits = pd.concat([fits for _, fits in done], ignore_index=True)
@@ -187,7 +187,7 @@ def _functions(models: Sequence[str] | Mapping[str, ModelFunction]) -> dict[str,
 
 _Item = tuple[str, pd.DataFrame]
 _Done = tuple[pd.DataFrame, pd.DataFrame]
-_Curves = dict[tuple[str, int], pd.DataFrame | None]
+_SharedByTrial = dict[tuple[str, int], Shared | None]
 
 
 def _work_off(
@@ -220,7 +220,7 @@ def _work_off(
     return results
 
 
-def _curves(file: PanelFile, plan: _Plan, say: Callable[[int, int, str], None]) -> _Curves:
+def _learn_shared(file: PanelFile, plan: _Plan, say: Callable[[int, int, str], None]) -> _SharedByTrial:
     """What the zones share, for each trial from what it leaves of them: nothing that is hidden may come in this way."""
     if exposure not in plan.models.values():
         return {}
@@ -232,16 +232,16 @@ def _curves(file: PanelFile, plan: _Plan, say: Callable[[int, int, str], None]) 
             with suppress(UnmetError):  # told when the zone itself is tried
                 yield rows, _trial(rows, task, fold, plan).data
 
-    curves: _Curves = {}
+    found: _SharedByTrial = {}
     for trial in product(plan.tasks, range(plan.folds)):
         try:
-            curves[trial] = shared_curve(left(*trial), plan.seed)
+            found[trial] = learn_shared(left(*trial), plan.seed)
         except UnmetError as error:
             say(0, len(file.zones), f"What the zones share could not be learnt ({error}): each is tried by itself.")
-    return curves
+    return found
 
 
-def _zone(item: _Item, *, plan: _Plan, curves: _Curves) -> _Done:
+def _zone(item: _Item, *, plan: _Plan, shared: _SharedByTrial) -> _Done:
     """Sums of scores and the list of fits of one zone: a plain function of its rows, to be run anywhere."""
     zone, rows = item
     sums: dict[tuple[str, str], list[pd.DataFrame]] = {}
@@ -250,7 +250,7 @@ def _zone(item: _Item, *, plan: _Plan, curves: _Curves) -> _Done:
         for task, fold in product(plan.tasks, range(plan.folds)):
             try:
                 trial = _trial(rows, task, fold, plan)
-                trial = replace(trial, data=with_shared(trial.data, curves.get((task, fold))))
+                trial = replace(trial, data=with_shared(trial.data, shared.get((task, fold))))
             except UnmetError as error:
                 fits += [_no_fit(zone, _reason(error), model, task, fold) for model in plan.models]
                 continue

@@ -17,7 +17,7 @@ from unmet.mobility.horizon import horizon_bins, usual_minutes
 from unmet.mobility.panel import Panel
 from unmet.mobility.panelfile import open_panel, write_parquet
 from unmet.mobility.runs import Progress, RunResult, run_estimates
-from unmet.mobility.shared_curve import curve_of_rows
+from unmet.mobility.shared import learn_shared_of_rows
 from unmet.mobility.sources import Given
 from unmet.mobility.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
 
@@ -153,7 +153,7 @@ class LatentDemand:
                 features=features.frame,
                 jobs=jobs,
                 horizon=steps,
-                share=curve_of_rows if self.model == "exposure" else None,
+                share=learn_shared_of_rows if self.model == "exposure" else None,
                 executor=executor,
                 progress=progress,
                 provenance=self._provenance(features),

@@ -19,10 +19,10 @@ from unmet._normal import truncated_above
 from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.estimators import CensoredGP, TobitRegressor
-from unmet.kernels import Kernel, Linear, Periodic, SquaredExponential
+from unmet.kernels import Constant, Kernel, Linear, Periodic, SquaredExponential
 from unmet.mobility.zone_data import SHARED, ZoneData
 
-__all__ = ["DENSE_ROWS", "MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel"]
+__all__ = ["DENSE_ROWS", "MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel", "search_rows"]
 
 # Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
 _SEARCH_ROWS = 3000
@@ -111,28 +111,30 @@ def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
     for name in data.covariates:
         spread = float(data.inputs[name].std())
         kernel = kernel + SquaredExponential(variance("weather"), length(2.0 * spread), columns=name)
-    return kernel + Linear(held(1.0), columns=SHARED) if shared else kernel
+    # The level is no difference: without a term of its own it would make the variances of the others.
+    return kernel + Linear(held(1.0), columns=SHARED) + Constant(held(0.1)) if shared else kernel
 
 
-def _search_rows(rows: BoolArray, seed: int) -> IntArray:
+def search_rows(rows: BoolArray, seed: int, most: int = _SEARCH_ROWS) -> IntArray:
     """A random few of the rows, in order, so that all hours of the week and all weathers are met."""
     index = np.flatnonzero(rows)
-    if index.size <= _SEARCH_ROWS:
+    if index.size <= most:
         return index
-    return np.sort(np.random.default_rng(seed).choice(index, _SEARCH_ROWS, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(index, most, replace=False))
 
 
 def _fit(
     data: ZoneData, rows: BoolArray, seed: int, kernel: Kernel, **settings: Any
 ) -> tuple[CensoredGP, dict[str, Any]]:
-    """Hyper-parameters from some rows, posterior from all; and what to tell of the fit."""
+    """Hyper-parameters from some rows, unless they are known, posterior from all; and what to tell of the fit."""
     counts = settings["likelihood"] != "gaussian"
 
     def arguments(at: IntArray) -> dict[str, Any]:
         extra = {"exposure": data.exposure[at]} if counts else {"censored": data.censored[at]}
         return {"X": data.inputs.iloc[at], "y": data.observed[at], **extra}
 
-    every, some = np.flatnonzero(rows), _search_rows(rows, seed)
+    every = np.flatnonzero(rows)
+    some = every if "optimizer" in settings else search_rows(rows, seed)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         settings["inference"] = "lowrank" if len(data) > DENSE_ROWS else "dense"
@@ -168,7 +170,10 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
 
     It is exact although stock-outs depend on demand, as long as it is known when they were.
     """
-    gp, summary = _fit(data, data.seen, seed, demand_kernel(data, shared=True), likelihood="negative-binomial")
+    kernel, known = demand_kernel(data, shared=True), {}
+    if data.learnt is not None:
+        kernel, known = data.learnt.kernel, {"optimizer": None, "dispersion": data.learnt.dispersion}
+    gp, summary = _fit(data, data.seen, seed, kernel, likelihood="negative-binomial", **known)
     rng = np.random.default_rng(seed)
     rate = gp.sample(data.inputs, draws, random_state=seed)
     shape = 1.0 / gp.dispersion_

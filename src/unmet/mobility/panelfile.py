@@ -42,7 +42,7 @@ class PanelFile:
     Attributes
     ----------
     connection : duckdb.DuckDBPyConnection
-        Has the view ``panel`` and, where they were given, the tables ``features``, ``shared`` and ``future``.
+        Has the view ``panel`` and, where they were given, the tables ``features`` and ``future``.
     label : str
         How messages call the panel.
     zones : tuple of str
@@ -68,7 +68,7 @@ class PanelFile:
         rows = "SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel WHERE zone::VARCHAR = $1"
         if self._has("future"):
             rows = f"SELECT *, false AS future FROM ({rows}) UNION ALL BY NAME SELECT $1 AS zone, * FROM future"
-        joined = "".join(f" LEFT JOIN {name} USING (start)" for name in ("features", "shared") if self._has(name))
+        joined = " LEFT JOIN features USING (start)" if self._has("features") else ""
         sql = f"SELECT * FROM ({rows}){joined} ORDER BY start"
         with reading(self.label):
             return fetch_frame(self.connection, sql, [zone])
@@ -137,10 +137,6 @@ class PanelFile:
                 f"features: {twice} rows have the start of another; expected one row per bin of the panel."
             )
         self._keep("features", features)
-
-    def add_shared(self, curve: pd.DataFrame) -> None:
-        """Have `rows_of` join what all zones share: ``start`` and a column that no panel or feature has."""
-        self._keep("shared", curve)
 
     def add_future(self, bins: pd.DataFrame) -> None:
         """Have `rows_of` go on with these bins (``start, start_local, minutes``), told by a column ``future``."""

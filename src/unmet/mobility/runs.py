@@ -25,7 +25,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 
@@ -38,6 +37,7 @@ from unmet.mobility.panelfile import PanelFile, file_hash, frame_hash, open_pane
 from unmet.mobility.parts import Part, read_parts, write_part
 from unmet.mobility.runfiles import finished_run, publish, read_info, read_table, writing
 from unmet.mobility.runfolder import RunFolder, describe_change, earlier_inputs, run_folder
+from unmet.mobility.shared import Shared
 from unmet.mobility.zone_estimate import estimate_zone
 from unmet.mobility.zonework import Chunk, EstimateZone, Model, estimate_chunk
 
@@ -46,7 +46,7 @@ __all__ = ["RunResult", "read_run", "run_estimates"]
 Progress = Callable[[int, int, str], None]
 """Called with zones finished, zones in all, and a sentence where there is something to say ('' where not)."""
 
-Share = Callable[[Iterable[pd.DataFrame]], pd.DataFrame | None]
+Share = Callable[[Iterable[pd.DataFrame]], Shared | None]
 """From the rows of all zones to what they share, or None where that cannot be told."""
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "duckdb", "joblib")
@@ -124,8 +124,8 @@ def run_estimates(
     estimate : callable, optional
         Estimates one zone; `unmet.mobility.zone_estimate.estimate_zone` unless given.
     share : callable, optional
-        From the rows of all zones to what they share, ``start`` and a column, which is joined to every zone's rows:
-        see `unmet.mobility.shared_curve`. It is worked out once, before the zones.
+        From the rows of all zones to what they share, which `estimate` is then given as ``shared``: see
+        `unmet.mobility.shared`. It is worked out once, before the zones.
     executor : callable
         Where the work is done: see `unmet.mobility.executors`.
     progress : callable, optional
@@ -185,9 +185,9 @@ def run_estimates(
             return _result(place.out, told)
         run = _Run(place, file, fingerprint, inputs, say)
         run.resume()
-        if share is not None:
-            run.learn_shared(share)
-        work = partial(estimate_chunk, estimate=estimate, model=model)
+        shared = None if share is None else run.learn_shared(share)
+        of_one = estimate if shared is None else partial(estimate, shared=shared)
+        work = partial(estimate_chunk, estimate=of_one, model=model)
         run.work_off(work, executor, workers, size)
         info = {
             "started": clock.isoformat(timespec="seconds"),
@@ -257,30 +257,29 @@ class _Run:
                 )
         self.say(len(self.finished), len(self.file.zones), "")
 
-    def learn_shared(self, share: Share) -> None:
+    def learn_shared(self, share: Share) -> Shared | None:
         """Work out what all zones share, or take it from an earlier attempt."""
-        path = self.folder / "shared.parquet"
+        path = self.folder / "shared.json"
         if path.exists():
             try:
-                self.file.add_shared(read_table(path))
-                return
-            except (UnmetError, duckdb.Error):
+                return Shared.from_dict(json.loads(path.read_bytes()))
+            except (UnmetError, ValueError):
                 self.note("What the zones share was damaged on disk and is learnt again.")
         self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                curve = share(self.file.rows_of(zone) for zone in self.file.zones)
+                shared = share(self.file.rows_of(zone) for zone in self.file.zones)
             except UnmetError as error:
                 self.note(f"What the zones share could not be learnt ({error}): each is estimated by itself.")
-                return
+                return None
         for said in sorted({str(w.message) for w in caught if not issubclass(w.category, DeprecationWarning)}):
             self.note(f"What the zones share: {said}")
-        if curve is not None:
+        if shared is not None:
             with writing(self.place.out):
-                write_parquet(curve, self.place.scratch / path.name)
+                (self.place.scratch / path.name).write_text(json.dumps(shared.to_dict()), encoding="utf-8")
                 os.replace(self.place.scratch / path.name, path)
-            self.file.add_shared(read_table(path))
+        return shared
 
     def work_off(
         self,

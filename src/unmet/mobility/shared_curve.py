@@ -13,8 +13,7 @@ out of the curve: what a zone is told is what can be explained, in bins that wer
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from unmet._exceptions import ConvergenceWarning, UnmetError
+from unmet._exceptions import ConvergenceWarning
 from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP
@@ -30,7 +29,7 @@ from unmet.kernels import SquaredExponential
 from unmet.mobility.demand_models import DENSE_ROWS, SEARCH_ITERATIONS, demand_kernel
 from unmet.mobility.zone_data import NOT_COVARIATES, SHARED, ZoneData, zone_data
 
-__all__ = ["LEAST_ZONES", "curve_of_rows", "shared_curve"]
+__all__ = ["LEAST_ZONES", "shared_curve"]
 
 LEAST_ZONES = 8
 """With fewer, a zone would meet too much of its own chance in what it is told of the others."""
@@ -46,7 +45,7 @@ _TOTALS = ["observed", "seen", "usual"]
 
 
 def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> pd.DataFrame | None:
-    """The city's log-rate about its mean, ``start, shared_log_rate``; None where there are too few zones, or no trips.
+    """The city's log-rate about that of its mean, ``start, shared_log_rate``; None where there are too few zones, or no trips.
 
     In each bin the observed trips of all zones are added up. The city's exposure is the share of its usual demand
     at that hour of the week (pickups over exposure, zone by zone) that had something to rent. With these counts the
@@ -67,7 +66,7 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
     """
     totals, bins, count = pd.DataFrame(columns=_TOTALS, dtype=float), pd.DataFrame(), 0
     for rows, data in zones:
-        if not _are_counts(data):
+        if not data.has_counts:
             continue
         count += 1
         totals = totals.add(_totals(data), fill_value=0.0)
@@ -80,8 +79,8 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
         data = _as_one_zone(bins, totals)
         gp = _fit(data, seed)
         # At a moment far from all others no day is good or bad.
-        rate = np.log(gp.predict_quantiles(data.inputs.assign(**{_MOMENT: _FAR}), [0.5], kind="latent")[:, 0])
-    return pd.DataFrame({"start": data.start, SHARED: rate - rate.mean()})
+        rate = gp.predict_quantiles(data.inputs.assign(**{_MOMENT: _FAR}), [0.5], kind="latent")[:, 0]
+    return pd.DataFrame({"start": data.start, SHARED: np.log(rate / rate.mean())})
 
 
 def _fit(data: ZoneData, seed: int) -> CensoredGP:
@@ -111,25 +110,6 @@ def _fit(data: ZoneData, seed: int) -> CensoredGP:
 
 def _fitted(gp: CensoredGP, data: ZoneData, inputs: pd.DataFrame, rows: BoolArray) -> CensoredGP:
     return gp.fit(inputs[rows], data.observed[rows], exposure=data.exposure[rows])
-
-
-def curve_of_rows(zones: Iterable[pd.DataFrame]) -> pd.DataFrame | None:
-    """The curve that the zones of a panel share, from the rows of each: what a run asks for.
-
-    A zone that cannot be estimated is left out here; why, is told when it is tried itself.
-    """
-
-    def readable() -> Iterator[tuple[pd.DataFrame, ZoneData]]:
-        for rows in zones:
-            with suppress(UnmetError):
-                yield rows, zone_data(rows)
-
-    return shared_curve(readable())
-
-
-def _are_counts(data: ZoneData) -> bool:
-    seen = data.observed[data.seen]
-    return bool(data.start.is_unique and seen.size and (seen == np.floor(seen)).all())
 
 
 def _totals(data: ZoneData) -> pd.DataFrame:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
+from unmet.kernels import Kernel
 from unmet.mobility.panel import PANEL_COLUMNS, REBALANCED_COLUMNS
 
-__all__ = ["NOT_COVARIATES", "SHARED", "ZoneData", "with_shared", "zone_data"]
+__all__ = ["NOT_COVARIATES", "SHARED", "Learnt", "ZoneData", "zone_data"]
 
 SHARED = "shared_log_rate"
-"""The column of what all zones share: see `unmet.mobility.shared_curve`."""
+"""The input of what all zones share: see `unmet.mobility.shared`."""
 
 _NEEDED = (
     "zone",
@@ -35,6 +36,14 @@ _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # Minutes. A pickup proves that a vehicle was there for a moment, even where no minute began with one. One moment per
 # bin, not per pickup: over many bins the minutes that began with a vehicle are right as they are.
 _MOMENT = 0.5
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A kernel of log-demand at hyper-parameters that were learnt elsewhere, and the dispersion of counts."""
+
+    kernel: Kernel
+    dispersion: float
 
 
 @dataclass(frozen=True)
@@ -67,6 +76,8 @@ class ZoneData:
         What to know of each row, words joined by semicolons.
     notes : dict
         How many rows were repaired, by what.
+    learnt : Learnt or None
+        What other zones have taught; None where this one is to be learnt by itself.
     """
 
     zone: str
@@ -82,6 +93,7 @@ class ZoneData:
     covariates: tuple[str, ...]
     flags: np.ndarray
     notes: dict[str, int]
+    learnt: Learnt | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -90,6 +102,12 @@ class ZoneData:
     def seen(self) -> BoolArray:
         """Bins that say something of demand: some exposure, and not still to come."""
         return np.isfinite(self.observed) & (self.exposure > 0)
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether what was seen are whole numbers, one for each bin."""
+        seen = self.observed[self.seen]
+        return bool(self.start.is_unique and seen.size and (seen == np.floor(seen)).all())
 
     @property
     def daily(self) -> bool:
@@ -165,14 +183,6 @@ def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
             )
 
 
-def with_shared(data: ZoneData, curve: pd.DataFrame | None) -> ZoneData:
-    """The same zone, told what all zones share; as it is where that is not known."""
-    if curve is None:
-        return data
-    values = curve.set_index("start")[SHARED].reindex(data.start).to_numpy(dtype=float)
-    return replace(data, inputs=data.inputs.assign(**{SHARED: values}))
-
-
 def _flag(flags: np.ndarray, rows: BoolArray, word: str) -> None:
     flags[rows] = [f"{old};{word}" if old else word for old in flags[rows]]
 
@@ -186,7 +196,7 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
     inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)
     inputs["weekend"] = (inputs["week"] >= 5).astype(float)
     inputs["holiday"] = holiday
-    inputs[SHARED] = frame[SHARED].to_numpy(dtype=float) if SHARED in frame else 0.0
+    inputs[SHARED] = 0.0
     gaps = np.zeros(len(frame), dtype=bool)
     covariates = []
     for name in frame.columns:

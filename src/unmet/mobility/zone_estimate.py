@@ -17,6 +17,7 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._typing import Array
 from unmet.mobility.demand_models import MODELS, Rates
+from unmet.mobility.shared import Shared, with_shared
 from unmet.mobility.zone_data import ZoneData, zone_data
 
 __all__ = ["DemandModel", "ZoneEstimate", "estimate_zone"]
@@ -84,7 +85,7 @@ class ZoneEstimate:
     summary: dict[str, Any]
 
 
-def estimate_zone(panel: pd.DataFrame, model: DemandModel) -> ZoneEstimate:
+def estimate_zone(panel: pd.DataFrame, model: DemandModel, shared: Shared | None = None) -> ZoneEstimate:
     """Estimate rate, demand and lost trips of one zone.
 
     Parameters
@@ -94,6 +95,8 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel) -> ZoneEstimate:
         ``future`` is true are bins still to come.
     model : DemandModel
         Which model.
+    shared : Shared, optional
+        What this zone shares with others; only the model ``exposure`` looks at it.
 
     Examples
     --------
@@ -112,7 +115,7 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel) -> ZoneEstimate:
     100       2.0       0.5          3.3
     """
     began = time.process_time()
-    data = zone_data(panel)
+    data = with_shared(zone_data(panel), shared)
     if not data.seen.any():
         raise InputError("No bin had anything to rent, so nothing can be learnt of its demand.")
     rates = MODELS[model.name](data, model.draws, _seed(data.zone, model.seed))

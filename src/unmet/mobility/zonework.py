@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -40,12 +41,9 @@ class Model(Protocol):
         ...
 
 
-class EstimateZone(Protocol):
-    """A zone's estimate from its rows; it raises an error with a reason where there can be none."""
-
-    def __call__(self, panel: pd.DataFrame, model: Any) -> ZoneEstimate:
-        """Estimate one zone."""
-        ...
+EstimateZone = Callable[..., "ZoneEstimate"]
+"""Called as ``estimate(rows, model)``, with ``shared=`` where the run has learnt what zones share. Gives the zone's
+estimate, or raises an error with a reason where there can be none."""
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from toy_model import ToyModel, estimate_toy, toy_panel
 
-from unmet._exceptions import InputError, NumericalError
+from unmet._exceptions import InputError, NumericalError, UnmetError
+from unmet.kernels import Linear
 from unmet.mobility import backtest as backtests
+from unmet.mobility import shared as shareds
+from unmet.mobility import shared_curve as shared_curves
 from unmet.mobility.executors import serially
 from unmet.mobility.panelfile import open_panel, write_parquet
 from unmet.mobility.runs import run_estimates
-from unmet.mobility.shared_curve import LEAST_ZONES, curve_of_rows
+from unmet.mobility.shared import Shared, learn_shared_of_rows, with_shared
+from unmet.mobility.shared_curve import LEAST_ZONES
 from unmet.mobility.trials import blocks
-from unmet.mobility.zone_data import SHARED, zone_data
+from unmet.mobility.zone_data import SHARED, Learnt, zone_data
 from unmet.mobility.zone_estimate import DemandModel, estimate_zone
 
 ZONES, DAYS = 10, 42
@@ -54,6 +61,11 @@ def zone_rows(truth: pd.DataFrame, number: int) -> pd.DataFrame:
     return frame.assign(closed_minutes=0, unknown_minutes=0, censored=exposure < 1, truly=rate)
 
 
+@pytest.fixture(scope="module")
+def shared(city) -> Shared:
+    return learn_shared_of_rows(drop_truth(city))
+
+
 def off(found: pd.Series, truth: pd.DataFrame) -> np.ndarray:
     right = truth["curve"] - truth["curve"].mean()
     return (found - found.mean()).to_numpy() - right.to_numpy()
@@ -63,8 +75,8 @@ def drop_truth(city: list[pd.DataFrame]) -> list[pd.DataFrame]:
     return [rows.drop(columns="truly") for rows in city]
 
 
-def test_the_curve_is_that_which_made_the_trips_though_half_the_zones_run_out_when_it_is_highest(city, truth):
-    found = curve_of_rows(drop_truth(city))
+def test_the_curve_is_that_which_made_the_trips_though_half_the_zones_run_out_when_it_is_highest(city, shared, truth):
+    found = shared.curve
     assert (found["start"] == truth["start"]).all()
     assert np.sqrt(np.mean(off(found[SHARED], truth) ** 2)) < 0.06
     seen = pd.concat(city).groupby("start")["observed"].sum()
@@ -77,7 +89,7 @@ def test_the_curve_is_that_which_made_the_trips_though_half_the_zones_run_out_wh
 def test_good_and_bad_days_of_the_whole_city_are_left_out_and_do_not_bend_the_trend(truth):
     shock = np.repeat(np.random.default_rng(5).normal(0.0, 0.3, DAYS), 24)
     rows = [zone_rows(truth.assign(curve=truth["curve"] + shock), number) for number in range(ZONES)]
-    found = curve_of_rows(drop_truth(rows))
+    found = learn_shared_of_rows(drop_truth(rows)).curve
     by_day = pd.Series(off(found[SHARED], truth)).groupby(truth["start"].dt.date.to_numpy()).mean()
     assert by_day.std() < 0.08  # without a term of their own: 0.12
     assert abs(np.corrcoef(by_day, shock[::24])[0, 1]) < 0.3  # 0.48
@@ -91,36 +103,42 @@ def test_bins_to_come_have_a_curve_by_their_weather(city, truth):
         future.append(
             rows.assign(**{name: rows[name].mask(ahead, value) for name, value in empty.items()}, future=ahead)
         )
-    found = curve_of_rows(future)
+    found = learn_shared_of_rows(future).curve
     assert len(found) == len(truth)
     assert np.sqrt(np.mean(off(found[SHARED], truth)[-48:] ** 2)) < 0.15
 
 
 def test_too_few_zones_share_nothing_and_neither_do_zones_without_trips(city):
     rows = drop_truth(city)
-    assert curve_of_rows(rows[: LEAST_ZONES - 1]) is None
-    assert curve_of_rows([zone.assign(observed=0.0) for zone in rows]) is None
+    assert learn_shared_of_rows(rows[: LEAST_ZONES - 1]) is None
+    assert learn_shared_of_rows([zone.assign(observed=0.0) for zone in rows]) is None
 
 
-def test_a_zone_that_cannot_be_read_does_not_keep_the_others_from_sharing(city):
+@pytest.fixture
+def short_search(monkeypatch) -> None:
+    """For what holds wherever a search ends."""
+    for module in (shareds, shared_curves):
+        monkeypatch.setattr(module, "SEARCH_ITERATIONS", 2)
+
+
+def test_a_zone_that_cannot_be_read_does_not_keep_the_others_from_sharing(city, short_search):
     rows = drop_truth(city)
     broken = [rows[0].assign(zone="twice"), rows[0].drop(columns="exposure").assign(zone="lacking")]
     broken[0] = pd.concat([broken[0], broken[0]])
     for column, value in (("observed", 2.5), ("observed", -3.0), ("exposure", 1.7), ("exposure", np.nan)):
         broken.append(rows[0].assign(**{column: rows[0][column].where(rows[0].index != 5, value)}))
-    pd.testing.assert_frame_equal(curve_of_rows([*rows[:8], *broken]), curve_of_rows(rows[:8]))
+    assert learn_shared_of_rows([*rows[:8], *broken]).to_dict() == learn_shared_of_rows(rows[:8]).to_dict()
 
 
-def test_a_zone_of_few_trips_is_estimated_better_with_what_it_shares(city):
-    curve = curve_of_rows(drop_truth(city))
+def test_a_zone_of_few_trips_is_estimated_better_with_what_it_shares(city, shared):
     error = {}
-    for name, rows in (("alone", city[0]), ("with all", city[0].merge(curve, on="start"))):
-        found = estimate_zone(rows.drop(columns="truly"), DemandModel(draws=20)).rows
+    for name, known in (("alone", None), ("with all", shared)):
+        found = estimate_zone(city[0].drop(columns="truly"), DemandModel(draws=20), known).rows
         error[name] = np.sqrt(np.mean(np.log(found["rate_mean"] / city[0]["truly"]) ** 2))
     assert error["with all"] < 0.85 * error["alone"]
 
 
-def test_what_a_trial_hides_does_not_come_in_by_way_of_the_other_zones(city, tmp_path):
+def test_what_a_trial_hides_does_not_come_in_by_way_of_the_other_zones(city, short_search, tmp_path):
     plan = backtests._Plan({"exposure": backtests.MODELS["exposure"]}, ("held-out",), 1, 0.2, 0, 20)
     rows = drop_truth(city)
     hidden = backtests._trial(rows[0], "held-out", 0, plan).scored
@@ -128,25 +146,57 @@ def test_what_a_trial_hides_does_not_come_in_by_way_of_the_other_zones(city, tmp
     weeks = blocks(zone_data(rows[0]), 7)[hidden]
     assert len(set(weeks)) == 1  # a whole week of the six
 
-    def curve(city: list[pd.DataFrame], name: str) -> pd.DataFrame:
+    def known(city: list[pd.DataFrame], name: str) -> dict[str, Any]:
         write_parquet(pd.concat(city, ignore_index=True), tmp_path / name)
         with open_panel(tmp_path / name) as file:
-            return backtests._curves(file, plan, lambda *told: None)["held-out", 0]
+            return backtests._learn_shared(file, plan, lambda *told: None)["held-out", 0].to_dict()
 
-    pd.testing.assert_frame_equal(curve(rows, "a.parquet"), curve(changed, "b.parquet"))
+    assert known(rows, "a.parquet") == known(changed, "b.parquet")
+
+
+def test_what_zones_share_comes_back_from_json_to_the_last_digit(shared):
+    back = Shared.from_dict(json.loads(json.dumps(shared.to_dict())))
+    pd.testing.assert_frame_equal(back.curve, shared.curve)
+    assert back.learnt == shared.learnt
+
+
+@pytest.mark.parametrize("change", [{"kernel": {"kind": "os.system"}}, {"start": ["x"]}, {"dispersion": None}])
+def test_what_is_not_a_description_of_it_is_refused(shared, change):
+    with pytest.raises(UnmetError):
+        Shared.from_dict({**shared.to_dict(), **change})
+
+
+def test_zones_that_differ_in_level_only_teach_that_they_hardly_differ_otherwise(shared):
+    variances = {
+        str(leaf.columns): float(leaf.parameters["variance"].array[0])
+        for leaf in shared.learnt.kernel.leaves()
+        if "variance" in leaf.parameters and not leaf.parameters["variance"].fixed
+    }
+    assert variances
+    assert max(variances.values()) < 0.01  # log-rates: a tenth
+    assert shared.learnt.dispersion < 0.02  # they are Poisson counts
+
+
+def test_a_zone_that_lacks_a_covariate_of_the_others_is_learnt_by_itself(city, shared):
+    rows = city[0].drop(columns="truly")
+    dry = with_shared(zone_data(rows.assign(rain=0.0)), shared)
+    assert dry.learnt is None
+    assert dry.inputs[SHARED].any()
+    assert with_shared(zone_data(rows), shared).learnt == shared.learnt
+    assert estimate_zone(rows.assign(rain=0.0), DemandModel(draws=20), shared).summary["converged"]
 
 
 def share_once(log):
     def share(zones):
         log.append(len(list(zones)))
         start = toy_panel()["start"].drop_duplicates()
-        return pd.DataFrame({"start": start, SHARED: 1.0})
+        return Shared(pd.DataFrame({"start": start, SHARED: 1.0}), Learnt(Linear(2.0, columns=SHARED), 0.1))
 
     return share
 
 
-def estimate_seeing(rows, model):
-    if SHARED not in rows or not (rows[SHARED] == 1.0).all():
+def estimate_seeing(rows, model, shared=None):
+    if shared is None or not (shared.curve[SHARED] == 1.0).all() or shared.learnt.kernel != Linear(2.0, columns=SHARED):
         raise InputError("told nothing of what is shared")
     if rows["zone"].iloc[0] == "z3" and model.trouble:
         raise MemoryError
@@ -181,7 +231,7 @@ def test_what_was_damaged_on_disk_is_learnt_again(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run_estimates(toy_panel(), ToyModel(), tmp_path, executor=stop_at_once, **options)
-    (kept,) = tmp_path.glob(".parts/*/shared.parquet")
+    (kept,) = tmp_path.glob(".parts/*/shared.json")
     kept.write_bytes(b"junk")
     done = run_estimates(toy_panel(), ToyModel(), tmp_path, executor=serially, **options)
     assert not done.failures

@@ -1,0 +1,161 @@
+"""What the zones of a city share: how they rise and fall together, and how far they differ from that.
+
+The first is a curve (`unmet.mobility.shared_curve`). The second are the hyper-parameters of the zones' kernel: one
+zone says little of how much its Tuesdays differ from its Mondays, or how long its drift takes; several together say it
+well. Each zone is then estimated at those, without a search of its own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import ConvergenceWarning, FileFormatError, UnmetError
+from unmet.estimators import CensoredGP
+from unmet.estimators._together import learn_together
+from unmet.kernels import Kernel, kernel_from_dict
+from unmet.likelihoods.counts import NegativeBinomial
+from unmet.mobility.demand_models import DENSE_ROWS, SEARCH_ITERATIONS, demand_kernel, search_rows
+from unmet.mobility.shared_curve import shared_curve
+from unmet.mobility.zone_data import SHARED, Learnt, ZoneData, zone_data
+
+__all__ = ["Shared", "learn_shared", "learn_shared_of_rows", "with_shared"]
+
+# So many zones, drawn at random, and so many bins of each tell how far zones differ.
+_ZONES, _ROWS = 10, 2000
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all zones share.
+
+    Attributes
+    ----------
+    curve : DataFrame
+        ``start, shared_log_rate``: the city's log-rate about that of its mean.
+    learnt : Learnt
+        The kernel of how zones differ from it, at hyper-parameters that suit them best together, and the
+        dispersion of their counts.
+    """
+
+    curve: pd.DataFrame
+    learnt: Learnt
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {
+            "start": self.curve["start"].astype("int64").tolist(),
+            "unit": self.curve["start"].dt.unit,
+            "log_rate": self.curve[SHARED].tolist(),
+            "kernel": self.learnt.kernel.to_dict(),
+            "dispersion": self.learnt.dispersion,
+        }
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Self:
+        """Read back what `to_dict` wrote."""
+        try:
+            start = pd.to_datetime(np.array(description["start"]), unit=description["unit"], utc=True)
+            start = start.as_unit(description["unit"])
+            curve = pd.DataFrame({"start": start, SHARED: np.array(description["log_rate"], dtype=float)})
+            kernel, dispersion = kernel_from_dict(description["kernel"]), float(description["dispersion"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"this is not what zones share, as it was written: {error!r}") from error
+        return cls(curve, Learnt(kernel, dispersion))
+
+
+def with_shared(data: ZoneData, shared: Shared | None) -> ZoneData:
+    """The same zone, told what all zones share; as it is where that is not known."""
+    if shared is None:
+        return data
+    told = _with_curve(data, shared.curve)
+    # A zone that lacks a covariate of the others, as one open only while it never rained, has a kernel of its own.
+    return replace(told, learnt=shared.learnt) if _columns(shared.learnt.kernel) <= set(told.inputs) else told
+
+
+def _with_curve(data: ZoneData, curve: pd.DataFrame) -> ZoneData:
+    values = curve.set_index("start")[SHARED].reindex(data.start).to_numpy(dtype=float)
+    return replace(data, inputs=data.inputs.assign(**{SHARED: values}))
+
+
+def learn_shared(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> Shared | None:
+    """What the zones share; None where there are too few, or no trips.
+
+    Parameters
+    ----------
+    zones : iterable of (DataFrame, ZoneData)
+        Rows of a panel with the features of their bins, and the same as data; they are gone through once. What the
+        data do not say, as in weeks hidden on purpose, is not used.
+    seed : int
+        Decides which zones and rows the searches for hyper-parameters look at.
+
+    Examples
+    --------
+    >>> learn_shared([]) is None
+    True
+    """
+    kept: dict[int, ZoneData] = {}
+    curve = shared_curve(_keeping_some(zones, kept, np.random.default_rng(seed)), seed)
+    if curve is None:
+        return None
+    return Shared(curve, _learnt([_with_curve(data, curve) for data in kept.values()], seed))
+
+
+def learn_shared_of_rows(zones: Iterable[pd.DataFrame]) -> Shared | None:
+    """What the zones of a panel share, from the rows of each: what a run asks for.
+
+    A zone that cannot be estimated is left out here; why, is told when it is tried itself.
+    """
+
+    def readable() -> Iterator[tuple[pd.DataFrame, ZoneData]]:
+        for rows in zones:
+            with suppress(UnmetError):
+                yield rows, zone_data(rows)
+
+    return learn_shared(readable())
+
+
+def _keeping_some(
+    zones: Iterable[tuple[pd.DataFrame, ZoneData]], kept: dict[int, ZoneData], rng: np.random.Generator
+) -> Iterator[tuple[pd.DataFrame, ZoneData]]:
+    """Hand the zones on, keeping a random few of those with counts, all as likely (Vitter 1985, algorithm R)."""
+    number = 0
+    for rows, data in zones:
+        if data.has_counts:
+            place = number if number < _ZONES else int(rng.integers(number + 1))
+            if place < _ZONES:
+                kept[place] = data
+            number += 1
+        yield rows, data
+
+
+def _learnt(zones: Sequence[ZoneData], seed: int) -> Learnt:
+    """Hyper-parameters of the kernel of the zone with the longest record, from all that have its columns."""
+    longest = max(zones, key=lambda data: float(np.ptp(data.inputs["t"])))
+    kernel = demand_kernel(longest, shared=True)
+    fitted = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it may end at its limit with little to gain
+        for data in zones:
+            if _columns(kernel) <= set(data.inputs):
+                rows = search_rows(data.seen, seed, _ROWS)
+                gp = CensoredGP(
+                    kernel,
+                    likelihood="negative-binomial",
+                    inference="lowrank" if len(data) > DENSE_ROWS else "dense",
+                    optimizer=None,
+                )
+                fitted.append(gp.fit(data.inputs.iloc[rows], data.observed[rows], exposure=data.exposure[rows]))
+        model, _ = learn_together(fitted, max_iter=SEARCH_ITERATIONS)
+    assert isinstance(model.likelihood, NegativeBinomial)
+    return Learnt(model.kernel.with_columns_of(kernel), float(np.exp(model.likelihood.log_dispersion)))
+
+
+def _columns(kernel: Kernel) -> set[str]:
+    return {str(name) for leaf in kernel.leaves() for name in leaf.columns or ()}
