@@ -26,7 +26,8 @@ def fitted(seed: int, kernel=None, inference: str = "dense", **options) -> Censo
 
 def test_of_one_data_set_it_is_what_a_fit_learns():
     gp = fitted(1)
-    model, optimum = learn_together([gp])
+    found = learn_together([gp])
+    model, optimum = found.model, found.optimum
     alone = CensoredGP(gp.kernel, likelihood="poisson", inference="dense").fit(*data_set(1))
     assert optimum.converged
     np.testing.assert_allclose(model.theta, alone.theta_, atol=2e-3)
@@ -34,7 +35,8 @@ def test_of_one_data_set_it_is_what_a_fit_learns():
 
 def test_the_sum_of_the_evidences_is_highest_where_it_ends():
     gps = [fitted(seed) for seed in range(4)]
-    model, optimum = learn_together(gps)
+    found = learn_together(gps)
+    model, optimum = found.model, found.optimum
     total = sum(gp.log_marginal_likelihood(model.theta) for gp in gps)
     assert total == pytest.approx(optimum.value, abs=1e-6)
     for step in 0.05 * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]]):
@@ -43,8 +45,8 @@ def test_the_sum_of_the_evidences_is_highest_where_it_ends():
 
 def test_many_data_sets_find_what_made_them_where_one_may_not():
     truth = np.log([0.5, 1.0])
-    together, _ = learn_together([fitted(seed) for seed in range(12)])
-    alone = [learn_together([fitted(seed)])[0].theta for seed in range(12)]
+    together = learn_together([fitted(seed) for seed in range(12)]).model
+    alone = [learn_together([fitted(seed)]).model.theta for seed in range(12)]
     # f varies about the log of each set's mean, so that some of its variance is taken for the level.
     assert np.abs(together.theta - truth).max() < 0.6
     assert np.abs(np.array(alone) - truth).max() > 1.2
@@ -54,8 +56,8 @@ def test_a_prior_counts_once_however_many_data_sets_there_are():
     prior = LogNormal(30.0, 0.1)  # far from what the data say
     kernel = SquaredExponential(Parameter(1.0, bounds=(1e-3, 1e2)), Parameter(2.0, bounds=(1e-2, 1e2), prior=prior))
     gp = fitted(3, kernel)
-    one, _ = learn_together([gp])
-    many, _ = learn_together([gp] * 20)
+    one = learn_together([gp]).model
+    many = learn_together([gp] * 20).model
     assert one.theta[1] > many.theta[1] + 0.5
 
 
@@ -63,9 +65,30 @@ def test_low_rank_features_are_planned_anew_for_the_length_scales_found():
     kernel = SquaredExponential(Parameter(1.0, bounds=(1e-3, 1e2)), Parameter(3.0, bounds=(0.3, 30.0)))
     low = [fitted(seed, kernel, "lowrank", n_features=60) for seed in range(3)]
     dense = [fitted(seed, kernel) for seed in range(3)]
-    found, right = learn_together(low)[0], learn_together(dense)[0]
+    found, right = learn_together(low).model, learn_together(dense).model
     assert found.block.left_out(found.kernel) < 2e-3
     np.testing.assert_allclose(found.theta, right.theta, atol=0.05)
+
+
+def test_how_well_the_dispersion_is_known_is_told_by_the_width_of_its_peak():
+    kernel = SquaredExponential(Parameter(0.5, fixed=True), Parameter(1.0, fixed=True))
+    sets = []
+    for seed in range(4):
+        x, y = data_set(seed, n=150)
+        extra = np.random.default_rng(seed).gamma(2.0, 0.5, len(y))
+        sets.append((x, np.random.default_rng(seed + 10).poisson(3 * extra).astype(float)))
+    gps = [
+        CensoredGP(kernel, likelihood="negative-binomial", optimizer=None, inference="dense").fit(*data)
+        for data in sets
+    ]
+    found = learn_together(gps)
+    at = found.model.theta[-1] + np.linspace(-1.5, 1.5, 61)
+    peak = np.array([sum(gp.log_marginal_likelihood(np.array([value])) for gp in gps) for value in at])
+    mass = np.exp(peak - peak.max())
+    mean = (mass * at).sum() / mass.sum()
+    sd = np.sqrt((mass * (at - mean) ** 2).sum() / mass.sum())
+    assert found.likelihood_sd == pytest.approx(sd, rel=0.15)
+    assert learn_together([fitted(1)]).likelihood_sd == 0.0  # Poisson counts have none
 
 
 def test_models_with_other_hyper_parameters_and_none_at_all_are_refused():

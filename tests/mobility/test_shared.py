@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,20 @@ def test_zones_that_differ_in_level_only_teach_that_they_hardly_differ_otherwise
     assert variances
     assert max(variances.values()) < 0.01  # log-rates: a tenth
     assert shared.learnt.dispersion < 0.02  # they are Poisson counts
+
+
+def test_a_dispersion_that_is_not_known_widens_the_systems_total_more_than_it_would_if_zones_were_off_each_its_own_way(
+    city, shared
+):
+    def total(sd: float, number: int) -> np.ndarray:
+        learnt = replace(shared.learnt, dispersion=0.5, dispersion_sd=sd)
+        rows = city[number].drop(columns="truly")
+        rows["observed"] += 10.0 * rows["censored"]  # it ran out because more came than usual
+        return estimate_zone(rows, DemandModel(draws=400), replace(shared, learnt=learnt)).lost.sum(axis=0)
+
+    known, unknown = (np.array([total(sd, number) for number in (5, 7, 9)]) for sd in (0.0, 0.5))
+    assert unknown.sum(axis=0).std() > 1.05 * known.sum(axis=0).std()
+    assert np.corrcoef(unknown)[np.triu_indices(3, 1)].min() > np.corrcoef(known)[np.triu_indices(3, 1)].max()
 
 
 def test_a_zone_that_lacks_a_covariate_of_the_others_is_learnt_by_itself(city, shared):

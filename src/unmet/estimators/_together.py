@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
 from unmet._typing import Array
@@ -20,13 +22,35 @@ from unmet.inference.ep import Sites
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
 
-__all__ = ["learn_together"]
+__all__ = ["Together", "learn_together"]
 
 _ROUNDS = 2
 _States = tuple[Sites | None, ...]
+# Step of the difference that measures the curvature in the likelihood's own hyper-parameter.
+_DIFFERENCE = 0.05
 
 
-def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000) -> tuple[Model, Optimum[_States]]:
+@dataclass(frozen=True)
+class Together:
+    """What several data sets have taught.
+
+    Attributes
+    ----------
+    model : Model
+        The first one at the hyper-parameters that suit all best.
+    optimum : Optimum
+        How the search went.
+    likelihood_sd : float
+        Standard deviation of the logarithm of the likelihood's hyper-parameter, the kernel's being what they are; 0
+        where there is none, or where the data do not bound it.
+    """
+
+    model: Model
+    optimum: Optimum[_States]
+    likelihood_sd: float
+
+
+def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000) -> Together:
     """Maximise the sum of the log evidences of several models, plus their prior, counted once.
 
     Parameters
@@ -36,11 +60,6 @@ def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000) -> tup
         hyper-parameters.
     max_iter : int
         Iterations of the optimiser each time that low-rank features are planned.
-
-    Returns
-    -------
-    Model, Optimum
-        The first model at the hyper-parameters that suit all best, and how the search went.
     """
     models = [gp._model for gp in fitted]
     if not models or any(model.kernel.theta_names != models[0].kernel.theta_names for model in models):
@@ -57,7 +76,20 @@ def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000) -> tup
             if not any(short):
                 break
             models = [m.planned_for(theta, budget) for m, budget in zip(models, budgets, strict=True)]
-    return models[0], optimum
+        return Together(models[0], optimum, _likelihood_sd(objective, optimum))
+
+
+def _likelihood_sd(objective: _Sum, optimum: Optimum[_States]) -> float:
+    """By the second derivative at the optimum (Laplace), a difference of gradients."""
+    if not objective.models[0].likelihood.theta.size:
+        return 0.0
+    slopes = []
+    for step in (-_DIFFERENCE, _DIFFERENCE):
+        theta = optimum.theta.copy()
+        theta[-1] += step
+        slopes.append(objective(theta, optimum.state).gradient[-1])
+    curvature = (slopes[0] - slopes[1]) / (2 * _DIFFERENCE)
+    return float(1 / np.sqrt(curvature)) if curvature > 0 else 0.0
 
 
 @dataclass(frozen=True)

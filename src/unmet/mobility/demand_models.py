@@ -176,18 +176,21 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
     gp, summary = _fit(data, data.seen, seed, kernel, likelihood="negative-binomial", **known)
     rng = np.random.default_rng(seed)
     rate = gp.sample(data.inputs, draws, random_state=seed)
-    shape = 1.0 / gp.dispersion_
+    # The same seed for all zones: in draw s the dispersion is off alike everywhere, and the system's total with it.
+    off = 0.0 if data.learnt is None else data.learnt.dispersion_sd * np.random.default_rng(0).standard_normal(draws)
+    shape = np.broadcast_to(np.exp(off) / gp.dispersion_, draws)[:, None]
     lost, lost_mean = np.zeros(rate.shape), np.zeros(len(data))
     out = (data.stockout > 0) & np.isfinite(data.observed)
     # Given y seen at exposure a, the bin's own gamma factor has shape r + y and rate r + aλ: what stock-outs of share b
     # lost is Poisson about bλ times it, with mean bλ(r + y)/(r + aλ).
     y, a, b = data.observed[out], data.exposure[out], data.stockout[out]
     factor = (shape + y) / (shape + a * rate[:, out])
-    lost_mean[out] = (b * rate[:, out] * factor).mean(axis=0)
-    lost[:, out] = rng.poisson(b * rate[:, out] * factor * rng.gamma(shape + y, size=factor.shape) / (shape + y))
+    expected = b * rate[:, out] * factor
+    lost_mean[out] = expected.mean(axis=0)
+    lost[:, out] = rng.poisson(expected * rng.gamma(np.broadcast_to(shape + y, factor.shape)) / (shape + y))
     future = None
     if np.isnan(data.observed).any():
-        future = rng.poisson(rate * rng.gamma(shape, size=rate.shape) / shape).astype(float)
+        future = rng.poisson(rate * rng.gamma(np.broadcast_to(shape, rate.shape)) / shape).astype(float)
     return Rates(*_rates(gp, data), lost, lost_mean, future, summary)
 
 

@@ -28,7 +28,7 @@ from unmet.mobility.zone_data import SHARED, Learnt, ZoneData, zone_data
 __all__ = ["Shared", "learn_shared", "learn_shared_of_rows", "with_shared"]
 
 # So many zones, drawn at random, and so many bins of each tell how far zones differ.
-_ZONES, _ROWS = 10, 2000
+_ZONES, _ROWS = 12, 3000
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Shared:
             "log_rate": self.curve[SHARED].tolist(),
             "kernel": self.learnt.kernel.to_dict(),
             "dispersion": self.learnt.dispersion,
+            "dispersion_sd": self.learnt.dispersion_sd,
         }
 
     @classmethod
@@ -64,10 +65,11 @@ class Shared:
             start = pd.to_datetime(np.array(description["start"]), unit=description["unit"], utc=True)
             start = start.as_unit(description["unit"])
             curve = pd.DataFrame({"start": start, SHARED: np.array(description["log_rate"], dtype=float)})
-            kernel, dispersion = kernel_from_dict(description["kernel"]), float(description["dispersion"])
+            kernel = kernel_from_dict(description["kernel"])
+            learnt = Learnt(kernel, float(description["dispersion"]), float(description["dispersion_sd"]))
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"this is not what zones share, as it was written: {error!r}") from error
-        return cls(curve, Learnt(kernel, dispersion))
+        return cls(curve, learnt)
 
 
 def with_shared(data: ZoneData, shared: Shared | None) -> ZoneData:
@@ -152,9 +154,11 @@ def _learnt(zones: Sequence[ZoneData], seed: int) -> Learnt:
                     optimizer=None,
                 )
                 fitted.append(gp.fit(data.inputs.iloc[rows], data.observed[rows], exposure=data.exposure[rows]))
-        model, _ = learn_together(fitted, max_iter=SEARCH_ITERATIONS)
-    assert isinstance(model.likelihood, NegativeBinomial)
-    return Learnt(model.kernel.with_columns_of(kernel), float(np.exp(model.likelihood.log_dispersion)))
+        found = learn_together(fitted, max_iter=SEARCH_ITERATIONS)
+    likelihood = found.model.likelihood
+    assert isinstance(likelihood, NegativeBinomial)
+    dispersion = float(np.exp(likelihood.log_dispersion))
+    return Learnt(found.model.kernel.with_columns_of(kernel), dispersion, found.likelihood_sd)
 
 
 def _columns(kernel: Kernel) -> set[str]:

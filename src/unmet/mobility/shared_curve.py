@@ -45,7 +45,7 @@ _TOTALS = ["observed", "seen", "usual"]
 
 
 def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> pd.DataFrame | None:
-    """The city's log-rate about that of its mean, ``start, shared_log_rate``; None where there are too few zones, or no trips.
+    """The city's log-rate about that of its mean, ``start, shared_log_rate``; None where zones are too few or no trips.
 
     In each bin the observed trips of all zones are added up. The city's exposure is the share of its usual demand
     at that hour of the week (pickups over exposure, zone by zone) that had something to rent. With these counts the

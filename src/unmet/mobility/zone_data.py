@@ -40,10 +40,21 @@ _MOMENT = 0.5
 
 @dataclass(frozen=True)
 class Learnt:
-    """A kernel of log-demand at hyper-parameters that were learnt elsewhere, and the dispersion of counts."""
+    """What several zones have taught of all.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Of log-demand, at its hyper-parameters.
+    dispersion : float
+        Of counts.
+    dispersion_sd : float
+        Standard deviation of its logarithm: what it is off, it is off in every zone.
+    """
 
     kernel: Kernel
     dispersion: float
+    dispersion_sd: float = 0.0
 
 
 @dataclass(frozen=True)
