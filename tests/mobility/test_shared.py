@@ -22,7 +22,7 @@ from unmet.mobility.runs import run_estimates
 from unmet.mobility.shared import Shared, learn_shared_of_rows, with_shared
 from unmet.mobility.shared_curve import LEAST_ZONES
 from unmet.mobility.trials import blocks
-from unmet.mobility.zone_data import SHARED, Learnt, zone_data
+from unmet.mobility.zone_data import SHARED, SHARED_OFF, Learnt, zone_data
 from unmet.mobility.zone_estimate import DemandModel, estimate_zone
 
 ZONES, DAYS = 10, 42
@@ -161,7 +161,17 @@ def test_what_zones_share_comes_back_from_json_to_the_last_digit(shared):
     assert back.learnt == shared.learnt
 
 
-@pytest.mark.parametrize("change", [{"kernel": {"kind": "os.system"}}, {"start": ["x"]}, {"dispersion": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kernel": {"kind": "os.system"}},
+        {"kernel": {"kind": "Linear", "parameters": [1]}},
+        {"start": ["x"]},
+        {"dispersion": None},
+        {"curve": {}},
+        {"curve": []},
+    ],
+)
 def test_what_is_not_a_description_of_it_is_refused(shared, change):
     with pytest.raises(UnmetError):
         Shared.from_dict({**shared.to_dict(), **change})
@@ -192,6 +202,47 @@ def test_a_dispersion_that_is_not_known_widens_the_systems_total_more_than_it_wo
     assert np.corrcoef(unknown)[np.triu_indices(3, 1)].min() > np.corrcoef(known)[np.triu_indices(3, 1)].max()
 
 
+def test_a_zone_with_most_of_the_citys_trips_and_one_with_a_longer_record_are_estimated_by_themselves(city, shared):
+    rows = city[0].drop(columns="truly")
+    busy = zone_data(rows.assign(observed=rows["observed"] + 100))
+    assert with_shared(busy, shared) is busy
+    early = rows.iloc[:1].assign(start=rows["start"].iloc[0] - pd.Timedelta(hours=1))
+    early["start_local"] -= pd.Timedelta(hours=1)
+    longer = zone_data(pd.concat([early, rows]))
+    assert with_shared(longer, shared) is longer
+
+
+def test_a_covariate_that_differs_between_zones_is_not_taken_for_the_citys(city, short_search):
+    rows = drop_truth(city)[:8]
+    promoted = [zone.assign(promo=float(number % 2) + zone.index % 2) for number, zone in enumerate(rows)]
+    without, found = learn_shared_of_rows(rows), learn_shared_of_rows(promoted)
+    pd.testing.assert_frame_equal(found.curve, without.curve)
+    assert "x:promo" in repr(found.learnt.kernel)  # each zone may still explain itself by it
+
+
+def test_the_rate_of_bins_to_come_is_as_uncertain_as_the_trend_of_the_city(truth):
+    day = np.arange(len(truth)) / 24
+    rng = np.random.default_rng(3)
+    cov = 0.09 * np.exp(-0.5 * ((day[::24, None] - day[None, ::24]) / 12.0) ** 2) + 1e-8 * np.eye(DAYS)
+    inside = []
+    for _ in range(2):
+        trend = np.repeat(rng.multivariate_normal(np.zeros(DAYS), cov), 24)
+        moved = truth.assign(curve=truth["curve"] + trend)
+        ahead = truth["start"] >= truth["start"].iloc[24 * (DAYS - 14)]
+        rows = [zone_rows(moved, number) for number in range(8)]
+        empty = {"observed": np.nan, "exposure": 0.0, "available_minutes": 0, "stockout_minutes": 0, "censored": False}
+        known = [
+            zone.assign(**{name: zone[name].mask(ahead, value) for name, value in empty.items()}, future=ahead)
+            for zone in rows
+        ]
+        shared = learn_shared_of_rows(drop_truth(known))
+        for number in (2, 6):
+            found = estimate_zone(known[number].drop(columns="truly"), DemandModel(draws=20), shared).rows
+            right = rows[number]["truly"].to_numpy()
+            inside.append(((found["rate_q05"] <= right) & (right <= found["rate_q95"]))[ahead].mean())
+    assert np.mean(inside) > 0.7  # with a curve taken for known: 0.4
+
+
 def test_a_zone_that_lacks_a_covariate_of_the_others_is_learnt_by_itself(city, shared):
     rows = city[0].drop(columns="truly")
     dry = with_shared(zone_data(rows.assign(rain=0.0)), shared)
@@ -205,7 +256,8 @@ def share_once(log):
     def share(zones):
         log.append(len(list(zones)))
         start = toy_panel()["start"].drop_duplicates()
-        return Shared(pd.DataFrame({"start": start, SHARED: 1.0}), Learnt(Linear(2.0, columns=SHARED), 0.1))
+        curve = pd.DataFrame({"start": start, SHARED: 1.0}).assign(**dict.fromkeys(SHARED_OFF, 0.0))
+        return Shared(curve, Learnt(Linear(2.0, columns=SHARED), 0.1), trips=1000.0)
 
     return share
 
@@ -236,7 +288,18 @@ def test_a_run_works_out_what_is_shared_once_though_it_is_interrupted(tmp_path):
     assert done.info["zones"]["finished_before"] == 2
 
 
-def test_what_was_damaged_on_disk_is_learnt_again(tmp_path):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: b"junk",
+        lambda text: text[:-20],
+        lambda text: text.replace(b"1.0", b"1.5"),
+        lambda text: b"[" * 100_000,
+        lambda text: b'{"seal": 1, "body": 2}',
+    ],
+    ids=["junk", "cut", "another number", "deep", "no text"],
+)
+def test_what_was_damaged_on_disk_is_learnt_again(damage, tmp_path):
     log = []
     options = {"estimate": estimate_seeing, "share": share_once(log), "chunk": 1}
 
@@ -247,7 +310,7 @@ def test_what_was_damaged_on_disk_is_learnt_again(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_estimates(toy_panel(), ToyModel(), tmp_path, executor=stop_at_once, **options)
     (kept,) = tmp_path.glob(".parts/*/shared.json")
-    kept.write_bytes(b"junk")
+    kept.write_bytes(damage(kept.read_bytes()))
     done = run_estimates(toy_panel(), ToyModel(), tmp_path, executor=serially, **options)
     assert not done.failures
     assert len(log) == 2

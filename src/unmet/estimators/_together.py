@@ -83,12 +83,10 @@ def _likelihood_sd(objective: _Sum, optimum: Optimum[_States]) -> float:
     """By the second derivative at the optimum (Laplace), a difference of gradients."""
     if not objective.models[0].likelihood.theta.size:
         return 0.0
-    slopes = []
-    for step in (-_DIFFERENCE, _DIFFERENCE):
-        theta = optimum.theta.copy()
-        theta[-1] += step
-        slopes.append(objective(theta, optimum.state).gradient[-1])
-    curvature = (slopes[0] - slopes[1]) / (2 * _DIFFERENCE)
+    low, high = objective.models[0].bounds[-1]
+    at = np.clip(optimum.theta[-1] + np.array([-_DIFFERENCE, _DIFFERENCE]), low, high)
+    slopes = [objective(np.append(optimum.theta[:-1], value), optimum.state).gradient[-1] for value in at]
+    curvature = (slopes[0] - slopes[1]) / (at[1] - at[0])
     return float(1 / np.sqrt(curvature)) if curvature > 0 else 0.0
 
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -229,8 +229,11 @@ def _learn_shared(file: PanelFile, plan: _Plan, say: Callable[[int, int, str], N
     def left(task: str, fold: int) -> Iterator[tuple[pd.DataFrame, ZoneData]]:
         for zone in file.zones:
             rows = file.rows_of(zone)
-            with suppress(UnmetError):  # told when the zone itself is tried
-                yield rows, _trial(rows, task, fold, plan).data
+            try:
+                data = _trial(rows, task, fold, plan).data
+            except Exception:  # told when the zone itself is tried
+                continue
+            yield rows, data
 
     found: _SharedByTrial = {}
     for trial in product(plan.tasks, range(plan.folds)):

@@ -20,7 +20,7 @@ from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.kernels import Constant, Kernel, Linear, Periodic, SquaredExponential
-from unmet.mobility.zone_data import SHARED, ZoneData
+from unmet.mobility.zone_data import SHARED, SHARED_OFF, ZoneData
 
 __all__ = ["DENSE_ROWS", "MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel", "search_rows"]
 
@@ -79,10 +79,10 @@ def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
     data : ZoneData
         Whose bins and covariates they are.
     shared : bool
-        Whether to look at ``data.inputs["shared_log_rate"]``; only for models of log-demand.
+        Whether to look at ``data.inputs["shared_log_rate"]``, where it is there; only for models of log-demand.
     """
     days = float(np.ptp(data.inputs["t"]))
-    shared = shared and bool(data.inputs[SHARED].any())
+    shared = shared and SHARED in data.inputs
     typical = _DIFFERENCES if shared else _BY_ITSELF
 
     def variance(term: str) -> Parameter:
@@ -111,8 +111,10 @@ def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
     for name in data.covariates:
         spread = float(data.inputs[name].std())
         kernel = kernel + SquaredExponential(variance("weather"), length(2.0 * spread), columns=name)
+    if not shared:
+        return kernel
     # The level is no difference: without a term of its own it would make the variances of the others.
-    return kernel + Linear(held(1.0), columns=SHARED) + Constant(held(0.1)) if shared else kernel
+    return kernel + Linear(held(1.0), columns=[SHARED, *SHARED_OFF]) + Constant(held(0.1))
 
 
 def search_rows(rows: BoolArray, seed: int, most: int = _SEARCH_ROWS) -> IntArray:
@@ -165,6 +167,24 @@ def _rates(gp: CensoredGP, data: ZoneData) -> tuple[Array, Array, Array, Array]:
     return mean, sd, q05, q95
 
 
+def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> Array:
+    """Joint draws of the rate; what all zones share is off, in draw s, by the same in every zone.
+
+    A zone's own draws are moved to those common numbers along the regression of the rate on them, over the draws: what
+    the zone has seen itself then corrects it, as it would had the curve been off by so much.
+    """
+    if SHARED not in data.inputs:
+        return gp.sample(data.inputs, draws, random_state=seed)
+    count = len(SHARED_OFF)
+    probe = data.inputs.iloc[[0] * (count + 1)].copy()  # rows that differ by one of the numbers
+    probe[SHARED_OFF] = np.vstack([np.zeros(count), np.eye(count)])
+    f = np.log(gp.sample(pd.concat([data.inputs, probe], ignore_index=True), draws, random_state=seed))
+    f, own = f[:, : len(data)], f[:, -count:] - f[:, [-count - 1]]
+    slope = np.linalg.lstsq(own - own.mean(axis=0), f - f.mean(axis=0), rcond=None)[0]
+    common = np.random.default_rng(1).standard_normal((draws, count))
+    return np.asarray(np.exp(f + (common - own) @ slope))
+
+
 def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
     """Negative binomial counts with exposure: the likelihood of a counting process that is stopped while supply is out.
 
@@ -175,7 +195,7 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
         kernel, known = data.learnt.kernel, {"optimizer": None, "dispersion": data.learnt.dispersion}
     gp, summary = _fit(data, data.seen, seed, kernel, likelihood="negative-binomial", **known)
     rng = np.random.default_rng(seed)
-    rate = gp.sample(data.inputs, draws, random_state=seed)
+    rate = _rate_draws(gp, data, draws, seed)
     # The same seed for all zones: in draw s the dispersion is off alike everywhere, and the system's total with it.
     off = 0.0 if data.learnt is None else data.learnt.dispersion_sd * np.random.default_rng(0).standard_normal(draws)
     shape = np.broadcast_to(np.exp(off) / gp.dispersion_, draws)[:, None]

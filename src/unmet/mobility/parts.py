@@ -111,7 +111,7 @@ def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> 
         "sha256": {name: file_hash(fresh / name) for name in _FILES} if fitted else {},
     }
     text = json.dumps(body, default=_plain)
-    (fresh / "part.json").write_text(json.dumps({"seal": _seal(text), "body": text}), encoding="utf-8")
+    (fresh / "part.json").write_text(sealed(text), encoding="utf-8")
     target = folder / f"part-{hashlib.sha256(json.dumps([o.zone for o in outcomes]).encode()).hexdigest()[:16]}"
     shutil.rmtree(target, ignore_errors=True)  # of the same zones, and found damaged
     os.replace(fresh, target)
@@ -144,19 +144,32 @@ def read_parts(folder: Path) -> tuple[list[Part], int]:
 
 
 def _read(folder: Path) -> Part:
-    outer = json.loads((folder / "part.json").read_text(encoding="utf-8"))
-    if outer["seal"] != _seal(outer["body"]):
-        raise ValueError(f"{folder}: the seal is broken.")
-    body = json.loads(outer["body"])
+    body = json.loads(unsealed(folder / "part.json"))
     costs = {zone: ZoneCost(**cost) for zone, cost in body["costs"].items()}
     return Part(folder, tuple(body["fitted"]), body["failed"], tuple(body["summaries"]), costs)
 
 
 def _check(part: Part) -> None:
-    outer = json.loads((part.folder / "part.json").read_text(encoding="utf-8"))
-    for name, expected in json.loads(outer["body"])["sha256"].items():
+    for name, expected in json.loads(unsealed(part.folder / "part.json"))["sha256"].items():
         if file_hash(part.folder / name) != expected:
             raise ValueError(f"{part.folder / name}: is not what was written.")
+
+
+def sealed(text: str) -> str:
+    """A text with its checksum, to be written to a file; `unsealed` reads it back."""
+    return json.dumps({"seal": _seal(text), "body": text})
+
+
+def unsealed(path: Path) -> str:
+    """The text of a file that `sealed` has made; raises ValueError where it is another now."""
+    try:
+        outer = json.loads(path.read_bytes())
+        seal, body = outer["seal"], outer["body"]
+        if isinstance(body, str) and seal == _seal(body):
+            return body
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path}: is not a sealed text ({error!r}).") from error
+    raise ValueError(f"{path}: the seal is broken.")
 
 
 def _seal(text: str) -> str:

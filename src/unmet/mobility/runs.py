@@ -34,7 +34,7 @@ from unmet.mobility.executors import Executor, in_processes
 from unmet.mobility.horizon import future_bins
 from unmet.mobility.panel import Panel
 from unmet.mobility.panelfile import PanelFile, file_hash, frame_hash, open_panel, write_parquet
-from unmet.mobility.parts import Part, read_parts, write_part
+from unmet.mobility.parts import Part, read_parts, sealed, unsealed, write_part
 from unmet.mobility.runfiles import finished_run, publish, read_info, read_table, writing
 from unmet.mobility.runfolder import RunFolder, describe_change, earlier_inputs, run_folder
 from unmet.mobility.shared import Shared
@@ -262,23 +262,26 @@ class _Run:
         path = self.folder / "shared.json"
         if path.exists():
             try:
-                return Shared.from_dict(json.loads(path.read_bytes()))
-            except (UnmetError, ValueError):
+                return Shared.from_dict(json.loads(unsealed(path)))
+            except (UnmetError, ValueError, OSError):
                 self.note("What the zones share was damaged on disk and is learnt again.")
         self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 shared = share(self.file.rows_of(zone) for zone in self.file.zones)
-            except UnmetError as error:
+            except MemoryError:
+                raise
+            except Exception as error:
                 self.note(f"What the zones share could not be learnt ({error}): each is estimated by itself.")
                 return None
         for said in sorted({str(w.message) for w in caught if not issubclass(w.category, DeprecationWarning)}):
             self.note(f"What the zones share: {said}")
         if shared is not None:
             with writing(self.place.out):
-                (self.place.scratch / path.name).write_text(json.dumps(shared.to_dict()), encoding="utf-8")
-                os.replace(self.place.scratch / path.name, path)
+                fresh = self.place.scratch / path.name
+                fresh.write_text(sealed(json.dumps(shared.to_dict())), encoding="utf-8")
+                os.replace(fresh, path)
         return shared
 
     def work_off(

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from unmet._exceptions import ConvergenceWarning, FileFormatError, UnmetError
+from unmet._exceptions import ConvergenceWarning, FileFormatError
 from unmet.estimators import CensoredGP
 from unmet.estimators._together import learn_together
 from unmet.kernels import Kernel, kernel_from_dict
 from unmet.likelihoods.counts import NegativeBinomial
 from unmet.mobility.demand_models import DENSE_ROWS, SEARCH_ITERATIONS, demand_kernel, search_rows
 from unmet.mobility.shared_curve import shared_curve
-from unmet.mobility.zone_data import SHARED, Learnt, ZoneData, zone_data
+from unmet.mobility.zone_data import SHARED, SHARED_OFF, Learnt, ZoneData, zone_data
 
 __all__ = ["Shared", "learn_shared", "learn_shared_of_rows", "with_shared"]
 
 # So many zones, drawn at random, and so many bins of each tell how far zones differ.
 _ZONES, _ROWS = 12, 3000
+# A zone with more of the city's trips than this share would find its own chance in what it is told of all.
+_MOST = 0.25
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,25 @@ class Shared:
     Attributes
     ----------
     curve : DataFrame
-        ``start, shared_log_rate``: the city's log-rate about that of its mean.
+        ``start``, ``shared_log_rate`` and how that may be off: see `unmet.mobility.shared_curve.shared_curve`.
     learnt : Learnt
         The kernel of how zones differ from it, at hyper-parameters that suit them best together, and the
         dispersion of their counts.
+    trips : float
+        How many trips were seen in all zones.
     """
 
     curve: pd.DataFrame
     learnt: Learnt
+    trips: float
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""
         return {
             "start": self.curve["start"].astype("int64").tolist(),
             "unit": self.curve["start"].dt.unit,
-            "log_rate": self.curve[SHARED].tolist(),
+            "curve": {name: self.curve[name].tolist() for name in (SHARED, *SHARED_OFF)},
+            "trips": self.trips,
             "kernel": self.learnt.kernel.to_dict(),
             "dispersion": self.learnt.dispersion,
             "dispersion_sd": self.learnt.dispersion_sd,
@@ -64,26 +69,32 @@ class Shared:
         try:
             start = pd.to_datetime(np.array(description["start"]), unit=description["unit"], utc=True)
             start = start.as_unit(description["unit"])
-            curve = pd.DataFrame({"start": start, SHARED: np.array(description["log_rate"], dtype=float)})
+            columns = {name: np.array(description["curve"][name], dtype=float) for name in (SHARED, *SHARED_OFF)}
+            curve = pd.DataFrame({"start": start, **columns})
             kernel = kernel_from_dict(description["kernel"])
             learnt = Learnt(kernel, float(description["dispersion"]), float(description["dispersion_sd"]))
-        except (KeyError, TypeError, ValueError) as error:
+            trips = float(description["trips"])
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise FileFormatError(f"this is not what zones share, as it was written: {error!r}") from error
-        return cls(curve, learnt)
+        return cls(curve, learnt, trips)
 
 
 def with_shared(data: ZoneData, shared: Shared | None) -> ZoneData:
-    """The same zone, told what all zones share; as it is where that is not known."""
-    if shared is None:
+    """The same zone, told what all zones share; as it is where that is not known, or too much its own."""
+    if shared is None or data.observed[data.seen].sum() > _MOST * shared.trips:
         return data
     told = _with_curve(data, shared.curve)
+    if not np.isfinite(told.inputs[SHARED]).all():
+        return data  # a record longer than that of the zones that could be added up
     # A zone that lacks a covariate of the others, as one open only while it never rained, has a kernel of its own.
     return replace(told, learnt=shared.learnt) if _columns(shared.learnt.kernel) <= set(told.inputs) else told
 
 
 def _with_curve(data: ZoneData, curve: pd.DataFrame) -> ZoneData:
-    values = curve.set_index("start")[SHARED].reindex(data.start).to_numpy(dtype=float)
-    return replace(data, inputs=data.inputs.assign(**{SHARED: values}))
+    columns = [SHARED, *SHARED_OFF]
+    values = curve.set_index("start")[columns].reindex(data.start).to_numpy(dtype=float)
+    inputs = pd.concat([data.inputs, pd.DataFrame(values, columns=columns, index=data.inputs.index)], axis=1)
+    return replace(data, inputs=inputs)
 
 
 def learn_shared(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> Shared | None:
@@ -103,10 +114,11 @@ def learn_shared(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
     True
     """
     kept: dict[int, ZoneData] = {}
-    curve = shared_curve(_keeping_some(zones, kept, np.random.default_rng(seed)), seed)
+    trips: list[float] = []
+    curve = shared_curve(_keeping_some(zones, kept, trips, np.random.default_rng(seed)), seed)
     if curve is None:
         return None
-    return Shared(curve, _learnt([_with_curve(data, curve) for data in kept.values()], seed))
+    return Shared(curve, _learnt([_with_curve(data, curve) for data in kept.values()], seed), sum(trips))
 
 
 def learn_shared_of_rows(zones: Iterable[pd.DataFrame]) -> Shared | None:
@@ -117,23 +129,29 @@ def learn_shared_of_rows(zones: Iterable[pd.DataFrame]) -> Shared | None:
 
     def readable() -> Iterator[tuple[pd.DataFrame, ZoneData]]:
         for rows in zones:
-            with suppress(UnmetError):
-                yield rows, zone_data(rows)
+            try:
+                data = zone_data(rows)
+            except Exception:  # whatever it is, it is the zone's own
+                continue
+            yield rows, data
 
     return learn_shared(readable())
 
 
 def _keeping_some(
-    zones: Iterable[tuple[pd.DataFrame, ZoneData]], kept: dict[int, ZoneData], rng: np.random.Generator
+    zones: Iterable[tuple[pd.DataFrame, ZoneData]],
+    kept: dict[int, ZoneData],
+    trips: list[float],
+    rng: np.random.Generator,
 ) -> Iterator[tuple[pd.DataFrame, ZoneData]]:
-    """Hand the zones on, keeping a random few of those with counts, all as likely (Vitter 1985, algorithm R)."""
-    number = 0
+    """Hand the zones on, counting trips and keeping a random few, all as likely (Vitter 1985, algorithm R)."""
     for rows, data in zones:
         if data.has_counts:
+            number = len(trips)
             place = number if number < _ZONES else int(rng.integers(number + 1))
             if place < _ZONES:
                 kept[place] = data
-            number += 1
+            trips.append(float(data.observed[data.seen].sum()))
         yield rows, data
 
 

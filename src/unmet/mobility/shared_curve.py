@@ -27,7 +27,7 @@ from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP
 from unmet.kernels import SquaredExponential
 from unmet.mobility.demand_models import DENSE_ROWS, SEARCH_ITERATIONS, demand_kernel
-from unmet.mobility.zone_data import NOT_COVARIATES, SHARED, ZoneData, zone_data
+from unmet.mobility.zone_data import NOT_COVARIATES, SHARED, SHARED_OFF, ZoneData, zone_data
 
 __all__ = ["LEAST_ZONES", "shared_curve"]
 
@@ -41,15 +41,19 @@ _MOMENT = "moment"  # time once more, for what is left out of the curve
 _SPELL, _SPELLS, _FEATURES = 0.7, 500, 1200
 _FAR = -1e6
 _SEARCH_WEEKS = 16
+_DRAWS = 200
 _TOTALS = ["observed", "seen", "usual"]
 
 
 def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> pd.DataFrame | None:
-    """The city's log-rate about that of its mean, ``start, shared_log_rate``; None where zones are too few or no trips.
+    """The city's log-rate about that of its mean; None where zones are too few or no trips.
 
     In each bin the observed trips of all zones are added up. The city's exposure is the share of its usual demand
     at that hour of the week (pickups over exposure, zone by zone) that had something to rent. With these counts the
     city is estimated as if it were one zone.
+
+    The frame has ``start``, ``shared_log_rate``, and ``shared_off_1`` ...: how that may be off, the directions
+    in which it is least known, weighted by demand. Each is to be multiplied by a standard normal number.
 
     Parameters
     ----------
@@ -71,16 +75,40 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
         count += 1
         totals = totals.add(_totals(data), fill_value=0.0)
         own = [c for c in rows.columns if c in _BIN or c == "holiday" or c not in NOT_COVARIATES]
-        fresh = rows[own] if bins.empty else rows.loc[~rows["start"].isin(bins["start"]), own]
-        bins = fresh if bins.empty else pd.concat([bins, fresh], ignore_index=True)
+        bins = rows[own] if bins.empty else _joined(bins, rows[own])
     if count < LEAST_ZONES or not totals["observed"].any():
         return None
     with threadpool_limits(limits=1):  # the order in which threads add up would show in the last digits
         data = _as_one_zone(bins, totals)
         gp = _fit(data, seed)
         # At a moment far from all others no day is good or bad.
-        rate = gp.predict_quantiles(data.inputs.assign(**{_MOMENT: _FAR}), [0.5], kind="latent")[:, 0]
-    return pd.DataFrame({"start": data.start, SHARED: np.log(rate / rate.mean())})
+        at = data.inputs.assign(**{_MOMENT: _FAR})
+        rate = gp.predict_quantiles(at, [0.5], kind="latent")[:, 0]
+        off = _directions(np.log(gp.sample(at, _DRAWS, random_state=seed) / rate), rate)
+    curve = pd.DataFrame({"start": data.start, SHARED: np.log(rate / rate.mean())})
+    return curve.assign(**dict(zip(SHARED_OFF, off, strict=True)))
+
+
+def _joined(bins: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The bins of several zones, without covariates that differ between them: those say nothing of the city."""
+    both = bins.merge(rows, on="start", how="inner", suffixes=("", " "))
+    for name in [c for c in rows.columns if c not in _BIN]:
+        if name not in bins or not both[name].equals(both[f"{name} "]):
+            rows, bins = rows.drop(columns=name), bins.drop(columns=name, errors="ignore")
+    fresh = rows[~rows["start"].isin(bins["start"])]
+    joined = bins if fresh.empty else pd.concat([bins, fresh], ignore_index=True)
+    return joined[[c for c in joined.columns if c in rows.columns]]
+
+
+def _directions(draws: Array, rate: Array) -> Array:
+    """Principal components of draws of a log-rate, as rows, each by its standard deviation."""
+    weight = np.sqrt(rate / rate.mean())
+    _, size, rows = np.linalg.svd((draws - draws.mean(axis=0)) * weight, full_matrices=False)
+    count = len(SHARED_OFF)
+    off = np.zeros((count, len(rate)))
+    found = min(count, len(size))
+    off[:found] = size[:found, None] * rows[:found] / weight / np.sqrt(len(draws) - 1)
+    return off
 
 
 def _fit(data: ZoneData, seed: int) -> CensoredGP:

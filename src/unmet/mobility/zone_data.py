@@ -12,10 +12,13 @@ from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
 from unmet.mobility.panel import PANEL_COLUMNS, REBALANCED_COLUMNS
 
-__all__ = ["NOT_COVARIATES", "SHARED", "Learnt", "ZoneData", "zone_data"]
+__all__ = ["NOT_COVARIATES", "SHARED", "SHARED_OFF", "Learnt", "ZoneData", "zone_data"]
 
 SHARED = "shared_log_rate"
 """The input of what all zones share: see `unmet.mobility.shared`."""
+
+SHARED_OFF = [f"shared_off_{i}" for i in range(1, 13)]
+"""Inputs of how that may be off: each a curve, to be multiplied by a standard normal number."""
 
 _NEEDED = (
     "zone",
@@ -80,7 +83,7 @@ class ZoneData:
         Hour of the week, 0 for Monday from midnight; for bins of a day or more the first hour of its day.
     inputs : DataFrame
         Columns ``t`` (days), ``week`` (position in the week, in days; holidays are Sundays), ``weekend``, ``holiday``,
-        ``shared_log_rate`` (of all zones together, where that is known, else 0), covariates.
+        covariates; and, where it is known, what all zones share: ``shared_log_rate``, ``shared_off_1`` ...
     covariates : tuple of str
         The covariates among the inputs.
     flags : array of str
@@ -180,11 +183,13 @@ def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
     """Refuse numbers that cannot be: what was observed may be missing, shares and minutes may not."""
     states = frame[["available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes"]].to_numpy(dtype=float)
     share = ~((exposure >= 0) & (exposure <= 1))
+    label = frame["censored"].isna().to_numpy()
     state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)
     for wrong, words in (
         (np.isinf(observed) | (observed < 0), "observed must be 0 or more, or missing"),
         (share, "exposure must be a share, 0 to 1"),
         (state, "the minutes of each state must be 0 or more"),
+        (label, "censored must be true or false"),
     ):
         if wrong.any():
             row = frame[wrong].iloc[0]
@@ -207,7 +212,6 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
     inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)
     inputs["weekend"] = (inputs["week"] >= 5).astype(float)
     inputs["holiday"] = holiday
-    inputs[SHARED] = 0.0
     gaps = np.zeros(len(frame), dtype=bool)
     covariates = []
     for name in frame.columns:
