@@ -165,3 +165,16 @@ def test_curvature_is_measured_inside_the_box_even_at_its_corner() -> None:
     found = maximise(watched, [np.array([5.0, 5.0])], BOX, measure_curvature=True)
     assert (np.abs(seen) <= 5.0).all()
     np.testing.assert_allclose(found.theta, [1.0, -2.0], atol=1e-4)
+
+
+def test_a_search_that_may_end_with_a_small_gain_is_shorter_and_ends_near_the_top():
+    def valley(theta, state):
+        x, y = theta
+        value = -1000 - 100 * (y - x**2) ** 2 - (1 - x) ** 2  # Rosenbrock's, upside down
+        return Evaluation(value, np.array([400 * x * (y - x**2) + 2 * (1 - x), -200 * (y - x**2)]), state)
+
+    bounds = np.array([[-5.0, 5.0], [-5.0, 5.0]])
+    exact, soon = (maximise(valley, [np.array([-1.2, 1.0])], bounds, least_gain=gain) for gain in (0.0, 0.05))
+    assert soon.evaluations < exact.evaluations
+    assert exact.value == pytest.approx(-1000, abs=1e-6)
+    assert -1005 < soon.value <= exact.value

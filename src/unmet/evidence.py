@@ -78,6 +78,7 @@ def maximise(
     max_iter: int = 1000,
     learning_rate: float = 0.05,
     measure_curvature: bool = False,
+    least_gain: float = 0.0,
 ) -> Optimum[State]:
     """Maximise `objective` from each start and keep the best.
 
@@ -99,6 +100,8 @@ def maximise(
         L-BFGS: spend one more evaluation per hyper-parameter on the curvature at the start, and search in units in
         which it is one. A period is known to a thousandth, a variance to a half: in the same units for both, a
         search takes two to four times as many evaluations.
+    least_gain : float
+        L-BFGS: an iteration that gains less is the last one; by default only where no digits are left.
 
     Examples
     --------
@@ -120,7 +123,7 @@ def maximise(
                 np.clip(start, bounds[:, 0], bounds[:, 1]),
                 bounds,
                 max_iter,
-                _Settings(learning_rate, measure_curvature),
+                _Settings(learning_rate, measure_curvature, least_gain),
             )
         except NumericalError as error:
             failure, converged, message = error, False, str(error)
@@ -147,6 +150,7 @@ class _Settings(NamedTuple):
 
     learning_rate: float
     measure_curvature: bool
+    least_gain: float
 
 
 class _Trace(Generic[State]):
@@ -187,7 +191,9 @@ def _lbfgs(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, setti
         evaluation = trace(np.clip(unit * scaled, bounds[:, 0], bounds[:, 1]))  # rounding may leave the box
         return -evaluation.value, -unit * evaluation.gradient
 
-    options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": 1e-10, "gtol": 1e-4, "maxcor": 20}
+    # The tolerance is relative to the value, of which that at the start is near enough.
+    ftol = max(1e-10, settings.least_gain / max(abs(trace(start).value), 1.0)) if settings.least_gain else 1e-10
+    options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": ftol, "gtol": 1e-4, "maxcor": 20}
     box = bounds / unit[:, None]
     result = minimize(negative, start / unit, jac=True, method="L-BFGS-B", bounds=box, options=options)  # type: ignore[call-overload]
     return bool(result.success), str(result.message)

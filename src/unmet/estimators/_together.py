@@ -50,7 +50,7 @@ class Together:
     likelihood_sd: float
 
 
-def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000) -> Together:
+def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_gain: float = 0.0) -> Together:
     """Maximise the sum of the log evidences of several models, plus their prior, counted once.
 
     Parameters
@@ -60,6 +60,8 @@ def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000) -> Tog
         hyper-parameters.
     max_iter : int
         Iterations of the optimiser each time that low-rank features are planned.
+    least_gain : float
+        Nats, of all data sets together: an iteration that gains less is the last one.
     """
     models = [gp._model for gp in fitted]
     if not models or any(model.kernel.theta_names != models[0].kernel.theta_names for model in models):
@@ -69,7 +71,7 @@ def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000) -> Tog
     with one_blas_thread():
         for _ in range(_ROUNDS):
             objective = _Sum(tuple(models))
-            optimum = maximise(objective, [theta], models[0].bounds, max_iter=max_iter)
+            optimum = maximise(objective, [theta], models[0].bounds, max_iter=max_iter, least_gain=least_gain)
             theta = optimum.theta
             models = [model.with_theta(theta) for model in models]
             short = [m.block is not None and m.block.left_out(m.kernel) > 1.5 * LEFT_OUT for m in models]

@@ -28,6 +28,8 @@ __all__ = ["Shared", "learn_shared", "learn_shared_of_rows", "with_shared"]
 
 # So many zones, drawn at random, and so many bins of each tell how far zones differ.
 _ZONES, _ROWS = 12, 3000
+# Nats of all of them. The last half of a search gains less than half a nat, and nothing can be seen of it.
+_LEAST_GAIN = 0.03
 # A zone with more of the city's trips than this share would find its own chance in what it is told of all.
 _MOST = 0.25
 
@@ -172,7 +174,7 @@ def _learnt(zones: Sequence[ZoneData], seed: int) -> Learnt:
                     optimizer=None,
                 )
                 fitted.append(gp.fit(data.inputs.iloc[rows], data.observed[rows], exposure=data.exposure[rows]))
-        found = learn_together(fitted, max_iter=SEARCH_ITERATIONS)
+        found = learn_together(fitted, max_iter=SEARCH_ITERATIONS, least_gain=_LEAST_GAIN)
     likelihood = found.model.likelihood
     assert isinstance(likelihood, NegativeBinomial)
     dispersion = float(np.exp(likelihood.log_dispersion))
