@@ -21,6 +21,7 @@ from unmet.mobility.executors import in_processes, serially
 from unmet.mobility.panelfile import write_parquet
 from unmet.mobility.runfiles import TABLES
 from unmet.mobility.runs import run_estimates
+from unmet.mobility.zone_estimate import DemandModel, estimate_zone
 
 PANEL = toy_panel()
 
@@ -231,6 +232,17 @@ def test_where_no_zone_can_be_fitted_the_tables_say_so(tmp_path):
     assert len(result.failures) == 6
     assert result.demand().empty
     assert result.info["totals"]["lost"]["mean"] == 0
+
+
+def test_the_table_of_no_zone_has_the_columns_of_any(tmp_path):
+    def fail(panel, model):
+        raise InputError("no")
+
+    panel = toy_panel()
+    failed = run_estimates(panel, ToyModel(), tmp_path / "a", estimate=fail, executor=serially).demand()
+    known = estimate_zone(panel[panel["zone"] == "z1"], DemandModel("weekly-mean", draws=20)).rows
+    assert list(failed.columns) == list(known.columns)
+    assert failed["start"].dtype.tz is not None
 
 
 def test_running_out_of_memory_is_tried_again_and_reported_when_it_stays(whole, tmp_path):

@@ -285,6 +285,7 @@ def test_a_run_works_out_what_is_shared_once_though_it_is_interrupted(tmp_path):
     done = run_estimates(toy_panel(), ToyModel(), tmp_path, executor=serially, **options)
     assert log == [6]
     assert not done.failures
+    assert done.info["costs"]["cpu_seconds_for_what_zones_share"] == 0.0  # that was before
     assert done.info["zones"]["finished_before"] == 2
 
 

@@ -106,13 +106,23 @@ def read_table(path: Path) -> pd.DataFrame:
         return fetch_frame(connection, f"SELECT * FROM read_parquet({path_literal(str(path))})")
 
 
+# Columns of ``demand.parquet`` between the bin and its flags: there also where no zone could be estimated.
+_ESTIMATES = (
+    *("observed", "exposure", "censored"),
+    *(f"rate_{k}" for k in ("mean", "sd", "q05", "q95")),
+    *(f"demand_{k}" for k in ("mean", "sd", "q05", "q50", "q95")),
+    *(f"lost_{k}" for k in ("mean", "sd", "q05", "q95")),
+)
+
+
 def _merge_rows(parts: Sequence[Part], scratch: Path) -> None:
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
     if not files:
         empty = {
             "zone": pd.Series(dtype="str"),
             "start": pd.Series(dtype="datetime64[us, UTC]"),
-            **{c: pd.Series(dtype="float64") for c in ("observed", "demand_mean", "lost_mean")},
+            **{c: pd.Series(dtype="bool" if c == "censored" else "float64") for c in _ESTIMATES},
+            "flags": pd.Series(dtype="str"),
         }
         write_parquet(pd.DataFrame(empty), scratch / "demand.parquet")
         return

@@ -221,6 +221,7 @@ class _Run:
     notes: list[str] = field(default_factory=list)
     resumed: int = 0
     retried: int = 0
+    learning_seconds: float = 0.0
 
     @property
     def folder(self) -> Path:
@@ -266,6 +267,7 @@ class _Run:
             except (UnmetError, ValueError, OSError):
                 self.note("What the zones share was damaged on disk and is learnt again.")
         self.say(len(self.finished), len(self.file.zones), "Learning what the zones share.")
+        began = time.process_time()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -277,6 +279,7 @@ class _Run:
                 return None
         for said in sorted({str(w.message) for w in caught if not issubclass(w.category, DeprecationWarning)}):
             self.note(f"What the zones share: {said}")
+        self.learning_seconds = time.process_time() - began
         if shared is not None:
             with writing(self.place.out):
                 fresh = self.place.scratch / path.name
@@ -354,7 +357,7 @@ class _Run:
             },
             "failures": failures,
             "notes": self.notes,
-            "costs": _costs(self.parts),
+            "costs": _costs(self.parts, self.learning_seconds),
             "panel": {k: v for k, v in self.file.metadata.items() if k in ("summary", "quality")},
         }
         self.say(len(self.finished), len(zones), "Writing the tables.")
@@ -402,11 +405,12 @@ def _as_file(panel: str | os.PathLike[str] | pd.DataFrame | Panel, place: RunFol
     return path
 
 
-def _costs(parts: Sequence[Part]) -> dict[str, Any]:
+def _costs(parts: Sequence[Part], learning_seconds: float) -> dict[str, Any]:
     seconds = np.array([cost.cpu_seconds for part in parts for cost in part.costs.values()])
     peaks = [cost.peak_mb for part in parts for cost in part.costs.values() if cost.peak_mb is not None]
     return {
-        "cpu_seconds": float(seconds.sum()),
+        "cpu_seconds": float(seconds.sum()) + learning_seconds,
+        "cpu_seconds_for_what_zones_share": learning_seconds,
         "cpu_seconds_per_zone": float(seconds.mean()) if len(seconds) else None,
         "cpu_seconds_of_slowest_zone": float(seconds.max()) if len(seconds) else None,
         "peak_memory_mb": max(peaks, default=None),
