@@ -1,7 +1,7 @@
 """Totals with intervals of their own, from joint draws.
 
-Zones are independent given their records, so draw s of the system's total is the sum over zones of their draws s;
-means add up, standard deviations and quantiles do not.
+Draw s of the system's total is the sum over zones of their draws s: what zones share is off by the same in all draws s,
+the rest is independent given their records. Means add up, standard deviations and quantiles do not.
 """
 
 from __future__ import annotations
