@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.tseries.holiday import USFederalHolidayCalendar
 
 from unmet.mobility.demand import DemandModel
 from unmet.mobility.executors import in_processes
@@ -87,6 +88,8 @@ def make_city(task: tuple[Path, int, int, int]) -> dict[str, int]:
     write_parquet(panel, folder / "panel.parquet")
     weather = city.weather.rename(columns={"time": "start"})
     weather["start"] = pd.to_datetime(weather["start"], utc=True)
+    days = weather["start"].dt.tz_convert(city.settings.timezone).dt.tz_localize(None).dt.normalize()
+    weather["holiday"] = days.isin(USFederalHolidayCalendar().holidays(days.min(), days.max())).astype(float)
     write_parquet(weather[weather["start"].isin(panel["start"])], folder / "features.parquet")
     wanted = city.truth.groupby("station_id").size()
     return {str(station): int(wanted.get(station, 0)) for station in city.stations["station_id"]}
