@@ -39,7 +39,6 @@ _MOMENT = "moment"  # time once more, for what is left out of the curve
 # Days: how long a good or a bad day lasts. Over a longer record it is as short as some 500 of them allow: each needs
 # features of its own, and without enough of them all other terms would be drawn coarsely.
 _SPELL, _SPELLS, _FEATURES = 0.7, 500, 1200
-_FAR = -1e6
 _SEARCH_WEEKS = 16
 _DRAWS = 200
 _TOTALS = ["observed", "seen", "usual"]
@@ -81,8 +80,8 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
     with threadpool_limits(limits=1):  # the order in which threads add up would show in the last digits
         data = _as_one_zone(bins, totals)
         gp = _fit(data, seed)
-        # At a moment far from all others no day is good or bad.
-        at = data.inputs.assign(**{_MOMENT: _FAR})
+        # At one moment for all bins every day is as good or bad as that one: a constant, which the level takes.
+        at = data.inputs.assign(**{_MOMENT: float(data.inputs.loc[data.seen, _MOMENT].median())})
         rate = gp.predict_quantiles(at, [0.5], kind="latent")[:, 0]
         off = _directions(np.log(gp.sample(at, _DRAWS, random_state=seed) / rate), rate)
     curve = pd.DataFrame({"start": data.start, SHARED: np.log(rate / rate.mean())})
@@ -101,8 +100,10 @@ def _joined(bins: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _directions(draws: Array, rate: Array) -> Array:
-    """Principal components of draws of a log-rate, as rows, each by its standard deviation."""
-    weight = np.sqrt(rate / rate.mean())
+    """Principal components of draws of a log-rate, each by its standard deviation; its level does not count."""
+    share = rate / rate.mean()
+    weight = np.sqrt(share)
+    draws = draws - (draws * share).mean(axis=1, keepdims=True)
     _, size, rows = np.linalg.svd((draws - draws.mean(axis=0)) * weight, full_matrices=False)
     count = len(SHARED_OFF)
     off = np.zeros((count, len(rate)))
