@@ -191,8 +191,9 @@ def _lbfgs(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, setti
         evaluation = trace(np.clip(unit * scaled, bounds[:, 0], bounds[:, 1]))  # rounding may leave the box
         return -evaluation.value, -unit * evaluation.gradient
 
-    # The tolerance is relative to the value, of which that at the start is near enough.
-    ftol = max(1e-10, settings.least_gain / max(abs(trace(start).value), 1.0)) if settings.least_gain else 1e-10
+    ftol = 1e-10
+    if settings.least_gain:  # SciPy's tolerance is relative to the value, of which that at the start is near enough
+        ftol = max(ftol, settings.least_gain / max(abs(trace(start).value), 1.0))
     options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": ftol, "gtol": 1e-4, "maxcor": 20}
     box = bounds / unit[:, None]
     result = minimize(negative, start / unit, jac=True, method="L-BFGS-B", bounds=box, options=options)  # type: ignore[call-overload]

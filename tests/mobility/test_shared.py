@@ -220,6 +220,12 @@ def test_a_covariate_that_differs_between_zones_is_not_taken_for_the_citys(city,
     assert "x:promo" in repr(found.learnt.kernel)  # each zone may still explain itself by it
 
 
+def test_a_covariate_of_whole_numbers_is_the_citys_though_some_zone_has_it_as_fractions(city, short_search):
+    rows = drop_truth(city)[:8]
+    mixed = [zone.assign(rain=zone["rain"].astype(int)) if number else zone for number, zone in enumerate(rows)]
+    pd.testing.assert_frame_equal(learn_shared_of_rows(mixed).curve, learn_shared_of_rows(rows).curve)
+
+
 def test_the_rate_of_bins_to_come_is_as_uncertain_as_the_trend_of_the_city(truth):
     day = np.arange(len(truth)) / 24
     rng = np.random.default_rng(3)

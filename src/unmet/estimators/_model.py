@@ -22,7 +22,7 @@ from unmet.kernels.periodic import Periodic
 from unmet.kernels.stationary import Stationary
 from unmet.likelihoods.base import Likelihood, Observations
 
-__all__ = ["LEFT_OUT", "SEARCH_TOL", "Model", "search"]
+__all__ = ["LEFT_OUT", "SEARCH_TOL", "Model", "planned_better", "search"]
 
 # Share of each kernel's prior variance that low-rank features may miss before they are planned anew.
 LEFT_OUT = 1e-3
@@ -145,22 +145,21 @@ def search(
         )
         evaluations += optimum.evaluations
         model = model.with_theta(optimum.theta)
-        if model.block is None or model.block.left_out(model.kernel) <= 1.5 * LEFT_OUT:
-            break
-        again = _planned_better(model, budget)
+        again = planned_better(model, budget)
         if again is None:
-            break  # the budget allows no better
+            break
         model, starts = again, [again.theta]
     return model, replace(optimum, evaluations=evaluations)
 
 
-def _planned_better(model: Model, budget: int) -> Model | None:
-    """The model with features planned for where it is now; None where they would hardly leave out less."""
+def planned_better(model: Model, budget: int) -> Model | None:
+    """The model with features planned for where it is now; None where they suffice, or the budget allows no better."""
+    if model.block is None or model.block.left_out(model.kernel) <= 1.5 * LEFT_OUT:
+        return None
     try:
         again = model.planned_for(model.theta, budget)
     except InputError:  # too short length-scales for the features allowed
         return None
-    assert model.block is not None
     assert again.block is not None
     return again if again.block.left_out(again.kernel) < 0.9 * model.block.left_out(model.kernel) else None
 

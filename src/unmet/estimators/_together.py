@@ -15,7 +15,7 @@ import numpy as np
 from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
 from unmet._typing import Array
-from unmet.estimators._model import LEFT_OUT, SEARCH_TOL, Model
+from unmet.estimators._model import SEARCH_TOL, Model, planned_better
 from unmet.evidence import Evaluation, Optimum, maximise
 from unmet.inference.ep import Sites
 
@@ -74,10 +74,10 @@ def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_
             optimum = maximise(objective, [theta], models[0].bounds, max_iter=max_iter, least_gain=least_gain)
             theta = optimum.theta
             models = [model.with_theta(theta) for model in models]
-            short = [m.block is not None and m.block.left_out(m.kernel) > 1.5 * LEFT_OUT for m in models]
-            if not any(short):
+            again = [planned_better(model, budget) for model, budget in zip(models, budgets, strict=True)]
+            if not any(again):
                 break
-            models = [m.planned_for(theta, budget) for m, budget in zip(models, budgets, strict=True)]
+            models = [better or model for better, model in zip(again, models, strict=True)]
         return Together(models[0], optimum, _likelihood_sd(objective, optimum))
 
 

@@ -239,7 +239,9 @@ def _learn_shared(file: PanelFile, plan: _Plan, say: Callable[[int, int, str], N
     for trial in product(plan.tasks, range(plan.folds)):
         try:
             found[trial] = learn_shared(left(*trial), plan.seed)
-        except UnmetError as error:
+        except MemoryError:
+            raise
+        except Exception as error:
             say(0, len(file.zones), f"What the zones share could not be learnt ({error}): each is tried by itself.")
     return found
 

@@ -31,6 +31,9 @@ SEARCH_ITERATIONS = 40
 DENSE_ROWS = 400
 
 
+# Seeds of what is drawn alike for all zones: in draw s the same is off everywhere, and the system's total with it.
+_DISPERSION_SEED, _CURVE_SEED = 0, 1
+
 # Medians of the variances of log-demand's terms: of a zone that is known by itself, and of how one differs from all.
 _TERMS = ("trend", "day", "weekend", "week", "drift", "holiday", "weather")
 _BY_ITSELF = dict(zip(_TERMS, (0.1, 1.0, 0.3, 0.03, 0.01, 0.1, 0.1), strict=True))
@@ -181,7 +184,7 @@ def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> Array:
     f = np.log(gp.sample(pd.concat([data.inputs, probe], ignore_index=True), draws, random_state=seed))
     f, own = f[:, : len(data)], f[:, -count:] - f[:, [-count - 1]]
     slope = np.linalg.lstsq(own - own.mean(axis=0), f - f.mean(axis=0), rcond=None)[0]
-    common = np.random.default_rng(1).standard_normal((draws, count))
+    common = np.random.default_rng(_CURVE_SEED).standard_normal((draws, count))
     return np.asarray(np.exp(f + (common - own) @ slope))
 
 
@@ -196,9 +199,9 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
     gp, summary = _fit(data, data.seen, seed, kernel, likelihood="negative-binomial", **known)
     rng = np.random.default_rng(seed)
     rate = _rate_draws(gp, data, draws, seed)
-    # The same seed for all zones: in draw s the dispersion is off alike everywhere, and the system's total with it.
-    off = 0.0 if data.learnt is None else data.learnt.dispersion_sd * np.random.default_rng(0).standard_normal(draws)
-    shape = np.broadcast_to(np.exp(off) / gp.dispersion_, draws)[:, None]
+    spread = 0.0 if data.learnt is None else data.learnt.dispersion_sd
+    off = spread * np.random.default_rng(_DISPERSION_SEED).standard_normal(draws)
+    shape = (np.exp(off) / gp.dispersion_)[:, None]
     lost, lost_mean = np.zeros(rate.shape), np.zeros(len(data))
     out = (data.stockout > 0) & np.isfinite(data.observed)
     # Given y seen at exposure a, the bin's own gamma factor has shape r + y and rate r + aλ: what stock-outs of share b

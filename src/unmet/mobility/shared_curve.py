@@ -56,11 +56,8 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
 
     Parameters
     ----------
-    zones : iterable of (DataFrame, ZoneData)
-        Rows of a panel with the features of their bins, and the same as data; they are gone through once. What the
-        data do not say, as in weeks hidden on purpose, is not used.
-    seed : int
-        Decides which rows the search for hyper-parameters looks at.
+    zones, seed
+        As of `unmet.mobility.shared.learn_shared`.
 
     Examples
     --------
@@ -92,11 +89,16 @@ def _joined(bins: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The bins of several zones, without covariates that differ between them: those say nothing of the city."""
     both = bins.merge(rows, on="start", how="inner", suffixes=("", " "))
     for name in [c for c in rows.columns if c not in _BIN]:
-        if name not in bins or not both[name].equals(both[f"{name} "]):
+        if name not in bins or not _same(both[name], both[f"{name} "]):
             rows, bins = rows.drop(columns=name), bins.drop(columns=name, errors="ignore")
     fresh = rows[~rows["start"].isin(bins["start"])]
     joined = bins if fresh.empty else pd.concat([bins, fresh], ignore_index=True)
     return joined[[c for c in joined.columns if c in rows.columns]]
+
+
+def _same(left: pd.Series, right: pd.Series) -> bool:
+    """Equal in every bin, whatever their types: whole numbers are fractions where one is missing elsewhere."""
+    return bool(((left == right) | (left.isna() & right.isna())).all())
 
 
 def _directions(draws: Array, rate: Array) -> Array:

@@ -35,7 +35,7 @@ class DemandModel:
     draws : int
         Joint posterior draws, from which totals and intervals of lost trips are made.
     seed : int
-        Together with the zone's name decides all randomness.
+        Together with the zone's name decides all randomness but what is drawn alike for all zones.
 
     Examples
     --------
