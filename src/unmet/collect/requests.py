@@ -1,0 +1,138 @@
+"""One HTTP request of the collector: conditional, bounded in size and time, and never an exception for bad answers."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Answer", "Secrets", "ask"]
+
+_MOST_REDIRECTS = 5
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Headers that authenticate, sent to one origin only: a feed's list may name other hosts.
+
+    The values are kept out of the representation, so that no log contains them.
+    """
+
+    origin: tuple[str, str | None, int | None]
+    headers: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def for_address(cls, address: str, headers: Mapping[str, str]) -> Secrets:
+        """Secrets for the origin of an address."""
+        return cls(_origin(address), dict(headers))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Outcome of a request.
+
+    Attributes
+    ----------
+    status : int or None
+        HTTP status; None if there was no answer.
+    content : bytes or None
+        The body of a 200, decompressed.
+    etag, modified : str or None
+        Validators for the next conditional request.
+    retry_after : float or None
+        Seconds that the server asks to wait.
+    seconds : float
+        Duration.
+    error : str or None
+        One sentence if the request failed.
+    """
+
+    status: int | None
+    content: bytes | None = None
+    etag: str | None = None
+    modified: str | None = None
+    retry_after: float | None = None
+    seconds: float = 0.0
+    error: str | None = None
+
+
+async def ask(
+    client: httpx.AsyncClient,
+    address: str,
+    *,
+    etag: str | None = None,
+    modified: str | None = None,
+    most_bytes: int,
+    secrets: Secrets | None = None,
+) -> Answer:
+    """Request an address, with ``If-None-Match`` and ``If-Modified-Since`` where validators are given.
+
+    Redirects are followed up to five times, to http and https addresses only. Answers larger than `most_bytes` after
+    decompression are refused while they arrive.
+    """
+    import httpx
+
+    headers = {name: value for name, value in (("If-None-Match", etag), ("If-Modified-Since", modified)) if value}
+    began = time.monotonic()
+    status: int | None = None
+    try:
+        for _ in range(_MOST_REDIRECTS + 1):
+            if urlsplit(address).scheme not in ("http", "https"):
+                return Answer(status, seconds=time.monotonic() - began, error="the address is not http or https")
+            own = secrets.headers if secrets is not None and secrets.origin == _origin(address) else {}
+            async with client.stream("GET", address, headers={**headers, **own}) as response:
+                status = response.status_code
+                if response.is_redirect and "location" in response.headers:
+                    address = urljoin(address, response.headers["location"])
+                    continue
+                return await _read(response, most_bytes, began)
+        error = f"more than {_MOST_REDIRECTS} redirects"
+    except httpx.TimeoutException:
+        error = "no answer in time"
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as failure:
+        error = f"{type(failure).__name__}: {str(failure)[:200]}"
+    return Answer(status, seconds=time.monotonic() - began, error=error)
+
+
+async def _read(response: httpx.Response, most_bytes: int, began: float) -> Answer:
+    validators = {"etag": response.headers.get("etag"), "modified": response.headers.get("last-modified")}
+    waits = _retry_after(response.headers.get("retry-after"))
+    if response.status_code != 200:
+        error = None if response.status_code == 304 else f"HTTP {response.status_code}"
+        return Answer(response.status_code, **validators, retry_after=waits, seconds=_since(began), error=error)
+    parts, size = [], 0
+    async for part in response.aiter_bytes():
+        size += len(part)
+        if size > most_bytes:
+            return Answer(200, seconds=_since(began), error=f"the answer is larger than {most_bytes:,} bytes")
+        parts.append(part)
+    return Answer(200, b"".join(parts), **validators, retry_after=waits, seconds=_since(began))
+
+
+def _since(began: float) -> float:
+    return time.monotonic() - began
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Seconds to wait, from a number of seconds or an HTTP date."""
+    if value is None:
+        return None
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        moment = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, moment.timestamp() - time.time())
+
+
+def _origin(address: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(address)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, port
