@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet._storage.folders import hold_folder
-from unmet.collect.documents import (
-    Document,
-    StationInfo,
-    StationState,
-    feed_addresses,
-    parse_document,
-    station_infos,
-    station_states,
-    vehicles,
-)
+from unmet.collect.documents import feed_addresses, parse_document
 from unmet.collect.history import SystemHistory, day_of
+from unmet.collect.memory import INFORMATION, STATUS, VEHICLE_FEEDS, Memory, Seen
 from unmet.collect.requests import Answer, Secrets, ask
 from unmet.collect.segments import Segment, read_segment
 
@@ -32,10 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Clock", "CollectorSettings", "System", "collect"]
 
 Note = Callable[[str], None]
-_STATUS, _INFORMATION = "station_status", "station_information"
-_VEHICLES = ("vehicle_status", "free_bike_status")
+_DISCOVERY = "gbfs"
 _DAILY = ("system_information", "vehicle_types", "system_hours", "system_calendar")
-_HEARTBEAT = 3600.0
 _DAY = 86_400.0
 
 
@@ -59,10 +51,12 @@ class Clock:
         """Seconds since 1970. The clock never goes back, even if the machine's does."""
         return self._start + (time.monotonic() - self._began) * self._speed
 
-    async def sleep_until(self, moment: float) -> None:
-        """Return when the clock reaches a moment."""
-        while (left := moment - self.now()) > 0:
-            await asyncio.sleep(left / self._speed)
+    async def sleep_until(self, moment: float, stop: asyncio.Event) -> None:
+        """Return when the clock reaches a moment, or when `stop` is set."""
+        left = (moment - self.now()) / self._speed
+        if left > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), left)
 
 
 @dataclass(frozen=True)
@@ -171,7 +165,8 @@ async def collect(
             for collector in collectors:
                 collector.open()
             try:
-                await asyncio.gather(*(collector.run(until, once, ending) for collector in collectors))
+                work = [c.poll_once() if once else c.follow(until, ending) for c in collectors]
+                await asyncio.gather(*work)
             finally:
                 for collector in collectors:
                     collector.close()
@@ -191,7 +186,7 @@ class _Feed:
     etag: str | None = None
     modified: str | None = None
     updated: float | None = None
-    changed_at: float | None = None
+    updated_since: float | None = None
     ttl: float = 0.0
     last_poll: float = 0.0
     failures: int = 0
@@ -200,7 +195,10 @@ class _Feed:
 
 
 class _SystemCollector:
-    """Polls the feeds of one system. State between polls is here; everything else is on disk."""
+    """Polls the feeds of one system, one after the other.
+
+    A request takes at most `timeout` seconds, half of the shortest interval, so that no feed makes another miss a tick.
+    """
 
     def __init__(
         self,
@@ -211,129 +209,158 @@ class _SystemCollector:
         clock: Clock,
         note: Note,
     ) -> None:
-        self.system, self.history, self.client = system, history, client
-        self.settings, self.clock, self.note = settings, clock, note
-        self.secrets = Secrets.for_address(system.address, system.headers) if system.headers else None
-        self.feeds: dict[str, _Feed] = {}
-        self.states: dict[str, tuple[StationState, float | None]] = {}
-        self.infos: dict[str, StationInfo] = {}
-        self.day = ""
-        self.segment: Segment | None = None
-        self.chance = random.Random(system.name)
+        self._system, self._history, self._client = system, history, client
+        self._settings, self._clock, self._note = settings, clock, note
+        self._secrets = Secrets.for_address(system.address, system.headers) if system.headers else None
+        self._feeds = {_DISCOVERY: _Feed(_DISCOVERY, system.address, daily=True)}
+        self._memory = Memory()
+        self._day = ""
+        self._segment: Segment | None = None
+        self._chance = random.Random(system.name)
 
     def open(self) -> None:
-        """Claim the folder, finish days that are over, and go on with the day in progress."""
-        self.history.claim(self.system.address)
-        self._turn_day(self.clock.now())
+        """Claim the folder, finish days that are over, and take up the day in progress."""
+        self._history.claim(self._system.address)
+        self._turn_day(day_of(self._clock.now()))
 
     def close(self) -> None:
-        """Close the segment; what was polled is on disk already."""
-        if self.segment is not None:
-            self.segment.__exit__(None, None, None)
-            self.segment = None
+        """Close the segment; every poll is on disk already."""
+        if self._segment is not None:
+            self._segment.close()
+            self._segment = None
 
-    async def run(self, until: float | None, once: bool, stop: asyncio.Event) -> None:
-        """Discover the feeds, then poll each on its own clock."""
-        discovery = _Feed("gbfs", self.system.address, daily=True)
-        await self._discover(discovery)
-        if once:
-            for feed in list(self.feeds.values()):
-                await self._poll(feed)
-            return
-        running: dict[str, asyncio.Task[None]] = {}
-        ending = asyncio.ensure_future(stop.wait())
-        try:
-            while not stop.is_set():
-                for name, feed in self.feeds.items():
-                    if name not in running:
-                        running[name] = asyncio.ensure_future(self._follow(feed, until, stop))
-                again = asyncio.ensure_future(self._wait_for(discovery, until))
-                done, _ = await asyncio.wait({again, ending, *running.values()}, return_when=asyncio.FIRST_COMPLETED)
-                if again not in done:
-                    again.cancel()
-                for task in done & set(running.values()):
-                    task.result()  # a fault of ours must not go unseen
-                if ending in done or (until is not None and self.clock.now() >= until):
-                    break
-                if again in done:
-                    await self._discover(discovery)
-            await asyncio.gather(*running.values())
-        finally:
-            ending.cancel()
-            for task in running.values():
-                task.cancel()
+    async def poll_once(self) -> None:
+        """Poll every feed once, now."""
+        await self._poll(self._feeds[_DISCOVERY], self._clock.now())
+        for name, feed in list(self._feeds.items()):
+            if name != _DISCOVERY:
+                await self._poll(feed, self._clock.now())
 
-    async def _follow(self, feed: _Feed, until: float | None, stop: asyncio.Event) -> None:
-        """Poll one feed until the end."""
-        while not stop.is_set():
+    async def follow(self, until: float | None, stop: asyncio.Event) -> None:
+        """Poll whichever feed is due next, until the end."""
+        while True:
+            feed = min(self._feeds.values(), key=self._next_poll)
             moment = self._next_poll(feed)
             if until is not None and moment >= until:
+                await self._clock.sleep_until(until, stop)
                 return
-            sleeping = asyncio.ensure_future(self.clock.sleep_until(moment))
-            ending = asyncio.ensure_future(stop.wait())
-            await asyncio.wait({sleeping, ending}, return_when=asyncio.FIRST_COMPLETED)
-            sleeping.cancel()
-            ending.cancel()
+            await self._clock.sleep_until(moment, stop)
             if stop.is_set():
                 return
             await self._poll(feed, moment)
 
-    async def _wait_for(self, feed: _Feed, until: float | None) -> None:
-        moment = self._next_poll(feed)
-        await self.clock.sleep_until(moment if until is None else min(moment, until))
-
     def _next_poll(self, feed: _Feed) -> float:
-        """Next tick of the feed's fixed clock: whole intervals since 1970, after the last poll and any back-off."""
-        interval = max(feed.ttl, self.settings.shortest, _DAY if feed.daily and not feed.failures else 0.0)
-        earliest = max(self.clock.now(), feed.last_poll + feed.wait)
-        tick = (earliest // interval) * interval
-        while tick < earliest or tick <= feed.last_poll:
-            tick += interval
-        return tick
+        """Next tick of the feed's fixed clock: whole intervals since 1970, after the last poll and any back-off.
 
-    async def _discover(self, discovery: _Feed) -> None:
-        """Read ``gbfs.json`` and add feeds that are new. Feeds that are no longer listed are still polled."""
-        document = await self._poll(discovery)
-        if document is None:
-            return
-        try:
-            listed = feed_addresses(document)
-        except FileFormatError as error:
-            self.note(f"{self.system.name}: {error}.")
-            return
-        vehicle_feed = next((name for name in _VEHICLES if name in listed), None)
-        for name in (_INFORMATION, _STATUS, *((vehicle_feed,) if vehicle_feed else ()), *_DAILY):
-            if name not in listed:
-                continue
-            known = self.feeds.get(name)
-            if known is None:
-                self.feeds[name] = _Feed(name, listed[name], daily=name == _INFORMATION or name in _DAILY)
-            else:
-                known.address = listed[name]
-        if _STATUS not in self.feeds and vehicle_feed is None:
-            self.note(f"{self.system.name}: gbfs.json lists neither station_status nor vehicles.")
+        What is polled once a day is polled at once when the collector starts, and when it failed at the usual pace.
+        """
+        if feed.daily and not feed.last_poll:
+            return self._clock.now()
+        interval = max(feed.ttl, self._settings.shortest)
+        if feed.daily and not feed.failures:
+            interval = _DAY
+        earliest = max(self._clock.now(), feed.last_poll + feed.wait)
+        tick = math.ceil(earliest / interval) * interval
+        return tick if tick > feed.last_poll else tick + interval
 
-    async def _poll(self, feed: _Feed, moment: float | None = None) -> Document | None:
-        """Ask once, note what changed, and write it down."""
-        at = max(self.clock.now() if moment is None else moment, feed.last_poll + 1e-3)
+    async def _poll(self, feed: _Feed, at: float) -> None:
+        """Ask once and write down what is new."""
         answer = await ask(
-            self.client,
+            self._client,
             feed.address,
             etag=feed.etag,
             modified=feed.modified,
-            most_bytes=self.settings.most_bytes,
-            secrets=self.secrets,
+            timeout=self._settings.timeout,
+            most_bytes=self._settings.most_bytes,
+            secrets=self._secrets,
         )
+        if day_of(at) != self._day:
+            self._turn_day(day_of(at))
+        seen, error = self._understand(feed, answer, at)
+        size = None if answer.content is None else len(answer.content)
+        poll = [feed.name, at, feed.updated, feed.ttl, answer.status, answer.etag, seen.rows, seen.changes]
+        poll += [seen.unreadable, size, round(answer.seconds, 3), error]
+        assert self._segment is not None, "opened before the first poll"
+        await asyncio.to_thread(self._segment.append, {"polls": [poll], **seen.tables})
+        self._plan(feed, answer, at, failed=error is not None)
+
+    def _understand(self, feed: _Feed, answer: Answer, at: float) -> tuple[Seen, str | None]:
+        """Read an answer: what it contains that is new, and what is wrong with it."""
+        if answer.content is None:
+            return Seen(0), answer.error
+        try:
+            document = parse_document(answer.content)
+            if feed.name == _DISCOVERY:
+                self._add_feeds(feed_addresses(document))
+            seen = self._memory.see(feed.name, document, at, answer.content.decode("utf-8", "replace"))
+        except FileFormatError as error:
+            return Seen(0), str(error)
+        wrong = None
+        if document.updated is not None and feed.updated is not None and document.updated < feed.updated:
+            wrong = "last_updated went back"
+        if document.updated != feed.updated or feed.updated_since is None:
+            feed.updated, feed.updated_since = document.updated, at
+        feed.ttl, feed.etag, feed.modified = document.ttl, answer.etag, answer.modified
+        return seen, wrong
+
+    def _add_feeds(self, listed: Mapping[str, str]) -> None:
+        """Follow the feeds that ``gbfs.json`` lists; one that is listed no longer is polled on."""
+        vehicle_feed = next((name for name in VEHICLE_FEEDS if name in listed), None)
+        wanted = (INFORMATION, STATUS, *_DAILY, *((vehicle_feed,) if vehicle_feed else ()))
+        for name in (n for n in wanted if n in listed):
+            feed = self._feeds.setdefault(name, _Feed(name, listed[name], daily=name in (INFORMATION, *_DAILY)))
+            feed.address = listed[name]
+        if STATUS not in self._feeds and vehicle_feed is None:
+            self._note(f"{self._system.name}: gbfs.json lists neither station_status nor a feed of vehicles.")
+
+    def _plan(self, feed: _Feed, answer: Answer, at: float, *, failed: bool) -> None:
+        """Set how long to wait, and report a feed that fails or whose publisher is dead."""
         feed.last_poll = at
-        await self._turn_day_if_over(at)
-        document, rows, error = self._understand(feed, answer, at)
-        poll = [
-            *(feed.name, at, feed.updated, feed.ttl, answer.status, answer.etag, rows.pop("count"), rows.pop("changes_count")),
-            *(rows.pop("unreadable"), None if answer.content is None else len(answer.content), answer.seconds, error),
-        ]
-        frame = {"polls": [poll], **{name: value for name, value in rows.items() if value}}
-        assert self.segment is not None
-        await asyncio.to_thread(self.segment.append, frame)
-        self._schedule(feed, answer, error)
-        self._watch_publisher(feed, at)
-        return document
+        if failed:
+            if feed.failures == 0:
+                self._note(f"{self._system.name}: {feed.name}: {answer.error or 'the document cannot be used'}.")
+            doubled = self._settings.shortest * 2.0 ** min(feed.failures, 20)
+            feed.failures += 1
+            # Jitter keeps many collectors from coming back at the same moment.
+            back_off = min(doubled, self._settings.longest_back_off) * self._chance.uniform(0.5, 1.0)
+            feed.wait = max(back_off if _overloaded(answer) else 0.0, answer.retry_after or 0.0)
+            return
+        feed.failures, feed.wait = 0, answer.retry_after or 0.0
+        unchanged = at - (feed.updated_since if feed.updated_since is not None else at)
+        dead = not feed.daily and unchanged > max(self._settings.dead_after, 5 * feed.ttl)
+        if dead and not feed.reported_dead:
+            self._note(
+                f"{self._system.name}: {feed.name} answers, but its last_updated has not changed for "
+                f"{unchanged / 60:.0f} minutes: its publisher is dead."
+            )
+        feed.reported_dead = dead
+
+    def _turn_day(self, today: str) -> None:
+        """Finish days that are over, and open the segment of today, with what it already contains."""
+        self.close()
+        self._memory.forget()
+        for day in self._history.open_days():
+            if day < today:
+                self._history.finish(day)
+        path = self._history.segment(today)
+        self._segment = Segment(path)
+        for frame in read_segment(path):
+            self._memory.replay(frame)
+            for name, at, *_ in frame.get("polls", []):
+                feed = self._feeds.get(name)
+                if feed is not None:
+                    feed.last_poll = max(feed.last_poll, at)
+        self._day = today
+
+
+def _overloaded(answer: Answer) -> bool:
+    """Whether to back off: the server is overloaded or not reachable. A wrong document is polled at the usual pace."""
+    return answer.status is None or answer.status == 429 or answer.status >= 500
+
+
+def _httpx() -> Any:
+    try:
+        import httpx
+    except ImportError as error:
+        raise MissingExtraError("collect", "httpx") from error
+    return httpx

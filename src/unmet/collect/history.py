@@ -29,8 +29,9 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.hashes import file_hash
+from unmet._storage.sql import connect, fetch_frame, path_literal, reading
 from unmet._storage.writing import write_parquet
-from unmet.collect.segments import Segment, read_segment
+from unmet.collect.segments import read_segment
 
 __all__ = ["TABLES", "SystemHistory", "day_of", "find_histories", "read_table"]
 
@@ -146,11 +147,6 @@ class SystemHistory:
         if "url" not in known:
             self._write_manifest({"url": address, "days": {}})
 
-    def append(self, frame: dict[str, Any], day: str) -> None:
-        """Append one poll to a day in progress; used where no segment is held open."""
-        with Segment(self.segment(day)) as segment:
-            segment.append(frame)
-
     def finish(self, day: str) -> None:
         """Turn the segment of a day that is over into Parquet files, once."""
         final = self.folder / "days" / day
@@ -208,14 +204,14 @@ def read_table(history: SystemHistory, table: str) -> Iterator[pd.DataFrame]:
             yield _read_day(path)
     for day in history.open_days():
         if day not in finished:
-            rows = _as_frame(table, (row for frame in read_segment(history.segment(day)) for row in frame.get(table, [])))
+            rows = _as_frame(
+                table, (row for frame in read_segment(history.segment(day)) for row in frame.get(table, []))
+            )
             if len(rows):
                 yield rows
 
 
 def _read_day(path: Path) -> pd.DataFrame:
-    from unmet._storage.sql import connect, fetch_frame, path_literal, reading
-
     with reading(str(path)), connect() as connection:
         return fetch_frame(connection, f"SELECT * FROM read_parquet({path_literal(str(path))})")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
 import time
 from collections.abc import Mapping
@@ -68,10 +69,11 @@ async def ask(
     *,
     etag: str | None = None,
     modified: str | None = None,
+    timeout: float,
     most_bytes: int,
     secrets: Secrets | None = None,
 ) -> Answer:
-    """Request an address, with ``If-None-Match`` and ``If-Modified-Since`` where validators are given.
+    """Request an address within `timeout` seconds in all, with ``If-None-Match`` and ``If-Modified-Since`` where validators are given.
 
     Redirects are followed up to five times, to http and https addresses only. Answers larger than `most_bytes` after
     decompression are refused while they arrive.
@@ -80,24 +82,34 @@ async def ask(
 
     headers = {name: value for name, value in (("If-None-Match", etag), ("If-Modified-Since", modified)) if value}
     began = time.monotonic()
-    status: int | None = None
     try:
-        for _ in range(_MOST_REDIRECTS + 1):
-            if urlsplit(address).scheme not in ("http", "https"):
-                return Answer(status, seconds=time.monotonic() - began, error="the address is not http or https")
-            own = secrets.headers if secrets is not None and secrets.origin == _origin(address) else {}
-            async with client.stream("GET", address, headers={**headers, **own}) as response:
-                status = response.status_code
-                if response.is_redirect and "location" in response.headers:
-                    address = urljoin(address, response.headers["location"])
-                    continue
-                return await _read(response, most_bytes, began)
-        error = f"more than {_MOST_REDIRECTS} redirects"
-    except httpx.TimeoutException:
+        async with asyncio.timeout(timeout):
+            return await _follow(client, address, headers, most_bytes, secrets, began)
+    except (TimeoutError, httpx.TimeoutException):
         error = "no answer in time"
-    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as failure:
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ValueError) as failure:
         error = f"{type(failure).__name__}: {str(failure)[:200]}"
-    return Answer(status, seconds=time.monotonic() - began, error=error)
+    return Answer(None, seconds=_since(began), error=error)
+
+
+async def _follow(
+    client: httpx.AsyncClient,
+    address: str,
+    headers: Mapping[str, str],
+    most_bytes: int,
+    secrets: Secrets | None,
+    began: float,
+) -> Answer:
+    """Follow redirects to the answer. Secrets go to their own origin only."""
+    for _ in range(_MOST_REDIRECTS + 1):
+        if urlsplit(address).scheme not in ("http", "https"):
+            return Answer(None, seconds=_since(began), error="the address is not http or https")
+        own = secrets.headers if secrets is not None and secrets.origin == _origin(address) else {}
+        async with client.stream("GET", address, headers={**headers, **own}) as response:
+            if not (response.is_redirect and "location" in response.headers):
+                return await _read(response, most_bytes, began)
+            status, address = response.status_code, urljoin(address, response.headers["location"])
+    return Answer(status, seconds=_since(began), error=f"more than {_MOST_REDIRECTS} redirects")
 
 
 async def _read(response: httpx.Response, most_bytes: int, began: float) -> Answer:

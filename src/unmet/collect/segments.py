@@ -68,13 +68,17 @@ class Segment:
             self._file.seek(start)
             raise
 
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
     def __enter__(self) -> Segment:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self.close()
 
 
 def read_segment(path: Path) -> Iterator[dict[str, Any]]:
