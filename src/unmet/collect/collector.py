@@ -362,5 +362,5 @@ def _httpx() -> Any:
     try:
         import httpx
     except ImportError as error:
-        raise MissingExtraError("collect", "httpx") from error
+        raise MissingExtraError("httpx", "collect", "Collectors of feeds") from error
     return httpx

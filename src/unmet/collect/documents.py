@@ -187,7 +187,9 @@ def _state(station: Mapping[str, Any]) -> StationState:
         _count(station, "num_vehicles_disabled", "num_bikes_disabled"),
         _count(station, "num_docks_available"),
         _count(station, "num_docks_disabled"),
-        *(_flag(station, name) for name in ("is_installed", "is_renting", "is_returning")),
+        _flag(station, "is_installed"),
+        _flag(station, "is_renting"),
+        _flag(station, "is_returning"),
         None if by_type is None else json.dumps(by_type, sort_keys=True),
     )
 
@@ -208,11 +210,11 @@ def _info(station: Mapping[str, Any]) -> StationInfo:
 
 
 def _vehicle(vehicle: Mapping[str, Any]) -> Vehicle:
-    texts = {k: vehicle.get(k) for k in ("vehicle_type_id", "station_id")}
     return Vehicle(
         _number(vehicle, "lat"),
         _number(vehicle, "lon"),
-        *(None if value is None else str(value) for value in texts.values()),
+        _text(vehicle, "vehicle_type_id"),
+        _text(vehicle, "station_id"),
         _flag(vehicle, "is_reserved", missing=False),
         _flag(vehicle, "is_disabled", missing=False),
         _number(vehicle, "current_range_meters"),
@@ -253,6 +255,11 @@ def _number(row: Mapping[str, Any], name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
         raise ValueError(f"{name}: {value!r}")
     return float(value)
+
+
+def _text(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    return None if value is None else str(value)
 
 
 def _flag(row: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:

@@ -10,8 +10,8 @@
                                    documents.parquet  vehicle types, hours and system information, as published
                    open/2026-11-17.segment            the day in progress: one frame per poll
 
-The first poll of a day writes all stations, so a day can be read by itself. A finished day is made aside and renamed; it
-is never written again.
+The first poll of a day writes all stations, so a day can be read by itself. A finished day is made aside and renamed.
+It is never written again.
 """
 
 from __future__ import annotations
@@ -219,10 +219,11 @@ def _read_day(path: Path) -> pd.DataFrame:
 def _as_frame(table: str, rows: Iterator[list[Any]]) -> pd.DataFrame:
     columns = TABLES[table]
     frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
-    for name, kind in columns.items():
-        if kind == _TIME:
-            seconds = pd.to_numeric(frame[name]).astype("Float64")
-            frame[name] = pd.to_datetime((seconds * 1e6).round().astype("Int64"), unit="us", utc=True).astype(_TIME)
-        else:
-            frame[name] = frame[name].astype(kind)
-    return frame
+    return pd.DataFrame({name: _column(frame[name], kind) for name, kind in columns.items()})
+
+
+def _column(values: pd.Series[Any], kind: str) -> pd.Series[Any]:
+    if kind == _TIME:
+        micros = (pd.to_numeric(values).astype("Float64") * 1e6).round().astype("Int64")
+        return pd.to_datetime(micros, unit="us", utc=True).astype(_TIME)
+    return values.astype(pd.api.types.pandas_dtype(kind))

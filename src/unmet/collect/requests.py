@@ -73,7 +73,7 @@ async def ask(
     most_bytes: int,
     secrets: Secrets | None = None,
 ) -> Answer:
-    """Request an address within `timeout` seconds in all, with ``If-None-Match`` and ``If-Modified-Since`` where validators are given.
+    """Request an address within `timeout` seconds in all; conditionally where validators are given.
 
     Redirects are followed up to five times, to http and https addresses only. Answers larger than `most_bytes` after
     decompression are refused while they arrive.

@@ -1,8 +1,8 @@
 """Append-only files of polls: what was appended before a kill is there afterwards, once.
 
 A segment is a sequence of frames: four bytes magic, length and CRC-32 of the payload, then the payload (zlib over
-JSON). A frame is appended with one write and an fsync. A torn frame at the end, left by a kill or a full disk, fails its
-length or checksum; it is cut off when the segment is opened for appending and ignored by readers.
+JSON). A frame is appended with one write and an fsync. A kill or a full disk may leave a torn frame at the end, which
+fails its length or checksum. It is cut off when the segment is opened for appending, and readers ignore it.
 """
 
 from __future__ import annotations
