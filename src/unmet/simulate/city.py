@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._typing import Array, IntArray
+from unmet._typing import IntArray
 from unmet.simulate.demand import Layout, Riders, Stream, draw_riders, layout, rates, stream, weather
-from unmet.simulate.feed import availability, draw_outages, status_log
+from unmet.simulate.feed import draw_outages, status_log
 from unmet.simulate.operation import Fate, History, Outage, operate
-from unmet.simulate.settings import Settings
+from unmet.simulate.settings import REALISTIC, Settings
+from unmet.simulate.truth import Clock, order_of_trips, rider_table, state_table, station_hours
 
 __all__ = ["City", "check_folder", "simulate_city"]
 
@@ -31,6 +32,7 @@ _FILES = {
     "weather": "weather.csv",
     "truth": "truth.parquet",
     "true_rate": "true_rate.parquet",
+    "states": "states.parquet",
     "moves": "moves.parquet",
     "events": "events.csv",
 }
@@ -59,11 +61,23 @@ class City:
     truth : pandas.DataFrame
         Every wanted trip once: ``wanted_at`` (UTC), ``station_id`` and ``destination_id`` wanted, ``fate``
         (``served``; ``walked`` to ``served_station_id``; ``lost`` at an open and empty station; ``closed``:
-        the station was closed or dead), and ``served_at``, ``served_station_id``, ``ride_id`` of the trip.
+        the station was closed or dead), and ``served_at``, ``served_station_id``, ``ride_id`` of the trip;
+        ``arrived_at`` (first at the destination), ``returned_at`` and ``returned_station_id``.
     true_rate : pandas.DataFrame
         One row per station and hour: ``station_id``, ``start`` (UTC), ``rate`` (expected wanted trips,
         constant within the hour), ``wanted`` (how many there were), ``exposure`` and ``stockout`` (true
-        shares of the hour with a bike to rent, and open without one; the rest is closed).
+        shares of the hour with a bike to rent, and open without one; the rest is closed), ``shock`` (the part of
+        the log rate that no covariate explains).
+        Departures: ``served_here``, ``walked_on``, ``lost``, ``closed`` (they add up to ``wanted``) and
+        ``walked_in`` (trips of riders who wanted to start elsewhere; ``served_here + walked_in`` are the trips).
+        Returns: ``wanted_returns`` (riders who came with a bike), ``returned_here``, ``rode_on`` (found no dock;
+        the two add up to ``wanted_returns``) and ``rode_in`` (``returned_here + rode_in`` are the returns).
+        Shares of the hour: ``out_though_listed`` (the part of ``stockout`` with a bike listed that nobody could
+        rent), ``dock_exposure`` and ``full`` (open for returns, with and without a free dock).
+        ``unusable`` is the mean number of bikes listed that nobody could rent.
+    states : pandas.DataFrame
+        The true number of bikes at each station from each change to its next: ``station_id``, ``time`` (UTC),
+        ``rentable``, ``unusable`` (listed, but nobody can rent them), ``disabled``.
     moves : pandas.DataFrame
         The trucks' stops: ``time`` (UTC), ``station_id``, ``bikes`` (unloaded, or loaded where negative).
     events : pandas.DataFrame
@@ -80,6 +94,7 @@ class City:
     weather: pd.DataFrame
     truth: pd.DataFrame
     true_rate: pd.DataFrame
+    states: pd.DataFrame
     moves: pd.DataFrame
     events: pd.DataFrame
     fleet: int
@@ -108,7 +123,8 @@ class City:
         -------
         pathlib.Path
             The folder: ``trips.parquet``, ``status.parquet``, ``stations.csv``, ``weather.csv``,
-            ``truth.parquet``, ``true_rate.parquet``, ``moves.parquet``, ``events.csv``, ``settings.json``.
+            ``truth.parquet``, ``true_rate.parquet``, ``states.parquet``, ``moves.parquet``,
+            ``events.csv``, ``settings.json``.
             Equal cities give equal bytes.
         """
         target = check_folder(folder, overwrite=overwrite)
@@ -171,6 +187,7 @@ def simulate_city(
     days: int = 120,
     *,
     seed: int,
+    realistic: bool = False,
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> City:
@@ -179,18 +196,21 @@ def simulate_city(
     Riders arrive by a Poisson process whose hourly rate follows the hour of the week, the kind of place,
     weather, holidays and a slow trend (negative binomial counts with `dispersion`). Whoever finds a bike
     rides; whoever does not walks to a neighbour or is lost. Bikes come back after a lognormal riding time, to
-    the nearest free dock; trucks pull stocks towards a target at night.
+    the nearest free dock; trucks pull stocks towards a target at night. By default every listed bike can be rented
+    and nobody walks; `realistic` makes the city as real ones were measured to be.
 
     Parameters
     ----------
     stations, days, seed : int
         Size and seed.
+    realistic : bool
+        Start from `REALISTIC` instead of the defaults of `Settings`: bikes that are listed but cannot be rented,
+        riders who walk on, shocks, a feed that is polled; each as strong as measured in real cities. Options win,
+        so that ``realistic=True, walk_probability=0.0, shock_effect=0.0`` has neither walkers nor shocks.
     progress : callable, optional
         Called as ``progress(done, days)`` after every simulated day.
     **options
-        Any other field of `Settings`: ``start``, ``timezone``, ``demand``, ``fleet_share``, ``rebalancing``,
-        ``walk_probability``, ``walk_reach``, ``dispersion``, ``weather_effect``, ``trend_effect``,
-        ``breakage``, ``closures``, ``dead_stations``, ``feed_gaps``.
+        Any other field of `Settings`.
 
     Returns
     -------
@@ -205,7 +225,7 @@ def simulate_city(
     >>> summary["wanted"] == summary["served"] + summary["lost"]
     True
     """
-    settings = Settings(stations=stations, days=days, seed=seed, **options)
+    settings = Settings(stations=stations, days=days, seed=seed, **(REALISTIC if realistic else {}) | options)
     hours = settings.hours()
     epoch, horizon = int(hours[0].timestamp()), 3600 * len(hours)
     place, sky = layout(settings), weather(settings)
@@ -213,7 +233,7 @@ def simulate_city(
     riders = draw_riders(settings, place, rate)
     outages = draw_outages(settings, horizon)
     history = operate(settings, place, riders, outages, progress)
-    clock = _Clock(epoch, settings.timezone)
+    clock = Clock(epoch, settings.timezone)
     ids = place.table["station_id"]
     ride_ids = _ride_ids(settings, int((history.started >= 0).sum()))
     return City(
@@ -222,30 +242,13 @@ def simulate_city(
         status=status_log(settings, place, history.stock, outages, epoch, horizon),
         stations=place.table,
         weather=sky,
-        truth=_truth(ids, riders, history, clock, ride_ids),
-        true_rate=_true_rate(settings, ids, rate, riders, availability(settings, history.stock, outages, horizon)),
+        truth=rider_table(ids, riders, history, clock, ride_ids),
+        true_rate=station_hours(settings, place, rate, riders, history, outages),
+        states=state_table(ids, history.stock, horizon, clock),
         moves=_moves(ids, history.stops, clock),
         events=_events(ids, outages, clock),
         fleet=history.fleet,
     )
-
-
-@dataclass(frozen=True)
-class _Clock:
-    """Seconds of the simulation as moments."""
-
-    epoch: int
-    timezone: str
-
-    def utc(self, seconds: IntArray) -> pd.DatetimeIndex:
-        """In UTC; negative seconds are no moment."""
-        moments = (seconds + self.epoch).astype("datetime64[s]")
-        moments[seconds < 0] = np.datetime64("NaT")
-        return pd.DatetimeIndex(moments.astype("datetime64[us]")).tz_localize("UTC")
-
-    def wall(self, seconds: IntArray) -> pd.DatetimeIndex:
-        """What a clock on the wall shows."""
-        return self.utc(seconds).tz_convert(self.timezone).tz_localize(None)
 
 
 def _ride_ids(settings: Settings, count: int) -> list[str]:
@@ -255,14 +258,8 @@ def _ride_ids(settings: Settings, count: int) -> list[str]:
     return [f"{number:016X}" for number in numbers.tolist()]
 
 
-def _order_of_trips(history: History) -> IntArray:
-    """The riders who got a bike, in order of departure."""
-    riders = np.flatnonzero(history.started >= 0)
-    return riders[np.argsort(history.started[riders], kind="stable")]
-
-
-def _trips(place: Layout, riders: Riders, history: History, clock: _Clock, ride_ids: list[str]) -> pd.DataFrame:
-    who = _order_of_trips(history)
+def _trips(place: Layout, riders: Riders, history: History, clock: Clock, ride_ids: list[str]) -> pd.DataFrame:
+    who = order_of_trips(history)
     start, end = history.start_station[who], history.end_station[who]
     name, ident, lat, lon = (place.table[column].array for column in ("name", "station_id", "lat", "lon"))
     kinds = pd.Series(["member", "casual"], dtype="str").array
@@ -285,48 +282,13 @@ def _trips(place: Layout, riders: Riders, history: History, clock: _Clock, ride_
     )
 
 
-def _truth(ids: pd.Series, riders: Riders, history: History, clock: _Clock, ride_ids: list[str]) -> pd.DataFrame:
-    names = pd.Series([fate.name.lower() for fate in Fate], dtype="str")
-    ride = pd.Series(index=range(len(riders.time)), dtype="str")
-    ride.iloc[_order_of_trips(history)] = ride_ids
-    return pd.DataFrame(
-        {
-            "wanted_at": clock.utc(riders.time),
-            "station_id": ids.array.take(riders.origin),
-            "destination_id": ids.array.take(riders.destination),
-            "fate": names.array.take(history.fate),
-            "served_at": clock.utc(history.started),
-            "served_station_id": ids.array.take(history.start_station, allow_fill=True),
-            "ride_id": ride.array,
-        }
-    )
-
-
-def _true_rate(
-    settings: Settings, ids: pd.Series, rate: Array, riders: Riders, shares: tuple[Array, Array]
-) -> pd.DataFrame:
-    n_hours, n_stations = rate.shape
-    cell = riders.origin * n_hours + riders.time // 3600
-    exposure, stockout = shares
-    return pd.DataFrame(
-        {
-            "station_id": ids.array.take(np.repeat(np.arange(n_stations), n_hours)),
-            "start": np.tile(settings.hours().tz_convert("UTC"), n_stations),
-            "rate": rate.T.ravel(),
-            "wanted": np.bincount(cell, minlength=rate.size).astype(np.int32),
-            "exposure": exposure.ravel(),
-            "stockout": stockout.ravel(),
-        }
-    )
-
-
-def _moves(ids: pd.Series, stops: IntArray, clock: _Clock) -> pd.DataFrame:
+def _moves(ids: pd.Series, stops: IntArray, clock: Clock) -> pd.DataFrame:
     return pd.DataFrame(
         {"time": clock.utc(stops[:, 0]), "station_id": ids.array.take(stops[:, 1]), "bikes": stops[:, 2]}
     )
 
 
-def _events(ids: pd.Series, outages: list[Outage], clock: _Clock) -> pd.DataFrame:
+def _events(ids: pd.Series, outages: list[Outage], clock: Clock) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "kind": pd.Series([o.kind for o in outages], dtype="str"),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
-from unmet._typing import Array, BoolArray, IntArray
+from unmet._typing import IntArray
 from unmet.simulate.demand import Layout, Stream, stream
 from unmet.simulate.operation import Outage
 from unmet.simulate.settings import Settings
+from unmet.simulate.states import bounds, everywhere, states
 
-__all__ = ["availability", "draw_outages", "status_log"]
+__all__ = ["draw_outages", "status_log"]
 
 _DAY = 86_400
 _REPEAT = 7200.0  # a station repeats an unchanged report about every two hours; 13 % of real records are repeats
@@ -40,43 +39,6 @@ def draw_outages(settings: Settings, horizon: int) -> list[Outage]:
     return sorted(outages, key=lambda o: (o.start, o.kind, -1 if o.station is None else o.station))
 
 
-@dataclass(frozen=True)
-class _States:
-    """The state of stations from each moment until the station's next one, sorted by station and time."""
-
-    station: IntArray
-    time: IntArray
-    stock: IntArray
-    broken: IntArray
-
-    def within(self, outage: Outage) -> BoolArray:
-        inside = (self.time >= outage.start) & (self.time < outage.end)
-        return inside if outage.station is None else inside & (self.station == outage.station)
-
-
-def _states(stock: IntArray, horizon: int, stations: IntArray, times: IntArray) -> _States:
-    """The states after every change (the last in a second counts) and at the extra moments asked for."""
-    span = np.intp(horizon + 1)
-    stock = stock[stock[:, 0] < horizon]
-    changed = stock[:, 1] * span + stock[:, 0]
-    order = np.argsort(changed, kind="stable")
-    last = order[np.append(np.diff(changed[order]) > 0, True)]
-    wanted = (times >= 0) & (times < horizon)
-    moments = np.sort(np.concatenate([changed[last], stations[wanted] * span + times[wanted]]))
-    moments = moments[np.append(np.diff(moments) > 0, True)]
-    row = last[np.searchsorted(changed[last], moments, side="right") - 1]
-    return _States(moments // span, moments % span, stock[row, 2], stock[row, 3])
-
-
-def _everywhere(times: IntArray, settings: Settings) -> tuple[IntArray, IntArray]:
-    n = settings.stations
-    return np.repeat(np.arange(n), len(times)), np.tile(times, n)
-
-
-def _bounds(outages: list[Outage]) -> IntArray:
-    return np.array([t for o in outages for t in (o.start, o.end)], dtype=np.intp)
-
-
 def status_log(
     settings: Settings, city: Layout, stock: IntArray, outages: list[Outage], epoch: int, horizon: int
 ) -> pd.DataFrame:
@@ -88,8 +50,8 @@ def status_log(
     """
     rng = stream(settings, Stream.REPEATS)
     repeats = rng.poisson(horizon / _REPEAT, settings.stations)
-    at, when = _everywhere(_bounds(outages), settings)
-    s = _states(
+    at, when = everywhere(bounds(outages), settings.stations)
+    s = states(
         stock,
         horizon,
         np.concatenate([at, np.repeat(np.arange(settings.stations), repeats)]),
@@ -104,8 +66,8 @@ def status_log(
             dead = dead | s.within(outage)
         else:
             heard = heard & ~s.within(outage)
-    available = np.where(locked | dead, 0, s.stock)
-    docks = city.capacity[s.station] - s.stock - s.broken
+    available = np.where(locked | dead, 0, s.listed)
+    docks = city.capacity[s.station] - s.listed - s.disabled
     table = pd.DataFrame(
         {
             "station_ix": s.station.astype(np.int16),
@@ -113,7 +75,7 @@ def status_log(
             "num_bikes_available": available.astype(np.int16),
             "num_ebikes_available": np.int16(0),
             "num_docks_available": np.where(dead, 0, docks).astype(np.int16),
-            "num_bikes_disabled": (s.stock + s.broken - available).astype(np.int16),
+            "num_bikes_disabled": (s.listed + s.disabled - available).astype(np.int16),
             "num_docks_disabled": np.where(dead, docks, 0).astype(np.int16),
             "is_installed": True,
             "is_renting": ~locked,
@@ -121,22 +83,3 @@ def status_log(
         }
     )
     return table[heard].reset_index(drop=True)
-
-
-def availability(settings: Settings, stock: IntArray, outages: list[Outage], horizon: int) -> tuple[Array, Array]:
-    """The true shares of each hour, (stations, hours), with a bike to rent, and open without one."""
-    edges = np.arange(0, horizon, 3600)
-    s = _states(stock, horizon, *_everywhere(np.concatenate([edges, _bounds(outages)]), settings))
-    is_open = np.ones(len(s.time), dtype=bool)
-    for outage in outages:
-        if outage.kind != "feed gap":
-            is_open &= ~s.within(outage)
-    following = np.append(s.time[1:], 0)
-    length = np.where(following > s.time, following, horizon) - s.time
-    cell = s.station * len(edges) + s.time // 3600
-    size = settings.stations * len(edges)
-    exposure, stockout = (
-        np.bincount(cell, length * (is_open & has), size).reshape(settings.stations, -1) / 3600.0
-        for has in (s.stock > 0, s.stock == 0)
-    )
-    return exposure, stockout

@@ -13,7 +13,18 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 
-__all__ = ["Settings"]
+__all__ = ["REALISTIC", "Settings"]
+
+#: The settings of a city that behaves as real ones were measured to. Options given beside them win.
+REALISTIC: dict[str, Any] = {
+    "density": 14.0,
+    "walk_probability": 0.54,
+    "walk_reach": 220.0,
+    "dispersion": 0.01,
+    "shock_effect": 1.0,
+    "unusable": 0.006,
+    "briefly_unusable": 0.08,
+}
 
 # name: (kind, lowest, highest, what it is)
 _BOUNDS: dict[str, tuple[type, float, float, str]] = {
@@ -23,12 +34,16 @@ _BOUNDS: dict[str, tuple[type, float, float, str]] = {
     "demand": (float, 0.1, 5_000, "wanted trips per station on a mild dry day"),
     "fleet_share": (float, 0.05, 0.9, "bikes per dock"),
     "rebalancing": (float, 0.0, 1.0, "the share of the imbalance that trucks repair each night"),
+    "density": (float, 0.1, 200.0, "stations per square kilometre"),
     "walk_probability": (float, 0.0, 1.0, "the probability of walking to another station"),
-    "walk_reach": (float, 0.0, 5_000, "how far a rider would walk, in metres"),
+    "walk_reach": (float, 1.0, 5_000, "how far a rider would walk, in metres"),
     "dispersion": (float, 0.0, 10.0, "the extra-Poisson variance of arrivals"),
     "weather_effect": (float, 0.0, 3.0, "the strength of weather"),
     "trend_effect": (float, 0.0, 3.0, "the strength of the slow trend"),
+    "shock_effect": (float, 0.0, 5.0, "the strength of shocks"),
     "breakage": (float, 0.0, 0.5, "the probability that a returned bike is broken"),
+    "unusable": (float, 0.0, 0.5, "the probability that a returned bike is broken but still listed"),
+    "briefly_unusable": (float, 0.0, 0.5, "the probability that a returned bike cannot be rented for some minutes"),
     "closures": (int, 0, 100, "the number of system closures"),
     "dead_stations": (int, 0, 5_000, "the number of stations that die for a while"),
     "feed_gaps": (int, 0, 100, "the number of gaps in the status feed"),
@@ -56,14 +71,28 @@ class Settings:
         Bikes per dock.
     rebalancing : float
         The share of the nightly distance to the target stock that trucks repair, 0 to 1.
+    density : float
+        Stations per square kilometre.
     walk_probability, walk_reach : float
-        A rider turned away walks, with this probability, to the nearest bike within so many metres.
+        A rider turned away tries the stations that list a bike in order of distance d. The rider walks to each
+        with probability ``walk_probability * exp(-(d / walk_reach)**1.5)``, and tries the next if nothing can be
+        rented there either.
     dispersion : float
         Arrivals in a station-hour have variance ``m + dispersion * m**2`` (negative binomial); 0 is Poisson.
     weather_effect, trend_effect : float
         How strongly weather and the slow trend move demand on the log scale: 1 is usual, 0 is not at all.
+    shock_effect : float
+        The strength of shocks to the log rate that no covariate explains: 1 is as measured in a real city, 0 is
+        none. City-wide shocks have a standard deviation of 0.18. Neighbourhood shocks have 0.20 and a correlation
+        of ``exp(-d / 600 m)``. Both last for some three hours.
     breakage : float
         The probability that a returned bike is broken; it holds its dock, disabled, until a mechanic comes.
+    unusable : float
+        The probability that a returned bike is broken and the feed still lists it. Nobody can rent it. The
+        operator finds it on an inspection (about one a day) or when a truck stops; then it is disabled.
+    briefly_unusable : float
+        The probability that a returned bike is listed but cannot be rented for some minutes (20 on average): it is
+        reserved, or its dock did not lock.
     closures : int
         How often the whole system closes for 8 to 36 hours: ``is_renting`` is false and bikes turn disabled.
     dead_stations : int
@@ -90,12 +119,16 @@ class Settings:
     demand: float = 75.0
     fleet_share: float = 0.4
     rebalancing: float = 0.6
+    density: float = 8.0
     walk_probability: float = 0.0
-    walk_reach: float = 400.0
+    walk_reach: float = 220.0
     dispersion: float = 0.05
     weather_effect: float = 1.0
     trend_effect: float = 1.0
+    shock_effect: float = 0.0
     breakage: float = 0.002
+    unusable: float = 0.0
+    briefly_unusable: float = 0.0
     closures: int = 0
     dead_stations: int = 0
     feed_gaps: int = 0
