@@ -849,11 +849,11 @@ def test_shocks_are_shared_by_the_city_and_more_so_by_neighbours():
     base = rates(still, place, sky)
     np.testing.assert_allclose(rates(settings, place, sky), base * np.exp(z))
     pairs = np.triu_indices(60, 1)
-    centred = z + 0.5 * (0.18**2 + 0.20**2)
+    centred = z + 0.5 * (0.18**2 + 0.25**2)
     apart, covariance = place.distance[pairs], (centred.T @ centred / len(z))[pairs]
     for shortest, longest in ((0, 350), (350, 600), (600, 1000), (1000, 2000)):
         there = (apart > shortest) & (apart <= longest)
-        expected = 0.18**2 + 0.20**2 * np.exp(-apart[there] / 600).mean()
+        expected = 0.18**2 + 0.25**2 * np.exp(-apart[there] / 600).mean()
         assert covariance[there].mean() == pytest.approx(expected, abs=0.006)
     lagged = np.mean(centred[1:] * centred[:-1]) / np.mean(centred**2)
     assert lagged == pytest.approx(np.exp(-1 / 3), abs=0.04)

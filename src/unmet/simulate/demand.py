@@ -30,10 +30,11 @@ __all__ = [
     "weather",
 ]
 
-# Shocks, calibrated on a real city of 612 stations. A factor of the whole city in each hour lowers the dispersion of
-# hourly counts by 0.033, a factor of the neighbourhood by another 0.04; the squares of these standard deviations.
-# Residual covariance falls from .096 (within 250 m) to .070, .043 and .009 (within 500 m, 1 km, 2 km).
-_CITY_SHOCK, _LOCAL_SHOCK = 0.18, 0.20
+# Shocks, calibrated on a real city of 612 stations. There a factor of the whole city in each hour lowers the
+# dispersion of hourly counts by 0.033 = 0.18**2, and a factor of the neighbourhood by some 0.04. The covariance of
+# standardised residuals is .096 within 250 m, .070 to 500 m, .043 to 1 km, .009 to 2 km; simulated with 400 stations
+# and the default demand it is .08, .06, .03, .00.
+_CITY_SHOCK, _LOCAL_SHOCK = 0.18, 0.25
 _SHOCK_LENGTH = 600.0  # metres
 _SHOCK_HOURS = 3.0
 _BRIEFLY = 1200.0  # seconds, the mean time for which a bike is briefly unusable

@@ -83,7 +83,7 @@ class Settings:
         How strongly weather and the slow trend move demand on the log scale: 1 is usual, 0 is not at all.
     shock_effect : float
         The strength of shocks to the log rate that no covariate explains: 1 is as measured in a real city, 0 is
-        none. City-wide shocks have a standard deviation of 0.18. Neighbourhood shocks have 0.20 and a correlation
+        none. City-wide shocks have a standard deviation of 0.18. Neighbourhood shocks have 0.25 and a correlation
         of ``exp(-d / 600 m)``. Both last for some three hours.
     breakage : float
         The probability that a returned bike is broken; it holds its dock, disabled, until a mechanic comes.
