@@ -16,8 +16,8 @@ from unmet._exceptions import InputError
 from unmet.simulate import REALISTIC, City, Settings, simulate_city
 from unmet.simulate.city import _FILES
 from unmet.simulate.demand import Riders, draw_riders, hour_of_week, layout, rates, shocks, weather
-from unmet.simulate.feed import draw_outages
-from unmet.simulate.operation import STOCK, Fate, History, Outage, _Shift, operate
+from unmet.simulate.operation import STOCK, Fate, History, _Shift, operate
+from unmet.simulate.troubles import Trouble, draw_troubles
 
 TROUBLED = {  # everything at once, so that the books are hard to keep
     "stations": 12,
@@ -56,8 +56,8 @@ def troubled_history(request) -> tuple[Settings, np.ndarray, History]:
     settings = Settings(**request.param)
     place = layout(settings)
     riders = draw_riders(settings, place, rates(settings, place, weather(settings)))
-    outages = draw_outages(settings, 3600 * len(settings.hours()))
-    return settings, place.capacity, operate(settings, place, riders, outages)
+    troubles = draw_troubles(settings, 3600 * len(settings.hours()))
+    return settings, place.capacity, operate(settings, place, riders, troubles)
 
 
 def posix(times: pd.Series, timezone: str | None = None) -> np.ndarray:
@@ -152,8 +152,8 @@ def test_a_closure_in_the_night_stops_the_trucks_from_loading():
     closes, opens = 86_400 + 2 * 3600, 86_400 + 12 * 3600  # an hour after the night was planned
     loads = [
         (stops[:, 0] >= closes) & (stops[:, 0] < opens) & (stops[:, 2] < 0)
-        for outages in ([], [Outage("closure", None, closes, opens)])
-        for stops in [operate(settings, place, riders, outages).stops]
+        for troubles in ([], [Trouble("closure", None, closes, opens)])
+        for stops in [operate(settings, place, riders, troubles).stops]
     ]
     assert loads[0].any()
     assert not loads[1].any()

@@ -85,6 +85,33 @@ def simulate_command(
     feed_gaps: Annotated[
         int, typer.Option(help="Silences of the whole feed while riding goes on.", rich_help_panel=_TROUBLE)
     ] = 0,
+    reopening_hours: Annotated[
+        float, typer.Option(help="Mean hours until a station is back after a closure.", rich_help_panel=_TROUBLE)
+    ] = 0.0,
+    late_stations: Annotated[int, typer.Option(help="Stations that open late.", rich_help_panel=_TROUBLE)] = 0,
+    leaving_stations: Annotated[int, typer.Option(help="Stations that leave for good.", rich_help_panel=_TROUBLE)] = 0,
+    quiet_closures: Annotated[
+        int, typer.Option(help="Stations closed for weeks that look empty.", rich_help_panel=_TROUBLE)
+    ] = 0,
+    stuck_terminals: Annotated[
+        int, typer.Option(help="Stations whose feed shows no bike for ever.", rich_help_panel=_TROUBLE)
+    ] = 0,
+    valet_stations: Annotated[
+        int, typer.Option(help="Stations with bikes that the feed does not show.", rich_help_panel=_TROUBLE)
+    ] = 0,
+    moving_stations: Annotated[int, typer.Option(help="Stations that move.", rich_help_panel=_TROUBLE)] = 0,
+    polls: Annotated[
+        str,
+        typer.Option(
+            help="What the collector writes. log: every change. 5: every station every 5 minutes. "
+            "log:5: changes, looked for every 5 minutes. log,60: the first half a log, the second hourly.",
+            rich_help_panel=_TROUBLE,
+        ),
+    ] = "log",
+    evening_polls: Annotated[
+        float,
+        typer.Option(help="Minutes between polls from 18:00 to midnight; 0: as all day.", rich_help_panel=_TROUBLE),
+    ] = 0.0,
 ) -> None:
     """Simulate a city whose true demand is known.
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import IntArray
-from unmet.simulate.demand import Layout, Riders, Stream, draw_riders, layout, rates, stream, weather
-from unmet.simulate.feed import draw_outages, status_log
-from unmet.simulate.operation import Fate, History, Outage, operate
+from unmet.simulate.demand import Layout, draw_riders, layout, rates, weather
+from unmet.simulate.feed import status_log
+from unmet.simulate.operation import Fate, operate
 from unmet.simulate.settings import REALISTIC, Settings
-from unmet.simulate.truth import Clock, order_of_trips, rider_table, state_table, station_hours
+from unmet.simulate.trips import ride_ids, trip_table
+from unmet.simulate.troubles import Trouble, draw_troubles
+from unmet.simulate.truth import Clock, rider_table, state_table, station_hours
 
 __all__ = ["City", "check_folder", "simulate_city"]
 
@@ -37,6 +39,7 @@ _FILES = {
     "events": "events.csv",
 }
 _SETTINGS_FILE = "settings.json"
+_VALET_STORE = 2  # bikes beside the docks, per dock
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ class City:
     moves : pandas.DataFrame
         The trucks' stops: ``time`` (UTC), ``station_id``, ``bikes`` (unloaded, or loaded where negative).
     events : pandas.DataFrame
-        Outages: ``kind`` (``closure``, ``silent station``, ``zero station``, ``feed gap``), ``station_id``
+        Troubles: ``kind`` (``closure``, ``reopening``, ``silent station``, ``zero station``, ``feed gap``,
+        ``not yet open``, ``left``, ``quiet closure``, ``stuck terminal``, ``valet``, ``move``), ``station_id``
         (missing: all stations), ``start``, ``end`` (UTC).
     fleet : int
         The number of bikes.
@@ -108,6 +112,26 @@ class City:
             **{fate.name.lower(): int(fates.get(fate.name.lower(), 0)) for fate in Fate},
             "out_of_stock": float(self.true_rate["stockout"].sum()) / is_open if is_open else 0.0,
         }
+
+    def by_minute(self, column: str) -> IntArray:
+        """A column of `states` at the start of each minute, (stations, minutes), stations in the order of `stations`.
+
+        Examples
+        --------
+        >>> city = simulate_city(stations=4, days=2, seed=1, realistic=True)
+        >>> out_though_listed = (city.by_minute("rentable") == 0) & (city.by_minute("unusable") > 0)
+        >>> out_though_listed.shape
+        (4, 2880)
+        """
+        begin = self.true_rate["start"].iloc[0]
+        minutes = np.arange(60 * len(self.weather))
+        states = self.states.groupby("station_id")
+        rows = []
+        for ident in self.stations["station_id"]:
+            log = states.get_group(ident)
+            since = np.ceil((log["time"] - begin).dt.total_seconds().to_numpy() / 60.0)
+            rows.append(log[column].to_numpy(dtype=np.intp)[np.searchsorted(since, minutes, side="right") - 1])
+        return np.stack(rows)
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write all tables into a folder, which appears whole or not at all.
@@ -228,58 +252,34 @@ def simulate_city(
     settings = Settings(stations=stations, days=days, seed=seed, **(REALISTIC if realistic else {}) | options)
     hours = settings.hours()
     epoch, horizon = int(hours[0].timestamp()), 3600 * len(hours)
-    place, sky = layout(settings), weather(settings)
+    troubles = draw_troubles(settings, horizon)
+    place, sky = _with_valets(layout(settings), troubles), weather(settings)
     rate = rates(settings, place, sky)
     riders = draw_riders(settings, place, rate)
-    outages = draw_outages(settings, horizon)
-    history = operate(settings, place, riders, outages, progress)
+    history = operate(settings, place, riders, troubles, progress)
     clock = Clock(epoch, settings.timezone)
     ids = place.table["station_id"]
-    ride_ids = _ride_ids(settings, int((history.started >= 0).sum()))
+    names = ride_ids(settings, int((history.started >= 0).sum()))
     return City(
         settings=settings,
-        trips=_trips(place, riders, history, clock, ride_ids),
-        status=status_log(settings, place, history.stock, outages, epoch, horizon),
+        trips=trip_table(settings, place, riders, history, troubles, clock, names),
+        status=status_log(settings, place, history.stock, troubles, epoch, horizon),
         stations=place.table,
         weather=sky,
-        truth=rider_table(ids, riders, history, clock, ride_ids),
-        true_rate=station_hours(settings, place, rate, riders, history, outages),
+        truth=rider_table(ids, riders, history, clock, names),
+        true_rate=station_hours(settings, place, rate, riders, history, troubles),
         states=state_table(ids, history.stock, horizon, clock),
         moves=_moves(ids, history.stops, clock),
-        events=_events(ids, outages, clock),
+        events=_events(ids, troubles, clock),
         fleet=history.fleet,
     )
 
 
-def _ride_ids(settings: Settings, count: int) -> list[str]:
-    """Distinct 16-digit hexadecimal names in no visible order: an odd factor permutes the 64-bit integers."""
-    start = np.uint64(stream(settings, Stream.RIDE_IDS).integers(0, 2**64, dtype=np.uint64))
-    numbers = start + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return [f"{number:016X}" for number in numbers.tolist()]
-
-
-def _trips(place: Layout, riders: Riders, history: History, clock: Clock, ride_ids: list[str]) -> pd.DataFrame:
-    who = order_of_trips(history)
-    start, end = history.start_station[who], history.end_station[who]
-    name, ident, lat, lon = (place.table[column].array for column in ("name", "station_id", "lat", "lon"))
-    kinds = pd.Series(["member", "casual"], dtype="str").array
-    return pd.DataFrame(
-        {
-            "ride_id": ride_ids,
-            "rideable_type": "classic_bike",
-            "started_at": clock.wall(history.started[who]),
-            "ended_at": clock.wall(history.ended[who]),
-            "start_station_name": name.take(start),
-            "start_station_id": ident.take(start),
-            "end_station_name": name.take(end),
-            "end_station_id": ident.take(end),
-            "start_lat": lat.take(start),
-            "start_lng": lon.take(start),
-            "end_lat": lat.take(end),
-            "end_lng": lon.take(end),
-            "member_casual": kinds.take(riders.casual[who].astype(np.intp)),
-        }
-    )
+def _with_valets(place: Layout, troubles: list[Trouble]) -> Layout:
+    valets = [t.station for t in troubles if t.kind == "valet" and t.station is not None]
+    store = place.store.copy()
+    store[valets] = _VALET_STORE * place.capacity[valets]
+    return replace(place, store=store)
 
 
 def _moves(ids: pd.Series, stops: IntArray, clock: Clock) -> pd.DataFrame:
@@ -288,12 +288,12 @@ def _moves(ids: pd.Series, stops: IntArray, clock: Clock) -> pd.DataFrame:
     )
 
 
-def _events(ids: pd.Series, outages: list[Outage], clock: Clock) -> pd.DataFrame:
+def _events(ids: pd.Series, troubles: list[Trouble], clock: Clock) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "kind": pd.Series([o.kind for o in outages], dtype="str"),
-            "station_id": pd.Series([None if o.station is None else ids[o.station] for o in outages], dtype="str"),
-            "start": clock.utc(np.array([o.start for o in outages], dtype=np.intp)),
-            "end": clock.utc(np.array([o.end for o in outages], dtype=np.intp)),
+            "kind": pd.Series([t.kind for t in troubles], dtype="str"),
+            "station_id": pd.Series([None if t.station is None else ids[t.station] for t in troubles], dtype="str"),
+            "start": clock.utc(np.array([t.start for t in troubles], dtype=np.intp)),
+            "end": clock.utc(np.array([t.end for t in troubles], dtype=np.intp)),
         }
     )

@@ -80,6 +80,11 @@ class Stream(IntEnum):
     SHOCKS = auto()
     UNUSABLE = auto()
     INSPECTIONS = auto()
+    REOPENINGS = auto()
+    STATION_TROUBLES = auto()
+    POLLS = auto()
+    POLL_REPEATS = auto()
+    RELOCATIONS = auto()
 
 
 def stream(settings: Settings, name: Stream) -> np.random.Generator:
@@ -97,6 +102,7 @@ class Layout:
     pull: Array  # of arrivals; where it differs from popularity (a hill, a terminus) bikes drain or pile up
     mix: Array  # (stations, 3): residential, office, leisure shares
     distance: Array  # (stations, stations), metres
+    store: IntArray  # bikes that a valet can hold beside the docks, which the feed does not show
 
 
 def layout(settings: Settings) -> Layout:
@@ -138,7 +144,7 @@ def layout(settings: Settings) -> Layout:
             "capacity": capacity,
         }
     )
-    return Layout(table, capacity, popularity, pull, mix, distance)
+    return Layout(table, capacity, popularity, pull, mix, distance, np.zeros(n, dtype=np.intp))
 
 
 def weather(settings: Settings) -> pd.DataFrame:

@@ -18,8 +18,9 @@ import numpy as np
 from unmet._typing import IntArray
 from unmet.simulate.demand import UNTIL_FOUND, Layout, Riders, Stream, stream
 from unmet.simulate.settings import Settings
+from unmet.simulate.troubles import Trouble
 
-__all__ = ["STOCK", "Fate", "History", "Outage", "operate"]
+__all__ = ["STOCK", "Fate", "History", "operate"]
 
 _WALKING_SPEED = 1.3  # m/s
 _RIDING_SPEED = 2.5  # m/s along the straight line
@@ -36,16 +37,6 @@ class Fate(IntEnum):
     WALKED = 1  # at a neighbouring station
     LOST = 2  # the station was open and empty
     CLOSED = 3  # the station was closed or dead: demand that no stock could have served
-
-
-@dataclass(frozen=True)
-class Outage:
-    """Something out of order between two moments, of one station or (None) of all."""
-
-    kind: str  # closure | silent station | zero station | feed gap
-    station: int | None
-    start: int
-    end: int
 
 
 STOCK = ("time", "station", "rentable", "disabled", "unusable")  # unusable: listed, but nobody can rent them
@@ -70,7 +61,7 @@ def operate(
     settings: Settings,
     city: Layout,
     riders: Riders,
-    outages: list[Outage],
+    troubles: list[Trouble],
     progress: Callable[[int, int], None] | None = None,
 ) -> History:
     """Let the riders ride, the bikes break and the trucks drive.
@@ -78,7 +69,7 @@ def operate(
     ``progress(day, days)`` is called after every simulated day.
     """
     hours = settings.hours()
-    shift = _Shift(settings, city, riders, outages)
+    shift = _Shift(settings, city, riders, troubles)
     nights = np.flatnonzero((hours.hour == 1) & (np.diff(hours.hour, prepend=-1) != 0))
     for night, hour in enumerate(nights.tolist()):
         shift.schedule(3600 * hour, shift.plan_night, night)
@@ -98,12 +89,12 @@ class _Shift:
     coming home; the others number entries of ``_tasks``.
     """
 
-    def __init__(self, settings: Settings, city: Layout, riders: Riders, outages: list[Outage]) -> None:
+    def __init__(self, settings: Settings, city: Layout, riders: Riders, troubles: list[Trouble]) -> None:
         n, count = settings.stations, len(riders.time)
         self._riders = riders
         self._count = count
         self._effort = settings.rebalancing
-        self._capacity: list[int] = city.capacity.tolist()
+        self._capacity: list[int] = (city.capacity + city.store).tolist()
         self._target = _target_stock(settings, city)
         self._stock = list(self._target)
         self._broken = [0] * n
@@ -139,13 +130,13 @@ class _Shift:
         self._stops = array("i")
         for s in range(n):
             self._record(0, s)
-        for outage in outages:
-            if outage.kind == "feed gap":
-                continue  # the feed is silent, the city is not
-            for s in range(n) if outage.station is None else (outage.station,):
-                dead = int(outage.station is not None)
-                self.schedule(outage.start, self._lock, s, 1, dead)
-                self.schedule(outage.end, self._lock, s, -1, -dead)
+        for trouble in troubles:
+            rent, dead = int(not trouble.does.rents), int(not trouble.does.returns)
+            if not rent and not dead:
+                continue  # trouble of the feed, not of the city
+            for s in range(n) if trouble.station is None else (trouble.station,):
+                self.schedule(trouble.start, self._lock, s, rent, dead)
+                self.schedule(trouble.end, self._lock, s, -rent, -dead)
         if settings.unusable:
             self._schedule_inspections(settings)
 
@@ -358,4 +349,5 @@ def _target_stock(settings: Settings, city: Layout) -> list[int]:
     """The stock that the operator wants in the morning: fuller where people live, emptier where they work."""
     lean = 1.0 + 0.4 * (city.mix[:, 0] - city.mix[:, 1])
     share = np.clip(settings.fleet_share * lean, 0.05, 0.9)
-    return [max(1, round(bikes)) for bikes in (share * city.capacity).tolist()]
+    in_docks = [max(1, round(bikes)) for bikes in (share * city.capacity).tolist()]
+    return [docked + beside for docked, beside in zip(in_docks, city.store.tolist(), strict=True)]

@@ -24,6 +24,7 @@ REALISTIC: dict[str, Any] = {
     "shock_effect": 1.0,
     "unusable": 0.006,
     "briefly_unusable": 0.08,
+    "polls": "log:5",
 }
 
 # name: (kind, lowest, highest, what it is)
@@ -47,7 +48,24 @@ _BOUNDS: dict[str, tuple[type, float, float, str]] = {
     "closures": (int, 0, 100, "the number of system closures"),
     "dead_stations": (int, 0, 5_000, "the number of stations that die for a while"),
     "feed_gaps": (int, 0, 100, "the number of gaps in the status feed"),
+    "reopening_hours": (float, 0.0, 168.0, "the mean hours until a station is back after a closure"),
+    "late_stations": (int, 0, 5_000, "the number of stations that open late"),
+    "leaving_stations": (int, 0, 5_000, "the number of stations that leave for good"),
+    "quiet_closures": (int, 0, 5_000, "the number of stations closed for weeks without saying so"),
+    "stuck_terminals": (int, 0, 5_000, "the number of stations whose feed shows no bike for ever"),
+    "valet_stations": (int, 0, 5_000, "the number of stations with bikes that the feed does not show"),
+    "moving_stations": (int, 0, 5_000, "the number of stations that move"),
+    "evening_polls": (float, 0.0, 360.0, "the minutes between two polls in the evening"),
 }
+_STATION_TROUBLES = (
+    "late_stations",
+    "leaving_stations",
+    "quiet_closures",
+    "stuck_terminals",
+    "valet_stations",
+    "moving_stations",
+)
+_SHORTEST_POLL, _LONGEST_POLL = 0.5, 360.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +117,26 @@ class Settings:
         How many stations die once for one to seven days; they fall silent and report zero in turn.
     feed_gaps : int
         How often the whole feed is silent for 2 to 24 hours, while riders go on riding.
+    reopening_hours : float
+        After a closure, each station comes back after so many hours on average (exponential). Until then nobody
+        can rent there; the feed claims that the station rents and has no bikes.
+    late_stations, leaving_stations : int
+        How many stations open only in the middle of the period, or leave the feed for good then.
+    quiet_closures : int
+        How many stations are closed for two to five weeks while the feed shows an empty station.
+    stuck_terminals : int
+        How many stations show no bike from some day on, for ever, while riders go on riding.
+    valet_stations : int
+        How many stations have twice as many bikes beside the docks as docks. The feed shows only the docks.
+    moving_stations : int
+        How many stations move by 250 m in the middle of the period. Trips before have the old position. Demand
+        does not change.
+    polls : str
+        What the collector writes. ``log``: every change at its second. ``5``: every station, every five minutes.
+        ``log:5``: changes, looked for every five minutes. A list such as ``log,60`` cuts the period into equal
+        parts with one cadence each.
+    evening_polls : float
+        Minutes between two looks from 18:00 to midnight, where a collector slows down every evening; 0: as all day.
 
     Examples
     --------
@@ -132,6 +170,15 @@ class Settings:
     closures: int = 0
     dead_stations: int = 0
     feed_gaps: int = 0
+    reopening_hours: float = 0.0
+    late_stations: int = 0
+    leaving_stations: int = 0
+    quiet_closures: int = 0
+    stuck_terminals: int = 0
+    valet_stations: int = 0
+    moving_stations: int = 0
+    polls: str = "log"
+    evening_polls: float = 0.0
 
     def __post_init__(self) -> None:
         for name in _BOUNDS:
@@ -146,7 +193,33 @@ class Settings:
                     f"{name}: expected at most one in four days, {self.days // 4} in {self.days} days; "
                     f"got {getattr(self, name)}. Simulate more days or ask for fewer."
                 )
+        struck = sum(getattr(self, name) for name in _STATION_TROUBLES)
+        if struck > self.stations:
+            raise InputError(
+                f"{', '.join(_STATION_TROUBLES)}: expected at most the number of stations, {self.stations}, together; "
+                f"got {struck}."
+            )
+        self.cadences()  # raises where the polls cannot be read
         self.hours()  # raises where the start or the time zone cannot be read
+
+    def cadences(self) -> list[tuple[float, bool]]:
+        """The parts of `polls`: minutes between two looks (0: every change), and whether only changes are written."""
+        found = []
+        for part in str(self.polls).split(","):
+            kind, _, number = part.strip().rpartition(":")
+            changes = kind == "log" or number == "log"
+            try:
+                minutes = 0.0 if part.strip() == "log" else float(number)
+                good = kind in ("", "log") and (part.strip() == "log" or _SHORTEST_POLL <= minutes <= _LONGEST_POLL)
+            except ValueError:
+                good = False
+            if not good:
+                raise InputError(
+                    "polls: expected 'log', minutes such as '5', or 'log:5', from "
+                    f"{_SHORTEST_POLL:g} to {_LONGEST_POLL:g} minutes, or a list such as 'log,60'; got {self.polls!r}."
+                )
+            found.append((minutes, changes))
+        return found
 
     def hours(self) -> pd.DatetimeIndex:
         """The starts of all hours of the period in local time; days of 23 and 25 hours have so many."""

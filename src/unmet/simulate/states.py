@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unmet._typing import BoolArray, IntArray
-from unmet.simulate.operation import Outage
+from unmet.simulate.troubles import Trouble
 
 __all__ = ["States", "bounds", "everywhere", "states"]
 
@@ -27,10 +27,13 @@ class States:
         """Bikes that a working feed shows as available."""
         return self.rentable + self.unusable
 
-    def within(self, outage: Outage) -> BoolArray:
-        """Which states are inside an outage."""
-        inside = (self.time >= outage.start) & (self.time < outage.end)
-        return inside if outage.station is None else inside & (self.station == outage.station)
+    def rows(self, trouble: Trouble) -> slice | BoolArray:
+        """Index of the states inside a trouble."""
+        if trouble.station is None:
+            return (self.time >= trouble.start) & (self.time < trouble.end)
+        first, end = np.searchsorted(self.station, [trouble.station, trouble.station + 1])
+        inside = np.searchsorted(self.time[first:end], [trouble.start, trouble.end])
+        return slice(first + int(inside[0]), first + int(inside[1]))
 
 
 def states(stock: IntArray, horizon: int, stations: IntArray, times: IntArray) -> States:
@@ -62,6 +65,16 @@ def everywhere(times: IntArray, stations: int) -> tuple[IntArray, IntArray]:
     return np.repeat(np.arange(stations), len(times)), np.tile(times, stations)
 
 
-def bounds(outages: list[Outage]) -> IntArray:
-    """The starts and ends of outages."""
-    return np.array([t for o in outages for t in (o.start, o.end)], dtype=np.intp)
+def bounds(troubles: list[Trouble], stations: int) -> tuple[IntArray, IntArray]:
+    """The starts and ends of troubles, at the stations that they concern.
+
+    A dead station's are given for every station, because they always were and cities must not change with
+    the version.
+    """
+    at, when = [], []
+    for trouble in troubles:
+        alone = trouble.station is not None and trouble.kind not in ("silent station", "zero station")
+        for s in (trouble.station,) if alone else range(stations):
+            at += [s, s]
+            when += [trouble.start, trouble.end]
+    return np.array(at, dtype=np.intp), np.array(when, dtype=np.intp)

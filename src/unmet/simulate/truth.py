@@ -9,9 +9,10 @@ import pandas as pd
 
 from unmet._typing import Array, IntArray
 from unmet.simulate.demand import Layout, Riders, shocks
-from unmet.simulate.operation import Fate, History, Outage
+from unmet.simulate.operation import Fate, History
 from unmet.simulate.settings import Settings
 from unmet.simulate.states import bounds, everywhere, states
+from unmet.simulate.troubles import Trouble
 
 __all__ = ["Clock", "order_of_trips", "rider_table", "state_table", "station_hours"]
 
@@ -76,12 +77,12 @@ def state_table(ids: pd.Series, stock: IntArray, horizon: int, clock: Clock) -> 
 
 
 def station_hours(
-    settings: Settings, city: Layout, rate: Array, riders: Riders, history: History, outages: list[Outage]
+    settings: Settings, city: Layout, rate: Array, riders: Riders, history: History, troubles: list[Trouble]
 ) -> pd.DataFrame:
     """Rates, riders by outcome and shares of time, one row per station and hour."""
     n_hours, n_stations = rate.shape
     wanted = _per_hour(riders.origin, riders.time, n_stations, n_hours)
-    shares = _shares(settings, city, history.stock, outages, 3600 * n_hours)
+    shares = _shares(settings, city, history.stock, troubles, 3600 * n_hours)
     return pd.DataFrame(
         {
             "station_id": city.table["station_id"].array.take(np.repeat(np.arange(n_stations), n_hours)),
@@ -131,21 +132,21 @@ def _returns(riders: Riders, history: History, n_stations: int, n_hours: int) ->
     return {name: _per_hour(place[who], time[who], n_stations, n_hours) for name, (who, place, time) in where.items()}
 
 
-def _shares(settings: Settings, city: Layout, stock: IntArray, outages: list[Outage], horizon: int) -> dict[str, Array]:
+def _shares(
+    settings: Settings, city: Layout, stock: IntArray, troubles: list[Trouble], horizon: int
+) -> dict[str, Array]:
     """Shares of each station-hour in each true state, and the mean number of unusable bikes."""
     edges = np.arange(0, horizon, 3600)
-    s = states(stock, horizon, *everywhere(np.concatenate([edges, bounds(outages)]), settings.stations))
+    extra = zip(everywhere(edges, settings.stations), bounds(troubles, settings.stations), strict=True)
+    s = states(stock, horizon, *(np.concatenate(pair) for pair in extra))
     rents, accepts = np.ones((2, len(s.time)), dtype=bool)
-    for outage in outages:
-        if outage.kind != "feed gap":
-            inside = s.within(outage)
-            rents &= ~inside
-            if outage.station is not None:
-                accepts &= ~inside
+    for trouble in troubles:
+        rents[s.rows(trouble)] &= trouble.does.rents
+        accepts[s.rows(trouble)] &= trouble.does.returns
     following = np.append(s.time[1:], 0)
     length = np.where(following > s.time, following, horizon) - s.time
     cell = s.station * len(edges) + s.time // 3600
-    free = city.capacity[s.station] - s.listed - s.disabled
+    free = (city.capacity + city.store)[s.station] - s.listed - s.disabled
     amounts = {
         "exposure": rents & (s.rentable > 0),
         "stockout": rents & (s.rentable == 0),
