@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{name: set() for name in (*GROUND, "_storage", "execution", "censoring", "metrics", "kernels", "likelihoods")},
     "inference": {"kernels", "likelihoods"},
     "evidence": {"kernels", "likelihoods", "inference"},
-    "estimators": SCIENCE,
+    "estimators": {"_storage"} | SCIENCE,
     "plots": {"estimators"},
     "mobility": set(),
     "mobility.clock": {"_storage"},

@@ -8,7 +8,6 @@ reading it again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 from unmet._exceptions import FileFormatError
 from unmet._storage.hashes import file_hash
+from unmet._storage.writing import write_text
 
 __all__ = [
     "LEDGER_NAME",
@@ -120,12 +120,7 @@ def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
             for name, record in records.items()
         },
     }
-    partial = folder / f".{LEDGER_NAME}.{os.getpid()}.partial"
-    try:
-        partial.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, folder / LEDGER_NAME)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(folder / LEDGER_NAME, json.dumps(told, indent=1) + "\n")
 
 
 def describe_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

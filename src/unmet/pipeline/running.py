@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -216,7 +215,7 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
 
 
 def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand) -> None:
-    from unmet._storage.writing import writing
+    from unmet._storage.writing import write_text, writing
 
     result = estimator.fit(
         panel,
@@ -230,9 +229,7 @@ def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: Late
     # Where the panel will be, not where it is now.
     told = {**result.info, "panel_path": str(work.out / "panel.parquet")}
     with writing(work.out):
-        partial = result.out / ".run.json.partial"
-        partial.write_text(json.dumps(told, indent=2, default=str) + "\n", encoding="utf-8")
-        os.replace(partial, result.out / "run.json")
+        write_text(result.out / "run.json", json.dumps(told, indent=2, default=str) + "\n")
 
 
 def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -> None:

@@ -7,7 +7,6 @@ of it is done: the results in a folder always belong together. A run that was st
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 import unmet
 from unmet._exceptions import InputError
 from unmet._storage.folders import hold_folder
-from unmet._storage.writing import writing
+from unmet._storage.writing import move_files, writing
 from unmet.pipeline.events import FIRST_TIME, Event, Progress, Stage
 from unmet.pipeline.ledger import Seen, StageRecord, describe_difference, read_ledger, see_all, seen, write_ledger
 
@@ -132,9 +131,8 @@ class Work:
         self._check_places()
         with writing(self.out):
             for name, home in self._homes.items():
-                for output in self._records[name].outputs if home == self.aside else ():
-                    (self.out / output).parent.mkdir(exist_ok=True)
-                    os.replace(self.aside / output, self.out / output)
+                if home == self.aside:
+                    move_files(self.aside, self.out, self._records[name].outputs)
         self._write_ledger(self.out)
         if not self.once:
             shutil.rmtree(self.aside, ignore_errors=True)
