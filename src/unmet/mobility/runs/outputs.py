@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pandas as pd
 
 from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
-from unmet._storage.sql import literal, path_literal
+from unmet._storage.sql import connect, literal, path_literal
 from unmet._storage.writing import replacing_files
 from unmet._typing import Array
 from unmet.mobility.runs.checkpoints import Part
@@ -21,7 +20,7 @@ from unmet.mobility.runs.totals import tabulate_totals
 __all__ = ["TABLES", "finished_run", "publish", "read_info"]
 
 TABLES = ("demand.parquet", "zones.parquet", "totals.parquet")
-_SORT_MEMORY = "500MB"
+_SORT_MEMORY = 500_000_000  # bytes
 # Costs differ from run to run; they are told in run.json so that the tables of equal runs are equal.
 _COSTS = "_seconds"
 
@@ -104,12 +103,8 @@ def _merge_rows(parts: Sequence[Part], target: Path, spill: Path) -> None:
         }
         write_parquet(pd.DataFrame(empty), target)
         return
-    with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")  # one thread writes the same bytes every time
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")
-        connection.execute(f"SET memory_limit = '{_SORT_MEMORY}'")
-        connection.execute(f"SET temp_directory = {literal(str(spill))}")
+    # One thread writes the same bytes every time.
+    with connect(threads=1, memory=_SORT_MEMORY, temp_folder=spill) as connection:
         listed = ", ".join(path_literal(file) for file in sorted(files))
         connection.execute(
             f"COPY (SELECT * FROM read_parquet([{listed}], union_by_name = true) ORDER BY zone, start) "
