@@ -21,7 +21,6 @@ __all__ = [
     "LEDGER_NAME",
     "Seen",
     "StageRecord",
-    "describe_difference",
     "read_ledger",
     "see_all",
     "seen",
@@ -121,30 +120,3 @@ def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
         },
     }
     write_text(folder / LEDGER_NAME, json.dumps(told, indent=1) + "\n")
-
-
-def describe_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What changed between the inputs of two stages, as a sentence's second half.
-
-    Examples
-    --------
-    >>> before = {"trips": ["5f3a"], "settings": {"zones": "stations"}}
-    >>> describe_difference(before, {"trips": ["77b0"], "settings": {"zones": "h3:9"}})
-    "trips changed; zones changed from 'stations' to 'h3:9'"
-    """
-    said = []
-    for key in [*now, *(key for key in before if key not in now)]:
-        old, new = before.get(key), now.get(key)
-        if old == new:
-            continue
-        if key == "settings" and isinstance(old, dict) and isinstance(new, dict):
-            said += [
-                f"{name} changed from {old.get(name)!r} to {new.get(name)!r}"
-                for name in {**new, **old}
-                if old.get(name) != new.get(name)
-            ]
-        elif isinstance(old, str) and isinstance(new, str) and key == "unmet":
-            said.append(f"unmet changed from {old} to {new}")
-        else:
-            said.append(f"{key} changed")
-    return "; ".join(said)
