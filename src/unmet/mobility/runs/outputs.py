@@ -12,7 +12,7 @@ import duckdb
 import pandas as pd
 
 from unmet._storage.hashes import file_hash
-from unmet._storage.sql import fetch_frame, literal, path_literal
+from unmet._storage.sql import fetch_all, fetch_frame, literal, path_literal
 from unmet._storage.writing import write_parquet
 from unmet._typing import Array
 from unmet.mobility.runs.checkpoints import Part
@@ -20,8 +20,9 @@ from unmet.mobility.runs.totals import tabulate_totals
 
 __all__ = ["TABLES", "finished_run", "publish", "read_table"]
 
-TABLES = ("demand.parquet", "zones.parquet", "totals.parquet")
+TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet")
 _SORT_MEMORY = "500MB"
+_SHARED = "rate_shared_"  # columns of the parts, for system.parquet only
 # Costs differ from run to run; they are told in run.json so that the tables of equal runs are equal.
 _COSTS = "_seconds"
 
@@ -111,6 +112,7 @@ def _merge_rows(parts: Sequence[Part], scratch: Path) -> None:
             "flags": pd.Series(dtype="str"),
         }
         write_parquet(pd.DataFrame(empty), scratch / "demand.parquet")
+        write_parquet(pd.DataFrame(empty)[["start", "rate_mean", "rate_sd"]], scratch / "system.parquet")
         return
     with duckdb.connect() as connection:
         connection.execute("SET threads = 1")  # one thread writes the same bytes every time
@@ -119,10 +121,31 @@ def _merge_rows(parts: Sequence[Part], scratch: Path) -> None:
         connection.execute(f"SET memory_limit = '{_SORT_MEMORY}'")
         connection.execute(f"SET temp_directory = {literal(str(scratch / 'spill'))}")
         listed = ", ".join(path_literal(file) for file in sorted(files))
-        connection.execute(
-            f"COPY (SELECT * FROM read_parquet([{listed}], union_by_name = true) ORDER BY zone, start) "
-            f"TO {literal(str(scratch / 'demand.parquet'))} (FORMAT parquet, COMPRESSION zstd)"
-        )
+        connection.execute(f"CREATE VIEW merged AS SELECT * FROM read_parquet([{listed}], union_by_name = true)")
+        columns = [str(row[0]) for row in fetch_all(connection, "DESCRIBE merged")]
+        shared = [name for name in columns if name.startswith(_SHARED)]
+        others = f"* EXCLUDE ({', '.join(shared)})" if shared else "*"
+        starts = "SELECT DISTINCT start FROM merged ORDER BY start"
+        for name, sql in {
+            "demand.parquet": f"SELECT {others} FROM merged ORDER BY zone, start",
+            "system.parquet": _system_rates(shared) if "rate_sd" in columns else starts,
+        }.items():
+            connection.execute(f"COPY ({sql}) TO {literal(str(scratch / name))} (FORMAT parquet, COMPRESSION zstd)")
+
+
+def _system_rates(shared: Sequence[str]) -> str:
+    """SQL for the rate of all zones together in each bin: the variances of what zones do not share add up.
+
+    With shared errors w ~ N(0, I) and zone z's rate off by s_z·w and by a part of its own, the variance of the sum is
+    Σ_z (sd_z² − |s_z|²) + |Σ_z s_z|².
+    """
+    squares = " + ".join(f"coalesce({name}, 0) ** 2" for name in shared) or "0"
+    together = " + ".join(f"coalesce(sum({name}), 0) ** 2" for name in shared) or "0"
+    # Sorted, so that sums do not depend on the parts. The slopes are estimates: a zone's share may exceed its variance.
+    return f"""
+        SELECT start, sum(rate_mean) AS rate_mean,
+            sqrt(sum(greatest(rate_sd ** 2 - ({squares}), 0)) + {together}) AS rate_sd
+        FROM (SELECT * FROM merged ORDER BY start, zone) GROUP BY start ORDER BY start"""
 
 
 def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, Array, Array]]:
