@@ -24,7 +24,10 @@ __all__ = ["RunOutcome", "run"]
 PANEL, ESTIMATE, REPORT = "panel", "estimate", "report"
 OUTPUTS = {
     PANEL: ("panel.parquet",),
-    ESTIMATE: tuple(f"estimate/{name}" for name in ("demand.parquet", "zones.parquet", "totals.parquet", "run.json")),
+    ESTIMATE: tuple(
+        f"estimate/{name}"
+        for name in ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "run.json")
+    ),
     REPORT: ("report.html",),
 }
 # Settings that change what a stage gives; the others (jobs, memory) only change how.

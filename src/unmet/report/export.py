@@ -106,7 +106,7 @@ def _appearing(folder: Path) -> Iterator[Path]:
 
 def _register(source: RunSource, zones: pd.DataFrame) -> None:
     """Let SQL see the tables that are made here."""
-    weeks = week_table(source, (series.week for _, series, _ in each_zone(source)))
+    weeks = week_table(source, (series.week for _, series in each_zone(source)))
     act = act_table(weeks, rows=1000)
     frames = {
         "headline_rows": _headline_rows(headline(source, zones)),

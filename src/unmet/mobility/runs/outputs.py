@@ -11,7 +11,7 @@ import pandas as pd
 
 from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
-from unmet._storage.sql import connect, literal, path_literal
+from unmet._storage.sql import connect, fetch_all, literal, path_literal
 from unmet._storage.writing import replacing_files
 from unmet._typing import Array
 from unmet.mobility.runs.checkpoints import Part
@@ -19,8 +19,9 @@ from unmet.mobility.runs.totals import tabulate_totals
 
 __all__ = ["TABLES", "finished_run", "publish", "read_info"]
 
-TABLES = ("demand.parquet", "zones.parquet", "totals.parquet")
+TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet")
 _SORT_MEMORY = 500_000_000  # bytes
+_SHARED = "rate_shared_"  # columns of the parts, for system.parquet only
 # Costs differ from run to run; they are told in run.json so that the tables of equal runs are equal.
 _COSTS = "_seconds"
 
@@ -44,7 +45,7 @@ def publish(
         For ``run.json``; checksums and the system's totals are added.
     """
     with replacing_files(out, last="run.json", scratch=scratch) as aside:
-        _merge_rows(parts, aside / "demand.parquet", scratch / "spill")
+        _merge_rows(parts, aside, scratch / "spill")
         totals = tabulate_totals(_draws_by_zone(parts), hours)
         write_parquet(totals, aside / "totals.parquet")
         write_parquet(_zone_table(zones, totals, parts), aside / "zones.parquet")
@@ -92,7 +93,7 @@ _ESTIMATES = (
 )
 
 
-def _merge_rows(parts: Sequence[Part], target: Path, spill: Path) -> None:
+def _merge_rows(parts: Sequence[Part], folder: Path, spill: Path) -> None:
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
     if not files:
         empty = {
@@ -101,15 +102,37 @@ def _merge_rows(parts: Sequence[Part], target: Path, spill: Path) -> None:
             **{c: pd.Series(dtype="bool" if c == "censored" else "float64") for c in _ESTIMATES},
             "flags": pd.Series(dtype="str"),
         }
-        write_parquet(pd.DataFrame(empty), target)
+        write_parquet(pd.DataFrame(empty), folder / "demand.parquet")
+        write_parquet(pd.DataFrame(empty)[["start", "rate_mean", "rate_sd"]], folder / "system.parquet")
         return
     # One thread writes the same bytes every time.
     with connect(threads=1, memory=_SORT_MEMORY, temp_folder=spill) as connection:
         listed = ", ".join(path_literal(file) for file in sorted(files))
-        connection.execute(
-            f"COPY (SELECT * FROM read_parquet([{listed}], union_by_name = true) ORDER BY zone, start) "
-            f"TO {literal(str(target))} (FORMAT parquet, COMPRESSION zstd)"
-        )
+        connection.execute(f"CREATE VIEW merged AS SELECT * FROM read_parquet([{listed}], union_by_name = true)")
+        columns = [str(row[0]) for row in fetch_all(connection, "DESCRIBE merged")]
+        shared = [name for name in columns if name.startswith(_SHARED)]
+        others = f"* EXCLUDE ({', '.join(shared)})" if shared else "*"
+        starts = "SELECT DISTINCT start FROM merged ORDER BY start"
+        for name, sql in {
+            "demand.parquet": f"SELECT {others} FROM merged ORDER BY zone, start",
+            "system.parquet": _system_rates(shared) if "rate_sd" in columns else starts,
+        }.items():
+            connection.execute(f"COPY ({sql}) TO {literal(str(folder / name))} (FORMAT parquet, COMPRESSION zstd)")
+
+
+def _system_rates(shared: Sequence[str]) -> str:
+    """SQL for the rate of all zones together in each bin: the variances of what zones do not share add up.
+
+    With shared errors w ~ N(0, I) and zone z's rate off by s_z·w and by a part of its own, the variance of the sum is
+    Σ_z (sd_z² − |s_z|²) + |Σ_z s_z|².
+    """
+    squares = " + ".join(f"coalesce({name}, 0) ** 2" for name in shared) or "0"
+    together = " + ".join(f"coalesce(sum({name}), 0) ** 2" for name in shared) or "0"
+    # Sorted, so that sums do not depend on the parts. The slopes are estimates: a zone's share may exceed its variance.
+    return f"""
+        SELECT start, sum(rate_mean) AS rate_mean,
+            sqrt(sum(greatest(rate_sd ** 2 - ({squares}), 0)) + {together}) AS rate_sd
+        FROM (SELECT * FROM merged ORDER BY start, zone) GROUP BY start ORDER BY start"""
 
 
 def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, Array, Array]]:

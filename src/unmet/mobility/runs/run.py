@@ -56,7 +56,7 @@ Share = Callable[[Iterable[pd.DataFrame]], Shared | None]
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "duckdb", "joblib")
 # Changes when a part of today could not be read as one of tomorrow.
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class RunResult:
     Attributes
     ----------
     out : pathlib.Path
-        The folder: ``demand.parquet``, ``zones.parquet``, ``totals.parquet``, ``run.json``.
+        The folder: ``demand.parquet``, ``zones.parquet``, ``totals.parquet``, ``system.parquet``, ``run.json``.
     zones : pandas.DataFrame
         One row per zone: ``name`` (its station's, where the panel knows it), ``status`` (``ok``, ``failed``),
         ``reason``, minutes by state, observed, demand and lost totals with their uncertainty, and what
