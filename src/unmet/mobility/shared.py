@@ -20,7 +20,7 @@ from unmet.estimators import CensoredGP
 from unmet.estimators._together import learn_together
 from unmet.kernels import Kernel, kernel_from_dict
 from unmet.likelihoods.counts import NegativeBinomial
-from unmet.mobility.demand_models import DENSE_ROWS, SEARCH_ITERATIONS, demand_kernel, search_rows
+from unmet.mobility.demand_models import SEARCH_ITERATIONS, demand_kernel, inference_for, search_rows
 from unmet.mobility.shared_curve import shared_curve
 from unmet.mobility.zone_data import SHARED, SHARED_OFF, Learnt, ZoneData, zone_data
 
@@ -170,7 +170,7 @@ def _learnt(zones: Sequence[ZoneData], seed: int) -> Learnt:
                 gp = CensoredGP(
                     kernel,
                     likelihood="negative-binomial",
-                    inference="lowrank" if len(data) > DENSE_ROWS else "dense",
+                    inference=inference_for(data),
                     optimizer=None,
                 )
                 fitted.append(gp.fit(data.inputs.iloc[rows], data.observed[rows], exposure=data.exposure[rows]))
