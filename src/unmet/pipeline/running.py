@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -25,7 +24,10 @@ __all__ = ["RunOutcome", "run"]
 PANEL, ESTIMATE, REPORT = "panel", "estimate", "report"
 OUTPUTS = {
     PANEL: ("panel.parquet",),
-    ESTIMATE: tuple(f"estimate/{name}" for name in ("demand.parquet", "zones.parquet", "totals.parquet", "run.json")),
+    ESTIMATE: tuple(
+        f"estimate/{name}"
+        for name in ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "run.json")
+    ),
     REPORT: ("report.html",),
 }
 # Settings that change what a stage gives; the others (jobs, memory) only change how.
@@ -216,7 +218,7 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
 
 
 def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand) -> None:
-    from unmet._storage.writing import writing
+    from unmet._storage.writing import write_text, writing
 
     result = estimator.fit(
         panel,
@@ -230,9 +232,7 @@ def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: Late
     # Where the panel will be, not where it is now.
     told = {**result.info, "panel_path": str(work.out / "panel.parquet")}
     with writing(work.out):
-        partial = result.out / ".run.json.partial"
-        partial.write_text(json.dumps(told, indent=2, default=str) + "\n", encoding="utf-8")
-        os.replace(partial, result.out / "run.json")
+        write_text(result.out / "run.json", json.dumps(told, indent=2, default=str) + "\n")
 
 
 def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -> None:

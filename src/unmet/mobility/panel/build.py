@@ -40,6 +40,7 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import connect, fetch_frame, literal, path_literal
+from unmet._storage.writing import replacing
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.panel.table import PANEL_COLUMNS, REBALANCED_COLUMNS, Made, Plan, make_panel
 from unmet.mobility.records.files import Given
@@ -311,7 +312,6 @@ def _making(trips: Given, status: Given, stations: Given, options: PanelOptions)
 
 def _copy(connection: duckdb.DuckDBPyConnection, rows: str, made: Made | Panel, target: Path) -> None:
     """Write beside the target and rename: it appears whole or not at all."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     parts = {
         "zones": _json(made.zones),
         "quality": _json(made.quality),
@@ -320,19 +320,15 @@ def _copy(connection: duckdb.DuckDBPyConnection, rows: str, made: Made | Panel, 
     }
     metadata = ", ".join(f"{literal(_METADATA + name)}: {literal(text)}" for name, text in parts.items())
     try:
-        connection.execute(
-            f"""COPY ({rows}) TO {literal(str(partial))}
-            (FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}, KV_METADATA {{{metadata}}})"""
-        )
-        os.replace(partial, target)
+        with replacing(target) as aside:
+            options = f"FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}"
+            connection.execute(f"COPY ({rows}) TO {literal(str(aside))} ({options}, KV_METADATA {{{metadata}}})")
     except duckdb.Error as error:
-        said = str(error).splitlines()[0].replace(str(partial), str(target))
+        said = str(error).splitlines()[0].replace(str(aside), str(target))
         raise InputError(
             f"{target}: could not be written, and what was there is as it was. Make room, or name another file. "
             f"DuckDB said: {said}"
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _json(frame: pd.DataFrame) -> str:
