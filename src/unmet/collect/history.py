@@ -6,36 +6,37 @@
                    days/2026-11-16/changes.parquet    a station's row whenever something changed
                                    polls.parquet      every poll, also those without an answer
                                    stations.parquet   a station's description whenever it changed
-                                   vehicles.parquet   dockless vehicles, by poll
+                                   vehicles.parquet   a dockless vehicle's row whenever something changed
                                    documents.parquet  vehicle types, hours and system information, as published
                    open/2026-11-17.segment            the day in progress: one frame per poll
 
-The first poll of a day writes all stations, so a day can be read by itself. A finished day is made aside and renamed.
-It is never written again.
+The first document of a day writes all rows (``restated`` where nothing changed), so a day can be read by itself. A
+finished day is made aside and renamed. It is never written again.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.hashes import file_hash
-from unmet._storage.sql import connect, fetch_frame, path_literal, reading
-from unmet._storage.writing import write_parquet
-from unmet.collect.segments import read_segment
+from unmet._storage.sql import connect, fetch_all, literal, path_literal, reading
+from unmet._storage.writing import replacing, write_text
+from unmet.collect.segments import damaged_bytes, read_segment
 
-__all__ = ["TABLES", "SystemHistory", "day_of", "find_histories", "read_table"]
+__all__ = ["TABLES", "SystemHistory", "day_of", "find_histories"]
 
-_TIME, _TEXT, _WHOLE, _REAL, _FLAG = "datetime64[us, UTC]", "string", "Int64", "Float64", "boolean"
+_TIME, _TEXT, _WHOLE, _REAL, _FLAG = "TIMESTAMPTZ", "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"
+_DTYPES = {_TEXT: "string", _WHOLE: "Int64", _REAL: "Float64", _FLAG: "boolean"}
 
 TABLES: Mapping[str, Mapping[str, str]] = {
     "changes": {
@@ -52,6 +53,7 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "is_returning": _FLAG,
         "vehicle_types": _TEXT,
         "left_feed": _FLAG,
+        "restated": _FLAG,
     },
     "polls": {
         "feed": _TEXT,
@@ -87,12 +89,17 @@ TABLES: Mapping[str, Mapping[str, str]] = {
         "is_disabled": _FLAG,
         "range_metres": _REAL,
         "fuel_share": _REAL,
+        "left_feed": _FLAG,
+        "restated": _FLAG,
     },
     "documents": {"feed": _TEXT, "poll_time": _TIME, "text": _TEXT},
 }
 """Columns of each table with their types, in order. A frame of a segment has rows in the same order."""
 
 _MANIFEST = "manifest.json"
+_BATCH = 50_000
+_KEYS = {"changes": ("station_id", "poll_time"), "vehicles": ("vehicle_id", "poll_time")}
+_KEYS |= {"stations": ("station_id", "valid_from"), "documents": ("feed", "poll_time")}
 
 
 def day_of(moment: float) -> str:
@@ -122,19 +129,19 @@ class SystemHistory:
 
     def finished_days(self) -> list[str]:
         """Days in the manifest, the oldest first."""
-        return sorted(self.manifest().get("days", {}))
+        return sorted(self.manifest()["days"])
 
     def manifest(self) -> dict[str, Any]:
-        """Content of ``manifest.json``; empty if there is none yet."""
+        """Content of ``manifest.json``; without days if there is none yet."""
         path = self.folder / _MANIFEST
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return {}
+            return {"days": {}}
         except (OSError, ValueError, RecursionError) as error:
             raise FileFormatError(f"{path}: cannot be read as a manifest ({error}).") from None
-        if not isinstance(content, dict) or not isinstance(content.get("days", {}), dict):
-            raise FileFormatError(f"{path}: expected an object with an object 'days'.")
+        if not isinstance(content, dict) or not _is_days(content.get("days")):
+            raise FileFormatError(f"{path}: expected an object 'days' with the files of each day.")
         return content
 
     def claim(self, address: str) -> None:
@@ -145,85 +152,111 @@ class SystemHistory:
                 f"{self.folder}: keeps the history of {known['url']}, not of {address}. Name another system or folder."
             )
         if "url" not in known:
-            self._write_manifest({"url": address, "days": {}})
+            self._write_manifest({**known, "url": address})
 
     def finish(self, day: str) -> None:
         """Turn the segment of a day that is over into Parquet files, once."""
         final = self.folder / "days" / day
         if not final.exists():
-            aside = self.folder / "open" / f".{day}"
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir(parents=True)
-            for name in TABLES:
-                rows = _as_frame(name, self._rows(self.segment(day), name))
-                if len(rows) or name in ("changes", "polls"):
-                    write_parquet(rows, aside / f"{name}.parquet")
             final.parent.mkdir(exist_ok=True)
-            os.replace(aside, final)
+            with replacing(final, scratch=self.folder / "open") as aside:
+                aside.mkdir()
+                self._write_day(day, aside, TABLES)
         # A kill may have come between the rename and the manifest: the folder is whole, and is entered now.
         known = self.manifest()
         hashes = {path.name: file_hash(path) for path in sorted(final.glob("*.parquet"))}
-        self._write_manifest({**known, "days": {**known.get("days", {}), day: hashes}})
+        self._write_manifest({**known, "days": {**known["days"], day: hashes}})
         self.segment(day).unlink(missing_ok=True)
 
+    def files(self, table: str, scratch: Path) -> list[Path]:
+        """Parquet files of a table, the oldest day first. Those of days in progress are made in `scratch`."""
+        finished, found = self.finished_days(), []
+        for day in sorted({*finished, *self.open_days()}):
+            path = self.folder / "days" / day / f"{table}.parquet"
+            if day not in finished:
+                aside = scratch / f"{self.folder.name}-{day}"
+                aside.mkdir(exist_ok=True)
+                try:
+                    self._write_day(day, aside, [table])
+                    path = aside / path.name
+                except FileNotFoundError:  # the collector has finished this day just now
+                    pass
+            if path.is_file():
+                found.append(path)
+        return found
+
+    def last_rows(self, day: str) -> dict[str, list[list[Any]]]:
+        """Last row of every station, vehicle and document of a finished day, as in a frame of a segment."""
+        rows = {}
+        for table, (key, time) in _KEYS.items():
+            path = self.folder / "days" / day / f"{table}.parquet"
+            if not path.is_file():
+                continue
+            columns = ", ".join(f"epoch({c})" if kind == _TIME else c for c, kind in TABLES[table].items())
+            latest = f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {time} DESC) = 1"
+            with reading(str(path)), connect(threads=1) as connection:
+                found = fetch_all(connection, f"SELECT {columns} FROM read_parquet({path_literal(str(path))}) {latest}")
+            rows[table] = [list(row) for row in found]
+        return rows
+
     def damaged(self) -> list[str]:
-        """Files of finished days whose content is not what the manifest states."""
+        """Files whose content is not what was written: by the manifest, or by the checksums of a segment."""
         wrong = []
-        for day, hashes in sorted(self.manifest().get("days", {}).items()):
+        for day, hashes in sorted(self.manifest()["days"].items()):
             for name, expected in sorted(hashes.items()):
                 path = self.folder / "days" / day / name
                 if not path.is_file() or file_hash(path) != expected:
-                    wrong.append(f"{day}/{name}")
-        return wrong
+                    wrong.append(f"days/{day}/{name}")
+        return wrong + [f"open/{day}.segment" for day in self.open_days() if damaged_bytes(self.segment(day))]
 
-    def _rows(self, segment: Path, table: str) -> Iterator[list[Any]]:
-        for frame in read_segment(segment):
-            yield from frame.get(table, [])
+    def _write_day(self, day: str, folder: Path, tables: Iterable[str]) -> None:
+        """Write tables of a segment as Parquet files; those without rows only where a reader expects them."""
+        # One thread, so that equal rows give equal bytes.
+        with connect(threads=1) as connection:
+            for table in tables:
+                rows = (row for frame in read_segment(self.segment(day)) for row in frame.get(table, ()))
+                _load(connection, table, rows)
+                (count,) = fetch_all(connection, f"SELECT count(*) FROM {table}")[0]
+                if count or table in ("changes", "polls"):
+                    target = literal(str(folder / f"{table}.parquet"))
+                    connection.execute(f"COPY {table} TO {target} (FORMAT parquet, COMPRESSION zstd)")
+                connection.execute(f"DROP TABLE {table}")
 
     def _write_manifest(self, content: dict[str, Any]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        aside = self.folder / f".{_MANIFEST}"
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=1, sort_keys=True) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, self.folder / _MANIFEST)
+        write_text(self.folder / _MANIFEST, json.dumps(content, indent=1, sort_keys=True) + "\n")
 
 
 def find_histories(folder: Path) -> dict[str, SystemHistory]:
-    """Systems below a collector's folder, by name; empty if it is not such a folder."""
+    """Systems in a folder, by name: those below a collector's folder, or the one whose folder this is.
+
+    Empty if it is neither.
+    """
+    if (folder / _MANIFEST).is_file() and ((folder / "days").is_dir() or (folder / "open").is_dir()):
+        return {folder.name: SystemHistory(folder)}
     return {path.parent.name: SystemHistory(path.parent) for path in sorted(folder.glob(f"*/{_MANIFEST}"))}
 
 
-def read_table(history: SystemHistory, table: str) -> Iterator[pd.DataFrame]:
-    """Yield a table day by day, the oldest first: finished days, then days in progress."""
-    finished = history.finished_days()
-    for day in finished:
-        path = history.folder / "days" / day / f"{table}.parquet"
-        if path.is_file():
-            yield _read_day(path)
-    for day in history.open_days():
-        if day not in finished:
-            rows = _as_frame(
-                table, (row for frame in read_segment(history.segment(day)) for row in frame.get(table, []))
-            )
-            if len(rows):
-                yield rows
+def _is_days(days: object) -> bool:
+    return isinstance(days, dict) and all(isinstance(hashes, dict) for hashes in days.values())
 
 
-def _read_day(path: Path) -> pd.DataFrame:
-    with reading(str(path)), connect() as connection:
-        return fetch_frame(connection, f"SELECT * FROM read_parquet({path_literal(str(path))})")
+def _load(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterator[list[Any]]) -> None:
+    """Make a table of rows; a batch at a time, because rows of Python take ten times the space."""
+    columns = ", ".join(f"{name} {kind}" for name, kind in TABLES[table].items())
+    connection.execute(f"CREATE TABLE {table} ({columns})")
+    while batch := list(islice(rows, _BATCH)):
+        connection.register("batch", _as_frame(table, batch))
+        connection.execute(f"INSERT INTO {table} SELECT * FROM batch")
+        connection.unregister("batch")
 
 
-def _as_frame(table: str, rows: Iterator[list[Any]]) -> pd.DataFrame:
-    columns = TABLES[table]
-    frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
-    return pd.DataFrame({name: _column(frame[name], kind) for name, kind in columns.items()})
+def _as_frame(table: str, rows: list[list[Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=list(TABLES[table]), dtype=object)
+    return pd.DataFrame({name: _column(frame[name], kind) for name, kind in TABLES[table].items()})
 
 
 def _column(values: pd.Series[Any], kind: str) -> pd.Series[Any]:
-    if kind == _TIME:
-        micros = (pd.to_numeric(values).astype("Float64") * 1e6).round().astype("Int64")
-        return pd.to_datetime(micros, unit="us", utc=True).astype(_TIME)
-    return values.astype(pd.api.types.pandas_dtype(kind))
+    if kind != _TIME:
+        return values.astype(pd.api.types.pandas_dtype(_DTYPES[kind]))
+    micros = (values.astype("Float64") * 1e6).round().astype("Int64")
+    return pd.to_datetime(micros, unit="us", utc=True).astype("datetime64[us, UTC]")

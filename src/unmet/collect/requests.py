@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Secrets", "ask"]
 
 _MOST_REDIRECTS = 5
+_GZIP = 31  # of zlib: gzip with its header and checksum
 
 
 @dataclass(frozen=True)
@@ -80,14 +82,15 @@ async def ask(
     """
     import httpx
 
-    headers = {name: value for name, value in (("If-None-Match", etag), ("If-Modified-Since", modified)) if value}
+    headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
+    headers |= {name: value for name, value in (("If-None-Match", etag), ("If-Modified-Since", modified)) if value}
     began = time.monotonic()
     try:
         async with asyncio.timeout(timeout):
             return await _follow(client, address, headers, most_bytes, secrets, began)
     except (TimeoutError, httpx.TimeoutException):
         error = "no answer in time"
-    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ValueError) as failure:
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as failure:
         error = f"{type(failure).__name__}: {str(failure)[:200]}"
     return Answer(None, seconds=_since(began), error=error)
 
@@ -113,18 +116,39 @@ async def _follow(
 
 
 async def _read(response: httpx.Response, most_bytes: int, began: float) -> Answer:
+    status, waits = response.status_code, _retry_after(response.headers.get("retry-after"))
     validators = {"etag": response.headers.get("etag"), "modified": response.headers.get("last-modified")}
-    waits = _retry_after(response.headers.get("retry-after"))
-    if response.status_code != 200:
-        error = None if response.status_code == 304 else f"HTTP {response.status_code}"
-        return Answer(response.status_code, **validators, retry_after=waits, seconds=_since(began), error=error)
+    if status == 304 and {"if-none-match", "if-modified-since"} & set(response.request.headers):
+        return Answer(status, **validators, retry_after=waits, seconds=_since(began))
+    if status != 200:
+        return Answer(status, retry_after=waits, seconds=_since(began), error=f"HTTP {status}")
+    content, error = await _body(response, most_bytes)
+    return Answer(status, content, **validators, retry_after=waits, seconds=_since(began), error=error)
+
+
+async def _body(response: httpx.Response, most_bytes: int) -> tuple[bytes | None, str | None]:
+    """Read a body in bounded memory, or say what is wrong with it.
+
+    Only gzip was asked for. It is unpacked here, because httpx unpacks each part as far as it goes: a small part may
+    become gigabytes.
+    """
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip", "x-gzip", ""):
+        return None, f"the answer is packed as {encoding[:20]!r}; gzip was asked for"
+    unpacker = zlib.decompressobj(_GZIP) if "gzip" in encoding else None
     parts, size = [], 0
-    async for part in response.aiter_bytes():
-        size += len(part)
+    async for part in response.aiter_raw():
+        try:
+            plain = part if unpacker is None else unpacker.decompress(part, most_bytes - size + 1)
+        except zlib.error:
+            return None, "the answer is not gzip, though it says so"
+        size += len(plain)
         if size > most_bytes:
-            return Answer(200, seconds=_since(began), error=f"the answer is larger than {most_bytes:,} bytes")
-        parts.append(part)
-    return Answer(200, b"".join(parts), **validators, retry_after=waits, seconds=_since(began))
+            return None, f"the answer is larger than {most_bytes:,} bytes"
+        parts.append(plain)
+    if unpacker is not None and not unpacker.eof:
+        return None, "the answer is cut off"
+    return b"".join(parts), None
 
 
 def _since(began: float) -> float:
@@ -135,11 +159,11 @@ def _retry_after(value: str | None) -> float | None:
     """Seconds to wait, from a number of seconds or an HTTP date."""
     if value is None:
         return None
-    if value.strip().isdigit():
+    if value.strip().isascii() and value.strip().isdigit():
         return float(value)
     try:
         moment = email.utils.parsedate_to_datetime(value)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         return None
     return max(0.0, moment.timestamp() - time.time())
 

@@ -2,23 +2,27 @@
 
 A segment is a sequence of frames: four bytes magic, length and CRC-32 of the payload, then the payload (zlib over
 JSON). A frame is appended with one write and an fsync. A kill or a full disk may leave a torn frame at the end, which
-fails its length or checksum. It is cut off when the segment is opened for appending, and readers ignore it.
+fails its length or checksum. It is cut off when the segment is opened for appending, and readers ignore it. Frames
+behind a damaged one are found by their magic.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from unmet._exceptions import FileFormatError
 
-__all__ = ["Segment", "read_segment"]
+__all__ = ["Segment", "damaged_bytes", "read_segment"]
 
 _MAGIC = b"UNM1"
 _HEAD = struct.Struct("<4sII")
@@ -50,6 +54,7 @@ class Segment:
         end = max((end for _, end in _frames(self._file.read())), default=0)
         self._file.truncate(end)
         self._file.seek(end)
+        self._lock = threading.Lock()  # a poll is appended by a thread of its own, which `close` waits for
         if fresh:
             _sync_folder(path.parent)
 
@@ -57,20 +62,21 @@ class Segment:
         """Append a frame. It is on disk when this returns; after an error the file is as it was before."""
         packed = zlib.compress(json.dumps(payload, separators=(",", ":")).encode(), 6)
         frame = _HEAD.pack(_MAGIC, len(packed), zlib.crc32(packed)) + packed
-        start = self._file.tell()
-        try:
-            written = self._file.write(frame)
-            if written != len(frame):
-                raise OSError(28, "No space left on device")
-            os.fsync(self._file.fileno())
-        except BaseException:
-            self._file.truncate(start)
-            self._file.seek(start)
-            raise
+        with self._lock:
+            start = self._file.tell()
+            try:
+                if self._file.write(frame) != len(frame):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(self._file.fileno())
+            except BaseException:
+                self._file.truncate(start)
+                self._file.seek(start)
+                raise
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with self._lock:
+            self._file.close()
 
     def __enter__(self) -> Segment:
         return self
@@ -101,23 +107,34 @@ def read_segment(path: Path) -> Iterator[dict[str, Any]]:
         yield payload
 
 
+def damaged_bytes(path: Path) -> int:
+    """Count bytes between sound frames: those of damaged frames. A torn frame at the end does not count."""
+    sound, last = 0, 0
+    for packed, end in _frames(path.read_bytes()):
+        sound += _HEAD.size + len(packed)
+        last = end
+    return last - sound
+
+
 def _frames(content: bytes) -> Iterator[tuple[bytes, int]]:
-    """Sound frames from the start of a file, each with the position behind it."""
-    position = 0
-    while position + _HEAD.size <= len(content):
-        magic, length, checksum = _HEAD.unpack_from(content, position)
+    """Yield sound frames, each with the position behind it."""
+    position = content.find(_MAGIC)
+    while 0 <= position <= len(content) - _HEAD.size:
+        _, length, checksum = _HEAD.unpack_from(content, position)
         end = position + _HEAD.size + length
         packed = content[position + _HEAD.size : end]
-        if magic != _MAGIC or len(packed) < length or zlib.crc32(packed) != checksum:
-            return
-        yield packed, end
-        position = end
+        if len(packed) == length and zlib.crc32(packed) == checksum:
+            yield packed, end
+            position = content.find(_MAGIC, end)
+        else:
+            position = content.find(_MAGIC, position + 1)
 
 
 def _sync_folder(folder: Path) -> None:
     """Make the name of a new file survive a crash of the machine."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with suppress(PermissionError):  # Windows opens no folders, and needs no such thing
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
