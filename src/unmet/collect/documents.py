@@ -2,7 +2,8 @@
 
 Versions differ in four ways that matter here. Times are POSIX seconds up to 2.3 and RFC 3339 text from 3.0. Feeds are
 listed per language up to 2.3. ``num_bikes_*`` became ``num_vehicles_*``, and ``free_bike_status`` became
-``vehicle_status``. A station or vehicle that cannot be read is counted and left out; the others are kept.
+``vehicle_status``. A station or vehicle that cannot be read is counted and left out; the others are kept. Numbers are
+kept as published, also negative ones: whoever reads the history judges them.
 """
 
 from __future__ import annotations
@@ -240,7 +241,7 @@ def _count(row: Mapping[str, Any], *names: str) -> int | None:
         value = row.get(name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_COUNT:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MOST_COUNT:
             raise ValueError(f"{name}: {value!r}")
         if value != int(value):
             raise ValueError(f"{name}: {value!r}")

@@ -17,6 +17,7 @@ finished day is made aside and renamed. It is never written again.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -145,7 +146,9 @@ class SystemHistory:
         return content
 
     def claim(self, address: str) -> None:
-        """Note the address whose feed is kept here; refuse another one."""
+        """Note the address whose feed is kept here, or refuse another one; remove what a kill has left unfinished."""
+        for partial in self.folder.rglob(".*.partial"):
+            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
         known = self.manifest()
         if known.get("url", address) != address:
             raise InputError(

@@ -90,7 +90,7 @@ async def ask(
             return await _follow(client, address, headers, most_bytes, secrets, began)
     except (TimeoutError, httpx.TimeoutException):
         error = "no answer in time"
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as failure:
+    except Exception as failure:  # whatever a stranger's address or answer causes must not end the collector
         error = f"{type(failure).__name__}: {str(failure)[:200]}"
     return Answer(None, seconds=_since(began), error=error)
 

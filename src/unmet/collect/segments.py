@@ -123,7 +123,8 @@ def _frames(content: bytes) -> Iterator[tuple[bytes, int]]:
         _, length, checksum = _HEAD.unpack_from(content, position)
         end = position + _HEAD.size + length
         packed = content[position + _HEAD.size : end]
-        if len(packed) == length and zlib.crc32(packed) == checksum:
+        # A power cut may leave zeros, and the checksum of nothing is 0.
+        if len(packed) == length > 0 and zlib.crc32(packed) == checksum:
             yield packed, end
             position = content.find(_MAGIC, end)
         else:
