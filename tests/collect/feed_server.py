@@ -149,7 +149,14 @@ def status(bikes: Mapping[str, int], updated: float = NOON, reported: float | No
 def information(*stations: str, updated: float = NOON) -> Reply:
     """A ``station_information`` document: stations on a line, with a second id."""
     rows = [
-        {"station_id": s, "short_name": f"S{i}", "name": f"Street {s}", "lat": 40.7 + i / 100, "lon": -74.0, "capacity": 20}
+        {
+            "station_id": s,
+            "short_name": f"S{i}",
+            "name": f"Street {s}",
+            "lat": 40.7 + i / 100,
+            "lon": -74.0,
+            "capacity": 20,
+        }
         for i, s in enumerate(stations)
     ]
     return document({"stations": rows}, updated)

@@ -101,7 +101,9 @@ def test_requests_name_the_program_and_its_contact(city: City) -> None:
     asyncio.run(collect([system], city.folder, settings=settings, clock=city.clock, once=True))
     agents = {request.headers["User-Agent"] for request in city.server.requests}
     assert len(agents) == 1
-    assert agents.pop().startswith("unmet/") and "ops@example.com" in city.server.requests[0].headers["User-Agent"]
+    agent = agents.pop()
+    assert agent.startswith("unmet/")
+    assert "ops@example.com" in agent
 
 
 def test_a_304_is_a_successful_poll(city: City) -> None:
@@ -164,7 +166,10 @@ def test_the_server_is_left_in_peace_when_it_asks_for_that(city: City) -> None:
     assert 300 <= waits[1] <= 360
     assert waits[2] == 120  # 60 to 120 s after the second failure, at a tick
     assert (waits[3:] == 60).all()
-    assert city.notes == ["city: station_status: HTTP 429.", "city: station_status: answers again, after 2 failed polls."]
+    assert city.notes == [
+        "city: station_status: HTTP 429.",
+        "city: station_status: answers again, after 2 failed polls.",
+    ]
 
 
 def test_answers_that_cannot_be_used_are_polls_with_an_error_and_lose_nothing(city: City) -> None:
@@ -343,7 +348,14 @@ def test_a_clock_behind_the_records_is_refused(city: City) -> None:
 
 @pytest.mark.parametrize(
     ("name", "address"),
-    [("..", "http://x/"), ("a/b", "http://x/"), ("", "http://x/"), ("a", "ftp://x/"), ("a", "gbfs.json"), ("a", "http://x:99999/")],
+    [
+        ("..", "http://x/"),
+        ("a/b", "http://x/"),
+        ("", "http://x/"),
+        ("a", "ftp://x/"),
+        ("a", "gbfs.json"),
+        ("a", "http://x:99999/"),
+    ],
 )
 def test_names_that_are_no_folder_and_addresses_that_are_none_are_refused(name: str, address: str) -> None:
     with pytest.raises(InputError, match="expected"):

@@ -47,7 +47,8 @@ def test_a_collector_killed_at_random_moments_loses_no_answered_poll_and_repeats
         command = [sys.executable, str(script), f"{server.url}/gbfs.json", str(folder)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=environment) as parent:
-            assert parent.stdin is not None and parent.stdout is not None
+            assert parent.stdin is not None
+            assert parent.stdout is not None
             for kill in range(KILLS):
                 answered.append([])
                 kill_at.clear()

@@ -21,8 +21,10 @@ from unmet.mobility.records.gbfs import read_station_information, read_station_s
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["station_id", "count", "name", "lat", "is_renting", "x"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["station_id", "count", "name", "lat", "is_renting", "x"]), inner, max_size=4)
+    ),
     max_leaves=10,
 )
 

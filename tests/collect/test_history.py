@@ -24,7 +24,9 @@ def a_row(station: str = "a", at: float = NOON, **values: Any) -> list[Any]:
 
 
 def a_poll(at: float = NOON, feed: str = "station_status", **values: Any) -> list[Any]:
-    return list((dict.fromkeys(TABLES["polls"]) | {"feed": feed, "poll_time": at, "http_status": 200} | values).values())
+    return list(
+        (dict.fromkeys(TABLES["polls"]) | {"feed": feed, "poll_time": at, "http_status": 200} | values).values()
+    )
 
 
 def history(folder: Path, polls: int = 3, start: float = NOON) -> SystemHistory:

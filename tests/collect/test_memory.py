@@ -86,7 +86,9 @@ def test_replaying_what_was_written_restores_the_memory() -> None:
 
 def test_vehicles_are_written_when_they_move_and_when_they_leave() -> None:
     def fleet(**vehicles: float) -> Reply:
-        rows = [{"bike_id": n, "lat": lat, "lon": 10.0, "is_reserved": 0, "is_disabled": 0} for n, lat in vehicles.items()]
+        rows = [
+            {"bike_id": n, "lat": lat, "lon": 10.0, "is_reserved": 0, "is_disabled": 0} for n, lat in vehicles.items()
+        ]
         return document({"bikes": rows})
 
     memory = Memory()

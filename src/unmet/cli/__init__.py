@@ -17,6 +17,7 @@ from unmet.cli._ending import tell_error
 from unmet.cli._help import Group, add_command
 from unmet.cli._progress import was_stopped
 from unmet.cli.backtest import backtest_command
+from unmet.cli.collect import collect_command
 from unmet.cli.demo import demo_command
 from unmet.cli.estimate import estimate_command
 from unmet.cli.export import export_command
@@ -67,6 +68,7 @@ _TRUST = "Can it be trusted?"
 add_command(app, "demo", demo_command, _START)
 add_command(app, "init", init_command, _START)
 add_command(app, "run", run_command, _START)
+add_command(app, "collect", collect_command, _START)
 add_command(app, "panel", panel_command, _STAGES)
 add_command(app, "estimate", estimate_command, _STAGES)
 add_command(app, "report", report_command, _STAGES)
