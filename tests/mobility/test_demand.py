@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import binom, nbinom
 
 from unmet import InputError, NumericalError
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.execution import serially
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
 from unmet.mobility.features.bins import bin_features

@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from unmet._exceptions import FileFormatError, InputError, NumericalError
+from unmet._storage.writing import replacing
 
 __all__ = ["read_archive", "restoring", "write_archive"]
 
@@ -47,17 +47,10 @@ def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: 
         blobs[name] = buffer.getvalue()
     digests = {name: hashlib.sha256(blob).hexdigest() for name, blob in blobs.items()}
     full = {"format": _FORMAT, "version": _VERSION, "digests": digests, **header}
-    # Not a file of `tempfile`, which only its owner may read: the umask decides who may read a model.
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
-    try:
-        with aside.open("xb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr("header.json", json.dumps(full, default=_plain))
-            for name, blob in blobs.items():
-                archive.writestr(f"{name}.npy", blob)
-        os.replace(aside, target)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    with replacing(target) as aside, zipfile.ZipFile(aside, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("header.json", json.dumps(full, default=_plain))
+        for name, blob in blobs.items():
+            archive.writestr(f"{name}.npy", blob)
 
 
 def _plain(value: Any) -> Any:

@@ -56,6 +56,9 @@ class Rates:
         Draws of demand, for bins still to come.
     summary : dict
         What to tell of the fit.
+    shared : array of shape (directions, n) or None
+        Change of the rate per standard deviation of each error of the city's curve, which all zones share; None
+        for a model that does not use the curve.
     """
 
     mean: Array
@@ -66,6 +69,7 @@ class Rates:
     lost_mean: Array
     future: Array | None = None
     summary: dict[str, Any] = field(default_factory=dict)
+    shared: Array | None = None
 
 
 def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
@@ -174,14 +178,15 @@ def _rates(gp: CensoredGP, data: ZoneData) -> tuple[Array, Array, Array, Array]:
     return mean, sd, q05, q95
 
 
-def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> Array:
-    """Joint draws of the rate; what all zones share is off, in draw s, by the same in every zone.
+def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> tuple[Array, Array | None]:
+    """Joint draws of the rate; draw s uses the same error of the city's curve in every zone.
 
     A zone's own draws are moved to those common numbers along the regression of the rate on them, over the draws: what
-    the zone has seen itself then corrects it, as it would had the curve been off by so much.
+    the zone has seen itself then corrects it, as it would had the curve been off by so much. The slopes of that
+    regression, (directions, n), are returned beside the draws: None for a zone that does not use the curve.
     """
     if SHARED not in data.inputs:
-        return gp.sample(data.inputs, draws, random_state=seed)
+        return gp.sample(data.inputs, draws, random_state=seed), None
     count = len(SHARED_OFF)
     probe = data.inputs.iloc[[0] * (count + 1)].copy()  # rows that differ by one of the numbers
     probe[SHARED_OFF] = np.vstack([np.zeros(count), np.eye(count)])
@@ -189,7 +194,7 @@ def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> Array:
     f, own = f[:, : len(data)], f[:, -count:] - f[:, [-count - 1]]
     slope = np.linalg.lstsq(own - own.mean(axis=0), f - f.mean(axis=0), rcond=None)[0]
     common = np.random.default_rng(_CURVE_SEED).standard_normal((draws, count))
-    return np.asarray(np.exp(f + (common - own) @ slope))
+    return np.asarray(np.exp(f + (common - own) @ slope)), slope
 
 
 def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
@@ -204,7 +209,7 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
         settings["dispersion"] = data.learnt.dispersion
         gp, summary = _fit(data, data.seen, seed, data.learnt.kernel, search=False, **settings)
     rng = np.random.default_rng(seed)
-    rate = _rate_draws(gp, data, draws, seed)
+    rate, slope = _rate_draws(gp, data, draws, seed)
     spread = 0.0 if data.learnt is None else data.learnt.dispersion_sd
     off = spread * np.random.default_rng(_DISPERSION_SEED).standard_normal(draws)
     shape = (np.exp(off) / gp.dispersion_)[:, None]
@@ -220,7 +225,9 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
     future = None
     if np.isnan(data.observed).any():
         future = rng.poisson(rate * rng.gamma(np.broadcast_to(shape, rate.shape)) / shape).astype(float)
-    return Rates(*_rates(gp, data), lost, lost_mean, future, summary)
+    mean, sd, q05, q95 = _rates(gp, data)
+    shared = None if slope is None else slope * mean
+    return Rates(mean, sd, q05, q95, lost, lost_mean, future, summary, shared)
 
 
 def _tobit_lost(data: ZoneData, f: Array, noise_sd: float, rng: np.random.Generator) -> tuple[Array, Array]:
