@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
+from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
 from unmet.pipeline.events import Event, Progress, Stage
-from unmet.pipeline.settings import RunSettings
+from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings, panel_options
 
 if TYPE_CHECKING:
     from unmet.execution import Executor
@@ -35,10 +35,7 @@ OUTPUTS = {
 }
 # Settings that change the result of a stage. The others (jobs, memory) change only its speed.
 _DECIDES = {
-    PANEL: (
-        *("timezone", "map", "max_rejected", "force"),
-        *("zones", "every", "start", "end", "censored_rule", "rebalancing", "hours"),
-    ),
+    PANEL: tuple(setting for option, setting in PANEL_SETTINGS.items() if PANEL_OPTIONS[option].changes_panel),
     ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws"),
     REPORT: ("title",),
 }
@@ -147,17 +144,14 @@ def _check(settings: RunSettings) -> LatentDemand:
     import pandas as pd
 
     from unmet.mobility.clock.horizon import horizon_bins
-    from unmet.mobility.clock.timezones import zone_info
     from unmet.mobility.demand import LatentDemand
     from unmet.mobility.features.bins import read_weather
     from unmet.mobility.features.covariates import add_holidays
-    from unmet.mobility.panel.table import Plan
     from unmet.report.tables import check_truth
 
     if find_spec("plotly") is None:
         raise MissingExtraError("plotly", "report", "Reports")
-    zone_info(settings.timezone)
-    Plan(**{name: getattr(settings, name) for name in Plan.__dataclass_fields__})
+    PanelOptions(**panel_options(settings))
     horizon_bins(settings.horizon, 1)
     if settings.jobs is not None and settings.jobs < 1:
         raise InputError(f"jobs: expected a whole number of at least 1, got {settings.jobs}.")
@@ -208,26 +202,15 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
         list(chosen.trips) or None,
         list(chosen.status) or None,
         list(chosen.stations) or None,
-        timezone=chosen.timezone,
-        zones=chosen.zones,
-        every=chosen.every,
-        start=chosen.start,
-        end=chosen.end,
-        censored_rule=chosen.censored_rule,
-        rebalancing=chosen.rebalancing,
-        hours=chosen.hours,
-        mapping=chosen.map,
-        memory=chosen.memory,
-        max_rejected=chosen.max_rejected,
-        force=chosen.force,
         progress=lambda step: work.tell(Event(PANEL, "step", step)),
+        **panel_options(chosen),
     )
 
 
 def _make_estimate(
     chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand, executor: Executor | None
 ) -> None:
-    from unmet._storage.writing import writing
+    from unmet._storage.writing import write_text, writing
     from unmet.execution import in_processes
 
     result = estimator.fit(
@@ -243,9 +226,7 @@ def _make_estimate(
     # The path after publishing, not the present one.
     info = {**result.info, "panel_path": str(work.out / "panel.parquet")}
     with writing(work.out):
-        partial = result.out / ".run.json.partial"
-        partial.write_text(json.dumps(info, indent=2, default=str) + "\n", encoding="utf-8")
-        os.replace(partial, result.out / "run.json")
+        write_text(result.out / "run.json", json.dumps(info, indent=2, default=str) + "\n")
 
 
 def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -> None:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TABLES", "About", "RunSettings", "about", "settings_by_table"]
+from unmet.mobility.panel.options import PANEL_OPTIONS
+
+__all__ = ["PANEL_SETTINGS", "TABLES", "About", "RunSettings", "about", "panel_options", "settings_by_table"]
 
 TABLES = {
     "": "Where to write the results.",
@@ -49,6 +51,13 @@ class About:
 
 def _setting(default: Any, *what: Any, **more: Any) -> Any:
     return field(default=default, metadata={"about": About(*what, **more)})
+
+
+def _panel_option(name: str, **changes: Any) -> Any:
+    """Make the setting of a panel option, with the default and the words of `PanelOptions`."""
+    info = PANEL_OPTIONS[name]
+    default = changes.pop("default", info.default)
+    return _setting(default, info.table, info.kind, info.help, info.example, **changes)
 
 
 # ruff: noqa: RUF009 - `_setting` returns a dataclass field.
@@ -91,14 +100,7 @@ class RunSettings:
         '"stations.csv"',
         shown=True,
     )
-    timezone: str = _setting(
-        "",
-        "records",
-        "text",
-        "Time zone of the system, such as America/New_York.",
-        '"America/New_York"',
-        shown=True,
-    )
+    timezone: str = _panel_option("timezone", default="", shown=True)
     weather: str | None = _setting(
         None,
         "records",
@@ -116,52 +118,18 @@ class RunSettings:
     holidays: str | None = _setting(
         None, "records", "text", "Public holidays of a country (US) or a subdivision (US:NY).", '"US:NY"'
     )
-    map: Mapping[str, str] | None = _setting(
-        None,
-        "records",
-        "names",
-        "Column names that are not recognised, as our_name=their_column.",
-        '{ started_at = "Checkout Time" }',
-    )
-    max_rejected: float = _setting(
-        0.2,
-        "records",
-        "number",
-        "Stop if more than this share of a source's rows in the period is rejected.",
-        "0.2",
-    )
-    force: bool = _setting(False, "records", "flag", "Continue even if more rows are rejected.", "false")
+    map: Mapping[str, str] | None = _panel_option("mapping")
+    max_rejected: float = _panel_option("max_rejected")
+    force: bool = _panel_option("force")
 
-    zones: str = _setting(
-        "stations",
-        "panel",
-        "zones",
-        "stations, superhubs:200m (grouped), superhubs:points.csv:200m (around points), polygons.geojson or h3:9.",
-        '"stations"',
-    )
-    every: str = _setting("1h", "panel", "text", "Length of a bin on the local clock, from 5min to 1w.", '"1h"')
-    start: str | None = _setting(
-        None, "panel", "moment", "First local time; default: the start of the records.", '"2024-03-01"'
-    )
-    end: str | None = _setting(
-        None, "panel", "moment", "Last local time; default: the end of the records.", '"2024-06-01"'
-    )
-    censored_rule: str = _setting(
-        "any",
-        "panel",
-        "text",
-        "Bins labelled as censored: any (any stock-out), minutes:10 or share:0.25 (at least so long a stock-out).",
-        '"any"',
-    )
-    rebalancing: int = _setting(
-        8,
-        "panel",
-        "whole",
-        "Without trips: a drop of at least this many vehicles at once is rebalancing, not pickups.",
-        "8",
-    )
-    hours: str | None = _setting(None, "panel", "text", "Daily opening hours, such as 06:00-23:00.", '"06:00-23:00"')
-    memory: str = _setting("2GB", "panel", "text", "Memory limit; larger data is kept on disk.", '"2GB"')
+    zones: str = _panel_option("zones")
+    every: str = _panel_option("every")
+    start: str | None = _panel_option("start")
+    end: str | None = _panel_option("end")
+    censored_rule: str = _panel_option("censored_rule")
+    rebalancing: int = _panel_option("rebalancing")
+    hours: str | None = _panel_option("hours")
+    memory: str = _panel_option("memory")
 
     model: str = _setting(
         "exposure",
@@ -214,3 +182,19 @@ def settings_by_table(table: str) -> list[str]:
 
 
 _ABOUT: dict[str, About] = {f.name: f.metadata["about"] for f in fields(RunSettings)}
+
+PANEL_SETTINGS: Mapping[str, str] = {
+    name: "map" if name == "mapping" else name for name, info in PANEL_OPTIONS.items() if info.table is not None
+}
+"""Option of the panel → setting of the run."""
+
+
+def panel_options(settings: RunSettings) -> dict[str, Any]:
+    """Return the settings that are options of the panel, as keywords of `PanelOptions`.
+
+    Examples
+    --------
+    >>> panel_options(RunSettings(timezone="Europe/Oslo", map={"at": "Zeit"}))["mapping"]
+    {'at': 'Zeit'}
+    """
+    return {option: getattr(settings, setting) for option, setting in PANEL_SETTINGS.items()}

@@ -15,10 +15,11 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.hashes import file_hash
+from unmet._storage.parquet import read_parquet
 from unmet._storage.sql import fetch_all, fetch_frame, path_literal, reading
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.panel.file import PanelFile, open_panel
-from unmet.mobility.runs.outputs import TABLES, read_info, read_table
+from unmet.mobility.runs.outputs import TABLES, read_info
 
 __all__ = ["RunSource", "open_run"]
 
@@ -165,7 +166,7 @@ def _check_panel(file: PanelFile, path: Path, info: dict[str, Any]) -> None:
 
 def _read(path: Path) -> pd.DataFrame:
     with reading(str(path)):
-        return read_table(path)
+        return read_parquet(path)
 
 
 def _check_columns(path: Path, found: frozenset[str], needed: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from toy_model import ToyModel, estimate_toy, toy_panel
 
 from unmet._exceptions import InputError, NumericalError, UnmetError
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.execution import serially
 from unmet.kernels import Linear
 from unmet.mobility.backtest import compare as backtests

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -22,13 +22,13 @@ from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.kernels import Constant, Kernel, Linear, Periodic, SquaredExponential
 from unmet.mobility.models.zone_data import SHARED, SHARED_OFF, ZoneData
 
-__all__ = ["DENSE_ROWS", "MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel", "search_rows"]
+__all__ = ["MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel", "inference_for", "search_rows"]
 
 # Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
 _SEARCH_ROWS = 3000
 SEARCH_ITERATIONS = 40
 # Beyond this many rows features cost less than covariance matrices.
-DENSE_ROWS = 400
+_DENSE_ROWS = 400
 
 
 # Seeds of what is drawn alike for all zones: in draw s the same is off everywhere, and the system's total with it.
@@ -124,6 +124,11 @@ def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
     return kernel + Linear(held(1.0), columns=[SHARED, *SHARED_OFF]) + Constant(held(0.1))
 
 
+def inference_for(data: ZoneData) -> Literal["dense", "lowrank"]:
+    """Return the faster inference for a zone's `CensoredGP`: dense for short records, low rank for long ones."""
+    return "lowrank" if len(data) > _DENSE_ROWS else "dense"
+
+
 def search_rows(rows: BoolArray, seed: int, most: int = _SEARCH_ROWS) -> IntArray:
     """A random few of the rows, in order, so that all hours of the week and all weathers are met."""
     index = np.flatnonzero(rows)
@@ -133,9 +138,9 @@ def search_rows(rows: BoolArray, seed: int, most: int = _SEARCH_ROWS) -> IntArra
 
 
 def _fit(
-    data: ZoneData, rows: BoolArray, seed: int, kernel: Kernel, **settings: Any
+    data: ZoneData, rows: BoolArray, seed: int, kernel: Kernel, *, search: bool = True, **settings: Any
 ) -> tuple[CensoredGP, dict[str, Any]]:
-    """Hyper-parameters from some rows, unless they are known, posterior from all; and what to tell of the fit."""
+    """Learn hyper-parameters on some rows (if `search`), then compute the posterior on all; return it and a summary."""
     counts = settings["likelihood"] != "gaussian"
 
     def arguments(at: IntArray) -> dict[str, Any]:
@@ -143,18 +148,17 @@ def _fit(
         return {"X": data.inputs.iloc[at], "y": data.observed[at], **extra}
 
     every = np.flatnonzero(rows)
-    some = every if "optimizer" in settings else search_rows(rows, seed)
+    some = search_rows(rows, seed) if search else every
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        settings["inference"] = "lowrank" if len(data) > DENSE_ROWS else "dense"
+        settings |= {"inference": inference_for(data), "optimizer": "lbfgs" if search else None}
         gp = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
         gp.fit(**arguments(some))
         if some.size < every.size:
-            settings["dispersion" if counts else "noise_variance"] = gp.dispersion_ if counts else gp.noise_variance_
-            gp = CensoredGP(gp.kernel_, optimizer=None, **settings).fit(**arguments(every))
+            gp = gp.with_learnt_parameters().fit(**arguments(every))
     # The search may end at its limit of iterations with little to gain; the message says so. EP must have converged.
     summary = {
-        "converged": bool(gp._inference.info.converged),
+        "converged": bool(gp.ep_converged_),
         "message": _words(told),
         "log_evidence": float(gp.log_marginal_likelihood_),
         "dispersion": float(getattr(gp, "dispersion_", np.nan)),
@@ -198,10 +202,12 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
 
     It is exact although stock-outs depend on demand, as long as it is known when they were.
     """
-    kernel, known = demand_kernel(data, shared=True), {}
-    if data.learnt is not None:
-        kernel, known = data.learnt.kernel, {"optimizer": None, "dispersion": data.learnt.dispersion}
-    gp, summary = _fit(data, data.seen, seed, kernel, likelihood="negative-binomial", **known)
+    settings: dict[str, Any] = {"likelihood": "negative-binomial"}
+    if data.learnt is None:
+        gp, summary = _fit(data, data.seen, seed, demand_kernel(data, shared=True), **settings)
+    else:
+        settings["dispersion"] = data.learnt.dispersion
+        gp, summary = _fit(data, data.seen, seed, data.learnt.kernel, search=False, **settings)
     rng = np.random.default_rng(seed)
     rate, slope = _rate_draws(gp, data, draws, seed)
     spread = 0.0 if data.learnt is None else data.learnt.dispersion_sd
