@@ -23,10 +23,13 @@ ESTIMATES = {f"mobility.{name}" for name in ("models", "runs", "demand")}
 
 # What each part may import besides. A part that is not in this table fails the test.
 MAY_IMPORT: dict[str, set[str]] = {
-    **{name: set() for name in (*GROUND, "_storage", "execution", "censoring", "metrics", "kernels", "likelihoods")},
+    **{
+        name: set()
+        for name in (*GROUND, "_storage", "execution", "censoring", "decisions", "metrics", "kernels", "likelihoods")
+    },
     "inference": {"kernels", "likelihoods"},
     "evidence": {"kernels", "likelihoods", "inference"},
-    "estimators": SCIENCE,
+    "estimators": {"_storage"} | SCIENCE,
     "plots": {"estimators"},
     "mobility": set(),
     "mobility.clock": {"_storage"},
@@ -41,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mobility.demand": {"_storage", "execution"} | DATA | ESTIMATES,
     "simulate": {"_storage"},
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
-    "report": {"_storage", "mobility.panel", "mobility.records", "mobility.runs", "mobility.supply"},
+    "report": {"_storage", "mobility.clock", "mobility.panel", "mobility.records", "mobility.runs", "mobility.supply"},
     "pipeline": {"_storage", "execution", "report", "simulate"} | DATA | ESTIMATES,
     "cli": {"experiments", "mobility.backtest", "pipeline", "report", "simulate"} | DATA | ESTIMATES,
 }
@@ -95,6 +98,16 @@ def test_imports_point_one_way(module: str) -> None:
     assert part in MAY_IMPORT, f"{module}: add {part!r} to the table of this test and to docs/architecture.md"
     imported = {part_of(other) for other in imported_by(module)}
     assert imported <= MAY_IMPORT[part] | GROUND | {part}, f"{module} imports what {part} may not"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_underscore_modules_are_used_within_their_package_only(module: str) -> None:
+    """A name of a module such as ``estimators._model`` may be used below ``estimators``; ``_normal`` everywhere."""
+    for other in imported_by(module):
+        parts = other.split(".")
+        private = next((i for i, part in enumerate(parts) if part.startswith("_")), len(parts))
+        home = ".".join(parts[:private])
+        assert private == len(parts) or f"{module}.".startswith(f"{home}." if home else ""), f"{module} uses {other}"
 
 
 def test_the_common_ground_and_the_table_are_free_of_cycles() -> None:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import connect, fetch_frame, literal, path_literal
+from unmet._storage.writing import replacing
 from unmet.mobility.panel.file import METADATA, read_metadata
 from unmet.mobility.panel.table import PanelTable
 from unmet.mobility.records.files import Given
@@ -103,7 +104,6 @@ def _contains(source: Path, target: Path) -> bool:
 
 def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTable | Panel, target: Path) -> None:
     """Write the rows that some SQL selects, with the tables of a panel, to a Parquet file, whole or not at all."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     parts = {
         "zones": _json(panel.zones),
         "quality": _json(panel.quality),
@@ -112,19 +112,15 @@ def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTab
     }
     metadata = ", ".join(f"{literal(METADATA + name)}: {literal(text)}" for name, text in parts.items())
     try:
-        connection.execute(
-            f"""COPY ({rows}) TO {literal(str(partial))}
-            (FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}, KV_METADATA {{{metadata}}})"""
-        )
-        os.replace(partial, target)
+        with replacing(target) as aside:
+            options = f"FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}"
+            connection.execute(f"COPY ({rows}) TO {literal(str(aside))} ({options}, KV_METADATA {{{metadata}}})")
     except duckdb.Error as error:
-        message = str(error).splitlines()[0].replace(str(partial), str(target))
+        message = str(error).splitlines()[0].replace(str(aside), str(target))
         raise InputError(
             f"{target}: could not be written; an earlier file of that name is unchanged. Free some space, or name "
             f"another file. Message of DuckDB: {message}"
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _json(frame: pd.DataFrame) -> str:
