@@ -17,8 +17,9 @@ from unmet._storage.parquet import write_parquet
 from unmet.execution import serially
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
 from unmet.mobility.features.bins import bin_features
+from unmet.mobility.models.kernel import demand_kernel
+from unmet.mobility.models.registry import MODELS
 from unmet.mobility.models.zone_data import zone_data
-from unmet.mobility.models.zone_models import MODELS, demand_kernel
 from unmet.mobility.panel import build_panel, read_panel
 from unmet.mobility.panel.file import open_panel
 from unmet.simulate import simulate_city

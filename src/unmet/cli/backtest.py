@@ -13,6 +13,7 @@ from rich.text import Text
 from unmet.cli import _options as flags
 from unmet.cli._ending import end_with_failures
 from unmet.cli._progress import zone_progress
+from unmet.mobility.models.registry import COMPARED_MODELS, MODELS
 
 if TYPE_CHECKING:
     from unmet.mobility.backtest.compare import Backtest
@@ -28,10 +29,8 @@ def backtest_command(
     out: Annotated[Path, typer.Option(help="Folder for the scores; they appear whole or not at all.")],
     models: Annotated[
         str,
-        typer.Option(
-            help="Of exposure, cgp, ncgp, ncgp-a, tobit, observed, weekly-mean, drop-censored; commas between."
-        ),
-    ] = "exposure,weekly-mean,drop-censored,observed",
+        typer.Option(help=f"Models, separated by commas: {', '.join(MODELS)}."),
+    ] = ",".join(COMPARED_MODELS),
     tasks: Annotated[
         str, typer.Option(help="held-out, replay, or both with a comma.", rich_help_panel=_TRIALS)
     ] = "held-out,replay",
@@ -48,6 +47,7 @@ def backtest_command(
     timezone: flags.WeatherTimezone = None,
     holidays: flags.Holidays = None,
     jobs: flags.Jobs = None,
+    engine: flags.Engine = "processes",
     quiet: flags.Quiet = False,
 ) -> None:
     """Compare models where the truth is known.
@@ -65,6 +65,7 @@ def backtest_command(
     For example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
     """
     # Slow to import, and `unmet --help` should not be.
+    from unmet.execution import find_executor
     from unmet.mobility.backtest.compare import backtest
     from unmet.mobility.backtest.output import writing_backtest
     from unmet.mobility.features.bins import bin_features
@@ -79,22 +80,23 @@ def backtest_command(
             timezone=timezone,
             holidays=holidays,
         )
-    for gap in features.gaps.itertuples():
-        told.print(Text(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on."))
-    with writing_backtest(out) as write, zone_progress(told, "Backtesting zones") as progress:
-        result = backtest(
-            panel,
-            _names(models),
-            features=features.frame,
-            tasks=_names(tasks),
-            folds=folds,
-            share=share,
-            seed=seed,
-            draws=draws,
-            jobs=jobs,
-            progress=progress,
-        )
-        write(result)
+        for gap in features.gaps.itertuples():
+            told.print(Text(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on."))
+        with writing_backtest(out) as write, zone_progress(told, "Backtesting zones") as progress:
+            result = backtest(
+                opened,
+                _names(models),
+                features=features.frame,
+                tasks=_names(tasks),
+                folds=folds,
+                share=share,
+                seed=seed,
+                draws=draws,
+                jobs=jobs,
+                executor=find_executor(engine),
+                progress=progress,
+            )
+            write(result)
     if not quiet:
         _print_summary(Console(), result, out)
     if len(result.failed):

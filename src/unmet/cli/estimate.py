@@ -13,6 +13,7 @@ from rich.text import Text
 from unmet.cli import _options as flags
 from unmet.cli._progress import stoppable, zone_progress
 from unmet.cli._tables import end_if_zones_failed, print_estimate
+from unmet.mobility.models.registry import DEFAULT_MODEL
 
 __all__ = ["estimate_command"]
 
@@ -20,7 +21,7 @@ __all__ = ["estimate_command"]
 def estimate_command(
     panel: flags.PanelFileArgument,
     out: Annotated[Path, typer.Option(help="Folder of the run; what is there stays until the new is complete.")],
-    model: flags.Model = "exposure",
+    model: flags.Model = DEFAULT_MODEL,
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
     draws: flags.Draws = 400,
@@ -29,6 +30,7 @@ def estimate_command(
     timezone: flags.WeatherTimezone = None,
     holidays: flags.Holidays = None,
     jobs: flags.Jobs = None,
+    engine: flags.Engine = "processes",
     quiet: flags.Quiet = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print run.json instead of tables.", rich_help_panel=flags.RUN_PANEL)
@@ -45,6 +47,7 @@ def estimate_command(
 
     For example: unmet estimate panel.parquet --out run/ --weather weather.csv --holidays US --jobs 4
     """
+    from unmet.execution import find_executor
     from unmet.mobility.demand import LatentDemand
 
     told = Console(stderr=True, quiet=quiet)
@@ -59,7 +62,14 @@ def estimate_command(
         horizon=horizon,
     )
     with stoppable(told), zone_progress(told, "Estimating zones") as progress:
-        result = estimator.fit(panel, out, jobs=jobs, progress=progress, tell=lambda note: told.print(Text(note)))
+        result = estimator.fit(
+            panel,
+            out,
+            jobs=jobs,
+            executor=find_executor(engine),
+            progress=progress,
+            tell=lambda note: told.print(Text(note)),
+        )
     if as_json:
         typer.echo(json.dumps(result.info, indent=2, default=str))
     elif not quiet:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from unmet import __version__
 from unmet._storage.writing import write_text
+from unmet.execution import Executor
 from unmet.experiments._figures import require_matplotlib
 from unmet.experiments._runner import Cell, Progress, Result, run_cells
 from unmet.experiments._tables import Table
@@ -49,6 +50,8 @@ class Run:
         Where notes go, and where the tables are printed; standard error and standard output unless given.
     progress : callable, optional
         Opens what is told of the cells as they are finished: a context that gives ``report(done, cells, note)``.
+    executor : callable, optional
+        Where the work is done: see `unmet.execution`; in processes by default.
     """
 
     out: Path
@@ -60,6 +63,7 @@ class Run:
     console: Console | None = None
     results: Console | None = None
     progress: Callable[[], AbstractContextManager[Progress]] | None = None
+    executor: Executor | None = None
 
     def say(self, text: str) -> None:
         """Tell the user."""
@@ -79,7 +83,7 @@ def compute_all(
     cells = [Cell(experiment, s, shared) for s in settings]
     # Closed before anything else is printed: a bar and a table do not share a terminal.
     with run.progress() if run.progress else nullcontext() as progress:
-        results = run_cells(cells, compute, run.out / "cells", jobs=run.jobs, progress=progress)
+        results = run_cells(cells, compute, run.out / "cells", jobs=run.jobs, executor=run.executor, progress=progress)
     return [(cell.settings, result) for cell, result in zip(cells, results, strict=True)]
 
 

@@ -13,17 +13,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import cpu_count
-from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import InputError, UnmetError
 from unmet._storage.writing import write_text
-from unmet.execution import WorkerDied, in_processes, serially
+from unmet.execution import Executor, WorkerDied, count_workers, in_processes, serially, work_through
 
 __all__ = ["Cell", "Progress", "Result", "generator", "run_cells"]
 
@@ -66,9 +63,6 @@ class Cell:
         return f"{self.name}.{digest}.json"
 
 
-_Item = tuple[int, Cell]
-
-
 def generator(*identity: Any) -> np.random.Generator:
     """A generator seeded by what it is for: the same whatever ran before it, and in whichever process.
 
@@ -87,6 +81,7 @@ def run_cells(
     folder: Path,
     *,
     jobs: int = -1,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
     """Results of all cells, in their order; those already in `folder` are read, the others computed.
@@ -100,12 +95,13 @@ def run_cells(
     folder : Path
         Where the results are kept, one file per cell.
     jobs : int
-        Processes; −1 for one per core.
+        Number of workers; −1 for one per processor.
+    executor : callable, optional
+        Where the work is done: see `unmet.execution`. By default in processes, or in this one if one worker is enough.
     progress : callable, optional
-        Told how far the work is.
+        Called with the number of finished cells, the number of cells, and a sentence.
     """
-    if jobs == 0 or jobs < -1:
-        raise InputError(f"jobs must be a number of processes, or -1 for one per core; got {jobs}")
+    workers = count_workers(None if jobs == -1 else jobs)
     _make_folder(folder)
     paths = [folder / cell.file_name for cell in cells]
     kept = [_read(path) for path in paths]
@@ -121,49 +117,26 @@ def run_cells(
         done += 1
         say(done, len(cells), "")
 
-    processes = cpu_count() if jobs == -1 else jobs
-    _work_off([(i, cells[i]) for i in missing], compute, processes, keep, lambda note: say(done, len(cells), note))
+    def lost(keys: tuple[int, ...], error: Exception) -> None:
+        note = f"The process that worked on {cells[keys[0]].name} was lost; the cell is tried again by itself."
+        say(done, len(cells), note)
+
+    workers = min(workers, len(missing))
+    where = executor or (in_processes if workers > 1 else serially)
+    work = work_through(compute, missing, lambda keys: cells[keys[0]], executor=where, jobs=workers, lost=lost)
+    with closing(work):
+        for (i,), outcome in work:
+            if isinstance(outcome, WorkerDied):
+                raise UnmetError(
+                    f"the process that worked on {cells[i].name} ended without a result twice, the second time with "
+                    "no other work under way: most likely there is not enough memory. Finished cells are kept: the "
+                    "same command resumes from there."
+                )
+            if isinstance(outcome, Exception):
+                raise outcome
+            keep(i, outcome)
     # Fresh results are read back from disk too: a resumed run cannot differ from an uninterrupted one.
     return [result if result is not None else _finished(path) for path, result in zip(paths, kept, strict=True)]
-
-
-def _work_off(
-    left: list[_Item],
-    compute: Callable[[Cell], Result],
-    jobs: int,
-    keep: Callable[[int, Result], None],
-    tell: Callable[[str], None],
-) -> None:
-    """Compute cells, in processes if more than one; those whose worker was lost once more, one at a time.
-
-    The worker that is lost with one cell may take others with it. Tried one at a time, what dies is the culprit.
-    """
-    work, processes = partial(_compute_item, compute), min(jobs, len(left))
-    for executor, at_once in ((in_processes if processes > 1 else serially, processes), (in_processes, 1)):
-        lost: list[_Item] = []
-        with closing(executor(work, left, at_once)) as outcomes:
-            for item, outcome in outcomes:
-                if isinstance(outcome, WorkerDied | MemoryError) and at_once > 1:
-                    tell(f"The process that worked on {item[1].name} was lost; the cell is tried again by itself.")
-                    lost.append(item)
-                elif isinstance(outcome, WorkerDied):
-                    raise UnmetError(
-                        f"the process that worked on {item[1].name} ended without a word twice, the second time with "
-                        "nothing else under way: most likely there is not enough memory. What is finished is kept: "
-                        "the same command goes on from there."
-                    )
-                elif isinstance(outcome, Exception):
-                    raise outcome
-                else:
-                    keep(item[0], outcome)
-        if not (left := lost):
-            return
-
-
-def _compute_item(compute: Callable[[Cell], Result], item: _Item) -> Result:
-    # One BLAS thread: the processes share the cores, and the last digits depend on the number of threads.
-    with threadpool_limits(1):
-        return compute(item[1])
 
 
 def _make_folder(folder: Path) -> None:

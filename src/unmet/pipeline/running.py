@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
+from unmet.execution import count_workers, find_executor
 from unmet.pipeline.events import Event, Progress, Stage
 from unmet.pipeline.settings import RunSettings
 
 if TYPE_CHECKING:
     from unmet.mobility.demand import LatentDemand
+    from unmet.mobility.panel.file import PanelFile
     from unmet.mobility.runs.run import RunResult
     from unmet.pipeline.stages import Work
 
@@ -116,6 +118,7 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
     >>> [stage.reused for stage in first.stages], [stage.reused for stage in again.stages]
     ([False, False, False], [True, True, True])
     """
+    from unmet.mobility.panel.file import open_panel
     from unmet.mobility.runs.run import read_run
     from unmet.pipeline.stages import working_in
 
@@ -127,12 +130,15 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
             chosen = {key: getattr(settings, key) for key in _DECIDES[name]}
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
-        panel = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
-        estimate = stage(ESTIMATE, lambda: _make_estimate(settings, work, panel, estimator), [PANEL]) / "estimate"
-        stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
+        path = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
+        # Closed before it is moved to its place.
+        with open_panel(path, sha256=work.content(PANEL, "panel.parquet")) as panel:
+            estimate = stage(ESTIMATE, lambda: _make_estimate(settings, work, panel, estimator), [PANEL]) / "estimate"
+            stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
+            summary = dict(panel.metadata["summary"])
         work.publish()
     result = read_run(settings.out / "estimate")
-    return RunOutcome(settings, tuple(work.stages), _panel_summary(settings.out / "panel.parquet"), result)
+    return RunOutcome(settings, tuple(work.stages), summary, result)
 
 
 def _check(settings: RunSettings) -> LatentDemand:
@@ -152,8 +158,8 @@ def _check(settings: RunSettings) -> LatentDemand:
     zone_info(settings.timezone)
     Plan(**{name: getattr(settings, name) for name in Plan.__dataclass_fields__})
     horizon_bins(settings.horizon, 1)
-    if settings.jobs is not None and settings.jobs < 1:
-        raise InputError(f"jobs: expected a whole number of at least 1, got {settings.jobs}.")
+    count_workers(settings.jobs)
+    find_executor(settings.engine)
     if settings.holidays is not None:
         country, _, subdivision = settings.holidays.partition(":")
         some_day = pd.DataFrame({"start_local": [pd.Timestamp("2024-01-01")]})
@@ -217,13 +223,14 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
     )
 
 
-def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand) -> None:
+def _make_estimate(chosen: RunSettings, work: Work, panel: PanelFile, estimator: LatentDemand) -> None:
     from unmet._storage.writing import write_text, writing
 
     result = estimator.fit(
         panel,
         work.aside / "estimate",
         jobs=chosen.jobs,
+        executor=find_executor(chosen.engine),
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
     )
@@ -235,7 +242,7 @@ def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: Late
         write_text(result.out / "run.json", json.dumps(told, indent=2, default=str) + "\n")
 
 
-def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -> None:
+def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Path) -> None:
     from unmet._storage.writing import writing
     from unmet.report import write_report
 
@@ -249,10 +256,3 @@ def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -
             truth=None if chosen.truth is None else Path(chosen.truth),
             progress=lambda done, zones: work.tell(Event(REPORT, "step", f"drawing zone {done} of {zones}")),
         )
-
-
-def _panel_summary(panel: Path) -> dict[str, Any]:
-    from unmet.mobility.panel.file import open_panel
-
-    with open_panel(panel) as opened:
-        return dict(opened.metadata["summary"])

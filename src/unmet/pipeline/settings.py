@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from unmet.execution import ENGINES
+from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS
+
 __all__ = ["TABLES", "About", "RunSettings", "about", "settings_by_table"]
 
 TABLES = {
@@ -158,11 +161,11 @@ class RunSettings:
     memory: str = _setting("2GB", "panel", "text", "Memory to use; what does not fit goes to disk.", '"2GB"')
 
     model: str = _setting(
-        "exposure",
+        DEFAULT_MODEL,
         "estimate",
         "text",
-        "exposure, cgp, ncgp, ncgp-a, tobit, observed, weekly-mean or drop-censored.",
-        '"exposure"',
+        f"Model: {', '.join(MODELS)}.",
+        f'"{DEFAULT_MODEL}"',
     )
     horizon: str | None = _setting(
         None, "estimate", "text", "Go on beyond the panel's end by so much: 7d, 12h.", '"7d"'
@@ -170,6 +173,9 @@ class RunSettings:
     seed: int = _setting(0, "estimate", "whole", "The same seed gives the same numbers.", "0")
     draws: int = _setting(400, "estimate", "whole", "Joint draws behind the intervals of totals.", "400")
     jobs: int | None = _setting(None, "estimate", "whole", "Worker processes; as many as processors.", "2")
+    engine: str = _setting(
+        "processes", "estimate", "text", f"Where zones are estimated: {', '.join(ENGINES)}.", '"processes"'
+    )
 
     title: str | None = _setting(None, "report", "text", "Title of the page.", '"Bikes of our city, spring 2024"')
     truth: str | None = _setting(

@@ -7,26 +7,8 @@ from typing import Any
 from unmet.mobility.supply.states import REASONS, STATES, WORDS
 from unmet.report.source import RunSource
 
-__all__ = ["MODEL_WORDS", "assumptions", "data_used", "minutes_by_state", "model_facts", "quality_rows", "span"]
+__all__ = ["assumptions", "data_used", "minutes_by_state", "model_facts", "quality_rows", "span"]
 
-MODEL_WORDS = {
-    "exposure": "Negative binomial counts with exposure: pickups are counted against the time with something to rent. "
-    "Expected demand follows a weekly pattern, a slow trend, holidays and weather, by Gaussian processes. With eight "
-    "zones or more, a curve of the whole city is learnt first, then how each zone differs from it.",
-    "cgp": "Censored Gaussian process: in bins labelled as stock-outs demand was at least what was seen; in all others "
-    "it was what was seen.",
-    "ncgp": "Gaussian process that ignores stock-outs: what was seen is taken for demand. Expect it to be too low.",
-    "ncgp-a": "Gaussian process without the bins that had a stock-out. What is left is selected for low demand.",
-    "tobit": "Linear Tobit model: effects of the hour of the week, trend, holidays and weather, with demand at least "
-    "what was seen in bins labelled as stock-outs.",
-    "observed": "What was recorded, taken for demand: a baseline, by which nothing is ever lost.",
-    "weekly-mean": "Pickups over the time there was something to rent, by hour of the week: a baseline that knows no "
-    "trend and no weather.",
-    "drop-censored": "Mean pickups by hour of the week over the bins without a stock-out: a baseline. What is left is "
-    "selected for low demand.",
-}
-_COUNTED = ("exposure", "weekly-mean", "drop-censored")
-_PLAIN = ("observed", "weekly-mean", "drop-censored")  # know neither weather nor holidays
 _PICKUPS = {
     "trips": "Observed trips are trips that started in the zone.",
     "status": "There were no trip files: observed trips are falls in the number of available vehicles, less those "
@@ -53,14 +35,14 @@ def span(minutes: float) -> str:
 def model_facts(source: RunSource) -> list[list[str]]:
     """Name and value of what there is to know of the model and the run."""
     info, settings = source.info, source.info["inputs"].get("model", {})
-    told = info.get("provenance", {})
+    told, model = info.get("provenance", {}), info.get("model", {})
     facts = [
-        ["Model", f"{settings.get('name', 'unknown')}: {MODEL_WORDS.get(settings.get('name', ''), '')}".rstrip(": ")],
+        ["Model", f"{settings.get('name', 'unknown')}: {model.get('sentence', '')}".rstrip(": ")],
         ["Joint draws behind intervals", str(settings.get("draws", ""))],
         ["Seed", str(settings.get("seed", ""))],
-        ["Weather", _given(told.get("weather"), settings)],
+        ["Weather", _given(told.get("weather"), model)],
         ["Weather columns", ", ".join(map(str, told.get("weather_columns") or []))],
-        ["Holidays", _given(told.get("holidays"), settings)],
+        ["Holidays", _given(told.get("holidays"), model)],
     ]
     for gap in (told.get("weather_gaps") or [])[:5]:
         facts.append(["Weather missing", f"{gap.get('column')}: {gap.get('bins')} bins from {gap.get('first')} on"])
@@ -77,10 +59,10 @@ def model_facts(source: RunSource) -> list[list[str]]:
     return [fact for fact in facts if fact[1]]
 
 
-def _given(what: Any, settings: dict[str, Any]) -> str:
+def _given(what: Any, model: dict[str, Any]) -> str:
     if not what:
         return "not used"
-    return f"{what} (given, but this model makes no use of it)" if settings.get("name") in _PLAIN else str(what)
+    return str(what) if model.get("uses_covariates", True) else f"{what} (given, but this model makes no use of it)"
 
 
 def data_used(source: RunSource) -> list[list[str]]:
@@ -137,7 +119,7 @@ _LONG_BIN = 360
 
 def assumptions(source: RunSource) -> list[str]:
     """What the numbers rest on."""
-    model = source.info["inputs"].get("model", {}).get("name", "")
+    supply = source.info.get("model", {}).get("supply")
     told = source.summary
     lines = [
         "Lost trips are counted only while a zone was open and had nothing to rent. Closed and unknown time counts "
@@ -149,7 +131,7 @@ def assumptions(source: RunSource) -> list[str]:
         "Intervals are 90 %: one in ten should miss. They hold given the model and the records; an error in the "
         "records is not in them.",
     ]
-    if model in _COUNTED:
+    if supply == "exposure":
         lines.append(
             "Riders come as often while a zone is empty as they would have had it been stocked, given the hour, the "
             "season and the weather."
@@ -159,7 +141,7 @@ def assumptions(source: RunSource) -> list[str]:
                 f"Bins of one {span(source.minutes)}: an hour empty at night counts like one at rush hour, so lost "
                 "trips may be off by more than their interval. Estimate hours (--every 1h) where losses matter."
             )
-    elif model in ("cgp", "tobit"):
+    elif supply == "labels":
         lines.append("The model knows which bins had a stock-out, not for how long: labels carry all the information.")
     if told:
         lines.append(_PICKUPS.get(told.get("pickups_from", ""), ""))

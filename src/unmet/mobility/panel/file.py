@@ -15,6 +15,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.hashes import file_hash
 from unmet._storage.sql import connect, fetch_all, fetch_frame, fetch_one, path_literal, reading, register
 
 __all__ = ["PanelFile", "open_panel"]
@@ -50,6 +51,10 @@ class PanelFile:
         Name → DuckDB's type, of the panel.
     metadata : dict
         What `unmet.mobility.panel.build.write_panel` left in the file: ``zones, quality, reasons, summary``.
+    sha256 : str
+        Hash of the file's bytes.
+    path : Path or None
+        The file; None for a panel that was given in memory.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -57,6 +62,8 @@ class PanelFile:
     zones: tuple[str, ...]
     columns: dict[str, str]
     metadata: dict[str, Any]
+    sha256: str
+    path: Path | None
 
     def rows_of(self, zone: str) -> pd.DataFrame:
         """Give the rows of one zone, by start, with the features of their bins.
@@ -121,8 +128,14 @@ class PanelFile:
                 f"SELECT zone::VARCHAR AS zone, count(*) AS bins, {', '.join(sums)} FROM panel GROUP BY 1 ORDER BY 1",
             )
 
-    def add_features(self, features: pd.DataFrame) -> None:
-        """Have `rows_of` join these columns by ``start``; one row per bin, and no column that the panel has."""
+    def set_features(self, features: pd.DataFrame | None) -> None:
+        """Have `rows_of` join these columns by ``start``; one row per bin, and no column that the panel has.
+
+        None: join nothing.
+        """
+        if features is None:
+            self.connection.execute("DROP TABLE IF EXISTS features")
+            return
         if "start" not in features.columns:
             raise InputError(f"features: there is no column 'start'; found: {', '.join(map(str, features.columns))}.")
         taken = [str(c) for c in features.columns if c != "start" and c in self.columns]
@@ -137,8 +150,14 @@ class PanelFile:
             )
         self._keep("features", features)
 
-    def add_future(self, bins: pd.DataFrame) -> None:
-        """Have `rows_of` go on with these bins (``start, start_local, minutes``), told by a column ``future``."""
+    def set_future(self, bins: pd.DataFrame | None) -> None:
+        """Have `rows_of` append these bins (``start, start_local, minutes``), marked by a column ``future``.
+
+        None: append nothing.
+        """
+        if bins is None:
+            self.connection.execute("DROP TABLE IF EXISTS future")
+            return
         states = dict.fromkeys((name for name in _STATES if name in self.columns), 0)
         rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
         self._keep("future", rows)
@@ -168,8 +187,16 @@ class PanelFile:
 
 
 @contextmanager
-def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
-    """Open a panel's Parquet file, checked for the columns that every model needs and their types."""
+def open_panel(path: str | os.PathLike[str], *, sha256: str | None = None) -> Iterator[PanelFile]:
+    """Open a panel's Parquet file, and check the columns that every model needs and their types.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    sha256 : str, optional
+        Hash of the file's bytes, if known; computed otherwise.
+    """
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
@@ -187,7 +214,8 @@ def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
                 f"found: {', '.join(columns)}."
             )
         _check_types(label, columns)
-        yield PanelFile(connection, label, _zones(connection, label), columns, _metadata(pairs))
+        zones = _zones(connection, label)
+        yield PanelFile(connection, label, zones, columns, _metadata(pairs), sha256 or file_hash(file), file)
 
 
 def _check_types(label: str, columns: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 """Open what the user gave - files, folders, globs or frames - as relations DuckDB can read.
 
-Nothing is interpreted here. A `Part` is one relation of known columns: a group of Parquet files or of CSV
+Nothing is interpreted here. A `Checkpoint` is one relation of known columns: a group of Parquet files or of CSV
 files with the same header, or one frame. CSV columns are named by position, so a header never reaches SQL.
 """
 
@@ -25,9 +25,9 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading
 
 __all__ = [
+    "Checkpoint",
     "Column",
     "Given",
-    "Part",
     "Workspace",
     "expand",
     "is_frame",
@@ -57,7 +57,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Part:
+class Checkpoint:
     """One relation: `relation` may follow FROM.
 
     `row` orders and identifies its rows (SQL); `lazy` says that it can be read again at little cost.
@@ -164,14 +164,14 @@ def _check_name(path: Path, source: str) -> None:
         raise FileFormatError(f"{path}: the file is empty.")
 
 
-def open_parts(workspace: Workspace, given: Given, source: str) -> list[Part]:
+def open_parts(workspace: Workspace, given: Given, source: str) -> list[Checkpoint]:
     """Open a frame, or all files that are meant, as parts."""
     if is_frame(given):
         return [_frame_part(workspace, given, source)]
     return open_files(workspace, expand(given, source))
 
 
-def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[Part]:
+def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[Checkpoint]:
     """Open files that are tables, those with the same header together.
 
     Zip archives are unpacked into the workspace: only their ``.csv`` members, under names of our own.
@@ -183,7 +183,7 @@ def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[Part]:
     return [_file_part(workspace, shape, files) for shape, files in groups.items()]
 
 
-def _frame_part(workspace: Workspace, frame: Any, source: str) -> Part:
+def _frame_part(workspace: Workspace, frame: Any, source: str) -> Checkpoint:
     name = workspace.name("frame")
     label = f"the {source} frame"
     with reading(label):
@@ -192,7 +192,7 @@ def _frame_part(workspace: Workspace, frame: Any, source: str) -> Part:
         except (duckdb.InvalidInputException, TypeError, ValueError) as error:
             raise InputError(f"{label}: {type(frame).__name__} cannot be read as a table: {error}") from error
         columns = _described(workspace, name)
-    return Part(label, name, columns, lazy=False)
+    return Checkpoint(label, name, columns, lazy=False)
 
 
 def _described(workspace: Workspace, relation: str) -> dict[str, Column]:
@@ -209,7 +209,7 @@ def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
     return ("csv", head, *header)
 
 
-def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tuple[Path, str]]) -> Part:
+def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tuple[Path, str]]) -> Checkpoint:
     label = files[0][1] + (f" and {len(files) - 1} more" if len(files) > 1 else "")
     paths = "[" + ", ".join(path_literal(str(path)) for path, _ in files) + "]"
     if shape[0] == "parquet":
@@ -217,7 +217,7 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
         # file_index and file_row_number are DuckDB's own; a file's column of that name would hide them.
         hidden = {"file_index", "file_row_number"} & {name.lower() for name in columns}
         row = None if hidden else "(file_index::BIGINT << 40 | file_row_number)"
-        return Part(label, f"read_parquet({paths})", columns, lazy=row is not None, row=row)
+        return Checkpoint(label, f"read_parquet({paths})", columns, lazy=row is not None, row=row)
     _, head, *header = shape
     names = [f"c{i}" for i in range(len(header))]
     rejects = workspace.name("rejects")
@@ -235,10 +235,10 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
     lenient = relation.replace("store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1)
     # The strict reader counts the lines to skip by the first line's end alone.
     strict = lenient if head.blank else relation
-    return Part(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
+    return Checkpoint(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
 
 
-def malformed_lines(workspace: Workspace, part: Part) -> int:
+def malformed_lines(workspace: Workspace, part: Checkpoint) -> int:
     """Count the lines of a part, once it was read, that could not be split into its columns."""
     if part.rejects is None:
         return 0

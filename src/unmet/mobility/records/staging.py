@@ -14,7 +14,7 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
 from unmet.mobility.records.casting import EPOCH_SECONDS_LIMIT, NOTHING, Time
-from unmet.mobility.records.files import Part, Workspace, malformed_lines
+from unmet.mobility.records.files import Checkpoint, Workspace, malformed_lines
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.stations import Resolved, Station, StationTable, id_text
 
@@ -55,7 +55,7 @@ class Staged:
 
 
 def stage(
-    workspace: Workspace, source: str, parts: Sequence[tuple[Part, Mapping[str, str]]], log: QualityLog
+    workspace: Workspace, source: str, parts: Sequence[tuple[Checkpoint, Mapping[str, str]]], log: QualityLog
 ) -> Staged:
     """Bring parts to our columns: a view where the part is cheap to read again, else a table.
 
@@ -63,7 +63,7 @@ def stage(
     ----------
     workspace, source, log
         Where to put it, what it is, and where to count the lines that could not be split.
-    parts : sequence of (Part, mapping)
+    parts : sequence of (Checkpoint, mapping)
         With each part, our columns as SQL; the same columns for all.
     """
     if len(parts) > _MOST_PARTS:
@@ -93,7 +93,7 @@ def stage(
     return Staged(relation, label, naive)
 
 
-def _materialise(workspace: Workspace, name: str, body: str, part: Part) -> None:
+def _materialise(workspace: Workspace, name: str, body: str, part: Checkpoint) -> None:
     try:
         workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {part.relation}")
     except duckdb.InvalidInputException:
@@ -104,7 +104,7 @@ def _materialise(workspace: Workspace, name: str, body: str, part: Part) -> None
         workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {part.lenient}")
 
 
-def check_epochs(workspace: Workspace, part: Part, field: str, time: Time) -> None:
+def check_epochs(workspace: Workspace, part: Checkpoint, field: str, time: Time) -> None:
     """Refuse a column of times in milliseconds: most of its first numbers are beyond any time in seconds."""
     if time.epoch is None:
         return

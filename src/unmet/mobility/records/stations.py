@@ -14,8 +14,8 @@ from unmet._storage.sql import fetch_all, reading
 from unmet.mobility.clock.timezones import standard_offset_hours
 from unmet.mobility.records.casting import text
 from unmet.mobility.records.files import (
+    Checkpoint,
     Given,
-    Part,
     Workspace,
     expand,
     is_frame,
@@ -109,7 +109,7 @@ def read_stations(
 
 
 def _from_tables(
-    parts: Sequence[Part],
+    parts: Sequence[Checkpoint],
     workspace: Workspace,
     mapping: Mapping[str, str] | None,
     headers: set[str],

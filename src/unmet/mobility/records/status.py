@@ -16,9 +16,9 @@ from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
 from unmet.mobility.records.casting import NOTHING, Time, boolean, number, time
 from unmet.mobility.records.files import (
+    Checkpoint,
     Column,
     Given,
-    Part,
     Workspace,
     expand,
     is_frame,
@@ -73,7 +73,7 @@ def stage_status(
     progress: Callable[[str], None],
 ) -> StagedStatus:
     """Open status and bring it to our columns."""
-    parts: list[Part] = []
+    parts: list[Checkpoint] = []
     if is_frame(given):
         parts = open_parts(workspace, given, "status")
     else:
@@ -130,7 +130,7 @@ def _whole_seconds(at: Time) -> str:
 
 def _load_documents(
     workspace: Workspace, paths: Sequence[Path], log: QualityLog, force: bool, progress: Callable[[str], None]
-) -> Part:
+) -> Checkpoint:
     """Load GBFS documents into a table, a batch of documents at a time."""
     name = workspace.name("gbfs")
     workspace.connection.execute(
@@ -163,7 +163,7 @@ def _load_documents(
     log.add("status", "unreadable document", "rejected", unreadable, first_error)
     label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
     columns = {r[0]: Column(r[0], r[1]) for r in fetch_all(workspace.connection, f"DESCRIBE {name}")}
-    return Part(label, name, columns, lazy=True, row="rowid")
+    return Checkpoint(label, name, columns, lazy=True, row="rowid")
 
 
 def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) -> None:

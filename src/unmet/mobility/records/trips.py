@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import Clock
 from unmet.mobility.records.casting import NOTHING, number, text, time
-from unmet.mobility.records.files import Column, Given, Part, Workspace, open_parts
+from unmet.mobility.records.files import Checkpoint, Column, Given, Workspace, open_parts
 from unmet.mobility.records.headers import is_staff, match_columns
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.staging import (
@@ -61,7 +61,7 @@ def stage_trips(workspace: Workspace, given: Given, mapping: Mapping[str, str] |
     return StagedTrips(staged, header, set().union(*(part.columns for part in parts)), fields)
 
 
-def _columns(part: Part, matched: Mapping[str, str]) -> dict[str, str]:
+def _columns(part: Checkpoint, matched: Mapping[str, str]) -> dict[str, str]:
     def have(field: str) -> Column | None:
         return part.columns[matched[field]] if field in matched else None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_one, identifier, reading
 from unmet.mobility.records.casting import number, time
-from unmet.mobility.records.files import Given, Part, Workspace, open_parts
+from unmet.mobility.records.files import Checkpoint, Given, Workspace, open_parts
 from unmet.mobility.records.headers import match_columns
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.staging import IMPOSSIBLE, Staged, check_epochs, clock_for, count_reasons, stage
@@ -64,7 +64,7 @@ def make_weather(
 
 def _choose(
     workspace: Workspace,
-    parts: Sequence[Part],
+    parts: Sequence[Checkpoint],
     mapping: Mapping[str, str] | None,
     log: QualityLog,
     columns: Sequence[str] | None,
@@ -85,7 +85,7 @@ def _choose(
 
 def _stage(
     workspace: Workspace,
-    parts: Sequence[Part],
+    parts: Sequence[Checkpoint],
     names: Mapping[str, str],
     mapping: Mapping[str, str] | None,
     log: QualityLog,
@@ -108,7 +108,7 @@ def _stage(
 
 def _numeric(
     workspace: Workspace,
-    part: Part,
+    part: Checkpoint,
     mapping: Mapping[str, str] | None,
     log: QualityLog,
     columns: Sequence[str] | None = None,
