@@ -23,7 +23,10 @@ ESTIMATES = {f"mobility.{name}" for name in ("models", "runs", "demand")}
 
 # What each part may import besides. A part that is not in this table fails the test.
 MAY_IMPORT: dict[str, set[str]] = {
-    **{name: set() for name in (*GROUND, "_storage", "execution", "censoring", "metrics", "kernels", "likelihoods")},
+    **{
+        name: set()
+        for name in (*GROUND, "_storage", "execution", "censoring", "decisions", "metrics", "kernels", "likelihoods")
+    },
     "inference": {"kernels", "likelihoods"},
     "evidence": {"kernels", "likelihoods", "inference"},
     "estimators": {"_storage"} | SCIENCE,
@@ -95,6 +98,16 @@ def test_imports_point_one_way(module: str) -> None:
     assert part in MAY_IMPORT, f"{module}: add {part!r} to the table of this test and to docs/architecture.md"
     imported = {part_of(other) for other in imported_by(module)}
     assert imported <= MAY_IMPORT[part] | GROUND | {part}, f"{module} imports what {part} may not"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_underscore_modules_are_used_within_their_package_only(module: str) -> None:
+    """A name of a module such as ``estimators._model`` may be used below ``estimators``; ``_normal`` everywhere."""
+    for other in imported_by(module):
+        parts = other.split(".")
+        private = next((i for i, part in enumerate(parts) if part.startswith("_")), len(parts))
+        home = ".".join(parts[:private])
+        assert private == len(parts) or f"{module}.".startswith(f"{home}." if home else ""), f"{module} uses {other}"
 
 
 def test_the_common_ground_and_the_table_are_free_of_cycles() -> None:

@@ -72,13 +72,13 @@ def test_probabilities_and_hyperparameters_are_numbers(gp: CensoredGP) -> None:
 @BOTH
 def test_a_column_named_twice_is_refused(estimator: CensoredGP | TobitRegressor) -> None:
     frame = pd.DataFrame(np.column_stack([X, X**2, X**3]), columns=["rain", "wind", "rain"])
-    with pytest.raises(InputError, match=r"column names must differ; 'rain' is there 2 times. Rename"):
+    with pytest.raises(InputError, match=r"Column names must differ; 'rain' occurs 2 times\. Rename"):
         estimator.fit(frame, Y)
 
 
 def test_a_kernel_refuses_a_column_named_twice() -> None:
     frame = pd.DataFrame(np.column_stack([X, X**2]), columns=["rain", "rain"])
-    with pytest.raises(InputError, match=r"column names must differ; 'rain' is there 2 times"):
+    with pytest.raises(InputError, match=r"Column names must differ; 'rain' occurs 2 times"):
         SquaredExponential(1.0, 1.0, columns="rain")(frame)
 
 
@@ -263,7 +263,7 @@ class TestAsAStranger:
 
     @pytest.mark.parametrize("columns", [1.5, True, {"rain": 1}, [0, None], b"rain"])
     def test_columns_are_positions_or_names(self, columns: object) -> None:
-        with pytest.raises(InputError, match=r"SquaredExponential: columns are positions or names"):
+        with pytest.raises(InputError, match=r"SquaredExponential: columns must be positions or names"):
             SquaredExponential(columns=columns)  # type: ignore[arg-type]
 
     def test_a_place_where_nothing_can_be_saved_is_named(self, gp: CensoredGP, tmp_path) -> None:

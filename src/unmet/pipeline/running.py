@@ -1,10 +1,11 @@
-"""Records → panel → estimate → report in one go."""
+"""Run the stages panel, estimate and report."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
 from unmet.execution import count_workers, find_executor
+from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
 from unmet.pipeline.events import Event, Progress, Stage
-from unmet.pipeline.settings import RunSettings
+from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings, panel_options
 
 if TYPE_CHECKING:
+    from unmet.execution import Executor
     from unmet.mobility.demand import LatentDemand
     from unmet.mobility.panel.file import PanelFile
     from unmet.mobility.runs.run import RunResult
@@ -32,12 +35,9 @@ OUTPUTS = {
     ),
     REPORT: ("report.html",),
 }
-# Settings that change what a stage gives; the others (jobs, memory) only change how.
+# Settings that change the result of a stage. The others (jobs, memory) change only its speed.
 _DECIDES = {
-    PANEL: (
-        *("timezone", "map", "max_rejected", "force"),
-        *("zones", "every", "start", "end", "censored_rule", "rebalancing", "hours"),
-    ),
+    PANEL: tuple(setting for option, setting in PANEL_SETTINGS.items() if PANEL_OPTIONS[option].changes_panel),
     ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws"),
     REPORT: ("title",),
 }
@@ -45,18 +45,18 @@ _DECIDES = {
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run has left in its folder.
+    """Results of a run.
 
     Attributes
     ----------
     settings : RunSettings
-        What it was made from.
+        The settings of the run.
     stages : tuple of Stage
         Panel, estimate, report.
     panel : dict
-        The panel's summary: period, zones, trips used, minutes by state and the like.
+        The panel's summary: period, zones, trips used, minutes by state and so on.
     estimate : RunResult
-        The estimates; zones that failed are in its ``failures``.
+        The estimates. Its ``failures`` lists zones that failed.
     """
 
     settings: RunSettings
@@ -66,11 +66,11 @@ class RunOutcome:
 
     @property
     def report(self) -> Path:
-        """The page."""
+        """Path of the report."""
         return self.stages[-1].path
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``unmet run --json`` prints."""
+        """Return the document that ``unmet run --json`` prints."""
         info = self.estimate.info
         return {
             "unmet": unmet.__version__,
@@ -83,25 +83,27 @@ class RunOutcome:
         }
 
 
-def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcome:
-    """Go from records to a report.
+def run(settings: RunSettings, *, executor: Executor | None = None, progress: Progress | None = None) -> RunOutcome:
+    """Build the panel, estimate demand and write the report.
 
     Parameters
     ----------
     settings : RunSettings
-        See `unmet.pipeline.make_settings` for those of a file.
+        `unmet.pipeline.make_settings` reads them from a file.
+    executor : callable, optional
+        Runs the estimates of zones, see `unmet.execution`; default: worker processes on this machine.
     progress : callable, optional
-        See `Progress`.
+        Called with each `Event`.
 
     Returns
     -------
     RunOutcome
-        Zones that could not be estimated are in its ``estimate.failures``.
+        Its ``estimate.failures`` lists zones that could not be estimated.
 
     Raises
     ------
     InputError
-        Where something given is not what was expected; what was in the folder before is as it was.
+        If a setting or a file is invalid. Earlier results in the folder are not changed.
 
     Examples
     --------
@@ -133,7 +135,10 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
         path = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
         # Closed before it is moved to its place.
         with open_panel(path, sha256=work.content(PANEL, "panel.parquet")) as panel:
-            estimate = stage(ESTIMATE, lambda: _make_estimate(settings, work, panel, estimator), [PANEL]) / "estimate"
+            estimate = (
+                stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor), [PANEL])
+                / "estimate"
+            )
             stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
             summary = dict(panel.metadata["summary"])
         work.publish()
@@ -142,21 +147,18 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
 
 
 def _check(settings: RunSettings) -> LatentDemand:
-    """Find what makes no sense before hours of work."""
+    """Check all settings before any work starts."""
     import pandas as pd
 
     from unmet.mobility.clock.horizon import horizon_bins
-    from unmet.mobility.clock.timezones import zone_info
     from unmet.mobility.demand import LatentDemand
     from unmet.mobility.features.bins import read_weather
     from unmet.mobility.features.covariates import add_holidays
-    from unmet.mobility.panel.table import Plan
     from unmet.report.tables import check_truth
 
     if find_spec("plotly") is None:
         raise MissingExtraError("plotly", "report", "Reports")
-    zone_info(settings.timezone)
-    Plan(**{name: getattr(settings, name) for name in Plan.__dataclass_fields__})
+    PanelOptions(**panel_options(settings))
     horizon_bins(settings.horizon, 1)
     count_workers(settings.jobs)
     find_executor(settings.engine)
@@ -167,7 +169,7 @@ def _check(settings: RunSettings) -> LatentDemand:
     if settings.weather is not None:
         read_weather(settings.weather, settings.timezone, settings.weather_columns)
     elif settings.weather_columns:
-        raise InputError("weather_columns: columns were chosen, but there is no weather to choose from (--weather).")
+        raise InputError("weather_columns: columns were given without weather (--weather).")
     if settings.truth is not None:
         check_truth(Path(settings.truth))
     names = ("model", "draws", "seed", "weather", "weather_columns", "timezone", "holidays", "horizon")
@@ -175,7 +177,7 @@ def _check(settings: RunSettings) -> LatentDemand:
 
 
 def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
-    """The files that each stage reads, by what they are."""
+    """Return the input files of each stage, by the setting that names them."""
     from unmet.mobility.records.files import expand
 
     panel = {
@@ -193,8 +195,8 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
         inside = next((file for file in files if out in file.resolve().parents), None)
         if inside is not None:
             raise InputError(
-                f"{inside}: is in the folder of the results, {settings.out}, and taken for {name}. "
-                "Name another folder with --out, or files that are not in it."
+                f"{inside}: is an input file ({name}) inside the folder of the results, {settings.out}. "
+                "Use another folder with --out, or move the file."
             )
     return {PANEL: panel, ESTIMATE: estimate, REPORT: report}
 
@@ -207,46 +209,37 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
         list(chosen.trips) or None,
         list(chosen.status) or None,
         list(chosen.stations) or None,
-        timezone=chosen.timezone,
-        zones=chosen.zones,
-        every=chosen.every,
-        start=chosen.start,
-        end=chosen.end,
-        censored_rule=chosen.censored_rule,
-        rebalancing=chosen.rebalancing,
-        hours=chosen.hours,
-        mapping=chosen.map,
-        memory=chosen.memory,
-        max_rejected=chosen.max_rejected,
-        force=chosen.force,
         progress=lambda step: work.tell(Event(PANEL, "step", step)),
+        **panel_options(chosen),
     )
 
 
-def _make_estimate(chosen: RunSettings, work: Work, panel: PanelFile, estimator: LatentDemand) -> None:
+def _make_estimate(
+    chosen: RunSettings, work: Work, panel: PanelFile, estimator: LatentDemand, executor: Executor | None
+) -> None:
     from unmet._storage.writing import write_text, writing
 
     result = estimator.fit(
         panel,
         work.aside / "estimate",
         jobs=chosen.jobs,
-        executor=find_executor(chosen.engine),
+        executor=executor or find_executor(chosen.engine),
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
     )
     if any(failure["retry"] for failure in result.info["failures"]):
-        work.once.add(ESTIMATE)  # a worker was lost: the same command tries its zones again
-    # Where the panel will be, not where it is now.
-    told = {**result.info, "panel_path": str(work.out / "panel.parquet")}
+        work.once.add(ESTIMATE)  # a worker died: the same command tries its zones again
+    # The path after publishing, not the present one.
+    info = {**result.info, "panel_path": str(work.out / "panel.parquet")}
     with writing(work.out):
-        write_text(result.out / "run.json", json.dumps(told, indent=2, default=str) + "\n")
+        write_text(result.out / "run.json", json.dumps(info, indent=2, default=str) + "\n")
 
 
 def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Path) -> None:
     from unmet._storage.writing import writing
     from unmet.report import write_report
 
-    work.tell(Event(REPORT, "step", "writing the page"))
+    work.tell(Event(REPORT, "step", "writing the report"))
     with writing(work.out):
         write_report(
             estimate,

@@ -96,47 +96,47 @@ _RECORDS = (
     ZoneModel(
         "cgp",
         f"{_ZONE_MODELS}:cgp",
-        "Censored Gaussian process: demand was at least the observed number in bins labelled as stock-outs, and equal "
-        "to it in all others.",
+        "Censored Gaussian process: in bins labelled as stock-outs, demand was at least the observed trips; in all "
+        "other bins it was equal to them.",
         supply="labels",
     ),
     ZoneModel(
         "ncgp",
         f"{_ZONE_MODELS}:ncgp",
-        "Gaussian process that ignores stock-outs and takes observed trips as demand. Expect it to be too low.",
+        "Gaussian process that ignores stock-outs and treats observed trips as demand. Expect it to be too low.",
         supply="none",
     ),
     ZoneModel(
         "ncgp-a",
         f"{_ZONE_MODELS}:ncgp_a",
-        "Gaussian process without the bins that had a stock-out. The remaining bins are selected for low demand.",
+        "Gaussian process without the bins that had a stock-out. The remaining bins are biased to low demand.",
         supply="none",
     ),
     ZoneModel(
         "tobit",
         f"{_ZONE_MODELS}:tobit",
-        "Linear Tobit model: effects of the hour of the week, trend, holidays and weather. Demand was at least the "
-        "observed number in bins labelled as stock-outs.",
+        "Linear Tobit model with effects of the hour of the week, trend, holidays and weather. In bins labelled as "
+        "stock-outs, demand was at least the observed trips.",
         supply="labels",
     ),
     ZoneModel(
         "observed",
         f"{_BASELINES}:observed",
-        "Observed trips, taken as demand: a baseline in which no trip is ever lost.",
+        "Observed trips as demand: a baseline in which no trip is lost.",
         uses_covariates=False,
         supply="none",
     ),
     ZoneModel(
         "weekly-mean",
         f"{_BASELINES}:weekly_mean",
-        "Pickups over the time with something to rent, by hour of the week: a baseline without trend and weather.",
+        "Pickups per time with supply, by hour of the week: a baseline without trend and weather.",
         uses_covariates=False,
     ),
     ZoneModel(
         "drop-censored",
         f"{_BASELINES}:drop_censored",
         "Mean pickups by hour of the week over the bins without a stock-out: a baseline. The remaining bins are "
-        "selected for low demand.",
+        "biased to low demand.",
         uses_covariates=False,
     ),
 )

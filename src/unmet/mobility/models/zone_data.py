@@ -10,7 +10,7 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
-from unmet.mobility.panel.build import PANEL_COLUMNS, REBALANCED_COLUMNS
+from unmet.mobility.panel.schema import PANEL_COLUMNS, REBALANCED_COLUMNS
 
 __all__ = ["CITY_ERRORS", "CITY_RATE", "NOT_COVARIATES", "Hyperparameters", "ZoneData", "zone_data"]
 
