@@ -269,7 +269,7 @@ def test_tobit_refuses_an_hour_that_ran_out_every_time_with_the_models_words():
 
 
 def test_unknown_models_and_too_few_draws_are_refused():
-    with pytest.raises(InputError, match="no model 'magic'; there are exposure"):
+    with pytest.raises(InputError, match="no model 'magic'; expected one of exposure"):
         DemandModel("magic")
     with pytest.raises(InputError, match="draws"):
         DemandModel(draws=3)

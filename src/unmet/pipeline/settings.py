@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from unmet.execution import ENGINES
 from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS
 from unmet.mobility.panel.options import PANEL_OPTIONS
 
