@@ -289,7 +289,7 @@ def test_stopped_by_hand_is_130_and_the_same_command_goes_on(city, tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", interrupted)
         assert run_main(monkeypatch, "run", *flags) == 130
-    assert "the same command goes on from there" in said(capsys.readouterr().err)
+    assert "run the same command to continue" in said(capsys.readouterr().err)
     assert run_main(monkeypatch, "run", *flags) == 0
     assert "panel reused" in said(capsys.readouterr().err)
 
