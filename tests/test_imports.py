@@ -47,7 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
     "report": {"_storage", "mobility.clock", "mobility.panel", "mobility.records", "mobility.runs", "mobility.supply"},
     "pipeline": {"_storage", "execution", "report", "simulate"} | DATA | ESTIMATES,
-    "cli": {"collect", "experiments", "mobility.backtest", "pipeline", "report", "simulate"} | DATA | ESTIMATES,
+    "cli": {"collect", "execution", "experiments", "mobility.backtest", "pipeline", "report", "simulate"}
+    | DATA
+    | ESTIMATES,
 }
 
 
@@ -99,6 +101,16 @@ def test_imports_point_one_way(module: str) -> None:
     assert part in MAY_IMPORT, f"{module}: add {part!r} to the table of this test and to docs/architecture.md"
     imported = {part_of(other) for other in imported_by(module)}
     assert imported <= MAY_IMPORT[part] | GROUND | {part}, f"{module} imports what {part} may not"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_underscore_modules_are_used_within_their_package_only(module: str) -> None:
+    """A name of a module such as ``estimators._model`` may be used below ``estimators``; ``_normal`` everywhere."""
+    for other in imported_by(module):
+        parts = other.split(".")
+        private = next((i for i, part in enumerate(parts) if part.startswith("_")), len(parts))
+        home = ".".join(parts[:private])
+        assert private == len(parts) or f"{module}.".startswith(f"{home}." if home else ""), f"{module} uses {other}"
 
 
 def test_the_common_ground_and_the_table_are_free_of_cycles() -> None:
