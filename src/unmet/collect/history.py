@@ -34,7 +34,7 @@ from unmet._storage.sql import connect, fetch_all, literal, path_literal, readin
 from unmet._storage.writing import replacing, write_text
 from unmet.collect.segments import damaged_bytes, read_segment
 
-__all__ = ["TABLES", "SystemHistory", "day_of", "find_histories"]
+__all__ = ["SEGMENT", "TABLES", "SystemHistory", "day_of", "find_histories"]
 
 _TIME, _TEXT, _WHOLE, _REAL, _FLAG = "TIMESTAMPTZ", "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"
 _DTYPES = {_TEXT: "string", _WHOLE: "Int64", _REAL: "Float64", _FLAG: "boolean"}
@@ -97,6 +97,9 @@ TABLES: Mapping[str, Mapping[str, str]] = {
 }
 """Columns of each table with their types, in order. A frame of a segment has rows in the same order."""
 
+SEGMENT = ".segment"
+"""Ending of the file of a day in progress."""
+
 _MANIFEST = "manifest.json"
 _BATCH = 50_000
 _KEYS = {"changes": ("station_id", "poll_time"), "vehicles": ("vehicle_id", "poll_time")}
@@ -122,11 +125,16 @@ class SystemHistory:
 
     def segment(self, day: str) -> Path:
         """File of a day in progress."""
-        return self.folder / "open" / f"{day}.segment"
+        return self.folder / "open" / f"{day}{SEGMENT}"
 
     def open_days(self) -> list[str]:
         """Days with a segment, the oldest first."""
-        return sorted(path.stem for path in (self.folder / "open").glob("????-??-??.segment"))
+        return sorted(path.stem for path in (self.folder / "open").glob(f"????-??-??{SEGMENT}"))
+
+    def all_files(self) -> list[Path]:
+        """Files of all days, the oldest first."""
+        days = [path for day in self.finished_days() for path in sorted((self.folder / "days" / day).glob("*.parquet"))]
+        return days + [self.segment(day) for day in self.open_days()]
 
     def finished_days(self) -> list[str]:
         """Days in the manifest, the oldest first."""
@@ -171,6 +179,13 @@ class SystemHistory:
         self._write_manifest({**known, "days": {**known["days"], day: hashes}})
         self.segment(day).unlink(missing_ok=True)
 
+    def has(self, table: str) -> bool:
+        """Whether a table has rows."""
+        finished = any((self.folder / "days" / day / f"{table}.parquet").is_file() for day in self.finished_days())
+        return finished or any(
+            frame.get(table) for day in self.open_days() for frame in read_segment(self.segment(day))
+        )
+
     def files(self, table: str, scratch: Path) -> list[Path]:
         """Parquet files of a table, the oldest day first. Those of days in progress are made in `scratch`."""
         finished, found = self.finished_days(), []
@@ -210,7 +225,7 @@ class SystemHistory:
                 path = self.folder / "days" / day / name
                 if not path.is_file() or file_hash(path) != expected:
                     wrong.append(f"days/{day}/{name}")
-        return wrong + [f"open/{day}.segment" for day in self.open_days() if damaged_bytes(self.segment(day))]
+        return wrong + [f"open/{day}{SEGMENT}" for day in self.open_days() if damaged_bytes(self.segment(day))]
 
     def _write_day(self, day: str, folder: Path, tables: Iterable[str]) -> None:
         """Write tables of a segment as Parquet files; those without rows only where a reader expects them."""
