@@ -27,6 +27,7 @@ import numpy as np
 from unmet._storage.parquet import read_parquet
 from unmet.collect import Clock, System, SystemHistory, collect
 
+START = 1_767_310_200.0  # 2026-01-01 23:30 UTC: a day turns over soon
 INTERVAL = 60.0
 CHANGING = 0.1  # share of stations that change between two polls
 
@@ -100,7 +101,7 @@ async def watch_memory(sizes: list[float], every: float) -> None:
 
 async def soak(systems: list[System], out: Path, speed: float, seconds: float, sizes: list[float]) -> None:
     watching = asyncio.create_task(watch_memory(sizes, seconds / 60))
-    clock = Clock(time.time(), speed)
+    clock = Clock(START, speed)
     await collect(systems, out, clock=clock, until=clock.now() + seconds * speed, note=print)
     watching.cancel()
 
