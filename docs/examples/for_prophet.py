@@ -7,6 +7,7 @@ from unmet.simulate import simulate_city
 
 city = simulate_city(stations=2, days=15, seed=1).save("city")
 files = {"trips": (f"{city}/trips.parquet",), "status": (f"{city}/status.parquet",)}
+files["stations"] = (f"{city}/stations.csv",)
 run(make_settings(**files, timezone="America/New_York", model="weekly-mean", jobs=1))
 
 history = duckdb.sql(
