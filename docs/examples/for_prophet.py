@@ -15,4 +15,4 @@ history = duckdb.sql(
     FROM 'out/estimate/demand.parquet' ORDER BY zone, ds"""
 ).df()
 for zone, series in history.groupby("zone"):
-    print(zone, series[["ds", "y"]].head(2).round(1).to_dict("records"))  # Prophet().fit(series[["ds", "y"]])
+    print(zone, len(series), series["y"].sum())  # Prophet().fit(series[["ds", "y"]])
