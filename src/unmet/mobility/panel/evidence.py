@@ -103,8 +103,8 @@ def gather(
     """
     order, group = _stations_by_zone(zones)
     log, polls = _sort_status(records, order, group, options, progress), _polls(records)
-    if log is not None and polls is not None:  # the last poll shows that the last record still held
-        log = replace(log, last_minute=max(log.last_minute, int(polls.minutes[-1])))
+    if log is not None and polls is not None:  # until the last poll, the last record held
+        log = replace(log, last_minute=max(log.last_minute, int(polls.minutes[-1]) - 1))
     span = trip_span(records.connection) if "trips" in records.tables else None
     bins = cut_bins(*_period(log, span, options), parse_every(options.every), records.timezone)
     first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
