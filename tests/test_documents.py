@@ -252,7 +252,7 @@ def test_every_state_and_reason_is_documented() -> None:
 
 
 def test_every_model_is_in_the_table_of_choices() -> None:
-    from unmet.mobility.models.zone_models import MODELS
+    from unmet.mobility.models.registry import MODELS
 
     text = (DOCS / "guide" / "choosing.md").read_text(encoding="utf-8")
     assert [name for name in MODELS if f"`{name}`" not in text] == ["ncgp-a"]  # for the paper's sake only

@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
     "report": {"_storage", "mobility.clock", "mobility.panel", "mobility.records", "mobility.runs", "mobility.supply"},
     "pipeline": {"_storage", "execution", "report", "simulate"} | DATA | ESTIMATES,
-    "cli": {"experiments", "mobility.backtest", "pipeline", "report", "simulate"} | DATA | ESTIMATES,
+    "cli": {"execution", "experiments", "mobility.backtest", "pipeline", "report", "simulate"} | DATA | ESTIMATES,
 }
 
 

@@ -24,7 +24,7 @@ from unmet._exceptions import NumericalError
 from unmet._typing import Array, IntArray
 from unmet.metrics import crps_samples
 from unmet.mobility.backtest.trials import ALL, CUT, FULL, HELD_OUT, SUBSETS, Trial
-from unmet.mobility.models.zone_models import Rates
+from unmet.mobility.models.rates import Rates
 
 __all__ = ["LEVELS", "METRICS", "answer", "metrics_of", "tally", "tidy"]
 

@@ -14,7 +14,7 @@ from unmet._storage.parquet import write_parquet
 from unmet._storage.sql import connect, fetch_all, literal, path_literal
 from unmet._storage.writing import replacing_files
 from unmet._typing import Array
-from unmet.mobility.runs.checkpoints import Part
+from unmet.mobility.runs.checkpoints import Checkpoint
 from unmet.mobility.runs.totals import tabulate_totals
 
 __all__ = ["TABLES", "finished_run", "publish", "read_info"]
@@ -27,7 +27,12 @@ _COSTS = "_seconds"
 
 
 def publish(
-    out: Path, scratch: Path, parts: Sequence[Part], zones: pd.DataFrame, hours: Sequence[int], info: dict[str, Any]
+    out: Path,
+    scratch: Path,
+    parts: Sequence[Checkpoint],
+    zones: pd.DataFrame,
+    hours: Sequence[int],
+    info: dict[str, Any],
 ) -> dict[str, Any]:
     """Write all files aside, then move them into place, ``run.json`` last; return what it says.
 
@@ -35,7 +40,7 @@ def publish(
     ----------
     out, scratch : Path
         Where the files go, and a folder on the same disk to make them in.
-    parts : sequence of Part
+    parts : sequence of Checkpoint
         All of the run.
     zones : pandas.DataFrame
         One row per zone of the panel: ``zone, name, status, reason`` and what the panel says of it.
@@ -93,7 +98,7 @@ _ESTIMATES = (
 )
 
 
-def _merge_rows(parts: Sequence[Part], folder: Path, spill: Path) -> None:
+def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path) -> None:
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
     if not files:
         empty = {
@@ -135,7 +140,7 @@ def _system_rates(shared: Sequence[str]) -> str:
         FROM (SELECT * FROM merged ORDER BY start, zone) GROUP BY start ORDER BY start"""
 
 
-def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, Array, Array]]:
+def _draws_by_zone(parts: Sequence[Checkpoint]) -> Iterator[tuple[str, Array, Array]]:
     """Zones in order of name, whatever the parts: sums then come out the same. One part is held at a time."""
     place = sorted((zone, number, i) for number, part in enumerate(parts) for i, zone in enumerate(part.fitted))
     held: tuple[int, Array, Array] | None = None
@@ -145,7 +150,7 @@ def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, Array, Array]]:
         yield zone, held[1][i], held[2][i]
 
 
-def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Part]) -> pd.DataFrame:
+def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Checkpoint]) -> pd.DataFrame:
     """One row per zone: what is known from the panel, the totals, what the model says of itself."""
     of_zones = totals[totals["level"] == "zone"]
     table = zones
