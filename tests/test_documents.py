@@ -243,6 +243,22 @@ def test_files_and_spellings_of_the_experiments_are_those_that_are_documented() 
     assert {*COLUMNS, *MODELS, *(r[0] for r in (*taxi.READINGS, *motorcycle.READINGS))} <= told
 
 
+@pytest.mark.parametrize(
+    "package",
+    [
+        *sorted(p for p in (ROOT / "src/unmet/mobility").iterdir() if (p / "__init__.py").exists()),
+        ROOT / "src/unmet/pipeline",
+        ROOT / "src/unmet/report",
+    ],
+    ids=lambda path: path.name,
+)
+def test_every_module_of_a_package_is_in_the_tree_of_the_architecture(package: Path) -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8").split("## The tree")[1].split("## Where")[0]
+    entry = re.search(rf"^ *{package.name}/ .*\n(?: {{10,}}.*\n)*", text, flags=re.MULTILINE)[0]
+    modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("_")}
+    assert {name for name in modules if not re.search(rf"\b{name}\b", entry)} == set()
+
+
 def test_every_state_and_reason_is_documented() -> None:
     from unmet.mobility.supply.states import REASONS
 
