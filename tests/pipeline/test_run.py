@@ -204,7 +204,7 @@ def test_wrong_input_leaves_no_empty_folders(city, tmp_path):
 def test_two_runs_at_once_do_not_share_a_folder(city, out):
     def intruding(event: Event) -> None:
         if event.stage == "panel" and event.kind == "step":
-            with pytest.raises(InputError, match="another run is at work"):
+            with pytest.raises(InputError, match="another run is using"):
                 run(city_settings(city, out))
 
     run(city_settings(city, out, every="2h"), progress=intruding)
