@@ -18,7 +18,7 @@ from unmet.estimators._storage import restoring
 from unmet.inference.ep import Sites
 from unmet.inference.planning import block_from_dict
 from unmet.kernels import kernel_from_dict
-from unmet.likelihoods.base import Observations
+from unmet.likelihoods.base import Likelihood, Observations
 
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
@@ -36,6 +36,8 @@ def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     for name in _PARAMETERS:
         if isinstance(settings[name], Parameter):
             settings[name] = parameter_to_dict(settings[name])
+    if isinstance(gp.likelihood, Likelihood):
+        settings["likelihood"] = likelihood_to_dict(gp.likelihood)
     model, sites = gp._model, gp._inference.sites
     header = {
         "estimator": type(gp).__name__,
@@ -69,6 +71,8 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     for name in _PARAMETERS:
         if isinstance(settings[name], dict):
             settings[name] = parameter_from_dict(settings[name])
+    if isinstance(settings["likelihood"], dict):
+        settings["likelihood"] = likelihood_from_dict(settings["likelihood"])
     gp = cls(**settings)
     gp.n_features_in_ = header["n_features_in"]
     if header["feature_names_in"] is not None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from unmet._parameters import Parameter
 from unmet._typing import Array
-from unmet.estimators._likelihoods import COUNTS, log_level, make_likelihood
+from unmet.estimators._likelihoods import log_level
 from unmet.estimators._model import LEFT_OUT, Model
 from unmet.estimators._tobit import normal_moments
 from unmet.inference.planning import plan
 from unmet.kernels import Constant, Kernel, SquaredExponential
 from unmet.kernels.scales import scales_of
-from unmet.likelihoods.base import Observations
+from unmet.likelihoods.base import Likelihood, Observations
 
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
@@ -23,7 +23,7 @@ _DENSE_ROWS = 2000  # "auto" is dense up to here
 
 
 def starting_model(
-    gp: CensoredGP, X: Array, obs: Observations, *, budget: int
+    gp: CensoredGP, likelihood: Likelihood, X: Array, obs: Observations, *, budget: int
 ) -> tuple[Model, Kernel, tuple[float, float]]:
     """The model at its starting values, the kernel as it was given (columns by position), and mean and scale of y.
 
@@ -31,25 +31,27 @@ def starting_model(
     ----------
     gp : CensoredGP
         Its settings, and the names of its columns.
+    likelihood : Likelihood
+        As given: open hyper-parameters are taken from the data.
     X, obs : array of shape (n, d), Observations
         The data.
     budget : int
         Most features of low-rank inference.
     """
     y_mean, y_scale, variance, level, level_variance = 0.0, 1.0, 1.0, 0.0, 1.0
-    if gp.likelihood in COUNTS:
+    if likelihood.units == "log rate":
         level = log_level(obs) if gp.normalize_y else 0.0
         level_variance += log_level(obs) ** 2 - level**2
-    elif gp.normalize_y:
+    elif likelihood.units == "y" and gp.normalize_y:
         y_mean, y_scale = normal_moments(obs)
         obs = Observations((obs.lower - y_mean) / y_scale, (obs.upper - y_mean) / y_scale)
-    else:
+    elif likelihood.units == "y":
         mean, spread = normal_moments(obs)
         variance, level_variance = spread**2, spread**2 + mean**2
     given = gp.kernel if gp.kernel is not None else _default_kernel(level_variance)
     names = list(gp.feature_names_in_) if hasattr(gp, "feature_names_in_") else None
     as_given = given.resolved(names, X.shape[1])
-    likelihood = make_likelihood(gp.likelihood, gp.noise_variance, gp.dispersion, variance=variance, level=level)
+    likelihood = likelihood.filled(variance=variance, level=level)
     kernel = as_given.filled(scales_of(X, variance))
     if gp.inference == "dense" or (gp.inference == "auto" and len(X) <= _DENSE_ROWS):
         return Model.dense(kernel, likelihood, X, obs), as_given, (y_mean, y_scale)

@@ -28,7 +28,7 @@ from unmet.estimators._inputs import (
     whole_number,
 )
 from unmet.estimators._labels import as_asked, bounded_both_ways, with_exposure
-from unmet.estimators._likelihoods import COUNTS, LIKELIHOODS
+from unmet.estimators._likelihoods import make_likelihood
 from unmet.estimators._model import Model, search
 from unmet.estimators._saved_gp import describe, restore
 from unmet.estimators._score import r2_on_exact_rows
@@ -38,9 +38,7 @@ from unmet.estimators._trouble import warn_of_trouble
 from unmet.evidence import Optimum
 from unmet.inference.ep import Sites
 from unmet.kernels import Kernel
-from unmet.likelihoods.base import Observations
-from unmet.likelihoods.counts import NegativeBinomial
-from unmet.likelihoods.gaussian import Gaussian
+from unmet.likelihoods.base import Likelihood, Observations
 
 __all__ = ["CensoredGP"]
 
@@ -58,8 +56,9 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     kernel : Kernel, optional
         Covariance function; by default `SquaredExponential` with one length-scale per column, plus a `Constant` for the
         level. Hyper-parameters left open take their start and bounds from the data.
-    likelihood : {"gaussian", "poisson", "negative-binomial"}
-        Gaussian noise (the paper's); or counts with a log link, which may have exposure.
+    likelihood : {"gaussian", "poisson", "negative-binomial"} or Likelihood
+        Gaussian noise (the paper's); or counts with a log link, which may have exposure; or a likelihood of your own
+        (see `unmet.likelihoods.Likelihood`).
     noise_variance : float or Parameter, optional
         Gaussian: variance of the observation noise, a start for the optimiser; None takes a tenth of the data's.
     dispersion : float or Parameter, optional
@@ -88,7 +87,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     kernel_ : Kernel
         The kernel at its learnt hyper-parameters.
     noise_variance_, dispersion_ : float
-        The likelihood's learnt hyper-parameter, in the units of the argument; only the one that it has.
+        The likelihood's learnt hyper-parameter, in the units of the argument; only the one that it has. A likelihood
+        of your own has one such attribute per entry of its `parameters`.
     log_marginal_likelihood_ : float
         Log evidence of the data in y's own units (EP's where rows are censored).
     converged_ : bool
@@ -128,7 +128,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         self,
         kernel: Kernel | None = None,
         *,
-        likelihood: Literal["gaussian", "poisson", "negative-binomial"] = "gaussian",
+        likelihood: str | Likelihood = "gaussian",
         noise_variance: float | Parameter | None = None,
         dispersion: float | Parameter | None = None,
         censoring: Literal["model", "drop", "ignore"] = "model",
@@ -180,15 +180,14 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         exposure : array-like of shape (n,), optional
             Counts only: share of the bin in which demand could be served, 0…1. Rows with exposure 0 say nothing.
         """
-        self._check_settings()
+        likelihood = self._checked_settings()
         with one_blas_thread(), all_or_nothing(self):
             table, obs = read_rows(self, X, y, censored, lower, upper)
             refuse_other_order(X, y=y, exposure=exposure)
-            counts = self.likelihood in COUNTS
             with naming_rows(X, y, exposure):
-                obs = with_exposure(obs, exposure, counts=counts)
+                obs = with_exposure(obs, exposure, likelihood)
             model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
-                self, *as_asked(table, obs, self.censoring, counts=counts), budget=self._budget()
+                self, likelihood, *as_asked(table, obs, self.censoring, likelihood), budget=self._budget()
             )
             optimum = None
             if self.optimizer is not None and model.theta.size and bounded_both_ways(model.obs):
@@ -206,10 +205,10 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         warn_of_trouble(model, self._inference.info, optimum, converged=self.converged_)
         return self
 
-    def _check_settings(self) -> None:
+    def _checked_settings(self) -> Likelihood:
+        """Refuse settings that are not allowed; the likelihood as asked for."""
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
             raise InputError(f"kernel must be one of unmet.kernels, or None; got {self.kernel!r}")
-        choice("likelihood", self.likelihood, LIKELIHOODS)
         choice("censoring", self.censoring, _CENSORING)
         choice("inference", self.inference, _INFERENCE)
         choice("optimizer", self.optimizer, _OPTIMIZERS)
@@ -217,6 +216,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         whole_number("n_restarts", self.n_restarts, 0)
         whole_number("max_iter", self.max_iter, 1)
         whole_number("n_features", self._budget(), 1)
+        return make_likelihood(self.likelihood, noise_variance=self.noise_variance, dispersion=self.dispersion)
 
     def _budget(self) -> int:
         return _FEATURES if self.n_features is None else self.n_features
@@ -225,10 +225,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         self._model = model
         self._inference = model.infer(model.theta, sites, gradient=False)
         self.kernel_ = model.kernel
-        if isinstance(model.likelihood, Gaussian):
-            self.noise_variance_ = model.likelihood.noise_variance
-        elif isinstance(model.likelihood, NegativeBinomial):
-            self.dispersion_ = float(np.exp(model.likelihood.log_dispersion))
+        for name, parameter in model.likelihood.parameters.items():
+            setattr(self, f"{name}_", float(parameter.array[0]))
         self.features_ = model.features()
         self.log_marginal_likelihood_ = self._inference.log_z + self._log_jacobian()
         self.optimum_ = optimum
@@ -351,7 +349,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         expected = self.predict(X)
         if exposure is not None:
             seen = Observations(np.zeros(len(expected)), np.zeros(len(expected)))
-            shares = with_exposure(seen, exposure, counts=self.likelihood in COUNTS).exposure
+            shares = with_exposure(seen, exposure, self._model.likelihood).exposure
             assert shares is not None
             expected = expected * shares
             open_ = (shares > 0).astype(float)
@@ -371,7 +369,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         at = self._model.theta if theta is None else numbers(theta)
         if at is None or at.shape != self._model.theta.shape or not np.isfinite(at).all():
-            names = ", ".join([*self._model.kernel.theta_names, f"{self.likelihood} likelihood's own"])
+            names = ", ".join([*self._model.kernel.theta_names, *self._model.likelihood.theta_names])
             raise InputError(f"theta must be {self._model.theta.size} finite numbers ({names}); got {theta!r}")
         result = self._model.infer(at, self._inference.sites, gradient=eval_gradient)
         value = result.log_z + self._log_jacobian()

@@ -6,16 +6,22 @@ Naming: ``m, v`` are mean and variance of a Gaussian over one latent value f (in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
 from unmet._exceptions import InputError
+from unmet._parameters import Parameter
 from unmet._typing import Array, BoolArray, IntArray
 
-__all__ = ["Kinds", "Likelihood", "Observations", "Tilted", "refuse_reversed"]
+__all__ = ["Kinds", "Likelihood", "Observations", "Tilted", "Units", "refuse_reversed"]
+
+Units = Literal["y", "log rate", "own"]
+"""Units of the latent value f: those of y, the logarithm of a rate of counts, or the likelihood's own."""
 
 
 class Kinds(NamedTuple):
@@ -113,58 +119,125 @@ class Tilted:
     d_theta: Array
 
 
-class Likelihood(Protocol):
-    """How observations depend on the latent value f; immutable, hyper-parameters in log space."""
+class Likelihood(ABC):
+    """How observations depend on the latent value f; immutable, hyper-parameters in log space.
+
+    Subclass it to add a likelihood; `tilted` and `rate` are required. A subclass that is a frozen dataclass with one
+    `Parameter` field per entry of `parameters` needs nothing else to have its hyper-parameters fitted.
+
+    Attributes
+    ----------
+    units : {"y", "log rate", "own"}
+        Units of f. With "y", `CensoredGP` standardises y and refuses an exposure. With "log rate", y are counts, which
+        are not standardised, and may have an exposure. With "own", y and the exposure reach the likelihood as given.
+    """
+
+    units: ClassVar[Units] = "own"
+
+    # ------------------------------------------------------------ hyper-parameters
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """Hyper-parameters by name; a fitted `CensoredGP` has the attribute ``name_`` for each."""
+        return {}
 
     @property
     def theta(self) -> Array:
         """Logarithms of the free hyper-parameters."""
-        ...
+        return np.concatenate([np.empty(0), *(p.theta for p in self.parameters.values())])
+
+    @property
+    def theta_names(self) -> tuple[str, ...]:
+        """The name of each element of `theta`."""
+        return tuple(name for name, p in self.parameters.items() for _ in p.theta)
 
     @property
     def bounds(self) -> Array:
         """Bounds of `theta`, one row each."""
-        ...
+        return np.concatenate([np.empty((0, 2)), *(p.theta_bounds for p in self.parameters.values())])
 
-    def with_theta(self, theta: Array) -> Likelihood:
+    def with_theta(self, theta: Array) -> Self:
         """The same likelihood at other hyper-parameters."""
-        ...
+        sizes = [p.theta.size for p in self.parameters.values()]
+        parts = np.split(theta, np.cumsum(sizes)[:-1]) if sizes else []
+        return self.with_parameters(
+            {name: p.with_theta(part) for (name, p), part in zip(self.parameters.items(), parts, strict=True)}
+        )
+
+    def with_parameters(self, parameters: Mapping[str, Parameter]) -> Self:
+        """The same likelihood with some of `parameters` replaced."""
+        return replace(self, **parameters) if parameters else self  # type: ignore[type-var]
 
     def log_prior(self) -> tuple[float, Array]:
         """Log prior density of `theta`, and its gradient."""
-        ...
+        each = [p.log_prior() for p in self.parameters.values()]
+        return sum(value for value, _ in each), np.concatenate([np.empty(0), *(slope for _, slope in each)])
+
+    def filled(self, *, variance: float, level: float) -> Self:
+        """The same likelihood with open hyper-parameters taken from the data.
+
+        Parameters
+        ----------
+        variance : float
+            Variance of y in the units that f has.
+        level : float
+            Log of the rate about which f varies; 0 unless `units` is "log rate".
+        """
+        return self
+
+    # ---------------------------------------------------------------------- files
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description for model files, which `from_dict` reads."""
+        raise InputError(f"{type(self).__name__} has no description for files: define to_dict and from_dict")
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Self:
+        """The likelihood that `to_dict` described."""
+        raise InputError(f"{cls.__name__} has no description for files: define to_dict and from_dict")
+
+    # ------------------------------------------------------------------ inference
+
+    def validate(self, obs: Observations) -> None:  # noqa: B027  (optional: the default refuses nothing)
+        """Refuse observations that this likelihood cannot explain."""
 
     def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
         """Rows whose likelihood is Gaussian in f, with its natural parameters ``(τ, ν)`` there (else 0).
 
-        Inference conditions on these exactly and runs EP on the others.
+        Inference conditions on these exactly and runs EP on the others. By default there are none.
         """
-        ...
+        return np.zeros(len(obs), dtype=bool), np.zeros(len(obs)), np.zeros(len(obs))
 
+    @abstractmethod
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
         """Moments of ``p(obs | f) N(f | mean, var)``."""
-        ...
 
+    # ----------------------------------------------------------------- prediction
+
+    @abstractmethod
     def rate(self, f: Array) -> Array:
         """The expected demand of a full bin given latent values: f itself, or its inverse link."""
-        ...
 
     def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of `rate` where ``f ~ N(mean, var)``."""
-        ...
+        """Mean and variance of `rate` where ``f ~ N(mean, var)``; by default the trapezoidal rule over ±8.5 sd."""
+        t = np.linspace(-8.5, 8.5, 171)[:, None]
+        weight = np.exp(-0.5 * t**2) / np.exp(-0.5 * t**2).sum()
+        rate = self.rate(mean + t * np.sqrt(var))
+        expected = (weight * rate).sum(axis=0)
+        return expected, (weight * (rate - expected) ** 2).sum(axis=0)
 
     def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
         """Mean and covariance matrix of `rate` where ``f ~ N(mean, cov)``."""
-        ...
+        raise InputError(f"{type(self).__name__} has no covariance of rates: draw with `sample` and take theirs")
 
     def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
         """Mean and variance of uncensored, fully exposed demand where ``f ~ N(mean, var)``."""
-        ...
+        raise InputError(f"{type(self).__name__} does not define `predict`, the moments of new observations")
 
     def quantile(self, mean: Array, var: Array, q: Array) -> Array:
         """Quantiles of the same demand, shape ``(len(q), n)``."""
-        ...
+        raise InputError(f"{type(self).__name__} has no quantiles: draw with `sample` and take theirs")
 
     def sample(self, f: Array, rng: np.random.Generator) -> Array:
         """Demand drawn given latent values."""
-        ...
+        raise InputError(f"{type(self).__name__} does not define `sample`")
