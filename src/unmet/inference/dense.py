@@ -199,10 +199,15 @@ class _Conditioned:
         return cholesky(inner, overwrite=True) if root.size else inner
 
     def _solved(self, pull: Array, root: Array, L: Array) -> Array:
-        """``(I + S V)⁻¹ pull`` by way of ``S^½ (L Lᵀ)⁻¹ S^-½``: no difference of near equals where S is large."""
-        whitened = np.divide(pull, root, out=np.zeros_like(pull), where=root > 0)
+        """``(I + S V)⁻¹ pull`` by way of ``S^½ (L Lᵀ)⁻¹ S^-½``: no difference of near equals where S is large.
+
+        Where a precision is zero the equation reads ``α_i = pull_i``, and the other rows feel ``S V`` times that.
+        """
+        none = root == 0
+        rest = pull - np.square(root) * (self.cov[:, none] @ pull[none]) if pull[none].any() else pull
+        whitened = np.divide(rest, root, out=np.zeros_like(pull), where=~none)
         solved = solve_lower(L, solve_lower(L, whitened), transposed=True)
-        return np.where(root > 0, root * solved, pull)
+        return np.where(none, pull, root * solved)
 
     def marginals(self, sites: Sites) -> _Conditional:
         """R&W algorithm 3.5, lines 12 to 15, for a prior with a mean."""

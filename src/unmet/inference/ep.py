@@ -20,6 +20,7 @@ _MEMORY = 5  # past steps that Anderson acceleration combines
 _FAR = 1.0  # no acceleration while a site moves by more than this many posterior standard deviations
 _FAST = 0.2  # nor while the last step left less than this share of the movement
 _PATIENCE = 8  # sweeps without progress
+_SHORTEST = 0.02  # least share of a step that is taken
 _ROUNDING = 1e-6  # movements this small that no longer shrink are rounding (a broad prior, large counts)
 
 
@@ -153,7 +154,7 @@ def expectation_propagation(
             history.observe(sites, change)
             break
         if residual > 10 * best or idle >= _PATIENCE:  # astray, or going round in circles: tread carefully
-            damping, best, idle = max(0.5 * damping, 0.1), residual, 0
+            damping, best, idle = max(0.5 * damping, _SHORTEST), residual, 0
             history.secants = None
         elif residual < 0.5 * best:
             damping = min(1.5 * damping, 1.0)
@@ -172,9 +173,16 @@ def expectation_propagation(
 
 
 def _proposed(tilted: Tilted, m: Array) -> Sites:
-    """Sites that match the tilted moments: R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ."""
-    # Likelihoods are log-concave: d2 > 0 is rounding.
-    return Sites(np.maximum(-tilted.d2, 0.0) / tilted.shrink, (tilted.d1 - m * tilted.d2) / tilted.shrink)
+    """Sites that match the tilted moments: R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ.
+
+    Precisions are kept from being negative, so that every posterior and cavity is proper. Of a log-concave likelihood
+    they would be negative by rounding only. Of a mixture they would be wherever an observation makes f less certain:
+    such a site has precision 0 and matches the tilted mean alone. The evidence is stationary in its ν, and its τ does
+    not move with hyper-parameters, so the gradient with sites held stays exact.
+    """
+    widens = tilted.d2 > 0
+    tau = np.where(widens, 0.0, -tilted.d2 / tilted.shrink)
+    return Sites(tau, np.where(widens, tilted.d1, (tilted.d1 - m * tilted.d2) / tilted.shrink))
 
 
 def _difference(new: Sites, old: Sites) -> Array:
@@ -228,7 +236,7 @@ class _History:
         gram = free @ free.T
         gamma = np.linalg.lstsq(gram[1:, 1:], gram[1:, 0], rcond=1e-12)[0] * norms[0] / norms[1:]
         mixed = plain - gamma @ (steps + damping * responses)
-        # A negative precision has no meaning for a log-concave likelihood: such sites take the plain step.
+        # Precisions must not be negative (see `_proposed`): such sites take the plain step.
         illegal = np.flatnonzero(mixed[:n] < 0)
         mixed[illegal], mixed[n + illegal] = plain[illegal], plain[n + illegal]
         return Sites(mixed[:n], mixed[n:])

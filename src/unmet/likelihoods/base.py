@@ -58,11 +58,15 @@ class Observations:
         Bounds of the true value.
     exposure : array of shape (n,), optional
         Share of the bin in which demand could be served, 0…1 (counts only). None means 1 everywhere.
+    short : array of shape (n,), optional
+        Probability that the row shows only a share of the truth: 0 if it is exact, 1 if it is labelled, NaN if the
+        label is not known. Only likelihoods of shares read it. None means 0 everywhere.
     """
 
     lower: Array
     upper: Array
     exposure: Array | None = None
+    short: Array | None = None
 
     def __post_init__(self) -> None:
         if self.lower.shape != self.upper.shape or self.lower.ndim != 1:
@@ -92,7 +96,8 @@ class Observations:
     def __getitem__(self, rows: BoolArray | slice | np.ndarray) -> Observations:
         """The same for some of the rows."""
         exposure = None if self.exposure is None else self.exposure[rows]
-        return Observations(self.lower[rows], self.upper[rows], exposure)
+        short = None if self.short is None else self.short[rows]
+        return Observations(self.lower[rows], self.upper[rows], exposure, short)
 
 
 @dataclass(frozen=True)
@@ -173,7 +178,7 @@ class Likelihood(ABC):
         each = [p.log_prior() for p in self.parameters.values()]
         return sum(value for value, _ in each), np.concatenate([np.empty(0), *(slope for _, slope in each)])
 
-    def filled(self, *, variance: float, level: float) -> Self:
+    def filled(self, *, variance: float, level: float, zero: float = 0.0) -> Self:
         """The same likelihood with open hyper-parameters taken from the data.
 
         Parameters
@@ -182,6 +187,8 @@ class Likelihood(ABC):
             Variance of y in the units that f has.
         level : float
             Log of the rate about which f varies; 0 unless `units` is "log rate".
+        zero : float
+            The value of f at which y is 0; other than 0 where y is standardised.
         """
         return self
 

@@ -48,7 +48,7 @@ class _Counts(Likelihood):
     def _dispersion(self) -> float:
         """Variance beyond Poisson, as a share of the squared mean."""
 
-    def filled(self, *, variance: float, level: float) -> Self:
+    def filled(self, *, variance: float, level: float, zero: float = 0.0) -> Self:
         """The rate varies about `level`, unless another level was given."""
         return self if self.log_level else replace(self, log_level=level)
 

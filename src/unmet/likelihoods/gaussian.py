@@ -60,7 +60,7 @@ class Gaussian(Likelihood):
         """Variance of the observation noise."""
         return float(self.parameter.array[0])
 
-    def filled(self, *, variance: float, level: float) -> Self:
+    def filled(self, *, variance: float, level: float, zero: float = 0.0) -> Self:
         """An open noise variance starts at a tenth of `variance`."""
         low, high = (share * variance for share in _NOISE_BOUNDS)
         return type(self)(self.parameter.filled(_NOISE_START * variance, (low, high)))
