@@ -9,6 +9,7 @@ import numpy as np
 from unmet._exceptions import InputError
 from unmet._parameters import Parameter
 from unmet.likelihoods import LIKELIHOODS, Likelihood, Observations
+from unmet.likelihoods.share import Shared, shared_class
 
 __all__ = ["likelihood_from_dict", "likelihood_to_dict", "log_level", "make_likelihood"]
 
@@ -50,6 +51,8 @@ def log_level(obs: Observations) -> float:
 
 def likelihood_to_dict(likelihood: Likelihood) -> dict[str, Any]:
     """A JSON-able description with the likelihood's name in `LIKELIHOODS`; refuses a likelihood that is not there."""
+    if isinstance(likelihood, Shared):
+        return {**likelihood_to_dict(likelihood.base), "shared": likelihood.to_dict()}
     for name, kind in LIKELIHOODS.items():
         if type(likelihood) is kind:
             return {"name": name, **likelihood.to_dict()}
@@ -64,4 +67,7 @@ def likelihood_from_dict(description: dict[str, Any]) -> Likelihood:
     name = description["name"]
     if name not in LIKELIHOODS:
         raise InputError(f"the file needs the likelihood {name!r}; add its class to unmet.likelihoods.LIKELIHOODS")
-    return LIKELIHOODS[name].from_dict(description)
+    likelihood = LIKELIHOODS[name].from_dict(description)
+    if description.get("shared") is None:
+        return likelihood
+    return shared_class(likelihood).from_dict(description["shared"], likelihood)

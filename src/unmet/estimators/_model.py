@@ -99,7 +99,7 @@ class Model:
         result = self.infer(theta, start, tol=SEARCH_TOL)
         value, slope = self.log_prior(theta)
         assert result.gradient is not None
-        return Evaluation(result.log_z + value, result.gradient + slope, result.sites)
+        return Evaluation(result.log_z + value, result.gradient + slope, result.sites, result.info.converged)
 
     def features(self) -> pd.DataFrame | None:
         """What features each part of the kernel has and what share of its variance they miss; None where dense."""
@@ -131,7 +131,7 @@ def search(
     rng : Generator
         Of the random starts.
     """
-    model = _best_lengths(model, as_given, budget)
+    model = best_start(_best_lengths(model, as_given, budget))
     starts = [model.theta, *random_starts(model.theta, model.bounds, n_restarts, rng)]
     evaluations = 0
     for _ in range(_ROUNDS):
@@ -150,6 +150,18 @@ def search(
             break
         model, starts = again, [again.theta]
     return model, replace(optimum, evaluations=evaluations)
+
+
+def best_start(model: Model) -> Model:
+    """The model at the one of its likelihood's starts that has the highest evidence."""
+    best, best_value, sites = model, -np.inf, None
+    for likelihood in model.likelihood.starts():
+        tried = replace(model, likelihood=likelihood)
+        result = tried.infer(tried.theta, sites, gradient=False, tol=SEARCH_TOL)
+        value, sites = result.log_z + tried.log_prior(tried.theta)[0], result.sites
+        if result.info.converged and value > best_value:
+            best, best_value = tried, value
+    return best
 
 
 def planned_better(model: Model, budget: int) -> Model | None:
@@ -195,6 +207,6 @@ def _best_lengths_of(kind: type[Leaf], model: Model, as_given: Kernel, budget: i
             continue
         result = tried.infer(theta, sites, gradient=False)
         value, sites = result.log_z + tried.log_prior(theta)[0], result.sites
-        if value > best_value:
+        if result.info.converged and value > best_value:
             best, best_value = tried, value
     return best

@@ -19,6 +19,7 @@ from unmet.inference.ep import Sites
 from unmet.inference.planning import block_from_dict
 from unmet.kernels import kernel_from_dict
 from unmet.likelihoods.base import Likelihood, Observations
+from unmet.likelihoods.share import Beta
 
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
@@ -36,6 +37,8 @@ def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     for name in _PARAMETERS:
         if isinstance(settings[name], Parameter):
             settings[name] = parameter_to_dict(settings[name])
+    if gp.share is not None:
+        settings["share"] = gp.share.to_dict()
     if isinstance(gp.likelihood, Likelihood):
         settings["likelihood"] = likelihood_to_dict(gp.likelihood)
     model, sites = gp._model, gp._inference.sites
@@ -54,8 +57,9 @@ def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "feature_names_in": list(gp.feature_names_in_) if hasattr(gp, "feature_names_in_") else None,
     }
     arrays = {"X": model.X, "lower": model.obs.lower, "upper": model.obs.upper, "tau": sites.tau, "nu": sites.nu}
-    if model.obs.exposure is not None:
-        arrays["exposure"] = model.obs.exposure
+    for name in ("exposure", "short"):
+        if getattr(model.obs, name) is not None:
+            arrays[name] = getattr(model.obs, name)
     return header, arrays
 
 
@@ -71,6 +75,8 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     for name in _PARAMETERS:
         if isinstance(settings[name], dict):
             settings[name] = parameter_from_dict(settings[name])
+    if settings.get("share") is not None:
+        settings["share"] = Beta.from_dict(settings["share"])
     if isinstance(settings["likelihood"], dict):
         settings["likelihood"] = likelihood_from_dict(settings["likelihood"])
     gp = cls(**settings)
@@ -79,7 +85,7 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
         gp.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
     gp.y_mean_, gp.y_scale_ = float(header["y_mean"]), float(header["y_scale"])
     kernel, likelihood = kernel_from_dict(header["kernel"]), likelihood_from_dict(header["likelihood"])
-    X, obs = arrays["X"], Observations(arrays["lower"], arrays["upper"], arrays.get("exposure"))
+    X, obs = arrays["X"], Observations(arrays["lower"], arrays["upper"], arrays.get("exposure"), arrays.get("short"))
     if header["features"] is None:
         model = Model.dense(kernel, likelihood, X, obs)
     else:

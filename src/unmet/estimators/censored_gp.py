@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
@@ -32,17 +34,19 @@ from unmet.estimators._likelihoods import make_likelihood
 from unmet.estimators._model import Model, search
 from unmet.estimators._saved_gp import describe, restore
 from unmet.estimators._score import r2_on_exact_rows
-from unmet.estimators._start import starting_model
+from unmet.estimators._share import LearntShare, shares_of, short_rows, with_shares, without_own_sites
+from unmet.estimators._start import standardised, starting_model
 from unmet.estimators._storage import read_archive, write_archive
 from unmet.estimators._trouble import warn_of_trouble
 from unmet.evidence import Optimum
 from unmet.inference.ep import Sites
 from unmet.kernels import Kernel
 from unmet.likelihoods.base import Likelihood, Observations
+from unmet.likelihoods.share import Beta, Shared
 
 __all__ = ["CensoredGP"]
 
-_CENSORING = ("model", "drop", "ignore")
+_CENSORING = ("model", "drop", "ignore", "share")
 _INFERENCE = ("auto", "dense", "lowrank")
 _OPTIMIZERS = ("lbfgs", "adam", None)
 _FEATURES = 400  # most features where the user sets no number
@@ -63,8 +67,12 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         Gaussian: variance of the observation noise, a start for the optimiser; None takes a tenth of the data's.
     dispersion : float or Parameter, optional
         Negative binomial: variance beyond Poisson, ``λ + dispersion·λ²``; a start, by default 0.1.
-    censoring : {"model", "drop", "ignore"}
+    censoring : {"model", "drop", "ignore", "share"}
         "model" is the paper's CGP; "drop" leaves censored rows out (NCGP-A); "ignore" takes them as exact (NCGP).
+        "share" takes a censored row as a share of the truth, ``y = share · y*``, and learns how the share is
+        distributed; y must have a true zero, and labels may be missing.
+    share : Beta, optional
+        With ``censoring="share"``: the distribution of the share, held where it is given as numbers; None learns it.
     optimizer : {"lbfgs", "adam"} or None
         How the evidence is maximised; None keeps hyper-parameters as given.
     n_restarts : int
@@ -89,6 +97,10 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     noise_variance_, dispersion_ : float
         The likelihood's learnt hyper-parameter, in the units of the argument; only the one that it has. A likelihood
         of your own has one such attribute per entry of its `parameters`.
+    share_ : LearntShare
+        With ``censoring="share"``: α, β, mean and sd of the distribution of the share.
+    label_probability_ : array of shape (n,)
+        With ``censoring="share"``: how likely each row was short, given all data; 0 and 1 where the label was known.
     log_marginal_likelihood_ : float
         Log evidence of the data in y's own units (EP's where rows are censored).
     converged_ : bool
@@ -131,7 +143,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         likelihood: str | Likelihood = "gaussian",
         noise_variance: float | Parameter | None = None,
         dispersion: float | Parameter | None = None,
-        censoring: Literal["model", "drop", "ignore"] = "model",
+        censoring: Literal["model", "drop", "ignore", "share"] = "model",
+        share: Beta | None = None,
         optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
         n_restarts: int = 0,
         normalize_y: bool = True,
@@ -145,6 +158,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         self.noise_variance = noise_variance
         self.dispersion = dispersion
         self.censoring = censoring
+        self.share = share
         self.optimizer = optimizer
         self.n_restarts = n_restarts
         self.normalize_y = normalize_y
@@ -164,6 +178,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         lower: Any = None,
         upper: Any = None,
         exposure: Any = None,
+        censored_probability: Any = None,
     ) -> Self:
         """Fit hyper-parameters and posterior.
 
@@ -174,18 +189,20 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         y : array-like of shape (n,), optional
             Observed values; may be left out where `lower` and `upper` tell all.
         censored : array-like of shape (n,), optional
-            True, or +1: the truth is at least y; −1: at most y; False, or 0: exactly y.
+            True, or +1: the truth is at least y; −1: at most y; False, or 0: exactly y. With ``censoring="share"``
+            a label may be missing (NaN, None or pd.NA), and the side does not matter.
         lower, upper : array-like of shape (n,), optional
             Bounds of the truth, NaN for none; rows with neither are exact at y.
         exposure : array-like of shape (n,), optional
             Counts only: share of the bin in which demand could be served, 0…1. Rows with exposure 0 say nothing.
+        censored_probability : array-like of shape (n,), optional
+            With ``censoring="share"``, in place of `censored`: how likely each row is short; NaN where not known.
         """
         likelihood = self._checked_settings()
         with one_blas_thread(), all_or_nothing(self):
-            table, obs = read_rows(self, X, y, censored, lower, upper)
-            refuse_other_order(X, y=y, exposure=exposure)
-            with naming_rows(X, y, exposure):
-                obs = with_exposure(obs, exposure, likelihood)
+            table, obs = self._read(likelihood, X, y, censored, lower, upper, exposure, censored_probability)
+            if obs.short is not None:
+                likelihood = with_shares(likelihood, self.share, obs)
             model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
                 self, likelihood, *as_asked(table, obs, self.censoring, likelihood), budget=self._budget()
             )
@@ -204,6 +221,33 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             self.kernel_ = model.kernel.with_columns_of(as_given if self.kernel is None else self.kernel)
         warn_of_trouble(model, self._inference.info, optimum, converged=self.converged_)
         return self
+
+    def _read(
+        self,
+        likelihood: Likelihood,
+        X: Any,
+        y: Any,
+        censored: Any,
+        lower: Any,
+        upper: Any,
+        exposure: Any,
+        probability: Any,
+        reset: bool = True,
+    ) -> tuple[Array, Observations]:
+        """Inputs and observations as arrays, with the labels as `censoring` reads them."""
+        refuse_other_order(X, y=y, exposure=exposure, censored=censored, censored_probability=probability)
+        if self.censoring != "share":
+            if probability is not None:
+                raise InputError("censored_probability needs censoring='share'")
+            table, obs = read_rows(self, X, y, censored, lower, upper)
+        else:
+            if lower is not None or upper is not None:
+                raise InputError("censoring='share' reads labels, not bounds: give censored=, or censoring='model'")
+            table, obs = read_rows(self, X, y, None, None, None, reset=reset)
+            with naming_rows(X, censored, probability):
+                obs = replace(obs, short=short_rows(censored, probability, len(obs)))
+        with naming_rows(X, y, exposure):
+            return table, with_exposure(obs, exposure, likelihood)
 
     def _checked_settings(self) -> Likelihood:
         """Refuse settings that are not allowed; the likelihood as asked for."""
@@ -227,6 +271,10 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         self.kernel_ = model.kernel
         for name, parameter in model.likelihood.parameters.items():
             setattr(self, f"{name}_", float(parameter.array[0]))
+        if isinstance(model.likelihood, Shared):
+            share = model.likelihood.share
+            self.share_ = LearntShare(*share.values, share.mean, share.sd)
+            self.label_probability_ = self._shares(model.X, model.obs)["label_probability"].to_numpy()
         self.features_ = model.features()
         self.log_marginal_likelihood_ = self._inference.log_z + self._log_jacobian()
         self.optimum_ = optimum
@@ -318,6 +366,38 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         f = self._inference.posterior.sample(inputs, size, rng)
         likelihood = self._model.likelihood
         return self.y_mean_ + self.y_scale_ * (likelihood.sample(f, rng) if kind == "demand" else likelihood.rate(f))
+
+    def predict_share(
+        self, X: Any, y: Any, censored: Any = None, *, censored_probability: Any = None, exposure: Any = None
+    ) -> pd.DataFrame:
+        """Posterior of each row's share and of its true value, given its y and label (``censoring="share"``).
+
+        Parameters
+        ----------
+        X, y, censored, censored_probability, exposure : array-like
+            As of `fit`. Rows that the model was fitted on (the same X, y and label) are recognised, and are not
+            counted twice.
+
+        Returns
+        -------
+        DataFrame
+            One row per row of X: ``share`` and ``share_sd``; ``value`` and ``value_sd``, mean and standard deviation
+            of the true value in y's units; ``label_probability``, how likely the row is short.
+        """
+        check_is_fitted(self)
+        if self.censoring != "share":
+            raise InputError(f"predict_share needs a model with censoring='share'; this one has {self.censoring!r}")
+        inputs, obs = self._read(
+            self._model.likelihood, X, y, censored, None, None, exposure, censored_probability, reset=False
+        )
+        return self._shares(inputs, standardised(obs, self.y_mean_, self.y_scale_))
+
+    def _shares(self, X: Array, obs: Observations) -> pd.DataFrame:
+        likelihood = self._model.likelihood
+        assert isinstance(likelihood, Shared)
+        mean, var = self._inference.posterior.marginals(X)
+        cavity = without_own_sites(self._model, self._inference.sites, X, obs, mean, np.maximum(var, 0.0))
+        return shares_of(likelihood, obs, *cavity, self.y_mean_, self.y_scale_)
 
     def score(
         self,

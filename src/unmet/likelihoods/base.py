@@ -7,7 +7,7 @@ Naming: ``m, v`` are mean and variance of a Gaussian over one latent value f (in
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -191,6 +191,10 @@ class Likelihood(ABC):
             The value of f at which y is 0; other than 0 where y is standardised.
         """
         return self
+
+    def starts(self) -> Sequence[Self]:
+        """The likelihood at other hyper-parameters from which a search may start; the best by evidence is taken."""
+        return ()
 
     # ---------------------------------------------------------------------- files
 

@@ -13,7 +13,7 @@ nothing cancels.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
@@ -21,17 +21,20 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy import special
 
+from unmet._exceptions import InputError
 from unmet._normal import LOG_SQRT_2PI
 from unmet._parameters import LogNormal, Parameter, one_number, parameter_from_dict, parameter_to_dict
 from unmet._typing import Array, BoolArray
 from unmet.likelihoods.base import Likelihood, Observations, Tilted, Units
 from unmet.likelihoods.gaussian import Gaussian
 
-__all__ = ["Beta", "ShareMoments", "Shared", "SharedGaussian", "mixed"]
+__all__ = ["Beta", "ShareMoments", "Shared", "SharedGaussian", "mixed", "shared_class"]
 
 _BOUNDS = (1e-2, 1e3)  # of α, β and the odds of a label
 _PRIOR = LogNormal(1.0, 2.0)
 _ROUNDING = 1e-3  # of y, as a share of the standard deviation of the data
+_REACH = 4.0  # standard deviations of the data
+_STARTS = ((0.95, 20.0), (0.5, 4.0), (0.2, 5.0))  # mean, and α + β
 _STEP = 1e-3  # of the differences by log α and log β; the five-point rule is then right to 1e-11
 
 
@@ -77,6 +80,15 @@ class Beta:
         assert isinstance(self.alpha, Parameter)
         assert isinstance(self.beta, Parameter)
         return {"share_alpha": self.alpha, "share_beta": self.beta}
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {name: parameter_to_dict(p) for name, p in self.parameters.items()}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Self:
+        """The distribution that `to_dict` described."""
+        return cls(*(parameter_from_dict(description[name]) for name in ("share_alpha", "share_beta")))
 
     @property
     def values(self) -> tuple[float, float]:
@@ -175,17 +187,27 @@ class Shared(Likelihood):
             label_odds=parameters["label_odds"],
         )
 
+    def starts(self) -> Sequence[Self]:
+        """With α and β of a share of which most, half or little is seen, unless they are fixed or have a start."""
+        alpha, beta = self.share.parameters.values()
+        if (alpha, beta) != tuple(Beta().parameters.values()):
+            return ()
+        return [
+            replace(self, share=Beta(replace(alpha, value=mean * size), replace(beta, value=(1 - mean) * size)))
+            for mean, size in _STARTS
+        ]
+
     def to_dict(self) -> dict[str, Any]:
-        """The base's description, α, β and the odds of a label."""
-        own = {name: parameter_to_dict(p) for name, p in self.parameters.items() if name not in self.base.parameters}
-        return {"base": self.base.to_dict(), **own}
+        """α, β and the odds of a label; the base describes itself."""
+        return {name: parameter_to_dict(p) for name, p in self.parameters.items() if name not in self.base.parameters}
 
     @classmethod
-    def _own_from_dict(cls, description: dict[str, Any]) -> dict[str, Any]:
-        alpha, beta, odds = (
-            parameter_from_dict(description[name]) for name in ("share_alpha", "share_beta", "label_odds")
-        )
-        return {"share": Beta(alpha, beta), "label_odds": odds}
+    def from_dict(cls, description: dict[str, Any], base: Likelihood | None = None) -> Self:
+        """The likelihood that `to_dict` described, of the true values that `base` describes."""
+        known = dict(description)
+        alpha, beta, odds = (parameter_from_dict(known.pop(k)) for k in ("share_alpha", "share_beta", "label_odds"))
+        assert base is not None
+        return cls(base, Beta(alpha, beta), odds, **known)
 
     @cached_property
     def _log_masses(self) -> Array:
@@ -230,7 +252,7 @@ class Shared(Likelihood):
 
     @abstractmethod
     def _components(self, obs: Observations, mean: Array, var: Array) -> tuple[Array, Array, Array, Array]:
-        """``log_z, d1, shrink`` of each share and of "exact", (n, K + 1), and derivatives by the base's theta (n, K + 1, p)."""
+        """``log_z, d1, shrink`` of each share and last of "exact", (n, K + 1), and their derivatives by the base's theta."""
 
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
         """Moments of the mixture; sums without cancellation."""
@@ -285,6 +307,8 @@ class SharedGaussian(Shared):
         Where the true zero lies in units of f, which may be standardised.
     rounding : float
         Standard deviation of the rounding of y. It bounds the density of a share of zero.
+    reach : float
+        How far from zero a true value may plausibly be; only used to smooth the grid of shares.
 
     Examples
     --------
@@ -301,21 +325,17 @@ class SharedGaussian(Shared):
     base: Gaussian = field(default_factory=Gaussian)
     zero: float = 0.0
     rounding: float = _ROUNDING
+    reach: float = 10.0
 
     def filled(self, *, variance: float, level: float, zero: float = 0.0) -> Self:
         """Open hyper-parameters from the variance of the data; the true zero as given."""
         base = self.base.filled(variance=variance, level=level)
-        return replace(self, base=base, zero=zero, rounding=_ROUNDING * float(np.sqrt(variance)))
+        sd = float(np.sqrt(variance))
+        return replace(self, base=base, zero=zero, rounding=_ROUNDING * sd, reach=abs(zero) + _REACH * sd)
 
     def to_dict(self) -> dict[str, Any]:
-        """Hyper-parameters, zero and rounding."""
-        return {**super().to_dict(), "zero": self.zero, "rounding": self.rounding}
-
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> Self:
-        """The likelihood that `to_dict` described."""
-        base = Gaussian.from_dict(description["base"])
-        return cls(base, zero=description["zero"], rounding=description["rounding"], **cls._own_from_dict(description))
+        """Hyper-parameters, zero, rounding and reach."""
+        return {**super().to_dict(), "zero": self.zero, "rounding": self.rounding, "reach": self.reach}
 
     def validate(self, obs: Observations) -> None:
         """Refuse an exposure."""
@@ -330,11 +350,12 @@ class SharedGaussian(Shared):
     def _scales(self, obs: Observations) -> tuple[Array, Array, Array]:
         """Value above zero (n, 1), shares (K + 1,), and variance of what is seen of each share (n, K + 1).
 
-        A cell of shares about a_k shows ``y/a_k`` times its half width as further spread of y, so that narrow noise
-        sees a smooth distribution of shares and not a comb of nodes.
+        A cell of shares about a_k shows the true value, ``y/a_k`` or what is within reach, times its half width as
+        further spread of y, so that narrow noise sees a smooth distribution of shares and not a comb of nodes.
         """
         y = (obs.lower - self.zero)[:, None]
-        smear = np.square(y * (self.cells.half_widths / self.cells.nodes)) + self.rounding**2
+        truth = np.minimum(np.abs(y) / self.cells.nodes, self.reach)
+        smear = np.square(truth * self.cells.half_widths) + self.rounding**2
         return y, np.append(self.cells.nodes, 1.0), np.concatenate([smear, np.zeros_like(y)], axis=1)
 
     def _components(self, obs: Observations, mean: Array, var: Array) -> tuple[Array, Array, Array, Array]:
@@ -368,3 +389,13 @@ class SharedGaussian(Shared):
 
 
 _CELLS = cells(200)
+
+
+def shared_class(base: Likelihood) -> type[Shared]:
+    """The likelihood of shares of what `base` describes."""
+    if isinstance(base, Gaussian):
+        return SharedGaussian
+    raise InputError(
+        f"shares of {type(base).__name__} are not defined; censoring='share' needs likelihood='gaussian', 'poisson' or "
+        "'negative-binomial'"
+    )
