@@ -219,6 +219,15 @@ class Likelihood(ABC):
         """
         return np.zeros(len(obs), dtype=bool), np.zeros(len(obs)), np.zeros(len(obs))
 
+    def exact_gradient(self, obs: Observations, alpha: Array, precision: Array) -> Array:
+        """Derivatives of the evidence by `theta` through the rows of `exact_sites`, shape (n, p).
+
+        With R the inverse covariance of all rows, a cavity follows from ``α = R y`` and ``R_ii``: ``y − m = α/R``,
+        ``v + 1/τ = 1/R`` (R&W eq. 5.12).
+        """
+        _, tau, nu = self.exact_sites(obs)
+        return self.tilted(obs, nu / tau - alpha / precision, 1.0 / precision - 1.0 / tau).d_theta
+
     @abstractmethod
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
         """Moments of ``p(obs | f) N(f | mean, var)``."""

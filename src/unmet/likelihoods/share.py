@@ -252,16 +252,20 @@ class Shared(Likelihood):
 
     @abstractmethod
     def _components(self, obs: Observations, mean: Array, var: Array) -> tuple[Array, Array, Array, Array]:
-        """``log_z, d1, shrink`` of each share and last of "exact", (n, K + 1), and their derivatives by the base's theta."""
+        """``log_z, d1, shrink`` of each share and last of "exact", and derivatives of log_z by the base's theta."""
 
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
-        """Moments of the mixture; sums without cancellation."""
+        """Moments of the mixture; sums without cancellation. Exact rows have those of the base."""
+        short = np.zeros(len(obs)) if obs.short is None else obs.short
+        if (short == 0).all():
+            exact = self.base.tilted(obs, mean, var)
+            rest = self.theta.size - exact.d_theta.shape[1]
+            return replace(exact, d_theta=np.pad(exact.d_theta, ((0, 0), (0, rest))))
         log_z, d1, shrink, by_base = self._components(obs, mean, var)
         out, r = mixed(self._log_weights(obs), log_z, d1, shrink, var)
         parts = [np.einsum("nk,nkp->np", r, by_base), r[:, :-1] @ self._by_share.T]
         if not self.label_odds.fixed:
-            unknown = np.isnan(np.zeros(len(obs)) if obs.short is None else obs.short)
-            parts.append(np.where(unknown, r[:, :-1].sum(axis=1) - self._label_probability, 0.0)[:, None])
+            parts.append(np.where(np.isnan(short), r[:, :-1].sum(axis=1) - self._label_probability, 0.0)[:, None])
         return replace(out, d_theta=np.concatenate(parts, axis=1))
 
     @abstractmethod
@@ -347,6 +351,13 @@ class SharedGaussian(Shared):
         tau = np.where(exact, 1.0 / self.base.noise_variance, 0.0)
         return exact, tau, tau * obs.lower
 
+    def exact_gradient(self, obs: Observations, alpha: Array, precision: Array) -> Array:
+        """``½ noise (α² − R)`` by the noise: also where negative sites of other rows make a cavity improper."""
+        by_noise = 0.5 * self.base.noise_variance * (alpha**2 - precision)
+        out = np.zeros((len(obs), self.theta.size))
+        out[:, : self.base.theta.size] = by_noise[:, None]
+        return out
+
     def _scales(self, obs: Observations) -> tuple[Array, Array, Array]:
         """Value above zero (n, 1), shares (K + 1,), and variance of what is seen of each share (n, K + 1).
 
@@ -384,7 +395,8 @@ class SharedGaussian(Shared):
         half = np.append(self.cells.half_widths, 0.0)
         share_var = np.einsum("nk,nk->n", r, np.square(a - share[:, None]) + half**2 / 3)
         value_var = np.einsum("nk,nk->n", r, within)
-        short = r[:, :-1].sum(axis=1)
+        given_label = self._short(obs)
+        short = np.where((given_label == 0) | (given_label == 1), given_label, r[:, :-1].sum(axis=1))
         return ShareMoments(share, np.sqrt(share_var), self.zero + value, np.sqrt(value_var), short)
 
 
