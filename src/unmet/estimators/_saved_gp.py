@@ -52,6 +52,7 @@ def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "y_mean": gp.y_mean_,
         "y_scale": gp.y_scale_,
         "converged": gp.converged_,
+        "censoring": gp.censoring_,
         "n_iter": gp.n_iter_,
         "n_features_in": gp.n_features_in_,
         "feature_names_in": list(gp.feature_names_in_) if hasattr(gp, "feature_names_in_") else None,
@@ -93,4 +94,5 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     gp._keep(model, None, Sites(arrays["tau"], arrays["nu"]))
     gp.kernel_, gp.converged_ = kernel_from_dict(header["kernel_by_name"]), header["converged"]
     gp.n_iter_ = header["n_iter"]
+    gp.censoring_ = header.get("censoring", gp.censoring)
     return gp

@@ -43,8 +43,8 @@ def starting_model(
     """
     y_mean, y_scale, variance, level, level_variance = 0.0, 1.0, 1.0, 0.0, 1.0
     if likelihood.units == "log rate":
-        level = log_level(obs) if gp.normalize_y else 0.0
-        level_variance += log_level(obs) ** 2 - level**2
+        level = log_level(_not_short(obs)) if gp.normalize_y else 0.0
+        level_variance += log_level(_not_short(obs)) ** 2 - level**2
     elif likelihood.units == "y" and gp.normalize_y:
         y_mean, y_scale = normal_moments(_not_short(obs))
         obs = standardised(obs, y_mean, y_scale)

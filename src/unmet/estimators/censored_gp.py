@@ -17,6 +17,7 @@ from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
 from unmet._parameters import Parameter
 from unmet._typing import Array
+from unmet.estimators._auto import choose
 from unmet.estimators._frames import naming_rows, refuse_other_order
 from unmet.estimators._inputs import (
     KINDS,
@@ -46,7 +47,7 @@ from unmet.likelihoods.share import Beta, Shared
 
 __all__ = ["CensoredGP"]
 
-_CENSORING = ("model", "drop", "ignore", "share")
+_CENSORING = ("model", "drop", "ignore", "share", "auto")
 _INFERENCE = ("auto", "dense", "lowrank")
 _OPTIMIZERS = ("lbfgs", "adam", None)
 _FEATURES = 400  # most features where the user sets no number
@@ -67,10 +68,11 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         Gaussian: variance of the observation noise, a start for the optimiser; None takes a tenth of the data's.
     dispersion : float or Parameter, optional
         Negative binomial: variance beyond Poisson, ``λ + dispersion·λ²``; a start, by default 0.1.
-    censoring : {"model", "drop", "ignore", "share"}
+    censoring : {"model", "drop", "ignore", "share", "auto"}
         "model" is the paper's CGP; "drop" leaves censored rows out (NCGP-A); "ignore" takes them as exact (NCGP).
         "share" takes a censored row as a share of the truth, ``y = share · y*``, and learns how the share is
-        distributed; y must have a true zero, and labels may be missing.
+        distributed; y must have a true zero, and labels may be missing. "auto" fits all four and takes the one that
+        explains the same data best, or "model" where the data cannot tell (see the guide to labels).
     share : Beta, optional
         With ``censoring="share"``: the distribution of the share, held where it is given as numbers; None learns it.
     optimizer : {"lbfgs", "adam"} or None
@@ -97,6 +99,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     noise_variance_, dispersion_ : float
         The likelihood's learnt hyper-parameter, in the units of the argument; only the one that it has. A likelihood
         of your own has one such attribute per entry of its `parameters`.
+    censoring_ : str
+        The setting, or what "auto" has taken; `log_evidence_` has the comparable evidences it went by.
     share_ : LearntShare
         With ``censoring="share"``: α, β, mean and sd of the distribution of the share.
     label_probability_ : array of shape (n,)
@@ -143,7 +147,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         likelihood: str | Likelihood = "gaussian",
         noise_variance: float | Parameter | None = None,
         dispersion: float | Parameter | None = None,
-        censoring: Literal["model", "drop", "ignore", "share"] = "model",
+        censoring: Literal["model", "drop", "ignore", "share", "auto"] = "model",
         share: Beta | None = None,
         optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
         n_restarts: int = 0,
@@ -199,6 +203,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             With ``censoring="share"``, in place of `censored`: how likely each row is short; NaN where not known.
         """
         likelihood = self._checked_settings()
+        if self.censoring == "auto":
+            return self._fit_best(X, y, censored, lower, upper, exposure, censored_probability)
         with one_blas_thread(), all_or_nothing(self):
             table, obs = self._read(likelihood, X, y, censored, lower, upper, exposure, censored_probability)
             if obs.short is not None:
@@ -219,7 +225,26 @@ class CensoredGP(RegressorMixin, BaseEstimator):
                 )
             self._keep(model, optimum, None if optimum is None else optimum.state)
             self.kernel_ = model.kernel.with_columns_of(as_given if self.kernel is None else self.kernel)
+            self.censoring_ = self.censoring
         warn_of_trouble(model, self._inference.info, optimum, converged=self.converged_)
+        return self
+
+    def _fit_best(self, X: Any, y: Any, censored: Any, lower: Any, upper: Any, exposure: Any, probability: Any) -> Self:
+        if lower is not None or upper is not None:
+            raise InputError("censoring='auto' reads labels, not bounds: give censored=, or censoring='model'")
+        if y is None:
+            raise InputError("fit requires y to be passed, but the target y is None")
+        n = len(read_table(self, X, reset=True))
+        with naming_rows(X, censored, probability):
+            short = short_rows(censored, probability, n)
+        rows = {"censored": censored, "censored_probability": probability, "exposure": exposure}
+        best = choose(self, X, y, short, **rows)
+        with all_or_nothing(self):
+            settings = self.get_params(deep=False)
+            for name, value in vars(best.fitted).items():
+                if name not in settings:
+                    setattr(self, name, value)
+            self.log_evidence_ = best.log_evidence
         return self
 
     def _read(
@@ -236,7 +261,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     ) -> tuple[Array, Observations]:
         """Inputs and observations as arrays, with the labels as `censoring` reads them."""
         refuse_other_order(X, y=y, exposure=exposure, censored=censored, censored_probability=probability)
-        if self.censoring != "share":
+        if not isinstance(likelihood, Shared) and self.censoring != "share":
             if probability is not None:
                 raise InputError("censored_probability needs censoring='share'")
             table, obs = read_rows(self, X, y, censored, lower, upper)
@@ -385,8 +410,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             of the true value in y's units; ``label_probability``, how likely the row is short.
         """
         check_is_fitted(self)
-        if self.censoring != "share":
-            raise InputError(f"predict_share needs a model with censoring='share'; this one has {self.censoring!r}")
+        if not isinstance(self._model.likelihood, Shared):
+            raise InputError(f"predict_share needs a model with censoring='share'; this one has {self.censoring_!r}")
         inputs, obs = self._read(
             self._model.likelihood, X, y, censored, None, None, exposure, censored_probability, reset=False
         )

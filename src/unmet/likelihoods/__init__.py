@@ -4,9 +4,11 @@ from unmet.likelihoods.base import Likelihood, Observations, Tilted
 from unmet.likelihoods.counts import NegativeBinomial, Poisson
 from unmet.likelihoods.gaussian import Gaussian
 from unmet.likelihoods.quadrature import QuadratureLikelihood
+from unmet.likelihoods.share import Beta
 
 __all__ = [
     "LIKELIHOODS",
+    "Beta",
     "Gaussian",
     "Likelihood",
     "NegativeBinomial",

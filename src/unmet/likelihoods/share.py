@@ -26,6 +26,7 @@ from unmet._normal import LOG_SQRT_2PI
 from unmet._parameters import LogNormal, Parameter, one_number, parameter_from_dict, parameter_to_dict
 from unmet._typing import Array, BoolArray
 from unmet.likelihoods.base import Likelihood, Observations, Tilted, Units
+from unmet.likelihoods.counts import NegativeBinomial, Poisson
 from unmet.likelihoods.gaussian import Gaussian
 
 __all__ = ["Beta", "ShareMoments", "Shared", "SharedGaussian", "mixed", "shared_class"]
@@ -257,15 +258,29 @@ class Shared(Likelihood):
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
         """Moments of the mixture; sums without cancellation. Exact rows have those of the base."""
         short = np.zeros(len(obs)) if obs.short is None else obs.short
-        if (short == 0).all():
-            exact = self.base.tilted(obs, mean, var)
-            rest = self.theta.size - exact.d_theta.shape[1]
-            return replace(exact, d_theta=np.pad(exact.d_theta, ((0, 0), (0, rest))))
+        exact = short == 0
+        if not exact.any():
+            return self._mixture(obs, mean, var)
+        n, p = len(obs), self.theta.size
+        out = Tilted(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.zeros((n, p)))
+        for rows, part in (
+            (exact, self.base.tilted(obs[exact], mean[exact], var[exact])),
+            (~exact, None if exact.all() else self._mixture(obs[~exact], mean[~exact], var[~exact])),
+        ):
+            if part is not None:
+                out.log_z[rows], out.d1[rows], out.d2[rows] = part.log_z, part.d1, part.d2
+                out.shrink[rows], out.d_theta[rows, : part.d_theta.shape[1]] = part.shrink, part.d_theta
+        return out
+
+    def _mixture(self, obs: Observations, mean: Array, var: Array) -> Tilted:
+        """The same where no row is exact."""
         log_z, d1, shrink, by_base = self._components(obs, mean, var)
         out, r = mixed(self._log_weights(obs), log_z, d1, shrink, var)
         parts = [np.einsum("nk,nkp->np", r, by_base), r[:, :-1] @ self._by_share.T]
         if not self.label_odds.fixed:
-            parts.append(np.where(np.isnan(short), r[:, :-1].sum(axis=1) - self._label_probability, 0.0)[:, None])
+            assert obs.short is not None
+            by_odds = np.where(np.isnan(obs.short), r[:, :-1].sum(axis=1) - self._label_probability, 0.0)
+            parts.append(by_odds[:, None])
         return replace(out, d_theta=np.concatenate(parts, axis=1))
 
     @abstractmethod
@@ -405,8 +420,12 @@ _CELLS = cells(200)
 
 def shared_class(base: Likelihood) -> type[Shared]:
     """The likelihood of shares of what `base` describes."""
+    from unmet.likelihoods.share_counts import SharedCounts  # which builds on this module
+
     if isinstance(base, Gaussian):
         return SharedGaussian
+    if isinstance(base, (Poisson, NegativeBinomial)):
+        return SharedCounts
     raise InputError(
         f"shares of {type(base).__name__} are not defined; censoring='share' needs likelihood='gaussian', 'poisson' or "
         "'negative-binomial'"
