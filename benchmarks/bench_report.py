@@ -19,9 +19,10 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from unmet.mobility.panelfile import file_hash
-from unmet.mobility.sql import literal
-from unmet.mobility.totals import tabulate_totals
+from unmet._storage.hashes import file_hash
+from unmet._storage.sql import literal
+from unmet.mobility.models.registry import MODELS
+from unmet.mobility.runs.totals import tabulate_totals
 from unmet.report import write_report
 
 LIMIT_MB = 15.0
@@ -45,6 +46,7 @@ PANEL = """SELECT zone, start, start_local, 60 AS minutes, observed, 60 - empty 
 DEMAND = """SELECT zone, start, observed, 1 - empty / 60 AS exposure, empty > 0 AS censored, rate AS rate_mean,
     rate * spread AS rate_sd, rate * exp(-1.64 * spread) AS rate_q05, rate * exp(1.64 * spread) AS rate_q95,
     observed + lost AS demand_mean, lost AS lost_mean, '' AS flags FROM rows"""
+SYSTEM = """SELECT start, sum(rate) AS rate_mean, sum(rate * spread) / 2 AS rate_sd FROM rows GROUP BY start"""
 
 
 def main() -> None:
@@ -81,7 +83,11 @@ def make_run(folder: Path, zones: int, hours: int) -> None:
             "SELECT zone, (extract(isodow FROM start_local) - 1) * 24 + extract(hour FROM start_local) AS slot, "
             "sum(observed) AS observed, sum(lost) AS lost FROM rows GROUP BY ALL ORDER BY 1, 2"
         ).df()
-        for name, sql, metadata in (("panel", PANEL, panel_metadata(by_zone)), ("run/demand", DEMAND, "")):
+        for name, sql, metadata in (
+            ("panel", PANEL, panel_metadata(by_zone)),
+            ("run/demand", DEMAND, ""),
+            ("run/system", SYSTEM, ""),
+        ):
             connection.execute(f"COPY ({sql}) TO {literal(str(folder / f'{name}.parquet'))} (FORMAT parquet{metadata})")
     write_totals(folder, by_zone, by_slot)
 
@@ -120,6 +126,7 @@ def write_totals(folder: Path, by_zone: pd.DataFrame, by_slot: pd.DataFrame) -> 
             zones[f"{quantity}_{limit}"] = own[limit].to_numpy()
     zones.to_parquet(folder / "run" / "zones.parquet")
     told = {
+        "model": MODELS["exposure"].to_dict(),
         "inputs": {"model": {"name": "exposure"}, "panel": file_hash(folder / "panel.parquet")},
         "panel_path": str(folder / "panel.parquet"),
         "zones": {},

@@ -215,15 +215,17 @@ def columns_in(section: str) -> list[str]:
 
 
 def test_the_panel_has_the_columns_that_are_documented() -> None:
-    from unmet.mobility.panel import PANEL_COLUMNS
+    from unmet.mobility.panel.schema import SCHEMA
 
-    assert columns_in("## `panel.parquet`") == list(PANEL_COLUMNS)
+    text = (DOCS / "reference" / "files.md").read_text(encoding="utf-8").split("made: panel_columns -->\n")[1]
+    rows = [f"| `{column.name}` | {column.type.name} | {column.meaning} |" for column in SCHEMA]
+    assert text.split("\n<!-- /made -->")[0].splitlines()[2:] == rows
 
 
 def test_estimates_have_the_columns_that_are_documented() -> None:
     import pandas as pd
 
-    from unmet.mobility.zone_estimate import DemandModel, estimate_zone
+    from unmet.mobility.models.zone_estimate import DemandModel, estimate_zone
 
     start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
     panel = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
@@ -248,7 +250,7 @@ def test_files_and_spellings_of_the_experiments_are_those_that_are_documented() 
 
 
 def test_every_state_and_reason_is_documented() -> None:
-    from unmet.mobility.states import REASONS
+    from unmet.mobility.supply.states import REASONS
 
     text = (DOCS / "guide" / "labels.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, flags=re.MULTILINE))
@@ -256,7 +258,7 @@ def test_every_state_and_reason_is_documented() -> None:
 
 
 def test_every_model_is_in_the_table_of_choices() -> None:
-    from unmet.mobility.demand_models import MODELS
+    from unmet.mobility.models.registry import MODELS
 
     text = (DOCS / "guide" / "choosing.md").read_text(encoding="utf-8")
     assert [name for name in MODELS if f"`{name}`" not in text] == ["ncgp-a"]  # for the paper's sake only
@@ -311,3 +313,41 @@ def test_links_within_the_project_resolve(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", h.lower()).strip()) for h in headings}
+
+
+# ------------------------------------------------------------------ how it is written
+
+
+def lines_that_can_be_broken(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of prose: not those of code, tables, pictures and formulas, which Markdown keeps on one line."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```") or line.strip() == "$$":
+            inside = not inside
+        elif not inside and not line.lstrip().startswith(("|", "![", "<")):
+            yield number, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_line_of_markdown_is_longer_than_120_characters(page: Path) -> None:
+    lines = lines_that_can_be_broken(page.read_text(encoding="utf-8"))
+    assert [(number, len(line)) for number, line in lines if len(line) > 120] == []
+
+
+def public_docstrings() -> Iterator[tuple[str, str]]:
+    """Docstrings of all modules, and of classes and functions with public names."""
+    package = ROOT / "src" / "unmet"
+    for path in sorted(package.rglob("*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(module):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            name = getattr(node, "name", "")
+            if not name.startswith("_"):
+                yield f"{path.relative_to(package)}:{name or 'module'}", ast.get_docstring(node) or ""
+
+
+def test_no_public_docstring_begins_with_what() -> None:
+    found = dict(public_docstrings())
+    assert len(found) > 500
+    assert [name for name, text in found.items() if re.match(r"What\b", text)] == []

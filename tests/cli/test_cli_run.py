@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 import unmet
 from unmet import cli
-from unmet.mobility import panel as panel_module
-from unmet.mobility.runfiles import read_table
+from unmet._storage.parquet import read_parquet
+from unmet.mobility.panel import build as panel_module
 
 SOURCE = Path(unmet.__file__).parents[1]
 HOSTILE = [
@@ -101,7 +101,7 @@ def test_settings_from_the_file_of_the_current_folder_and_one_json_document_on_s
     assert told["settings"]["draws"] == 30
     assert told["zones"]["failed"] == 0
     assert [stage["reused"] for stage in told["stages"]] == [False, False, False]
-    assert told["totals"]["observed"]["mean"] == len(read_table(city / "trips.parquet"))
+    assert told["totals"]["observed"]["mean"] == len(read_parquet(city / "trips.parquet"))
     page = (tmp_path / told["report"]).read_text(encoding="utf-8")
     assert "From a flag" in page
     assert "Settings from unmet.toml" in done.stderr
@@ -119,7 +119,7 @@ def test_a_person_sees_what_was_lost_and_where_the_page_is(city, tmp_path, in_th
     for part in ("4 of 4 zones", "90 % interval", "trips used", f"Report: {tmp_path / 'out' / 'report.html'}"):
         assert part in said(result.stdout)
     again = CliRunner().invoke(cli.app, ["run", *city_flags(city, tmp_path / "out", "--seed", "2")])
-    assert "panel reused: nothing that it depends on has changed" in said(again.stderr)
+    assert "panel reused: its inputs have not changed" in said(again.stderr)
     assert "seed changed from 0 to 2" in said(again.stderr)
     quiet = CliRunner().invoke(cli.app, ["run", *city_flags(city, tmp_path / "out", "--quiet")])
     assert quiet.output == ""
@@ -141,7 +141,7 @@ def test_exit_code_1_when_a_zone_failed(city, tmp_path):
         f"1 of 5 zones could not be estimated; the others are done. "
         f"Reasons: {tmp_path / 'out' / 'estimate' / 'zones.parquet'} (exit code 1)"
     )
-    zones = read_table(tmp_path / "out" / "estimate" / "zones.parquet").set_index("zone")
+    zones = read_parquet(tmp_path / "out" / "estimate" / "zones.parquet").set_index("zone")
     assert zones["name"].to_dict() == stations.set_index("station_id")["name"].to_dict() | {"[red]GHOST": "nobody"}
     assert (tmp_path / "out" / "report.html").exists()
 
@@ -159,7 +159,7 @@ def test_wrong_files_are_exit_code_2_and_one_paragraph_on_stderr(city, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "kind", "words"),
     [
-        (["run", "--timezone", "UTC"], "InputError", "nothing to read"),
+        (["run", "--timezone", "UTC"], "InputError", "No records were given"),
         (["run", "--no-such-flag"], "NoSuchOption", "--no-such-flag"),
         (["panel", "--timezone", "UTC", "--out", "p.parquet", "--rebalancing", "one"], "BadParameter", "rebalancing"),
         (["report", "nowhere"], "InputError", "not the folder of a finished run"),
@@ -201,7 +201,7 @@ def test_a_full_disk_is_exit_code_2_and_earlier_results_stay(city, finished, tmp
     done = program("run", *city_flags(city, out, "--censored-rule", "minutes:3"), preexec_fn=limited)
     assert done.returncode == 2, done.stderr
     assert "too large" in said(done.stderr).lower()
-    assert "make room" in said(done.stderr).lower()
+    assert "free some space" in said(done.stderr).lower()
     assert "Traceback" not in done.stderr
     assert {k: v for k, v in content(out).items() if not k.startswith("unfinished")} == before
 
@@ -249,7 +249,7 @@ def test_debug_shows_the_traceback_of_bad_input_too_and_keeps_its_code(monkeypat
     assert run_main(monkeypatch, "run", "--timezone", "UTC", "--debug") == 2
     told = capsys.readouterr().err
     assert "Traceback" in told
-    assert "nothing to read" in told
+    assert "No records were given" in told
 
 
 def test_what_stands_in_the_way_of_results_is_named_and_nothing_is_replaced(city, finished, tmp_path, in_this_process):
@@ -259,7 +259,7 @@ def test_what_stands_in_the_way_of_results_is_named_and_nothing_is_replaced(city
     before = content(out)
     done = program("run", *city_flags(city, out, "--every", "2h"))
     assert done.returncode == 2
-    assert "estimate:isafile" in "".join(done.stderr.split())
+    assert "estimate:thisfileisintheplaceofaresult" in "".join(done.stderr.split())
     assert {k: v for k, v in content(out).items() if not k.startswith("unfinished")} == before
 
 
@@ -289,7 +289,7 @@ def test_stopped_by_hand_is_130_and_the_same_command_goes_on(city, tmp_path, mon
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", interrupted)
         assert run_main(monkeypatch, "run", *flags) == 130
-    assert "the same command goes on from there" in said(capsys.readouterr().err)
+    assert "run the same command to continue" in said(capsys.readouterr().err)
     assert run_main(monkeypatch, "run", *flags) == 0
     assert "panel reused" in said(capsys.readouterr().err)
 
@@ -301,7 +301,7 @@ def test_hostile_names_are_text_all_the_way(city, tmp_path):
     stations = pd.read_csv(city / "stations.csv").replace({"station_id": names, "short_name": names})
     stations["name"] = [f"Name of {name}" for name in stations["station_id"]]
     stations.to_csv(folder / "stations.csv", index=False)
-    trips = read_table(city / "trips.parquet").replace({"start_station_id": names, "end_station_id": names})
+    trips = read_parquet(city / "trips.parquet").replace({"start_station_id": names, "end_station_id": names})
     trips.to_csv(folder / "trips.csv", index=False)
     shutil.copy(city / "status.parquet", folder / "status.parquet")
     (folder / "unmet.toml").write_text(
@@ -312,7 +312,7 @@ def test_hostile_names_are_text_all_the_way(city, tmp_path):
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     out = folder / "out"
-    zones = read_table(out / "estimate" / "zones.parquet")
+    zones = read_parquet(out / "estimate" / "zones.parquet")
     assert sorted(zones["zone"]) == sorted(names.values())
     assert told["totals"]["observed"]["mean"] == len(trips)
     page = (out / "report.html").read_text(encoding="utf-8")
@@ -328,7 +328,7 @@ def test_init_writes_an_example_and_does_not_overwrite(tmp_path, monkeypatch, ca
     assert "unmet run" in capsys.readouterr().out
     text = (tmp_path / "unmet.toml").read_text()
     assert run_main(monkeypatch, "init") == 2
-    assert "stays as it is" in said(capsys.readouterr().err)
+    assert "already exists and was not changed" in said(capsys.readouterr().err)
     assert (tmp_path / "unmet.toml").read_text() == text
     # As it is, it names files that are not there: the run says which.
     assert run_main(monkeypatch, "run") == 2

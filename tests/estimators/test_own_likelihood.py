@@ -55,9 +55,9 @@ def test_a_likelihood_of_functions_is_not_saved_and_nothing_is_written(tmp_path:
 
 def test_what_it_cannot_say_is_refused_by_name() -> None:
     gp = CensoredGP(KERNEL, likelihood=QuadratureLikelihood(normal), optimizer=None).fit(X, Y)
-    with pytest.raises(InputError, match="needs `moments`"):
+    with pytest.raises(InputError, match="as `moments`"):
         gp.predict(X)
-    with pytest.raises(InputError, match="needs `sampler`"):
+    with pytest.raises(InputError, match="as `sampler`"):
         gp.sample(X, kind="demand")
 
 

@@ -14,8 +14,8 @@ import pytest
 from small_city import city_settings, in_one_process, save_city
 
 from unmet import InputError
+from unmet._storage.parquet import read_parquet
 from unmet.mobility.panel import read_panel
-from unmet.mobility.runfiles import read_table
 from unmet.pipeline import Event, run
 
 HERE = Path(__file__).parent
@@ -69,7 +69,7 @@ def test_a_run_leaves_a_panel_an_estimate_and_a_page_and_nothing_else(city, out)
 
 
 def read_trips(city: Path) -> pd.DataFrame:
-    return read_table(city / "trips.parquet")
+    return read_parquet(city / "trips.parquet")
 
 
 def test_nothing_is_made_again_while_nothing_changes(city, out):
@@ -162,13 +162,13 @@ def test_files_of_others_in_the_folder_are_left_alone(city, out):
     [
         ({"trips": ("{city}/status.parquet",)}, "looks like status"),
         ({"status": ("{city}/trips.parquet",)}, "looks like trips"),
-        ({"trips": ("{tmp}/empty",)}, "nothing to read in this folder"),
+        ({"trips": ("{tmp}/empty",)}, "this folder contains no file to read"),
         ({"trips": ("{tmp}/garbage.parquet",)}, "garbage.parquet"),
         ({"trips": ("{tmp}/garbage.csv",)}, "not a text file"),
         ({"weather": "{tmp}/garbage.csv"}, "not a text file"),
         ({"weather": "{city}/stations.csv"}, "weather"),
         ({"weather_columns": ("moonlight",)}, "no column of numbers 'moonlight'"),
-        ({"trips": ("{out}",)}, "in the folder of the results"),
+        ({"trips": ("{out}",)}, "inside the folder of the results"),
         ({"zones": "{tmp}/garbage.geojson"}, "garbage.geojson"),
         ({"holidays": "Atlantis"}, "no calendar"),
         ({"model": "oracle"}, "no model 'oracle'"),
@@ -204,7 +204,7 @@ def test_wrong_input_leaves_no_empty_folders(city, tmp_path):
 def test_two_runs_at_once_do_not_share_a_folder(city, out):
     def intruding(event: Event) -> None:
         if event.stage == "panel" and event.kind == "step":
-            with pytest.raises(InputError, match="another run is at work"):
+            with pytest.raises(InputError, match="another run is using this folder"):
                 run(city_settings(city, out))
 
     run(city_settings(city, out, every="2h"), progress=intruding)
@@ -235,7 +235,7 @@ def test_progress_tells_of_every_stage_and_its_end(city, tmp_path):
 def test_a_run_killed_before_any_of_its_renames_goes_on_to_the_same_tables(city, finished, tmp_path):
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, [HERE.parents[1] / "src", HERE, HERE.parent / "mobility"])),
+        "PYTHONPATH": os.pathsep.join(map(str, [HERE.parents[1] / "src", HERE, HERE.parent / "mobility" / "runs"])),
     }
     done = subprocess.run(
         [sys.executable, str(HERE / "killed_run.py"), str(city), str(finished), str(tmp_path)],

@@ -1,14 +1,18 @@
-"""Options that several commands share, each with one home; their words come from `unmet.pipeline.settings`."""
+"""Options that several commands share. Their help texts come from `unmet.pipeline.settings`."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from unmet._exceptions import InputError
-from unmet.pipeline.settings import about
+from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
+from unmet.pipeline.settings import PANEL_SETTINGS, about
 
 __all__ = [
     "RUN_PANEL",
@@ -16,6 +20,7 @@ __all__ = [
     "CensoredRule",
     "Draws",
     "End",
+    "Engine",
     "Every",
     "Force",
     "Holidays",
@@ -43,6 +48,7 @@ __all__ = [
     "option",
     "parse_columns",
     "parse_map",
+    "with_panel_options",
 ]
 
 _PANELS = {
@@ -53,7 +59,7 @@ _PANELS = {
     "report": "Report",
 }
 RUN_PANEL = _PANELS[""]
-# As typer writes types, without what it adds for lists and ranges.
+# Types as typer writes them, without its additions for lists and ranges.
 _METAVARS = {
     "path": "<path>",
     "paths": "<path>",
@@ -68,7 +74,7 @@ _METAVARS = {
 
 
 def option(name: str, *flags: str, **more: Any) -> Any:
-    """The flag of a setting."""
+    """Make the command-line option of a setting."""
     known = about(name)
     usual = {"help": known.help, "rich_help_panel": _PANELS[known.table], "metavar": _METAVARS.get(known.kind)}
     return typer.Option(*flags, **(usual | more))
@@ -82,7 +88,7 @@ WeatherColumns = Annotated[str | None, option("weather_columns")]
 Holidays = Annotated[str | None, option("holidays")]
 WeatherTimezone = Annotated[
     str | None,
-    option("timezone", help="Of the weather's times, where they do not say; else the panel's."),
+    option("timezone", help="Time zone of weather times without an offset; default: the panel's."),
 ]
 Map = Annotated[list[str] | None, option("map", "--map")]
 MaxRejected = Annotated[float, option("max_rejected", min=0.0, max=1.0)]
@@ -102,11 +108,12 @@ Horizon = Annotated[str | None, option("horizon")]
 Seed = Annotated[int, option("seed", min=0)]
 Draws = Annotated[int, option("draws", min=20)]
 Jobs = Annotated[int | None, option("jobs", min=1, rich_help_panel=RUN_PANEL)]
+Engine = Annotated[str, option("engine", rich_help_panel=RUN_PANEL)]
 
 Title = Annotated[str | None, option("title")]
 Truth = Annotated[Path | None, option("truth")]
 
-PanelFileArgument = Annotated[Path, typer.Argument(help="The panel, as `unmet panel` writes it.")]
+PanelFileArgument = Annotated[Path, typer.Argument(help="Panel file written by `unmet panel`.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=RUN_PANEL)]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document instead of tables.", rich_help_panel=RUN_PANEL)
@@ -114,7 +121,7 @@ AsJson = Annotated[
 
 
 def parse_columns(text: str | None) -> tuple[str, ...] | None:
-    """Names of columns with commas between.
+    """Split names of columns at commas.
 
     Examples
     --------
@@ -125,7 +132,7 @@ def parse_columns(text: str | None) -> tuple[str, ...] | None:
 
 
 def parse_map(pairs: list[str] | None) -> dict[str, str] | None:
-    """Names of columns from ``our_name=their_column``.
+    """Parse pairs ``our_name=their_column``.
 
     Examples
     --------
@@ -139,3 +146,23 @@ def parse_map(pairs: list[str] | None) -> dict[str, str] | None:
             raise InputError(f"--map: expected our_name=their_column, got {pair!r}.")
         mapping[ours.strip()] = theirs.strip()
     return mapping or None
+
+
+def with_panel_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command a flag for every panel option, before its ``quiet``. The values arrive in its ``**options``."""
+    own = inspect.signature(command, eval_str=True)
+    hints = get_type_hints(PanelOptions)
+    parameters = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    place = list(own.parameters).index("quiet")
+    for name, setting in reversed(list(PANEL_SETTINGS.items())):
+        info = PANEL_OPTIONS[name]
+        kind = list[str] | None if info.kind == "names" else hints[name]
+        flag = option(setting, f"--{setting.replace('_', '-')}", min=info.limits[0], max=info.limits[1])
+        default = inspect.Parameter.empty if info.default is MISSING else info.default
+        typed = Annotated[kind, flag]  # type: ignore[valid-type]
+        added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=typed)
+        parameters.insert(place, added)
+    # typer reads both.
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+    return command

@@ -34,8 +34,11 @@ def make_likelihood(given: str | Likelihood, **hyperparameters: float | Paramete
     for name in set_:
         owner, words = _BELONGS_TO[name]
         if given != owner:
-            what = f"not to {given}" if isinstance(given, str) else f"set those of {type(given).__name__} on the object"
-            raise InputError(f"{name} belongs to the {words} likelihood; {what}")
+            if isinstance(given, str):
+                raise InputError(f"{name} belongs to the {words} likelihood, not to {given}. Leave it None.")
+            raise InputError(
+                f"{name} belongs to the {words} likelihood; set those of {type(given).__name__} on the object."
+            )
     if isinstance(given, Likelihood):
         return given
     if not isinstance(given, str) or given not in LIKELIHOODS:
@@ -44,7 +47,7 @@ def make_likelihood(given: str | Likelihood, **hyperparameters: float | Paramete
 
 
 def log_level(obs: Observations) -> float:
-    """Log of counts over exposure, half a count added so that it is finite."""
+    """Return the log of counts over exposure. Half a count is added so that it is finite."""
     exposure = len(obs) if obs.exposure is None else obs.exposure.sum()
     return float(np.log((obs.lower.sum() + 0.5) / exposure))
 

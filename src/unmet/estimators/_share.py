@@ -12,8 +12,8 @@ import pandas as pd
 from unmet._exceptions import InputError, UninformativeWarning
 from unmet._parameters import Parameter
 from unmet._typing import Array
-from unmet.estimators._labels import sides, vector
 from unmet.estimators._model import Model
+from unmet.estimators.labels import sides, vector
 from unmet.inference.ep import Sites
 from unmet.likelihoods.base import Likelihood, Observations
 from unmet.likelihoods.share import Beta, Shared, shared_class

@@ -1,7 +1,7 @@
-"""What a likelihood promises to inference, and the observations it speaks of.
+"""The interface of likelihoods, and the observations they are evaluated on.
 
-Naming: ``m, v`` are mean and variance of a Gaussian over one latent value f (in EP, the cavity);
-``log_z = log ∫ p(observation | f) N(f | m, v) df``; ``d1, d2`` its derivatives by m (R&W section 3.6).
+Naming: ``m, v`` are mean and variance of a Gaussian over one latent value f (in EP, the cavity).
+``log_z = log ∫ p(observation | f) N(f | m, v) df``; ``d1, d2`` are its derivatives by m (R&W section 3.6).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Units = Literal["y", "log rate", "own"]
 
 
 class Kinds(NamedTuple):
-    """Rows by what is known of them: the value, a lower bound only, an upper one only, both, or nothing."""
+    """Row numbers by kind of observation: exact, lower bound only, upper bound only, both bounds, no bound."""
 
     exact: IntArray
     at_least: IntArray
@@ -35,22 +35,24 @@ class Kinds(NamedTuple):
 
 
 def refuse_reversed(lower: Array, upper: Array) -> None:
-    """Refuse bounds the wrong way round; NaN is none."""
+    """Raise `InputError` if a lower bound exceeds its upper bound. NaN stands for no bound."""
     bad = np.flatnonzero(lower > upper)
     if bad.size:
         i = int(bad[0])
         raise InputError(
             f"lower must not exceed upper; row {i} has {lower[i]} > {upper[i]} ({bad.size} such rows in all). "
-            "Exchange or correct them"
+            "Swap or correct the bounds.",
+            row=i,
         )
 
 
 @dataclass(frozen=True)
 class Observations:
-    """What is known of each observation: demand lies in ``[lower, upper]``.
+    """Observations as bounds: the true value of each lies in ``[lower, upper]``.
 
-    Censoring is data, never model state: exact where ``lower == upper``, censored from above (demand
-    is at least what was seen) where ``upper`` is infinite, from below where ``lower`` is, else an interval.
+    Censoring is part of the data, not of the model. A row is exact where ``lower == upper``, censored from above
+    (the true value is at least the observed one) where ``upper`` is infinite, censored from below where ``lower`` is
+    infinite, and interval-censored otherwise.
 
     Parameters
     ----------
@@ -71,30 +73,30 @@ class Observations:
     def __post_init__(self) -> None:
         if self.lower.shape != self.upper.shape or self.lower.ndim != 1:
             raise InputError(
-                f"lower and upper must be two vectors of one length; got {self.lower.shape}, {self.upper.shape}"
+                f"lower and upper must be two vectors of one length; got {self.lower.shape}, {self.upper.shape}."
             )
         if not (self.lower <= self.upper).all():
             refuse_reversed(self.lower, self.upper)
-            row = np.flatnonzero(np.isnan(self.lower) | np.isnan(self.upper))[0]
-            raise InputError(f"bounds must not be NaN, as in row {row}; use −inf and inf where there are none")
+            row = int(np.flatnonzero(np.isnan(self.lower) | np.isnan(self.upper))[0])
+            raise InputError(f"Bounds must not be NaN; row {row} has one. Use −inf or inf for no bound.", row=row)
 
     def __len__(self) -> int:
         return self.lower.size
 
     @cached_property
     def exact(self) -> BoolArray:
-        """Rows whose value is known exactly."""
+        """Mask of the rows whose value is exact."""
         return self.lower == self.upper
 
     @cached_property
     def kinds(self) -> Kinds:
-        """Numbers of the rows of each kind; EP asks for them in every sweep."""
+        """Row numbers of each kind. Cached, because EP uses them in every sweep."""
         low, high = np.isfinite(self.lower), np.isfinite(self.upper)
         rows = (self.exact & low, low & ~high, high & ~low, low & high & ~self.exact, ~low & ~high)
         return Kinds(*(np.flatnonzero(each) for each in rows))
 
     def __getitem__(self, rows: BoolArray | slice | np.ndarray) -> Observations:
-        """The same for some of the rows."""
+        """Return the observations of the given rows."""
         exposure = None if self.exposure is None else self.exposure[rows]
         short = None if self.short is None else self.short[rows]
         return Observations(self.lower[rows], self.upper[rows], exposure, short)
@@ -102,17 +104,17 @@ class Observations:
 
 @dataclass(frozen=True)
 class Tilted:
-    """``log ∫ p(obs | f) N(f | m, v) df`` per observation, and what EP needs of it.
+    """``log ∫ p(obs | f) N(f | m, v) df`` per observation, and its derivatives, as EP uses them.
 
     Attributes
     ----------
     log_z : array of shape (n,)
-        The logarithm of the integral, never its exponential.
+        The log of the integral. The integral itself may underflow and is never formed.
     d1, d2 : array of shape (n,)
         First and second derivative of `log_z` by ``m``.
     shrink : array of shape (n,)
-        ``1 + v·d2``, the ratio of tilted to cavity variance, computed without the cancellation that
-        the formula suffers where the likelihood is much sharper than the cavity. Positive.
+        ``1 + v·d2``, the ratio of tilted to cavity variance. Positive. Computed without the cancellation that
+        the formula has where the likelihood is much sharper than the cavity.
     d_theta : array of shape (n, p)
         Derivatives of `log_z` by the likelihood's free log hyper-parameters.
     """
@@ -213,7 +215,7 @@ class Likelihood(ABC):
         """Refuse observations that this likelihood cannot explain."""
 
     def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
-        """Rows whose likelihood is Gaussian in f, with its natural parameters ``(τ, ν)`` there (else 0).
+        """Return the rows whose likelihood is Gaussian in f, and its natural parameters ``(τ, ν)`` (0 in other rows).
 
         Inference conditions on these exactly and runs EP on the others. By default there are none.
         """

@@ -1,4 +1,4 @@
-"""What is drawn of each zone and of all together: bins, days and hours of the week, read a few zones at a time."""
+"""Series of each zone and of all zones together: bins, days and hours of the week, read a few zones at a time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from unmet._storage.sql import reading
 from unmet._typing import Array
-from unmet.mobility.sql import reading
-from unmet.mobility.totals import HOURS
+from unmet.mobility.clock.bins import hour_of_week
+from unmet.mobility.runs.totals import HOURS
 from unmet.report.source import RunSource
 
 __all__ = ["DRAWN", "WEEKLY", "SystemSeries", "ZoneSeries", "day_numbers", "each_zone"]
 
 DRAWN = ("observed", "rate", "low", "high", "lost", "stockout", "off")
-"""Per bin and per day: what was seen, the rate and its 90 % limits, what was lost, and the shares of the time that the
-zone was out of stock, and closed or unknown."""
+"""Per bin and per day: observed trips, the rate and its 90 % limits, lost trips, and the shares of time out of stock
+and closed or unknown."""
 
 WEEKLY = ("observed", "lost", "low", "high", "stockout", "open", "bins", "extrapolated")
 """Per hour of the week, summed over the period: trips, lost trips and their 90 % limits, minutes out of stock and
-minutes open, bins, and bins that are extrapolation."""
+minutes open, bins, and extrapolated bins."""
 
 _ROWS_AT_ONCE = 1_000_000
 _NORMAL_Q95 = 1.6448536269514722
@@ -36,10 +37,10 @@ class ZoneSeries:
     Attributes
     ----------
     bins : dict
-        `DRAWN` → values of each bin of the run, missing where nothing is known.
+        `DRAWN` → values of each bin of the run; NaN if unknown.
     days : dict
-        The same of each local day, summed; shares are of the day. The limits of a day's rate are the sums of its
-        bins' limits: as wide as if the bins' errors all went the same way.
+        The same per local day, summed; shares are shares of the day. The limits of a day's rate are the sums of its
+        bins' limits, as if the errors of the bins were perfectly correlated.
     week : dict
         `WEEKLY` → values of each hour of the week.
     """
@@ -50,29 +51,28 @@ class ZoneSeries:
 
 
 def day_numbers(bins: pd.DataFrame) -> NDArray[np.int64]:
-    """Local days since 1970."""
+    """Return the local day of each bin, in days since 1970."""
     return bins["start_local"].to_numpy().astype("datetime64[D]").astype(np.int64)
 
 
 def _slots(bins: pd.DataFrame) -> NDArray[np.int64]:
-    local = pd.DatetimeIndex(bins["start_local"])
-    return np.asarray(local.day_of_week * 24 + local.hour, dtype=np.int64)
+    return hour_of_week(bins["start_local"])
 
 
 def _summing(groups: NDArray[np.int64], count: int) -> csr_matrix:
-    """A matrix that sums rows by group. Local days need not be in order: clocks are put back at midnight somewhere."""
+    """Return a matrix that sums rows by group. Groups may be unordered: some clocks are put back at midnight."""
     rows = np.arange(len(groups))
     return csr_matrix((np.ones(len(groups)), (rows, groups)), shape=(len(groups), count))
 
 
 def _days_of(bins: pd.DataFrame) -> csr_matrix:
-    """A matrix that sums bins by local day."""
+    """Return a matrix that sums bins by local day."""
     days, of_bin = np.unique(day_numbers(bins), return_inverse=True)
     return _summing(of_bin, len(days))
 
 
 def _week_limits(source: RunSource, level: str) -> dict[str, dict[str, Array]]:
-    """The 90 % limits of lost trips by hour of the week, from joint draws: of each zone, or of the system under ''."""
+    """Return the 90 % limits of lost trips by hour of the week, by zone; those of the system have the key ''."""
     totals = source.totals
     chosen = totals[(totals["level"] == level) & (totals["quantity"] == "lost")]
     limits: dict[str, dict[str, Array]] = {}
@@ -85,11 +85,11 @@ def _week_limits(source: RunSource, level: str) -> dict[str, dict[str, Array]]:
 
 
 _NO_LIMITS = {"low": np.full(HOURS, np.nan), "high": np.full(HOURS, np.nan)}
-_FETCHED = ("observed", "rate", "low", "high", "lost", "sd", "stockout", "off", "extrapolated")
+_FETCHED = ("observed", "rate", "low", "high", "lost", "stockout", "off", "extrapolated")
 
 
-def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries, Array]]:
-    """Number, series and standard deviations of the rate, of each zone."""
+def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries]]:
+    """Yield the number and the series of each zone."""
     limits = _week_limits(source, "zone_hour_of_week")
     per_chunk = max(1, _ROWS_AT_ONCE // max(len(source.bins), 1))
     by_day, by_slot = _days_of(source.bins), _summing(_slots(source.bins), HOURS)
@@ -99,11 +99,11 @@ def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries, Array]]:
         for i in range(len(next(iter(block.values())))):
             own = {name: values[i] for name, values in block.items()}
             weekly = limits.get(names[first + i], _NO_LIMITS)
-            yield first + i, _arrange(own, source, by_day, by_slot, weekly), own["sd"]
+            yield first + i, _arrange(own, source, by_day, by_slot, weekly)
 
 
 def _fetch(source: RunSource, first: int, last: int) -> dict[str, Array]:
-    """Columns of some zones as (zones, bins), missing where there is no row."""
+    """Read the columns of some zones as (zones, bins); NaN if there is no row."""
 
     def column(name: str) -> str:
         return f"d.{name}" if name in source.demand_columns else "NULL::DOUBLE"
@@ -117,7 +117,7 @@ def _fetch(source: RunSource, first: int, last: int) -> dict[str, Array]:
              d AS (SELECT s.number AS z, demand.* FROM demand JOIN chosen s USING (zone))
         SELECT coalesce(p.z, d.z)::INTEGER AS z, b.number::INTEGER AS b, p.observed,
             {column("rate_mean")} AS rate, {column("rate_q05")} AS low, {column("rate_q95")} AS high,
-            {column("lost_mean")} AS lost, {column("rate_sd")} AS sd, p.stockout, p.off,
+            {column("lost_mean")} AS lost, p.stockout, p.off,
             {flagged}::DOUBLE AS extrapolated
         FROM p FULL JOIN d ON p.z = d.z AND p.start = d.start
         JOIN bin_numbers b ON b.start = coalesce(p.start, d.start)"""
@@ -159,29 +159,28 @@ def _by_day(own: dict[str, Array], source: RunSource, by_day: csr_matrix) -> dic
 
 
 def _summed(values: Array, groups: csr_matrix) -> Array:
-    """Sums by group of what is there; missing where nothing is."""
+    """Sum the finite values by group; NaN if a group has none."""
     known = np.isfinite(values)
     sums = np.asarray(groups.T @ np.where(known, values, 0.0))
     return np.where(groups.T @ known.astype(float) > 0, sums, np.nan)
 
 
 class SystemSeries:
-    """The sum of the zones that were estimated, growing.
+    """The sum of the zones that were estimated, which grows by `add`.
 
-    Given their records zones are independent: the variances of their rates add up.
+    The limits of its rate come from ``system.parquet``, which includes the errors that zones share.
     """
 
     def __init__(self, source: RunSource) -> None:
         self.source = source
-        self.sums = {name: np.zeros(len(source.bins)) for name in (*DRAWN, "variance", "seen", "known", "estimated")}
+        self.sums = {name: np.zeros(len(source.bins)) for name in (*DRAWN, "seen", "known", "estimated")}
         self.week = {name: np.zeros(HOURS) for name in WEEKLY}
 
-    def add(self, series: ZoneSeries, sd: Array) -> None:
-        """Take in one zone."""
+    def add(self, series: ZoneSeries) -> None:
+        """Add one zone."""
         sums, bins = self.sums, series.bins
         for name in ("observed", "rate", "lost", "stockout", "off"):
             sums[name] += np.nan_to_num(bins[name])
-        sums["variance"] += np.nan_to_num(sd) ** 2
         for count, name in (("seen", "observed"), ("known", "stockout"), ("estimated", "lost")):
             sums[count] += np.isfinite(bins[name])
         for name in ("observed", "lost", "stockout", "open", "extrapolated"):
@@ -189,13 +188,14 @@ class SystemSeries:
         self.week["bins"] = np.maximum(self.week["bins"], series.week["bins"])
 
     def series(self) -> ZoneSeries:
-        """As of a zone; missing where no zone has anything. Shares are means over zones."""
+        """Return the series, NaN where no zone has a value. Shares are means over zones."""
         sums = self.sums
 
         def where(count: str, values: Array) -> Array:
             return np.where(sums[count] > 0, values, np.nan)
 
-        half = _NORMAL_Q95 * np.sqrt(sums["variance"])
+        sd = self.source.system.get("rate_sd", pd.Series(dtype=float)).reindex(self.source.bins["start"])
+        half = _NORMAL_Q95 * np.nan_to_num(sd.to_numpy(dtype=float))
         zones = np.maximum(sums["known"], 1)
         own = {
             "observed": where("seen", sums["observed"]),

@@ -1,0 +1,100 @@
+"""Folders of results: hold one against other processes, and describe which inputs changed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from unmet._exceptions import InputError
+from unmet._storage.writing import writing
+
+__all__ = ["describe_change", "hold_folder", "remove_if_empty"]
+
+_HASH = re.compile("[0-9a-f]{64}")
+
+
+@contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Make a folder if need be and hold it against other processes.
+
+    The system releases the folder when this process ends, even if it is killed. A folder that was made here and is
+    empty at the end is removed.
+    """
+    made = not folder.exists()
+    if not made and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name a folder for the results (--out).")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        try:
+            yield
+        finally:
+            if made:
+                remove_if_empty(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock: two runs in one folder are not detected there
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InputError(
+                f"{folder}: another run is using this folder. Wait for it, stop it, or name another folder."
+            ) from error
+        yield
+    finally:
+        os.close(handle)
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder; leave it if it has files or does not exist."""
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Describe how the inputs of a result differ from those of an earlier one.
+
+    Parameters
+    ----------
+    before, now : mapping
+        Inputs by name: plain values, contents (hashes or lists of them), or mappings of settings.
+
+    Examples
+    --------
+    >>> before = {"trips": ["5f3a"], "settings": {"zones": "stations"}, "model": {"seed": 0}}
+    >>> describe_change(before, {"trips": ["77b0"], "settings": {"zones": "h3:9"}, "model": {"seed": 1}})
+    "trips changed; zones changed from 'stations' to 'h3:9'; model seed changed from 0 to 1"
+    """
+    changes = []
+    for key in {**now, **before}:
+        old, new = before.get(key), now.get(key)
+        if old == new:
+            continue
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            prefix = "" if key == "settings" else f"{key} "
+            changes += [
+                f"{prefix}{name} changed from {old.get(name)!r} to {new.get(name)!r}"
+                for name in {**new, **old}
+                if old.get(name) != new.get(name)
+            ]
+        elif _is_content(old) or _is_content(new):
+            changes.append(f"{key} changed")
+        else:
+            changes.append(f"{key} changed from {old!r} to {new!r}")
+    return "; ".join(changes)
+
+
+def _is_content(value: object) -> bool:
+    return isinstance(value, list) or (isinstance(value, str) and _HASH.fullmatch(value) is not None)

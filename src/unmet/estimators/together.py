@@ -1,0 +1,113 @@
+"""One set of hyper-parameters for several data sets, from the sum of their evidences.
+
+A single data set may carry little information about a variance or a length-scale. Many similar ones carry enough
+together, and each then needs no search of its own (empirical Bayes over data sets).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unmet._exceptions import InputError
+from unmet._linalg import one_blas_thread
+from unmet._typing import Array
+from unmet.estimators._model import SEARCH_TOL, Model, planned_better
+from unmet.evidence import Evaluation, Optimum, maximise
+from unmet.inference.ep import Sites
+
+if TYPE_CHECKING:
+    from unmet.estimators.censored_gp import CensoredGP
+
+__all__ = ["Together", "learn_together"]
+
+_ROUNDS = 2
+_States = tuple[Sites | None, ...]
+# Step of the finite difference for the curvature in the likelihood's own hyper-parameter.
+_DIFFERENCE = 0.05
+
+
+@dataclass(frozen=True)
+class Together:
+    """Hyper-parameters learnt from several data sets.
+
+    Attributes
+    ----------
+    model : Model
+        The first model, at the hyper-parameters that fit all data sets best.
+    optimum : Optimum
+        Diagnostics of the search.
+    likelihood_sd : float
+        Standard deviation of the log of the likelihood's hyper-parameter, given the kernel's. 0 if the likelihood has
+        no free hyper-parameter, or if the data do not bound it.
+    """
+
+    model: Model
+    optimum: Optimum[_States]
+    likelihood_sd: float
+
+
+def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_gain: float = 0.0) -> Together:
+    """Maximise the sum of the log evidences of several models, plus their log prior, counted once.
+
+    Parameters
+    ----------
+    fitted : sequence of CensoredGP
+        Models fitted to their data with the same kernel and likelihood. The search starts at the hyper-parameters of
+        the first one.
+    max_iter : int
+        Iterations of the optimiser each time that low-rank features are planned.
+    least_gain : float
+        Stop when an iteration gains less than this, in nats of all data sets together.
+
+    Returns
+    -------
+    Together
+    """
+    models = [gp._model for gp in fitted]
+    if not models or any(model.kernel.theta_names != models[0].kernel.theta_names for model in models):
+        raise InputError("Hyper-parameters are learnt together from one or more models that have the same ones.")
+    budgets = [gp._budget() for gp in fitted]
+    theta = models[0].theta
+    with one_blas_thread():
+        for _ in range(_ROUNDS):
+            objective = _Sum(tuple(models))
+            optimum = maximise(objective, [theta], models[0].bounds, max_iter=max_iter, least_gain=least_gain)
+            theta = optimum.theta
+            models = [model.with_theta(theta) for model in models]
+            again = [planned_better(model, budget) for model, budget in zip(models, budgets, strict=True)]
+            if not any(again):
+                break
+            models = [better or model for better, model in zip(again, models, strict=True)]
+        return Together(models[0], optimum, _likelihood_sd(objective, optimum))
+
+
+def _likelihood_sd(objective: _Sum, optimum: Optimum[_States]) -> float:
+    """Return the standard deviation by Laplace's method: the second derivative is a difference of gradients."""
+    if not objective.models[0].likelihood.theta.size:
+        return 0.0
+    low, high = objective.models[0].bounds[-1]
+    at = np.clip(optimum.theta[-1] + np.array([-_DIFFERENCE, _DIFFERENCE]), low, high)
+    slopes = [objective(np.append(optimum.theta[:-1], value), optimum.state).gradient[-1] for value in at]
+    curvature = (slopes[0] - slopes[1]) / (at[1] - at[0])
+    return float(1 / np.sqrt(curvature)) if curvature > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The objective, as `unmet.evidence.maximise` expects it. Each model has its own warm start."""
+
+    models: tuple[Model, ...]
+
+    def __call__(self, theta: Array, states: _States | None) -> Evaluation[_States]:
+        value, gradient = self.models[0].log_prior(theta)
+        after = []
+        for model, sites in zip(self.models, states or (None,) * len(self.models), strict=True):
+            result = model.infer(theta, sites, tol=SEARCH_TOL)
+            assert result.gradient is not None
+            value, gradient = value + result.log_z, gradient + result.gradient
+            after.append(result.sites)
+        return Evaluation(value, gradient, tuple(after))

@@ -1,0 +1,290 @@
+"""Executors: where work is done - in this process, in worker processes, or on another engine.
+
+An executor is a function of the form of `Executor`. It calls a function on work items, several at a time, and yields
+each item with its outcome as it finishes, in any order. Runs, backtests and experiments go through `work_through`,
+which adds batches and retries to any executor.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+from unmet._exceptions import InputError
+
+__all__ = [
+    "ENGINES",
+    "Executor",
+    "WorkerDied",
+    "count_workers",
+    "find_executor",
+    "in_processes",
+    "serially",
+    "work_through",
+]
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+# One thread of linear algebra per process: several pools on one machine compete for its processors, and the order in
+# which threads add numbers changes the last digits.
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")}
+
+
+class WorkerDied(Exception):
+    """The outcome of an item whose worker ended without a result; another item may have caused it."""
+
+
+class Executor(Protocol):
+    """The interface of an executor.
+
+    An executor
+
+    * yields ``(item, outcome)`` once for every item. The outcome is the function's result, or the exception that the
+      function raised, or `WorkerDied` if the worker ended without a result. It raises nothing for a single item;
+    * has at most `jobs` items under way and takes items from the iterable only when it needs them: each item holds the
+      rows of its zones;
+    * is a generator. Closing it early stops the work.
+
+    The functions and items of this package can be pickled, read no files and keep nothing between calls. An executor
+    may therefore call them in any process on any machine.
+    """
+
+    def __call__(
+        self, function: Callable[[Item], Result], items: Iterable[Item], jobs: int
+    ) -> Generator[tuple[Item, Result | Exception], None, None]:
+        """Yield ``(item, result or exception)`` as the items finish."""
+        ...
+
+
+def work_through(
+    function: Callable[[Item], Result],
+    keys: Sequence[Key],
+    load: Callable[[tuple[Key, ...]], Item],
+    *,
+    executor: Executor,
+    jobs: int,
+    size: int = 1,
+    attempts: int = 2,
+    lost: Callable[[tuple[Key, ...], Exception], None] = lambda keys, error: None,
+) -> Generator[tuple[tuple[Key, ...], Result | Exception], None, None]:
+    """Call a function on all keys, in batches, and try again where a worker was lost.
+
+    A worker that dies, or runs out of memory, can take other work down with it. Its keys are tried again. On the last
+    attempt one key is under way at a time: a key that fails then is itself the cause, and its outcome is the exception.
+
+    Parameters
+    ----------
+    function : callable
+        Called with one work item, with one thread of linear algebra.
+    keys : sequence
+        Names of the pieces of work.
+    load : callable
+        From a batch of keys to its work item. Called only when the executor asks for the item.
+    executor : Executor
+        Where the work is done.
+    jobs : int
+        How many batches are under way at a time.
+    size : int
+        Keys per batch.
+    attempts : int
+        How often a key is tried.
+    lost : callable, optional
+        Called with the keys and the exception whenever a batch is lost and will be tried again.
+
+    Yields
+    ------
+    tuple
+        The keys of a batch, and its result or exception.
+
+    Examples
+    --------
+    >>> list(work_through(sum, [1, 2, 3], list, executor=serially, jobs=1, size=2))
+    [((1, 2), 3), ((3,), 3)]
+    """
+    left = list(keys)
+    for attempt in range(attempts):
+        alone = attempt == attempts - 1
+        step = 1 if alone else size
+        batches = (tuple(left[i : i + step]) for i in range(0, len(left), step))
+        items = ((batch, load(batch)) for batch in batches)
+        again: list[Key] = []
+        with closing(executor(partial(_work_on, function), items, 1 if alone else jobs)) as outcomes:
+            for (batch, _), outcome in outcomes:
+                if isinstance(outcome, WorkerDied | MemoryError) and not alone:
+                    lost(batch, outcome)
+                    again += batch
+                else:
+                    yield batch, outcome
+        if not again:
+            return
+        left = again
+
+
+def _work_on(function: Callable[[Item], Result], loaded: tuple[tuple[Key, ...], Item]) -> Result:
+    from threadpoolctl import threadpool_limits
+
+    # Also where `ONE_THREAD` could not be set, as in this process.
+    with threadpool_limits(limits=1):
+        return function(loaded[1])
+
+
+def count_workers(jobs: int | None) -> int:
+    """Give the number of workers asked for; one per processor if None.
+
+    Examples
+    --------
+    >>> count_workers(3)
+    3
+    """
+    if jobs is None:
+        from joblib import cpu_count
+
+        return int(cpu_count())
+    if jobs < 1:
+        raise InputError(f"jobs: expected a whole number of at least 1, got {jobs}.")
+    return jobs
+
+
+def find_executor(engine: str | Executor) -> Executor:
+    """Give the executor of a name in `ENGINES`; an executor is returned as it is.
+
+    Examples
+    --------
+    >>> find_executor("serial") is serially
+    True
+    """
+    if not isinstance(engine, str):
+        return engine
+    if engine not in ENGINES:
+        raise InputError(f"engine: expected one of {', '.join(ENGINES)}; got {engine!r}.")
+    return ENGINES[engine]
+
+
+def serially(
+    function: Callable[[Item], Result], items: Iterable[Item], jobs: int = 1
+) -> Generator[tuple[Item, Result | Exception], None, None]:
+    """Work in this process, one item after the other; `jobs` is ignored.
+
+    For debugging and for small panels. Anything that ends the process ends the run, which can be resumed.
+
+    Examples
+    --------
+    >>> list(serially(lambda n: 6 // n, [2, 0]))
+    [(2, 3), (0, ZeroDivisionError('...division...zero'))]
+    """
+    for item in items:
+        outcome: Result | Exception
+        try:
+            outcome = function(item)
+        except Exception as error:
+            outcome = error
+        yield item, outcome
+
+
+def in_processes(
+    function: Callable[[Item], Result], items: Iterable[Item], jobs: int
+) -> Generator[tuple[Item, Result | Exception], None, None]:
+    """Work in `jobs` processes of joblib's pool (loky), one BLAS thread each.
+
+    When a process dies, all items under way have the outcome `WorkerDied`, and the others go on in new processes. The
+    processes end with this one, even if it is killed.
+    """
+    remaining = iter(items)
+    waiting: list[Item] = []  # taken from `items`, and not started because the pool was broken
+    while True:
+        pool = _pool(jobs)
+        under_way: dict[Future[Result], Item] = {}
+        try:
+            broken = False
+            while not broken:
+                waiting.extend(islice(remaining, jobs - len(under_way) - len(waiting)))
+                broken = not _submit_all(pool, function, waiting, under_way)
+                if not under_way and not waiting:
+                    return
+                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in done:
+                    error = future.exception()
+                    if isinstance(error, BrokenProcessPool):
+                        broken = True
+                    else:
+                        yield under_way.pop(future), future.result() if error is None else _plain(error)
+            for item in under_way.values():
+                yield item, WorkerDied("the worker process ended without a result")
+        finally:
+            # Processes with work under way are ended here: if loky's manager kills them itself, it fails on an item
+            # that was submitted a moment ago and prints a traceback.
+            for process in list((pool._processes or {}).values()) if under_way else []:
+                process.terminate()
+            pool.shutdown(wait=True, kill_workers=not under_way)
+
+
+def _submit_all(
+    pool: Any,
+    function: Callable[[Item], Result],
+    waiting: list[Item],
+    under_way: dict[Future[Result], Item],
+) -> bool:
+    """Submit all waiting items; return False if the pool is broken."""
+    while waiting:
+        try:
+            with _interrupts_held():
+                future = pool.submit(function, waiting[0])
+        except BrokenProcessPool:
+            return False
+        under_way[future] = waiting.pop(0)
+    return True
+
+
+def _pool(jobs: int) -> Any:  # loky ships no types
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(max_workers=jobs, env=ONE_THREAD, initializer=_end_with_parent, initargs=(os.getpid(),))
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Block Ctrl-C for a moment: a worker started now inherits the block until its own handler is set."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Make a worker end soon after its parent process has ended.
+
+    Ctrl-C reaches every process of a terminal. Workers ignore it; the parent process ends them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()
+
+
+def _plain(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else WorkerDied(repr(error))
+
+
+ENGINES: dict[str, Executor] = {"processes": in_processes, "serial": serially}
+"""Executors by the names that settings and the command line use."""

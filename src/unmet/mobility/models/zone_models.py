@@ -1,0 +1,165 @@
+"""Demand models of a zone: Gaussian processes and the linear Tobit model."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+
+from unmet._exceptions import NumericalError
+from unmet._normal import truncated_above
+from unmet._typing import Array
+from unmet.estimators import CensoredGP, TobitRegressor
+from unmet.mobility.models.fitting import fit_zone, join_messages
+from unmet.mobility.models.kernel import demand_kernel
+from unmet.mobility.models.rates import Rates
+from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, ZoneData
+
+__all__ = ["cgp", "exposure", "ncgp", "ncgp_a", "tobit"]
+
+# Seeds of the errors that all zones share: draw s uses the same ones in every zone, and so does draw s of the total.
+_DISPERSION_SEED, _CURVE_SEED = 0, 1
+
+
+def _rates(gp: CensoredGP, data: ZoneData) -> tuple[Array, Array, Array, Array]:
+    mean, sd = gp.predict(data.inputs, return_std=True)
+    q05, q95 = gp.predict_quantiles(data.inputs, [0.05, 0.95], kind="latent").T
+    return mean, sd, q05, q95
+
+
+def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> tuple[Array, Array | None]:
+    """Draw rates jointly; draw s uses the same error of the city's curve in every zone.
+
+    The errors are standard normal weights of the curve's directions. Each draw of the zone has weights of its own. It
+    is moved to the common ones along the regression, over the draws, of the rate on the weights: the zone's own records
+    correct the curve as far as they would if its error were that one.
+
+    Returns
+    -------
+    rate : array of shape (draws, n)
+    slope : array of shape (directions, n) or None
+        Coefficients of the regression; None for a zone that does not use the curve.
+    """
+    if CITY_RATE not in data.inputs:
+        return gp.sample(data.inputs, draws, random_state=seed), None
+    count = len(CITY_ERRORS)
+    probe = data.inputs.iloc[[0] * (count + 1)].copy()  # rows that differ in one of the weights
+    probe[CITY_ERRORS] = np.vstack([np.zeros(count), np.eye(count)])
+    f = np.log(gp.sample(pd.concat([data.inputs, probe], ignore_index=True), draws, random_state=seed))
+    f, own = f[:, : len(data)], f[:, -count:] - f[:, [-count - 1]]
+    slope = np.linalg.lstsq(own - own.mean(axis=0), f - f.mean(axis=0), rcond=None)[0]
+    common = np.random.default_rng(_CURVE_SEED).standard_normal((draws, count))
+    return np.asarray(np.exp(f + (common - own) @ slope)), slope
+
+
+def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
+    """Fit negative binomial counts with exposure, by a Gaussian process of log-demand.
+
+    This is the likelihood of a counting process that stops while nothing can be rented. It is exact even though
+    stock-outs depend on demand, as long as their times are known.
+    """
+    settings: dict[str, Any] = {"likelihood": "negative-binomial"}
+    if data.hyperparameters is None:
+        gp, summary = fit_zone(data, data.seen, seed, demand_kernel(data, city=True), **settings)
+    else:
+        settings["dispersion"] = data.hyperparameters.dispersion
+        gp, summary = fit_zone(data, data.seen, seed, data.hyperparameters.kernel, search=False, **settings)
+    rng = np.random.default_rng(seed)
+    rate, slope = _rate_draws(gp, data, draws, seed)
+    spread = 0.0 if data.hyperparameters is None else data.hyperparameters.dispersion_sd
+    off = spread * np.random.default_rng(_DISPERSION_SEED).standard_normal(draws)
+    shape = (np.exp(off) / gp.dispersion_)[:, None]
+    lost, lost_mean = np.zeros(rate.shape), np.zeros(len(data))
+    out = (data.stockout > 0) & np.isfinite(data.observed)
+    # Given y trips at exposure a, the bin's gamma factor has shape r + y and rate r + aλ. The trips lost in stock-outs
+    # of share b are Poisson with mean bλ times that factor: on average bλ(r + y)/(r + aλ).
+    y, a, b = data.observed[out], data.exposure[out], data.stockout[out]
+    factor = (shape + y) / (shape + a * rate[:, out])
+    expected = b * rate[:, out] * factor
+    lost_mean[out] = expected.mean(axis=0)
+    lost[:, out] = rng.poisson(expected * rng.gamma(np.broadcast_to(shape + y, factor.shape)) / (shape + y))
+    future = None
+    if np.isnan(data.observed).any():
+        future = rng.poisson(rate * rng.gamma(np.broadcast_to(shape, rate.shape)) / shape).astype(float)
+    mean, sd, q05, q95 = _rates(gp, data)
+    shared = None if slope is None else slope * mean
+    return Rates(mean, sd, q05, q95, lost, lost_mean, future, summary, shared)
+
+
+def _tobit_lost(data: ZoneData, f: Array, noise_sd: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw lost trips of censored bins, and give their mean: a normal above the observed number, less that number."""
+    lost, lost_mean = np.zeros(f.shape), np.zeros(len(data))
+    rows = data.censored & np.isfinite(data.observed)
+    t = (data.observed[rows] - f[:, rows]) / noise_sd
+    lost_mean[rows] = (noise_sd * (truncated_above(t).mean - t)).mean(axis=0)
+    # Inverse of the survival function, in the remaining tail: x = −Φ⁻¹(U Φ(−t)).
+    log_u = np.log(rng.uniform(size=t.shape)) + truncated_above(t).log_mass
+    x = -ndtri(np.exp(np.maximum(log_u, -700.0)))
+    lost[:, rows] = noise_sd * np.maximum(x - t, 0.0)
+    return lost, lost_mean
+
+
+def _gaussian(data: ZoneData, draws: int, seed: int, censoring: str) -> Rates:
+    rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
+    gp, summary = fit_zone(data, rows, seed, demand_kernel(data), likelihood="gaussian", censoring=censoring)
+    rng = np.random.default_rng(seed)
+    f = gp.sample(data.inputs, draws, random_state=seed)
+    noise_sd = gp.y_scale_ * float(np.sqrt(gp.noise_variance_))
+    lost, lost_mean = _tobit_lost(data, f, noise_sd, rng)
+    future = f + noise_sd * rng.standard_normal(f.shape) if np.isnan(data.observed).any() else None
+    return Rates(*_rates(gp, data), lost, lost_mean, future, summary)
+
+
+def cgp(data: ZoneData, draws: int, seed: int) -> Rates:
+    """Fit the paper's censored GP: the panel's labels, Gaussian noise."""
+    return _gaussian(data, draws, seed, "model")
+
+
+def ncgp(data: ZoneData, draws: int, seed: int) -> Rates:
+    """Fit the paper's GP that ignores censoring."""
+    return _gaussian(data, draws, seed, "ignore")
+
+
+def ncgp_a(data: ZoneData, draws: int, seed: int) -> Rates:
+    """Fit the paper's GP that drops censored rows."""
+    return _gaussian(data, draws, seed, "drop")
+
+
+def tobit(data: ZoneData, draws: int, seed: int) -> Rates:
+    """Fit a linear Tobit model: effects of hour (weekends apart), day of the week, trend and covariates.
+
+    An effect whose bins are all censored cannot be estimated: the likelihood grows without end with it, and the zone is
+    refused. There is no effect for each hour of the week because more of those would have only censored bins.
+    """
+    rows = np.isfinite(data.observed) & (data.exposure + data.stockout > 0)
+    day, hour = np.divmod(data.slot, 24)
+    effects = pd.DataFrame({"hour": hour + 24 * (day >= 5), "day": day}).astype("category")
+    design = pd.get_dummies(effects, drop_first=True, dtype=float).drop(columns="day_6", errors="ignore")
+    design["t"] = data.inputs["t"].to_numpy()
+    for name in ("holiday", *data.covariates):
+        design[name] = data.inputs[name].to_numpy()
+        if name != "holiday":
+            design[f"{name}²"] = np.square(design[name] - design[name].mean())
+    design = design.loc[:, design[rows].std() > 0]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = TobitRegressor().fit(design[rows], data.observed[rows], censored=data.censored[rows])
+    if not model.converged_:
+        raise NumericalError(join_messages(caught))
+    rng = np.random.default_rng(seed)
+    mean = model.predict(design)
+    beta = rng.multivariate_normal(np.zeros(len(design.columns) + 1), model.covariance_[:-1, :-1], draws, method="eigh")
+    f = mean + beta @ np.column_stack([design.to_numpy(), np.ones(len(design))]).T
+    lost, lost_mean = _tobit_lost(data, f, model.scale_, rng)
+    future = f + model.scale_ * rng.standard_normal(f.shape) if np.isnan(data.observed).any() else None
+    q05, q95 = np.quantile(f, [0.05, 0.95], axis=0)
+    summary = {
+        "converged": True,
+        "message": join_messages(caught),
+        "log_evidence": model.log_likelihood_,
+        "dispersion": np.nan,
+    }
+    return Rates(mean, f.std(axis=0), q05, q95, lost, lost_mean, future, summary)

@@ -1,0 +1,159 @@
+"""Rows of the panel, from the evidence, a group of zones at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmet.mobility.clock.bins import Bins, Integers
+from unmet.mobility.panel.evidence import Evidence
+from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS
+from unmet.mobility.supply.pickups import find_changes, known_changes
+from unmet.mobility.supply.spells import Spells, Tally, combine_stations, count_minutes, no_spells, status_spells
+from unmet.mobility.supply.states import STATES
+from unmet.mobility.supply.status_log import StatusRecords
+
+__all__ = ["panel_rows", "zone_rows"]
+
+_ROWS_AT_ONCE = 2_000_000
+
+
+def panel_rows(
+    evidence: Evidence, rebalancing: int, progress: Callable[[str], None]
+) -> Iterator[tuple[dict[str, NDArray[Any]], pd.DataFrame]]:
+    """Yield the panel's rows, zone after zone, and the minutes by zone and reason.
+
+    The rows are the arrays that `unmet.mobility.panel.schema.stored_types` names.
+    """
+    at_once = max(1, _ROWS_AT_ONCE // len(evidence.bins))
+    done = 0
+    for zones, spells, moved in _zone_groups(evidence, rebalancing):
+        for begin in range(0, len(zones), at_once):
+            some = zones[begin : begin + at_once]
+            tally = count_minutes(spells, some, evidence.bins.edges, evidence.overrides)
+            yield zone_rows(evidence, some, tally, moved), _reasons(some, tally)
+            done += len(some)
+            progress(f"labelling minutes: {done:,} of {evidence.zones:,} zones")
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Vehicles that moved according to the status: zone (ascending), bin, and their number by column."""
+
+    zone: Integers
+    bin: Integers
+    columns: dict[str, NDArray[np.int16]]
+
+
+def _zone_groups(evidence: Evidence, rebalancing: int) -> Iterator[tuple[Integers, Spells, Moved | None]]:
+    """Yield every zone once, in order, with its spells and its inferred moves."""
+    following = 0
+    inner = evidence.group < evidence.zones
+    many = len(np.unique(evidence.group[inner])) < int(inner.sum())
+    if evidence.netted is not None:
+        spells = evidence.netted
+        yield np.arange(evidence.zones), combine_stations(spells, evidence.group), None
+        return
+    if evidence.log is not None and evidence.feed is not None:
+        for records in evidence.log.blocks():
+            spells = status_spells(records, evidence.feed, evidence.feed_share)
+            if many:
+                spells = combine_stations(spells, evidence.group)
+            else:
+                spells = replace(spells, owner=evidence.group[spells.owner])
+            behind = min(int(evidence.group[records.station[-1]]) + 1, evidence.zones)
+            moved = _infer(records, evidence, rebalancing) if evidence.inferred else None
+            yield np.arange(following, behind), spells, moved
+            following = behind
+    if following < evidence.zones:
+        yield np.arange(following, evidence.zones), no_spells(), None
+
+
+def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Moved:
+    """Infer pickups, returns and rebalancing from the changes of availability."""
+    assert evidence.log is not None
+    assert evidence.feed is not None
+    changes = find_changes(records, evidence.feed.polled)
+    changes = known_changes(changes, evidence.feed, evidence.feed_share, evidence.silent)
+    bin_ = evidence.bins.of(changes.minute)
+    zone = evidence.group[changes.station]
+    inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)
+    columns = {
+        "observed": np.where(changes.fall < rebalancing, changes.fall, 0),
+        "returns": np.where(changes.rise < rebalancing, changes.rise, 0),
+        "rebalanced_out": np.where(changes.fall >= rebalancing, changes.fall, 0),
+        "rebalanced_in": np.where(changes.rise >= rebalancing, changes.rise, 0),
+    }
+    return Moved(zone[inside], bin_[inside], {name: values[inside] for name, values in columns.items()})
+
+
+def zone_rows(evidence: Evidence, zones: Integers, tally: Tally, moved: Moved | None) -> dict[str, NDArray[Any]]:
+    """Make the stored arrays of some zones: one per column of the schema that is stored, of shape (zones, bins)."""
+    bins = evidence.bins
+    states = {state: tally.by_state(state) for state in STATES}
+    open_ = states["available"] + states["stockout"]
+    with np.errstate(invalid="ignore"):
+        supply = np.where(open_ > 0, tally.vehicle_minutes / np.maximum(open_, 1), np.nan)
+    known = states["unknown"] < bins.minutes
+    return {
+        "zone": np.broadcast_to(zones[:, None], known.shape),
+        "start": bins.start,
+        "start_local": bins.start_local,
+        "minutes": bins.minutes,
+        **_moves(evidence, zones, known, moved),
+        **{f"{state}_minutes": minutes for state, minutes in states.items()},
+        "supply_mean": supply,
+        "evidence": _evidence(evidence, known),
+    }
+
+
+def _moves(
+    evidence: Evidence, zones: Integers, known: NDArray[np.bool_], moved: Moved | None
+) -> dict[str, NDArray[np.int32]]:
+    """Count pickups and returns: from trips if there are any, else inferred if the status is known, else missing."""
+    names = ["observed", "returns", *(REBALANCED_COLUMNS if evidence.inferred else ())]
+    result = {name: np.full(known.shape, -1, dtype=np.int32) for name in names}
+    if evidence.inferred:
+        to_infer = known & ~evidence.covered
+        for name, table in result.items():
+            table[to_infer] = 0 if moved is None else _count_moves(moved, name, zones, evidence.bins)[to_infer]
+    if evidence.trips is not None:
+        few = slice(int(zones[0]), int(zones[-1]) + 1)
+        trips = {"observed": evidence.trips.pickups, "returns": evidence.trips.returns}
+        for name, counted in trips.items():
+            if counted is not None:
+                np.copyto(result[name], counted[few], where=evidence.covered)
+    return result
+
+
+def _count_moves(moved: Moved, name: str, zones: Integers, bins: Bins) -> NDArray[np.float64]:
+    """Sum the moved vehicles of a column by zone and bin."""
+    some = slice(*np.searchsorted(moved.zone, [zones[0], zones[-1] + 1]))
+    cell = (moved.zone[some] - zones[0]) * len(bins) + moved.bin[some]
+    counts: NDArray[Any] = np.bincount(cell, weights=moved.columns[name][some], minlength=len(zones) * len(bins))
+    return counts.reshape(len(zones), len(bins))
+
+
+def _evidence(evidence: Evidence, known: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Return an index into `EVIDENCE` for each zone and bin."""
+    supply = "netted" if evidence.netted is not None else "status"
+    with_trips = "netted" if evidence.netted is not None else "status+trips"
+    code = np.where(
+        known,
+        np.where(evidence.covered, EVIDENCE.index(with_trips), EVIDENCE.index(supply)),
+        np.where(evidence.covered, EVIDENCE.index("trips"), EVIDENCE.index("none")),
+    )
+    return code.astype(np.int8)
+
+
+def _reasons(zones: Integers, tally: Tally) -> pd.DataFrame:
+    """Sum the minutes of each zone by reason."""
+    minutes = np.array([of_reason.sum(axis=1) for of_reason in tally.minutes.values()])
+    code, row = np.nonzero(minutes)
+    codes = np.array(list(tally.minutes))
+    return pd.DataFrame({"zone": zones[row], "reason": codes[code], "minutes": minutes[code, row]})

@@ -1,0 +1,158 @@
+"""Build panels: one row per zone and time bin, with observed trips, exposure and minutes by state.
+
+`unmet.mobility.panel.schema` describes the columns, `unmet.mobility.panel.options` the options.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from unmet._storage.sql import fetch_frame
+from unmet.mobility.panel.options import PanelOptions
+from unmet.mobility.panel.saving import Panel, check_target, copy_panel, read_panel
+from unmet.mobility.panel.table import PanelTable, make_panel
+from unmet.mobility.records.files import Given
+from unmet.mobility.records.quality import check_rejected
+from unmet.mobility.records.read import Records, read_records
+
+__all__ = ["Panel", "PanelOptions", "build_panel", "panel_of", "read_panel", "write_panel"]
+
+Progress = Callable[[str], None]
+
+
+def build_panel(
+    trips: Given = None,
+    status: Given = None,
+    stations: Given = None,
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Panel:
+    """Build the panel of a system's records.
+
+    Parameters
+    ----------
+    trips, status, stations : path, list of paths, folder, glob or frame, optional
+        Records, as for `unmet.mobility.records.read_records`: trips, status or both. Frames are not changed.
+    progress : callable, optional
+        Called with a sentence at the start of each step.
+    **options
+        Fields of `PanelOptions`: `timezone` (required), `zones`, `every`, `start`, `end`, `censored_rule`,
+        `rebalancing`, `hours`, `mapping`, `headers`, `memory`, `max_rejected`, `force`.
+
+    Returns
+    -------
+    Panel
+
+    Examples
+    --------
+    A station that is empty from 8:30 to 9:15:
+
+    >>> status = pd.DataFrame({
+    ...     "station_id": "a",
+    ...     "last_reported": pd.to_datetime(["2021-07-01 08:00", "2021-07-01 08:30", "2021-07-01 09:15",
+    ...                                      "2021-07-01 10:00"]),
+    ...     "num_bikes_available": [2, 0, 3, 1],
+    ... })
+    >>> result = build_panel(status=status, timezone="America/New_York", every="1h")
+    >>> result.panel[["start_local", "observed", "stockout_minutes", "exposure", "censored"]].head(2)
+              start_local  observed  stockout_minutes  exposure  censored
+    0 2021-07-01 08:00:00       2.0                30      0.50      True
+    1 2021-07-01 09:00:00       0.0                15      0.75      True
+    """
+    with _making(trips, status, stations, PanelOptions(**options), progress) as (records, table):
+        return _panel(records, table)
+
+
+def panel_of(records: Records, progress: Progress | None = None, **options: Any) -> Panel:
+    """Build the panel of records that are already read.
+
+    Parameters
+    ----------
+    records : Records
+        Trips, status or both.
+    progress : callable, optional
+        Called with a sentence at the start of each step.
+    **options
+        Fields of `PanelOptions`, except those that are about reading. The time zone is that of the records.
+    """
+    table = make_panel(records, PanelOptions(timezone=records.timezone, **options), progress or _silent)
+    return _panel(records, table)
+
+
+def write_panel(
+    path: str | os.PathLike[str],
+    trips: Given = None,
+    status: Given = None,
+    stations: Given = None,
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Panel:
+    """Build a panel into a Parquet file. The panel may be larger than memory.
+
+    Zones, quality, reasons and summary are stored in the file's metadata (keys ``unmet.zones`` and so on, as JSON).
+    `read_panel` reads them back.
+
+    Parameters
+    ----------
+    path : path
+        File to write. It appears whole or not at all.
+    trips, status, stations, progress, **options
+        As for `build_panel`.
+
+    Returns
+    -------
+    Panel
+        Without rows.
+    """
+    target = Path(path)
+    check_target(target, trips, status, stations)
+    with _making(trips, status, stations, PanelOptions(**options), progress) as (records, table):
+        if progress is not None:
+            progress("writing the panel")
+        copy_panel(records.connection, table.sql, table, target)
+    nothing = pd.DataFrame(columns=list(table.columns))
+    return Panel(nothing, table.zones, table.quality, table.reasons, table.summary)
+
+
+@contextmanager
+def _making(
+    trips: Given, status: Given, stations: Given, options: PanelOptions, progress: Progress | None
+) -> Iterator[tuple[Records, PanelTable]]:
+    """Read the records and make the panel in their database, which is removed at the end."""
+    with read_records(
+        trips,
+        status,
+        stations,
+        timezone=options.timezone,
+        mapping=options.mapping,
+        headers=options.headers,
+        memory=options.memory,
+        max_rejected=options.max_rejected,
+        force=options.force,
+        keep_duplicates=True,  # they are found when the status is sorted
+        within=options.period(),
+        progress=progress,
+    ) as records:
+        table = make_panel(records, options, progress or _silent)
+        if not options.force:
+            check_rejected(table.quality, options.max_rejected)  # again, with the duplicates of the status
+        yield records, table
+
+
+def _panel(records: Records, table: PanelTable) -> Panel:
+    """Fetch the rows of a panel, with names as text."""
+    text = ", ".join(f"{column}::VARCHAR AS {column}" for column in ("zone", "evidence"))
+    frame = fetch_frame(records.connection, f"SELECT * REPLACE ({text}) FROM ({table.sql})")
+    return Panel(frame, table.zones, table.quality, table.reasons, table.summary)
+
+
+def _silent(_: str) -> None:
+    """Report no progress."""

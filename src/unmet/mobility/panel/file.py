@@ -1,0 +1,242 @@
+"""A panel in a Parquet file, read zone by zone, so that the whole panel need not fit into memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.hashes import file_hash
+from unmet._storage.sql import connect, fetch_all, fetch_frame, fetch_one, path_literal, reading, register
+from unmet.mobility.clock.bins import hour_of_week
+from unmet.mobility.panel.schema import NEEDED_COLUMNS, SCHEMA, STATE_MINUTES
+
+__all__ = ["METADATA", "PanelFile", "open_panel", "read_metadata"]
+
+METADATA = "unmet."
+"""Prefix of the keys that `unmet` writes into the metadata of a panel file."""
+
+
+@dataclass(frozen=True)
+class PanelFile:
+    """An open panel file.
+
+    Attributes
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Database with the view ``panel`` and, if they were added, the tables ``features`` and ``future``.
+    label : str
+        Name of the panel in messages.
+    zones : tuple of str
+        Names of the zones, sorted.
+    columns : dict
+        Column of the panel → its type in DuckDB.
+    metadata : dict
+        ``zones, quality, reasons, summary``, as `write_panel` stored them.
+    sha256 : str
+        Hash of the file's bytes.
+    path : Path or None
+        The file; None for a panel that was given in memory.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    label: str
+    zones: tuple[str, ...]
+    columns: dict[str, str]
+    metadata: dict[str, Any]
+    sha256: str
+    path: Path | None
+
+    def rows_of(self, zone: str) -> pd.DataFrame:
+        """Return the rows of one zone, sorted by start, with the features of their bins.
+
+        Each zone is one query. If a column has missing values only in some zones, its type (and with it the last digit
+        of a result) must not depend on which zones are read together.
+        """
+        rows = "SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel WHERE zone::VARCHAR = $1"
+        if self._has("future"):
+            rows = f"SELECT *, false AS future FROM ({rows}) UNION ALL BY NAME SELECT $1 AS zone, * FROM future"
+        joined = " LEFT JOIN features USING (start)" if self._has("features") else ""
+        sql = f"SELECT * FROM ({rows}){joined} ORDER BY start"
+        with reading(self.label):
+            return fetch_frame(self.connection, sql, [zone])
+
+    def bins(self) -> pd.DataFrame:
+        """Return the distinct bins, ``start, start_local, minutes``. All zones must have the same."""
+        with reading(self.label):
+            bins = fetch_frame(
+                self.connection,
+                "SELECT DISTINCT start, start_local, minutes FROM panel ORDER BY start, start_local, minutes",
+            )
+        if bins["start"].isna().any():
+            raise FileFormatError(f"{self.label}: some rows have no start; expected a time in each.")
+        unlike = bins["start"].duplicated()
+        if unlike.any():
+            raise InputError(self._disagreement(int(bins.loc[unlike, "start"].nunique())))
+        return bins
+
+    def _disagreement(self, starts: int) -> str:
+        """Describe the first bin about which zones disagree, and two zones that do. The second is the rarer case."""
+        sql = """
+            SELECT start, start_local, minutes, min(zone::VARCHAR) AS zone, count(*) AS rows FROM panel
+            WHERE start = (SELECT min(start) FROM
+                (SELECT start FROM (SELECT DISTINCT start, start_local, minutes FROM panel)
+                GROUP BY start HAVING count(*) > 1))
+            GROUP BY ALL ORDER BY rows DESC, zone"""
+        with reading(self.label):
+            kinds = fetch_frame(self.connection, sql)
+        usual, odd = (
+            f"{row['minutes']:g} minutes from {row['start_local']} local time in zone {row['zone']!r}"
+            for _, row in kinds.iloc[[0, -1]].iterrows()
+        )
+        return (
+            f"{self.label}: zones disagree about {starts} {'bin' if starts == 1 else 'bins'}. The one that starts at "
+            f"{kinds['start'].iloc[0]} has {usual}, but {odd}. Expected the same minutes and start_local for a start "
+            "in all zones: build their panel together, or estimate them separately."
+        )
+
+    def hours_of_week(self) -> list[int]:
+        """Return the hours of the week in which bins start, by the wall clock. 0 is Monday from midnight."""
+        with reading(self.label):
+            local = fetch_frame(self.connection, "SELECT DISTINCT start_local FROM panel")["start_local"]
+        return sorted(set(hour_of_week(local).tolist()))
+
+    def zone_minutes(self) -> pd.DataFrame:
+        """Return the number of bins, the observed pickups and the minutes in each state, by zone."""
+        sums = [f"sum({c})::DOUBLE AS {c}" for c in ("observed", *STATE_MINUTES) if c in self.columns]
+        with reading(self.label):
+            return fetch_frame(
+                self.connection,
+                f"SELECT zone::VARCHAR AS zone, count(*) AS bins, {', '.join(sums)} FROM panel GROUP BY 1 ORDER BY 1",
+            )
+
+    def set_features(self, features: pd.DataFrame | None) -> None:
+        """Set the columns that `rows_of` joins by ``start``: one row per bin, and no column of the panel.
+
+        None: no columns.
+        """
+        if features is None:
+            self.connection.execute("DROP TABLE IF EXISTS features")
+            return
+        if "start" not in features.columns:
+            raise InputError(f"features: there is no column 'start'; found: {', '.join(map(str, features.columns))}.")
+        taken = [str(c) for c in features.columns if c != "start" and c in self.columns]
+        if taken:
+            raise InputError(
+                f"features: the panel already has {', '.join(map(repr, taken))}; rename or leave out these columns."
+            )
+        twice = int(features["start"].duplicated().sum())
+        if twice:
+            raise InputError(
+                f"features: {twice} rows have the same start as another; expected one row per bin of the panel."
+            )
+        self._keep("features", features)
+
+    def set_future(self, bins: pd.DataFrame | None) -> None:
+        """Set the bins (``start, start_local, minutes``) that `rows_of` appends. Its column ``future`` marks them.
+
+        None: no bins.
+        """
+        if bins is None:
+            self.connection.execute("DROP TABLE IF EXISTS future")
+            return
+        states = dict.fromkeys((name for name in STATE_MINUTES if name in self.columns), 0)
+        rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
+        self._keep("future", rows)
+
+    def _keep(self, table: str, frame: pd.DataFrame) -> None:
+        register(self.connection, "some_rows", frame)
+        self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM some_rows")
+        self.connection.unregister("some_rows")
+
+    @property
+    def timezone(self) -> str | None:
+        """Time zone whose wall clock cut the bins. None if the file does not contain it."""
+        zone = self.metadata.get("summary", {}).get("timezone")
+        return None if zone is None else str(zone)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Name of each zone: that of its station if the file contains it, else the zone itself."""
+        zones = self.metadata.get("zones") or {}
+        pairs = zip(zones.get("zone", []), zones.get("name", []), strict=False)
+        known = {str(zone): name for zone, name in pairs if isinstance(name, str) and name}
+        return {zone: known.get(zone, zone) for zone in self.zones}
+
+    def _has(self, table: str) -> bool:
+        sql = "SELECT count(*) FROM duckdb_tables() WHERE table_name = $1"
+        return bool(fetch_one(self.connection, sql, [table])[0])
+
+
+@contextmanager
+def open_panel(path: str | os.PathLike[str], *, sha256: str | None = None) -> Iterator[PanelFile]:
+    """Open a panel's Parquet file, and check that it has the needed columns and that types are right.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    sha256 : str, optional
+        Hash of the file's bytes, if known; computed otherwise.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
+    label = str(path)
+    with connect() as connection:
+        quoted = path_literal(str(file))
+        with reading(label):
+            connection.execute(f"CREATE VIEW panel AS SELECT * FROM read_parquet({quoted})")
+            columns = {row[0]: row[1] for row in fetch_all(connection, "DESCRIBE panel")}
+            metadata = read_metadata(connection, quoted)
+        missing = [name for name in NEEDED_COLUMNS if name not in columns]
+        if missing:
+            raise FileFormatError(
+                f"{label}: this is not a panel: there is no column {', '.join(map(repr, missing))}; "
+                f"found: {', '.join(columns)}."
+            )
+        _check_types(label, columns)
+        zones = _zones(connection, label)
+        yield PanelFile(connection, label, zones, columns, metadata, sha256 or file_hash(file), file)
+
+
+def _check_types(label: str, columns: dict[str, str]) -> None:
+    wrong = [
+        f"column {column.name!r} is {columns[column.name]}; expected {column.type.words}"
+        for column in SCHEMA
+        if column.name in columns and not column.type.accepted.fullmatch(columns[column.name])
+    ]
+    if wrong:
+        raise FileFormatError(f"{label}: {'. '.join(wrong)}. Build the panel with build_panel or `unmet panel`.")
+
+
+def _zones(connection: duckdb.DuckDBPyConnection, label: str) -> tuple[str, ...]:
+    with reading(label):
+        found = fetch_all(connection, "SELECT DISTINCT zone::VARCHAR AS name FROM panel ORDER BY name")
+    zones = tuple(row[0] for row in found)
+    if not zones:
+        raise InputError(f"{label}: the panel has no rows.")
+    if None in zones:
+        raise FileFormatError(f"{label}: some rows have no zone; expected a name in each.")
+    return zones
+
+
+def read_metadata(connection: duckdb.DuckDBPyConnection, file: str) -> dict[str, Any]:
+    """Read the JSON documents in the metadata of a panel file (a quoted path); files of other software have none."""
+    found = {}
+    for key, value in fetch_all(connection, f"SELECT key, value FROM parquet_kv_metadata({file})"):
+        name = bytes(key).decode("utf-8", "replace")
+        if name.startswith(METADATA):
+            try:
+                found[name.removeprefix(METADATA)] = json.loads(bytes(value))
+            except ValueError:
+                continue
+    return found

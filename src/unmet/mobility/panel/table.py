@@ -1,0 +1,165 @@
+"""The panel as a table in DuckDB: its rows and its summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from unmet._storage.sql import fetch_one
+from unmet.mobility.panel.assembly import panel_rows
+from unmet.mobility.panel.evidence import Evidence, gather
+from unmet.mobility.panel.options import PanelOptions, censored_sql
+from unmet.mobility.panel.schema import EVIDENCE, columns_of, select_panel, stored_types
+from unmet.mobility.panel.trip_counts import loose_starts
+from unmet.mobility.records.quality import QualityLog
+from unmet.mobility.records.read import Records, parse_memory
+from unmet.mobility.supply.states import REASONS, STATES
+from unmet.mobility.zones.build import find_zones, report_moved
+
+__all__ = ["PanelTable", "make_panel"]
+
+
+@dataclass(frozen=True)
+class PanelTable:
+    """A panel in DuckDB.
+
+    Attributes
+    ----------
+    sql : str
+        Selects the panel. Zone and evidence are ENUM, which Parquet stores as text.
+    columns : tuple of str
+        Names of its columns.
+    zones, quality, reasons, summary
+        As in `unmet.mobility.panel.Panel`.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    zones: pd.DataFrame
+    quality: pd.DataFrame
+    reasons: pd.DataFrame
+    summary: dict[str, Any]
+
+
+def make_panel(records: Records, options: PanelOptions, progress: Callable[[str], None]) -> PanelTable:
+    """Make the panel of records, in their database."""
+    connection = records.connection
+    stations = connection.execute("SELECT station, name, lat, lon, capacity FROM stations ORDER BY ix").df()
+    log = QualityLog()
+    read = records.quality[records.quality["reason"] == "read"].set_index("source")["rows"].to_dict()
+    log.total("stations", len(stations))
+    log.total("trips", read.get("trips", 0))
+    log.total("status", read.get("status", 0))
+    progress("making zones")
+    loose = loose_starts(connection) if "trips" in records.tables else None
+    zones = find_zones(options.zones, stations, log, loose)
+    log.total("panel", len(zones))
+    if "trips" in records.tables:
+        report_moved(connection, log)
+    evidence = gather(records, zones, stations, options, log, progress)
+    if evidence.log is not None:
+        detail = "same station and second: the last record was used"
+        log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail, of=records.within.get("status"))
+    reasons = _name_reasons(_fill_rows(records, zones.frame, evidence, options, progress), zones.frame)
+    quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
+    summary = _summarise(records, options, evidence, reasons, len(stations))
+    sql = select_panel(evidence.inferred, censored_sql(options.censored_rule))
+    return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary)
+
+
+def _fill_rows(
+    records: Records, zones: pd.DataFrame, evidence: Evidence, options: PanelOptions, progress: Callable[[str], None]
+) -> pd.DataFrame:
+    """Fill the arrays that DuckDB reads as ``panel_rows``, on disk if they are large; return minutes by reason.
+
+    Every row is complete, in its place: DuckDB keeps the order without sorting only if nothing is joined.
+    """
+    count = evidence.zones * len(evidence.bins)
+    types = stored_types(evidence.inferred)
+    in_memory = count * sum(np.dtype(t).itemsize for t in types.values()) <= parse_memory(options.memory) // 16
+    columns: dict[str, NDArray[Any]] = {
+        name: np.empty(count, dtype=dtype)
+        if in_memory
+        else open_memmap(records.folder / f"panel-{name}.npy", mode="w+", dtype=dtype, shape=(count,))
+        for name, dtype in types.items()
+    }
+    reasons = []
+    filled = 0
+    for rows, minutes_by_reason in panel_rows(evidence, options.rebalancing, progress):
+        reasons.append(minutes_by_reason)
+        behind = filled + rows["zone"].size
+        for name, column in columns.items():
+            column[filled:behind].reshape(-1, len(evidence.bins))[:] = rows[name]
+        filled = behind
+    assert filled == count
+    frame: dict[str, Any] = {name: np.asarray(column) for name, column in columns.items()}
+    frame["start"] = pd.DatetimeIndex(frame["start"], copy=False).tz_localize("UTC")
+    frame["zone"] = pd.Categorical.from_codes(frame["zone"], pd.Index(zones["zone"].astype(str)))
+    frame["evidence"] = pd.Categorical.from_codes(frame["evidence"], pd.Index(EVIDENCE))
+    records.connection.register("panel_rows", pd.DataFrame(frame, copy=False))
+    return pd.concat(reasons, ignore_index=True)
+
+
+def _name_reasons(reasons: pd.DataFrame, zones: pd.DataFrame) -> pd.DataFrame:
+    names = list(REASONS)
+    named = pd.DataFrame(
+        {
+            "zone": zones["zone"].to_numpy()[reasons["zone"].to_numpy(dtype=int)],
+            "state": [REASONS[names[code]] for code in reasons["reason"]],
+            "reason": [names[code] for code in reasons["reason"]],
+            "minutes": reasons["minutes"].to_numpy(),
+        }
+    )
+    return named.sort_values(["zone", "state", "reason"], ignore_index=True)
+
+
+def _summarise(
+    records: Records, options: PanelOptions, evidence: Evidence, reasons: pd.DataFrame, stations: int
+) -> dict[str, Any]:
+    open_ = "available_minutes + stockout_minutes > 0"
+    counts = fetch_one(
+        records.connection,
+        f"""SELECT count(*) FILTER ({open_}), count(*) FILTER (({censored_sql(options.censored_rule)}) AND {open_}),
+        sum(observed) FILTER (observed >= 0) FROM panel_rows""",
+    )
+    bins, trips = evidence.bins, evidence.trips
+    by_state = reasons.groupby("state")["minutes"].sum()
+    by_reason = reasons.groupby("reason")["minutes"].sum()
+    kind = None
+    if evidence.log is not None and evidence.feed is not None:
+        kind = "polled snapshots" if evidence.feed.polled else "change log"
+    return {
+        "timezone": records.timezone,
+        "zones_as": options.zones,
+        "every": options.every,
+        "censored_rule": options.censored_rule,
+        "rebalancing": options.rebalancing,
+        "start_local": str(bins.start_local[0]).replace("T", " "),
+        "end_local": _local_end(int(bins.edges[-1]), records.timezone),
+        "zones": evidence.zones,
+        "stations": stations,
+        "bins": len(bins),
+        "rows": evidence.zones * len(bins),
+        "status": kind,
+        "pickups_from": "trips" if bool(evidence.covered.all()) else "trips and status" if trips else "status",
+        "supply_from": "status" if evidence.log is not None else "trips, netted",
+        "trips_used": None if trips is None else trips.used,
+        "observed": float(counts[2] or 0.0),
+        "minutes": {state: int(by_state.get(state, 0)) for state in STATES},
+        "reasons": {reason: int(by_reason[reason]) for reason in REASONS if reason in by_reason},
+        "bins_open": int(counts[0]),
+        "bins_censored": int(counts[1]),
+        "censored_share": counts[1] / counts[0] if counts[0] else None,
+        "feed_outages": int(((evidence.silent[:, 0] < bins.edges[-1]) & (evidence.silent[:, 1] > bins.edges[0])).sum()),
+    }
+
+
+def _local_end(minute: int, timezone: str) -> str:
+    end = pd.Timestamp(minute * 60, unit="s", tz="UTC").tz_convert(timezone).tz_localize(None)
+    return str(end)

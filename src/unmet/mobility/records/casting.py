@@ -1,0 +1,169 @@
+"""SQL that converts a file's column to ours, whatever its type: times, numbers, booleans, text.
+
+A value that cannot be read becomes NULL, and the caller counts it. No row raises an error here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from unmet.mobility.records.files import Column
+
+__all__ = ["NOTHING", "EpochUnit", "Time", "boolean", "epoch_range", "number", "seconds", "text", "time"]
+
+EpochUnit = Literal["seconds", "milliseconds"]
+
+_INTEGERS = {
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+}
+_REALS = ("FLOAT", "DOUBLE", "DECIMAL")
+# Tried in this order if a text is not ISO 8601. The month comes first, as American operators write it.
+_FORMATS = (
+    "%m/%d/%Y %H:%M:%S",
+    "%m/%d/%Y %H:%M",
+    "%m/%d/%Y %I:%M:%S %p",
+    "%m/%d/%Y %I:%M %p",
+    "%m/%d/%Y",
+    "%m/%d/%y %H:%M",
+    "%Y-%m-%d %I:%M:%S %p",
+    "%Y%m%d %H:%M:%S",
+    "%Y%m%d %H:%M",
+    "%Y%m%d",
+    "%Y-%m-%d %H",
+)
+_PER_SECOND: dict[EpochUnit, int] = {"seconds": 1, "milliseconds": 1000}
+# In seconds the year 5138, in milliseconds March 1973: numbers up to here are seconds, numbers beyond are milliseconds.
+_LARGEST_SECONDS = 100_000_000_000
+
+
+NOTHING = "NULL::TIMESTAMP"
+"""SQL of a time that is missing in every row."""
+
+
+@dataclass(frozen=True)
+class Time:
+    """SQL of a time column.
+
+    Attributes
+    ----------
+    local, utc : str
+        Local time without an offset, and UTC time. At most one of them is not NULL in a row.
+    epoch : str, optional
+        The number, if the column contains numbers: seconds or milliseconds since 1970.
+    unit : str
+        Unit of `epoch`.
+    """
+
+    local: str
+    utc: str
+    epoch: str | None = None
+    unit: EpochUnit = "seconds"
+
+    @property
+    def whole_seconds(self) -> str:
+        """SQL of the seconds since 1970, rounded up to a whole number; NULL if the column contains no numbers."""
+        if self.epoch is None:
+            return "NULL::BIGINT"
+        if self.unit == "milliseconds":
+            return f"TRY_CAST(ceil({self.epoch} / 1000) AS BIGINT)"
+        return self.epoch if self.epoch.endswith("AS BIGINT)") else f"TRY_CAST(ceil({self.epoch}) AS BIGINT)"
+
+
+def epoch_range(unit: EpochUnit) -> tuple[int, int]:
+    """Return the numbers that are read as times in a unit.
+
+    Examples
+    --------
+    >>> epoch_range("milliseconds")[0] > epoch_range("seconds")[1]
+    True
+    """
+    return (0, _LARGEST_SECONDS) if unit == "seconds" else (_LARGEST_SECONDS + 1, 1000 * _LARGEST_SECONDS)
+
+
+def seconds(number: float) -> float | None:
+    """Convert a number of seconds or milliseconds since 1970 to seconds. None if it is neither.
+
+    Examples
+    --------
+    >>> seconds(1_600_000_000), seconds(1_600_000_000_500), seconds(-1)
+    (1600000000.0, 1600000000.5, None)
+    """
+    for unit, per_second in _PER_SECOND.items():
+        low, high = epoch_range(unit)
+        if low <= number <= high:
+            return number / per_second
+    return None
+
+
+def time(column: Column, unit: EpochUnit = "seconds") -> Time:
+    """Read a column of times: timestamps, dates, numbers since 1970 in a unit, or text."""
+    sql, kind = column.sql, column.type
+    if kind.startswith("TIMESTAMP WITH TIME ZONE"):
+        return Time(NOTHING, f"CASE WHEN isfinite({sql}) THEN make_timestamp(epoch_us({sql})) END")
+    if kind.startswith("TIMESTAMP") or kind == "DATE":
+        return Time(f"TRY_CAST({sql} AS TIMESTAMP)", NOTHING)
+    if kind in _INTEGERS or kind.startswith(_REALS):
+        whole = f"TRY_CAST({sql} AS BIGINT)" if kind in _INTEGERS else f"TRY_CAST({sql} AS DOUBLE)"
+        return Time(NOTHING, _from_epoch(whole, unit), whole, unit)
+    if kind != "VARCHAR" and not kind.startswith("ENUM"):
+        return Time(NOTHING, NOTHING)
+    if kind != "VARCHAR":
+        sql = f"CAST({sql} AS VARCHAR)"
+    sql = f"trim({sql})"
+    # DuckDB's cast to TIMESTAMP silently ignores an offset or AM/PM: it is used only for text that ends in a digit and
+    # has no offset after the date. A minus before the 9th character belongs to the date.
+    plain = f"right({sql}, 1) BETWEEN '0' AND '9' AND NOT contains({sql}, '+') AND NOT contains(substr({sql}, 9), '-')"
+    digits = f"TRY_CAST({sql} AS DOUBLE)"
+    is_epoch = f"({digits} >= 1e9)"
+    formats = "[" + ", ".join(f"'{f}'" for f in _FORMATS) + "]"
+    local = (
+        f"CASE WHEN {plain} THEN coalesce(TRY_CAST({sql} AS TIMESTAMP), "
+        f"CASE WHEN {is_epoch} IS NOT TRUE THEN try_strptime({sql}, {formats}) END) "
+        f"WHEN TRY_CAST({sql} AS TIMESTAMPTZ) IS NULL THEN try_strptime({sql}, {formats}) END"
+    )
+    utc = (
+        f"CASE WHEN {plain} THEN CASE WHEN {is_epoch} THEN {_from_epoch(digits, unit)} END "
+        f"WHEN isfinite(TRY_CAST({sql} AS TIMESTAMPTZ)) "
+        f"THEN make_timestamp(epoch_us(TRY_CAST({sql} AS TIMESTAMPTZ))) END"
+    )
+    return Time(local, utc, digits, unit)
+
+
+def _from_epoch(sql: str, unit: EpochUnit) -> str:
+    low, high = epoch_range(unit)
+    micros = 1_000_000 // _PER_SECOND[unit]
+    return f"CASE WHEN {sql} BETWEEN {low} AND {high} THEN make_timestamp(({sql} * {micros})::BIGINT) END"
+
+
+def number(column: Column, kind: str) -> str:
+    """Read a column of numbers as INTEGER or DOUBLE. NaN and infinity become NULL."""
+    if kind == "DOUBLE":
+        cast = f"TRY_CAST({column.sql} AS DOUBLE)"
+        exact = column.type in _INTEGERS or column.type.startswith("DECIMAL")
+        return cast if exact else f"CASE WHEN isfinite({cast}) THEN {cast} END"
+    return f"TRY_CAST({column.sql} AS {kind})"
+
+
+def boolean(column: Column) -> str:
+    """Read a column of true/false, 1/0, t/f, yes/no."""
+    return column.sql if column.type == "BOOLEAN" else f"TRY_CAST({column.sql} AS BOOLEAN)"
+
+
+def text(column: Column) -> str:
+    """Read a column as text. Blank text becomes NULL; whole numbers in a column of floats lose their ``.0``."""
+    sql = column.sql
+    if column.type == "VARCHAR":
+        return f"nullif({sql}, '')"
+    if column.type in ("FLOAT", "DOUBLE"):
+        whole = f"{sql} = floor({sql}) AND abs({sql}) < 1e15"
+        return f"CASE WHEN {whole} THEN ({sql}::BIGINT)::VARCHAR WHEN isfinite({sql}) THEN {sql}::VARCHAR END"
+    return f"CAST({sql} AS VARCHAR)"

@@ -1,0 +1,163 @@
+"""Checkpoints: finished batches of zones on disk, each a folder that appears whole, with checksums.
+
+::
+
+    out/.parts/<fingerprint>/inputs.json                what the fingerprint stands for
+                             city.json                  the city model
+                             part-<hash>/rows.parquet   the rows of the batch's zones
+                                         draws.npz      lost (zone, hour of week, draw), observed (zone, hour of week)
+                                         part.json      zones, failures, summaries, costs, checksums
+
+A damaged checkpoint (a torn write, a full disk, a bad sector) is detected by its checksums, removed and computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from unmet._storage.hashes import file_hash
+from unmet._storage.parquet import write_parquet
+from unmet._storage.seals import sealed, unsealed
+from unmet._storage.writing import replacing
+from unmet._typing import Array
+
+if TYPE_CHECKING:
+    from unmet.mobility.models.zone_estimate import ZoneEstimate
+
+__all__ = ["Checkpoint", "ZoneCost", "ZoneOutcome", "read_checkpoints", "write_checkpoint"]
+
+_FILES = ("rows.parquet", "draws.npz")
+
+
+@dataclass(frozen=True)
+class ZoneCost:
+    """The cost of a zone: processor seconds, and the peak memory of its process so far (MB, if known)."""
+
+    cpu_seconds: float
+    peak_mb: float | None
+
+
+@dataclass(frozen=True)
+class ZoneOutcome:
+    """The outcome of one zone: an estimate, or the reason why there is none."""
+
+    zone: str
+    estimate: ZoneEstimate | None
+    reason: str | None
+    warnings: tuple[str, ...]
+    cost: ZoneCost
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A finished batch on disk.
+
+    Attributes
+    ----------
+    folder : Path
+        Folder of its files.
+    fitted : tuple of str
+        The zones with an estimate, in the order of `draws`.
+    failed : dict
+        Zone → reason.
+    summaries : tuple of dict
+        Summaries of the fits as JSON-able values, in the order of `fitted`.
+    costs : dict
+        Zone → `ZoneCost`.
+    """
+
+    folder: Path
+    fitted: tuple[str, ...]
+    failed: dict[str, str]
+    summaries: tuple[dict[str, Any], ...]
+    costs: dict[str, ZoneCost]
+
+    @property
+    def zones(self) -> frozenset[str]:
+        """All zones of the batch."""
+        return frozenset(self.fitted) | frozenset(self.failed)
+
+    def draws(self) -> tuple[Array, Array]:
+        """Read ``lost`` (zone, 168, draws) and ``observed`` (zone, 168)."""
+        with np.load(self.folder / "draws.npz", allow_pickle=False) as file:
+            return file["lost"], file["observed"]
+
+
+def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> Checkpoint:
+    """Write a batch in `scratch` and move it into `folder`."""
+    zones = json.dumps([o.zone for o in outcomes])
+    target = folder / f"part-{hashlib.sha256(zones.encode()).hexdigest()[:16]}"
+    fitted = [(o, o.estimate) for o in outcomes if o.estimate is not None]
+    with replacing(target, scratch=scratch) as aside:
+        aside.mkdir()
+        if fitted:
+            write_parquet(pd.concat([e.rows for _, e in fitted], ignore_index=True), aside / "rows.parquet")
+            np.savez(
+                aside / "draws.npz",
+                lost=np.stack([e.lost for _, e in fitted]),
+                observed=np.stack([e.observed for _, e in fitted]),
+            )
+        body = {
+            "fitted": [o.zone for o, _ in fitted],
+            "failed": {o.zone: o.reason for o in outcomes if o.estimate is None},
+            "summaries": [{**e.summary, "warnings": "; ".join(o.warnings)} for o, e in fitted],
+            "costs": {o.zone: asdict(o.cost) for o in outcomes},
+            "sha256": {name: file_hash(aside / name) for name in _FILES} if fitted else {},
+        }
+        (aside / "part.json").write_text(sealed(json.dumps(body, default=_plain)), encoding="utf-8")
+    return _read(target)
+
+
+def read_checkpoints(folder: Path) -> tuple[list[Checkpoint], int]:
+    """Read the intact checkpoints, remove the others, and count those.
+
+    No zone is in two checkpoints of the list: one that repeats a zone is removed as well.
+    """
+    parts: list[Checkpoint] = []
+    seen: set[str] = set()
+    removed = 0
+    for path in sorted(folder.glob("part-*")):
+        try:
+            part = _read(path)
+            _check(part)
+        except (OSError, ValueError, KeyError, TypeError):
+            shutil.rmtree(path)
+            removed += 1
+            continue
+        if seen & part.zones:
+            shutil.rmtree(path)
+            removed += 1
+            continue
+        seen |= part.zones
+        parts.append(part)
+    return parts, removed
+
+
+def _read(folder: Path) -> Checkpoint:
+    body = json.loads(unsealed(folder / "part.json"))
+    costs = {zone: ZoneCost(**cost) for zone, cost in body["costs"].items()}
+    return Checkpoint(folder, tuple(body["fitted"]), body["failed"], tuple(body["summaries"]), costs)
+
+
+def _check(part: Checkpoint) -> None:
+    for name, expected in json.loads(unsealed(part.folder / "part.json"))["sha256"].items():
+        if file_hash(part.folder / name) != expected:
+            raise ValueError(f"{part.folder / name}: was changed or damaged.")
+
+
+def _plain(value: object) -> object:
+    """Convert values for JSON: NumPy's numbers and arrays to Python's, anything else to text."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    return str(value)

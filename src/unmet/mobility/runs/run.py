@@ -1,0 +1,174 @@
+"""Runs: the estimates of all zones of a panel, in parallel, which can be stopped and resumed.
+
+Zones are estimated in batches. Each finished batch is written to disk at once (`unmet.mobility.runs.checkpoints`). A
+run that was killed resumes when it is started again, and gives the same tables to the last bit: the result of a zone
+depends on its rows, the city model, the model and its seed, never on the order, the batches or the number of processes.
+A fingerprint identifies everything that finished batches were computed from. If the panel, the features, the model or
+the version of `unmet` changes, the run starts again and reports what changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import unmet
+from unmet._exceptions import InputError
+from unmet._storage.hashes import frame_hash
+from unmet.execution import Executor, count_workers, in_processes
+from unmet.mobility.clock.horizon import future_bins
+from unmet.mobility.models.zone_estimate import estimate_zone
+from unmet.mobility.panel.opening import AnyPanel, opened
+from unmet.mobility.runs.attempt import Attempt, LearnCity, Progress
+from unmet.mobility.runs.folder import run_folder
+from unmet.mobility.runs.outputs import finished_run
+from unmet.mobility.runs.result import RunResult, load_result, read_run
+from unmet.mobility.runs.worker import EstimateZone, ModelSettings, estimate_batch
+
+__all__ = ["Progress", "RunResult", "read_run", "run_estimates"]
+
+# Raised when checkpoints of earlier versions can no longer be read.
+_FORMAT = 3
+
+
+def run_estimates(
+    panel: AnyPanel,
+    model: ModelSettings,
+    out: str | os.PathLike[str],
+    *,
+    features: pd.DataFrame | None = None,
+    jobs: int | None = None,
+    chunk: int | None = None,
+    horizon: int = 0,
+    estimate: EstimateZone | None = None,
+    learn_city: LearnCity | None = None,
+    executor: Executor = in_processes,
+    progress: Progress | None = None,
+    provenance: Mapping[str, Any] | None = None,
+) -> RunResult:
+    """Estimate every zone of a panel, or resume a run that was interrupted.
+
+    Parameters
+    ----------
+    panel : path, PanelFile, Panel or DataFrame
+        A panel's Parquet file, which may be open already, a panel in memory, or its rows. A frame is not changed.
+    model : DemandModel
+        The model and its settings.
+    out : path
+        Folder of the run; made if need be. Existing files stay until the new ones are complete.
+    features : DataFrame, optional
+        Columns to join to every zone's rows by ``start``, one row per bin: see `unmet.mobility.features.bins`.
+    jobs : int, optional
+        Number of workers; one per processor by default.
+    chunk : int, optional
+        Zones per batch: the most work that each process loses if the run is killed. 1 to 8 by default.
+    horizon : int
+        Number of bins to estimate after the panel's end; `features` may have rows for them.
+    estimate : callable, optional
+        Estimates one zone; `unmet.mobility.models.zone_estimate.estimate_zone` by default.
+    learn_city : callable, optional
+        From the rows of all zones to the city model, which `estimate` gets as ``city``: see
+        `unmet.mobility.models.city`. Called once, before the zones.
+    executor : callable
+        Where the work is done: see `unmet.execution`.
+    progress : callable, optional
+        Called as ``progress(done, zones, note)``.
+    provenance : mapping, optional
+        More entries for ``run.json``, such as where the features come from and what they lack.
+
+    Returns
+    -------
+    RunResult
+        Zones that could not be estimated are in its `failures`; the other zones are not affected.
+
+    Raises
+    ------
+    InputError
+        If the panel cannot be read or the folder cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from unmet.mobility.models.zone_estimate import DemandModel
+    >>> from unmet.execution import serially
+    >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
+    >>> panel = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
+    >>> panel["observed"] = 2.0
+    >>> for state in ("stockout", "closed", "unknown"):
+    ...     panel[f"{state}_minutes"] = 0
+    >>> panel.loc[100, "stockout_minutes"] = 30
+    >>> panel["available_minutes"] = 60 - panel["stockout_minutes"]
+    >>> panel["exposure"], panel["censored"] = panel["available_minutes"] / 60, panel["stockout_minutes"] > 0
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = run_estimates(panel, DemandModel("weekly-mean"), folder, executor=serially)
+    >>> result.zones[["zone", "status", "observed", "stockout_minutes"]]
+      zone status  observed  stockout_minutes
+    0    a     ok     672.0              30.0
+    """
+    estimate = estimate or estimate_zone
+    workers = count_workers(jobs)
+    if chunk is not None and chunk < 1:
+        raise InputError(f"chunk: expected a whole number of at least 1, got {chunk}.")
+    if horizon < 0:
+        raise InputError(f"horizon: expected a number of bins, 0 or more; got {horizon}.")
+    started, began = datetime.now(UTC), time.monotonic()
+    with ExitStack() as stack:
+        file = stack.enter_context(opened(panel))
+        place = stack.enter_context(run_folder(Path(out)))
+        file.set_features(features)
+        file.set_future(future_bins(file.bins(), horizon, file.timezone) if horizon else None)
+        inputs = _inputs(file.sha256, features, model, estimate, learn_city, horizon)
+        fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
+        attempt = Attempt(place, file, fingerprint, inputs, progress or (lambda done, zones, note: None))
+        info = finished_run(place.out, fingerprint)
+        if info is not None:
+            attempt.progress(len(file.zones), len(file.zones), "This run is finished already; nothing to do.")
+            return load_result(place.out, info)
+        attempt.resume()
+        city = None if learn_city is None else attempt.learn_city(learn_city)
+        of_one = estimate if city is None else partial(estimate, city=city)
+        attempt.estimate(partial(estimate_batch, estimate=of_one, model=model), executor, workers, chunk)
+        facts = {
+            "started": started.isoformat(timespec="seconds"),
+            "wall_seconds": round(time.monotonic() - began, 3),
+            "jobs": workers,
+            "model": model.describe(),
+            "panel_path": None if file.path is None else str(file.path),
+            "provenance": dict(provenance or {}),
+        }
+        return load_result(place.out, attempt.finish(facts))
+
+
+def _inputs(
+    panel: str,
+    features: pd.DataFrame | None,
+    model: ModelSettings,
+    estimate: EstimateZone,
+    learn_city: LearnCity | None,
+    horizon: int,
+) -> dict[str, Any]:
+    """Collect everything that the estimate of a zone depends on, as JSON-able values."""
+    return {
+        "format": _FORMAT,
+        "unmet": unmet.__version__,
+        "estimate": _name(estimate),
+        "learn_city": None if learn_city is None else _name(learn_city),
+        "model": json.loads(json.dumps(model.to_dict())),
+        "horizon": horizon,
+        "panel": panel,
+        "features": None if features is None else frame_hash(features),
+    }
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}:{getattr(function, '__qualname__', type(function).__qualname__)}"

@@ -1,0 +1,125 @@
+"""The work on a batch of zones, as an executor gets it: a plain function of rows and a model.
+
+It reads and writes no files and keeps nothing between calls, so it may run anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import InputError, NumericalError, UnmetError
+from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome
+from unmet.mobility.runs.totals import HOURS
+
+if TYPE_CHECKING:
+    from unmet.mobility.models.zone_estimate import ZoneEstimate
+
+__all__ = ["EstimateZone", "ModelSettings", "ZoneBatch", "check_rows", "estimate_batch"]
+
+_ROWS_NEEDED = ("zone", "start", "observed", "demand_mean", "lost_mean")
+
+
+class ModelSettings(Protocol):
+    """The interface of a model's settings, such as `unmet.mobility.models.zone_estimate.DemandModel`."""
+
+    @property
+    def draws(self) -> int:
+        """Number of joint posterior draws of the lost trips of each zone."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything that decides an estimate, as JSON-able values."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the model for ``run.json`` and the report."""
+        ...
+
+
+EstimateZone = Callable[..., "ZoneEstimate"]
+"""Called as ``estimate(rows, model)``, with ``city=`` if the run has learnt a city model. Returns the zone's estimate,
+or raises an error that explains why there is none."""
+
+
+@dataclass(frozen=True)
+class ZoneBatch:
+    """A few zones and their rows."""
+
+    zones: tuple[str, ...]
+    rows: tuple[pd.DataFrame, ...]
+
+
+def estimate_batch(batch: ZoneBatch, *, estimate: EstimateZone, model: ModelSettings) -> list[ZoneOutcome]:
+    """Estimate each zone of a batch; a zone that cannot be estimated has a reason instead.
+
+    A `MemoryError` is raised, not kept as a reason, so that the batch is tried again.
+    """
+    return [_estimate(zone, rows, estimate, model) for zone, rows in zip(batch.zones, batch.rows, strict=True)]
+
+
+def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: ModelSettings) -> ZoneOutcome:
+    began = time.process_time()
+    result, reason = None, None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", DeprecationWarning)  # concerns authors of models, not users
+        try:
+            check_rows(rows)
+            result = estimate(rows, model)
+            _check_estimate(result, zone, model.draws)
+        except MemoryError:
+            raise
+        except UnmetError as error:
+            result, reason = None, str(error)
+        except Exception as error:
+            result, reason = None, f"{type(error).__name__}: {error}"
+    messages = tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
+    return ZoneOutcome(zone, result, reason, messages, ZoneCost(time.process_time() - began, _peak_mb()))
+
+
+def check_rows(rows: pd.DataFrame) -> None:
+    """Refuse rows of a zone in which a bin occurs twice: its pickups would count twice."""
+    twice = rows["start"][rows["start"].duplicated()]
+    if len(twice):
+        raise InputError(f"{len(twice)} bins occur twice, the first at {twice.iloc[0]}; expected one row per bin.")
+
+
+def _check_estimate(result: ZoneEstimate, zone: str, draws: int) -> None:
+    """Check the estimate of a model before its numbers enter a total."""
+    missing = [name for name in _ROWS_NEEDED if name not in result.rows.columns]
+    if missing:
+        raise NumericalError(f"The model gave rows without {', '.join(missing)}.")
+    if set(result.rows["zone"]) - {zone}:
+        raise NumericalError("The model gave rows of another zone.")
+    if result.lost.shape != (HOURS, draws) or result.observed.shape != (HOURS,):
+        raise NumericalError(
+            f"The model gave draws of shape {result.lost.shape} and {result.observed.shape}; "
+            f"expected {(HOURS, draws)} and {(HOURS,)}."
+        )
+    if not (np.isfinite(result.lost).all() and np.isfinite(result.observed).all()):
+        raise NumericalError("The model gave draws that are not finite.")
+    if result.lost.min(initial=0.0) < 0:
+        raise NumericalError(f"The model gave negative lost trips ({result.lost.min():g}).")
+
+
+def _peak_mb() -> float | None:
+    """Give the largest resident memory of this process so far; None if the system does not report it."""
+    try:
+        # Not ru_maxrss: on Linux it starts at the value of the parent process.
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        pass
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # bytes, on macOS

@@ -1,0 +1,90 @@
+"""Activity of the whole feed per minute: records, moves, and stations that are closed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmet.mobility.clock.bins import Integers
+from unmet.mobility.supply.pickups import moves
+from unmet.mobility.supply.silence import Feed
+from unmet.mobility.supply.status_log import StatusLog, StatusRecords
+
+__all__ = ["feed_of_trips", "watch_feed"]
+
+# A poll lists nearly every station in each minute that has a record; a change log lists only those that changed.
+_POLLED_STATIONS = 0.8
+# With one or two stations that criterion does not work: there, a poll repeats equal records and a change log does not.
+_POLLED_REPEATS = 0.5
+
+
+def watch_feed(log: StatusLog, trip_minutes: Integers) -> tuple[Feed, NDArray[np.float64]]:
+    """Measure the activity of the feed, and each station's usual share of its records, in one pass.
+
+    Parameters
+    ----------
+    log : StatusLog
+        Sorted records of all stations.
+    trip_minutes : array
+        Minutes in which a trip started or ended. Vehicles moved then, even if the status does not show it.
+    """
+    first, last = log.first_minute, log.last_minute
+    watch = _Watch(first, last - first + 1, len(log.records))
+    for records in log.blocks():
+        watch.add(records)
+    moving = watch.moves > 0
+    moving[trip_minutes[(trip_minutes >= first) & (trip_minutes <= last)] - first] = True
+    stations, shut = np.cumsum(watch.appear), np.cumsum(watch.close)
+    feed = Feed(first, watch.records, watch.moves, moving, stations, shut, watch.is_polled(stations))
+    heard = np.concatenate([[0], np.cumsum(feed.records)])
+    of_all = heard[watch.until - first + 1] - heard[watch.since - first]
+    return feed, log.records / np.maximum(of_all, 1)
+
+
+def feed_of_trips(trip_minutes: Integers) -> Feed:
+    """Make the feed of a system without status, in which only moves are known."""
+    first, last = int(trip_minutes.min()), int(trip_minutes.max())
+    moves = np.bincount(trip_minutes - first).astype(np.int64)
+    nothing = np.zeros(last - first + 1, dtype=np.int64)
+    return Feed(first, nothing, moves, moves > 0, nothing, nothing, polled=False)
+
+
+class _Watch:
+    """Counts per minute, summed over the blocks of a log."""
+
+    def __init__(self, first: int, minutes: int, stations: int) -> None:
+        self.first, self.minutes = first, minutes
+        self.records, self.moves, self.listed, self.appear, self.close = (
+            np.zeros(minutes, dtype=np.int64) for _ in range(5)
+        )
+        self.since, self.until = (np.full(stations, first, dtype=np.int64) for _ in range(2))
+        self.repeats = 0
+
+    def add(self, records: StatusRecords) -> None:
+        """Add a block of records."""
+        minute = records.minute - self.first
+        self.records += self._count(minute)
+        moved, _, _ = moves(records)
+        self.moves += self._count(minute[1:][moved])
+        begins = np.flatnonzero(records.is_new)
+        ends = np.append(begins[1:], len(records)) - 1
+        self.appear += self._count(minute[begins])
+        self.since[records.station[begins]] = records.minute[begins]
+        self.until[records.station[ends]] = records.minute[ends]
+        shut = ~records.is_open
+        was_shut = np.append(False, shut[:-1]) & ~records.is_new
+        self.close += self._count(minute[shut & ~was_shut]) - self._count(minute[was_shut & ~shut])
+        first_of_minute = records.is_new.copy()
+        first_of_minute[1:] |= minute[1:] != minute[:-1]
+        self.listed += self._count(minute[first_of_minute])
+        same = (np.diff(records.available) == 0) & (np.diff(records.disabled) == 0) & (np.diff(records.reason) == 0)
+        self.repeats += int((same & ~records.is_new[1:]).sum())
+
+    def _count(self, minute: Integers) -> Integers:
+        return np.bincount(minute, minlength=self.minutes).astype(np.int64)
+
+    def is_polled(self, stations: Integers) -> bool:
+        if stations[-1] <= 2:
+            return self.repeats >= _POLLED_REPEATS * max(int(self.records.sum()) - 1, 1)
+        heard = self.records > 0
+        return bool(np.median(self.listed[heard] / stations[heard]) >= _POLLED_STATIONS)

@@ -1,0 +1,218 @@
+"""Silences of the whole feed, and standstills of the whole system.
+
+Both are found from counts per minute. A change log is silent if nothing changes, so a quiet night is not an outage: a
+silence is significant only if many events were expected in it. The expected number in an hour is the lower quartile of
+the same hour on the days around it (14 before and 14 after, without days on which the feed was down). A quarter of the
+days are quieter, so a Sunday morning is not compared with working days only. With one to three days it is the quietest.
+Without any other day it is the number in the hour before the silence or in the hour after it, whichever is smaller. A
+standstill requires at least seven days.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmet.mobility.clock.bins import DAY, Integers, runs
+
+__all__ = ["Feed", "expected_events", "outside_coverage", "silent_stretches", "standstills"]
+
+SHORTEST_SILENCE = 30
+"""Minutes. Shorter silences are never an outage or a closure."""
+
+IMPROBABLE = 60.0
+"""Number of expected events from which a stretch without any is an outage or a closure. On a day with a fifth of the
+usual traffic 12 would still be expected, and silence would have probability exp(-12). In two years of two real systems,
+all stretches above it were outages of the collector or the system, closures for snow, curfews or a tropical storm.
+Ordinary nights stay below 30; a blizzard reached 55."""
+
+_ALIVE = 0.1
+"""Share of the expected records below which the feed is down. Feeds of closed systems kept at least 0.4 of it."""
+
+MISSED_POLLS = 3
+"""Number of missed polls that is a silence. A poll lists every station and has no quiet hours."""
+
+_DAYS_AROUND = 14
+_FEED_QUANTILE = 0.999
+LONGEST_TRIP_GAP = 7 * DAY
+"""Minutes. If no trip starts in the whole system for longer, the trip files do not cover the time."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Activity of the whole feed per minute. Index 0 is minute `first`.
+
+    Attributes
+    ----------
+    first : int
+        Minutes since 1970-01-01 UTC.
+    records, moves : array
+        Status records that came into force in each minute, and those of them that show a move of a vehicle.
+    moving : array of bool
+        Whether a vehicle moved in each minute, according to status or trips.
+    stations, shut : array
+        Number of stations that reported so far, and of those whose last record is not open.
+    polled : bool
+        Whether the feed lists every station at each poll (and so has no quiet hours), or only changes.
+    """
+
+    first: int
+    records: Integers
+    moves: Integers
+    moving: NDArray[np.bool_]
+    stations: Integers
+    shut: Integers
+    polled: bool
+
+    @property
+    def last(self) -> int:
+        """Last minute with a record."""
+        return self.first + len(self.records) - 1
+
+
+def expected_events(
+    counts: Integers, first: int, skip: NDArray[np.bool_] | None = None, fewest_days: int = 7
+) -> tuple[NDArray[np.float64], Integers]:
+    """Return running totals of the expected events and of the minutes without an expectation.
+
+    Parameters
+    ----------
+    counts : array
+        Events per minute, from minute `first` on.
+    first : int
+        Minutes since 1970-01-01 UTC.
+    skip : array of bool, optional
+        Minutes in which nothing is expected.
+    fewest_days : int
+        Number of other days that the expectation of an hour needs.
+
+    Returns
+    -------
+    expected, unknown : array
+        Totals before each minute, and after the last. Minutes of hours with fewer days add nothing to `expected`.
+    """
+    lead = first % 60
+    hours = -(-(lead + len(counts)) // 60)
+    padded = np.zeros(hours * 60)
+    padded[lead : lead + len(counts)] = counts
+    usual = _usual_hour(padded.reshape(hours, 60).sum(axis=1), first // 60, fewest_days)
+    rate = np.repeat(usual / 60, 60)[lead : lead + len(counts)]
+    if skip is not None:
+        rate = np.where(skip, 0.0, rate)
+    return _running(np.nan_to_num(rate)), _running(np.isnan(rate).astype(np.int64))
+
+
+def _running(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the totals before each value, and after the last."""
+    totals = np.zeros(len(values) + 1, dtype=values.dtype)
+    np.cumsum(values, out=totals[1:])
+    return totals
+
+
+def _usual_hour(per_hour: NDArray[np.float64], first_hour: int, fewest_days: int) -> NDArray[np.float64]:
+    """Return the lower quartile of the same hour on the days around with any event. NaN if there are too few days."""
+    n = len(per_hour)
+    day = (first_hour + np.arange(n)) // 24
+    day -= day[0]
+    live = np.bincount(day, weights=per_hour)[day] > 0
+    # The first and the last hour are rarely complete, so they are left out.
+    whole = np.ones(n, dtype=bool)
+    whole[[0, -1]] = False
+    known = np.where(live & whole, per_hour, np.nan)
+    wide = np.concatenate([np.full(24 * _DAYS_AROUND, np.nan), known, np.full(24 * _DAYS_AROUND, np.nan)])
+    shifts = [24 * (_DAYS_AROUND + d) for d in range(-_DAYS_AROUND, _DAYS_AROUND + 1) if d]
+    others = np.sort(np.stack([wide[s : s + n] for s in shifts], axis=1), axis=1)  # NaN goes last
+    count = np.count_nonzero(~np.isnan(others), axis=1)
+    return np.where(count >= fewest_days, others[np.arange(n), count // 4], np.nan)
+
+
+def silent_stretches(feed: Feed) -> Integers:
+    """Return the stretches (begin, end) in which the collector of the feed was down.
+
+    A silence counts if all of these hold:
+
+    - It is longer than 30 minutes, and than 99.9 % of the feed's gaps between minutes with a record.
+    - More than `IMPROBABLE` records, or more than `MISSED_POLLS` polls, were expected in it.
+    - At its start, less than half of the stations were closed: a closed system has no changes to report.
+
+    Silences less than 30 minutes apart are joined. A record that has the time of the change, not of the poll, may fall
+    into the outage that delayed it.
+    """
+    heard = np.flatnonzero(feed.records)
+    begin, end = heard[:-1] + 1, heard[1:]
+    gap = np.diff(heard)
+    if len(gap) == 0:
+        return np.empty((0, 2), dtype=np.int64)
+    longest_usual = float(np.quantile(gap, _FEED_QUANTILE))
+    silent = gap > max(SHORTEST_SILENCE, longest_usual)
+    if feed.polled:
+        silent &= gap > MISSED_POLLS * np.median(gap)
+    else:
+        expected, unknown = expected_events(feed.records, feed.first, fewest_days=1)
+        total = expected[end] - expected[begin]
+        total += (unknown[end] - unknown[begin]) * _rate_around(feed.records, begin, end)
+        silent &= total > IMPROBABLE
+    silent &= 2 * feed.shut[heard[:-1]] < feed.stations[heard[:-1]]
+    return feed.first + _join(np.column_stack([begin[silent], end[silent]]), SHORTEST_SILENCE)
+
+
+def _rate_around(counts: Integers, begin: Integers, end: Integers) -> NDArray[np.float64]:
+    """Return the events per minute in the hour before `begin` or in the hour from `end` on, whichever is smaller."""
+    total = _running(counts)
+    before = total[begin] - total[np.maximum(begin - 60, 0)]
+    after = total[np.minimum(end + 60, len(counts))] - total[end]
+    return np.minimum(before, after) / 60
+
+
+def _join(stretches: Integers, apart: int) -> Integers:
+    """Join sorted stretches that are less than `apart` minutes apart."""
+    if len(stretches) == 0:
+        return stretches
+    end = np.maximum.accumulate(stretches[:, 1])
+    far = stretches[1:, 0] - end[:-1] >= apart
+    return np.column_stack([stretches[np.r_[True, far], 0], end[np.r_[far, True]]])
+
+
+def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:
+    """Find stretches (begin, end) in which no vehicle moves in the whole system although many moves were expected.
+
+    Nothing is expected in the minutes of `silent`.
+
+    Returns
+    -------
+    closed : array
+        Stretches in which the feed reports: the system was closed.
+    silent : array
+        The given stretches, joined with those in which less than a tenth of the expected records came: the state of the
+        system is unknown.
+    """
+    skip = np.zeros(len(feed.records), dtype=bool)
+    for begin, end in silent - feed.first:
+        skip[begin:end] = True
+    moving = np.flatnonzero(feed.moving)
+    begin, end = moving[:-1] + 1, moving[1:]
+    expected, _ = expected_events(feed.moves, feed.first, skip)
+    idle = (np.diff(moving) > SHORTEST_SILENCE) & (expected[end] - expected[begin] > IMPROBABLE)
+    begin, end = begin[idle], end[idle]
+    heard, usual = _running(np.where(skip, 0, feed.records)), expected_events(feed.records, feed.first, skip)[0]
+    alive = heard[end] - heard[begin] >= _ALIVE * (usual[end] - usual[begin])
+    found = feed.first + np.column_stack([begin, end])
+    more = np.concatenate([silent, found[~alive]])
+    return found[alive], _join(more[np.argsort(more[:, 0], kind="stable")], 1)
+
+
+def outside_coverage(minutes_with_trips: Integers, first: int, last: int) -> Integers:
+    """Return the stretches (begin, end) of `first ... last` that the trip files do not cover.
+
+    They cover the time between two trips of the system that are at most a week apart.
+    """
+    covered = np.zeros(last - first + 1, dtype=bool)
+    if len(minutes_with_trips):
+        at = np.unique(minutes_with_trips)
+        breaks = np.flatnonzero(np.diff(at) > LONGEST_TRIP_GAP)
+        for begin, end in zip(at[np.r_[0, breaks + 1]], at[np.r_[breaks, len(at) - 1]], strict=True):
+            covered[max(0, begin - first) : max(0, end - first + 1)] = True
+    return first + runs(~covered)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from unmet._exceptions import FileFormatError
+from unmet.mobility.records import Records, read_records
+
+TRIPS = pd.DataFrame({"started_at": ["2021-01-01 08:00"], "start_station_id": ["a"]})
+
+
+def read(weather: object, timezone: str = "America/New_York") -> Records:
+    return read_records(TRIPS, weather=weather, timezone=timezone)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "rows", "first", "columns"),
+    [
+        ("central_park_2009-01_2016-12.csv", 2922, datetime(2009, 1, 1, 5), ["min_temp", "snow_depth"]),
+        ("newark_airport_2016.csv", 366, datetime(2016, 1, 1, 5), ["AWND", "TMAX"]),
+        ("nyc_2017-2018.csv", 730, datetime(2017, 1, 2, 1), ["temprature"]),
+        ("nyc_2020-01_2021-07.csv", 559, datetime(2020, 1, 1, 5), ["Precipitation_per_day(mm)"]),
+    ],
+)
+def test_the_weather_files_are_read(data_dir: Path, name: str, rows: int, first: datetime, columns: list[str]) -> None:
+    lines = len((data_dir / "weather" / name).read_text().strip().splitlines()) - 1
+    with read(data_dir / "weather" / name) as records:
+        frame = records.connection.execute('SELECT * FROM weather ORDER BY "at"').df()
+        rejected = records.quality.query("source == 'weather' and action == 'rejected'")["rows"].sum()
+    assert len(frame) + rejected == lines
+    assert abs(len(frame) - rows) <= 1
+    assert frame["at"].iloc[0] == first
+    assert set(columns) <= set(frame.columns)
+    assert "NAME" not in frame.columns
+
+
+@pytest.mark.data
+def test_wrong_units_and_missing_codes_in_the_weather_files_are_reported(data_dir: Path) -> None:
+    with read(data_dir / "weather" / "nyc_2020-01_2021-07.csv") as records:
+        assert (records.quality["reason"] == "units disagree").sum() == 3
+    with read(data_dir / "weather" / "central_park_2009-01_2016-12.csv") as records:
+        codes = records.quality.query("reason == 'code for a missing value'")
+        assert codes["detail"].str.startswith("snow_depth: 999.9").any()
+        assert not codes["detail"].str.startswith("pressure: 999.9").any()
+        largest = records.connection.execute("SELECT max(snow_depth), max(pressure) FROM weather").fetchall()
+    assert largest[0][0] < 100
+    assert largest[0][1] > 1000
+
+
+def test_readings_of_one_time_are_counted_and_the_last_holds() -> None:
+    weather = pd.DataFrame({"date": ["2021-01-01"] + ["2021-01-02"] * 2 + [f"2021-02-{d:02}" for d in range(1, 20)]})
+    weather["rain"] = range(len(weather))
+    with read(weather) as records:
+        found = records.connection.execute('SELECT rain FROM weather ORDER BY "at"').fetchall()
+        assert records.quality.query("reason == 'duplicate'")["rows"].to_list() == [1]
+    assert found[:2] == [(0,), (2,)]
+
+
+def test_a_pressure_of_999_9_is_no_missing_value() -> None:
+    weather = pd.DataFrame({"date": ["2021-01-01", "2021-01-02"], "pressure": [999.9, 1013.0]})
+    with read(weather) as records:
+        assert records.connection.execute("SELECT min(pressure) FROM weather").fetchall() == [(999.9,)]
+
+
+def test_weather_without_numbers_is_refused() -> None:
+    with pytest.raises(FileFormatError, match="no column of numbers"):
+        read(pd.DataFrame({"date": ["2021-01-01"], "sky": ["blue"]}))
+
+
+def test_text_among_numbers_is_left_blank() -> None:
+    weather = pd.DataFrame({"date": ["2021-01-01", "2021-01-02", "2021-01-03"], "rain": ["0.5", "T", "1.5"]})
+    with read(weather) as records:
+        assert records.connection.execute('SELECT rain FROM weather ORDER BY "at"').fetchall() == [
+            (0.5,),
+            (None,),
+            (1.5,),
+        ]
+        assert records.quality.query("reason == 'unreadable number'")["rows"].to_list() == [1]
