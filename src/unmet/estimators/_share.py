@@ -70,7 +70,7 @@ def _without_missing(given: Any) -> Any:
 
 
 def with_shares(base: Likelihood, share: Beta | None, obs: Observations) -> Shared:
-    """The likelihood of shares; the odds of a label are learnt only where some label is not known."""
+    """Return the likelihood of shares; the odds of a label are learnt only where some label is not known."""
     assert obs.short is not None
     if not (share is None or isinstance(share, Beta)):
         raise InputError(f"share must be a Beta of unmet.likelihoods, or None; got {share!r}")
@@ -85,7 +85,9 @@ def with_shares(base: Likelihood, share: Beta | None, obs: Observations) -> Shar
         )
     if np.isnan(obs.short).any():
         return likelihood
-    return replace(likelihood, label_odds=Parameter(1.0, fixed=True))
+    likelihood = replace(likelihood, label_odds=Parameter(1.0, fixed=True))
+    # Where no row is labelled there is no share to learn: the model is then that of the base.
+    return replace(likelihood, share=Beta(*likelihood.share.values)) if (obs.short == 0).all() else likelihood
 
 
 def shares_of(
@@ -111,17 +113,18 @@ def without_own_sites(
 
     Rows are those of the fit if inputs, value and label are the same; all others have taught nothing.
     """
-    assert model.obs.short is not None
-    assert obs.short is not None
     exact, tau, nu = model.likelihood.exact_sites(model.obs)
     tau[~exact], nu[~exact] = sites.tau, sites.nu
-    known = {_key(*row): i for i, row in enumerate(zip(model.X, model.obs.lower, model.obs.short, strict=True))}
-    found = np.array([known.get(_key(*row), -1) for row in zip(X, obs.lower, obs.short, strict=True)])
+    known = {key: i for i, key in enumerate(_keys(model.X, model.obs))}
+    found = np.array([known.get(key, -1) for key in _keys(X, obs)])
     own_tau, own_nu = np.where(found >= 0, tau[found], 0.0), np.where(found >= 0, nu[found], 0.0)
     kept = np.maximum(1.0 - own_tau * var, np.finfo(float).eps)
     cavity = var / kept
     return mean - cavity * (own_nu - own_tau * mean), cavity
 
 
-def _key(x: Array, y: float, short: float) -> tuple[bytes, float, float]:
-    return x.tobytes(), round(float(y), 12), -1.0 if np.isnan(short) else float(short)
+def _keys(X: Array, obs: Observations) -> list[bytes]:
+    """Inputs, value and label of each row as one key."""
+    short = np.zeros(len(obs)) if obs.short is None else np.where(np.isnan(obs.short), -1.0, obs.short)
+    table = np.column_stack([X, obs.lower, obs.upper, short]) + 0.0  # −0 is 0
+    return [row.tobytes() for row in table]

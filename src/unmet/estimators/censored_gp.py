@@ -435,6 +435,42 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         )
         return self._shares(inputs, standardised(obs, self.y_mean_, self.y_scale_))
 
+    def predict_truth(self, X: Any, y: Any, censored: Any = None) -> pd.DataFrame:
+        """Posterior of each row's true value, given its y and label (Gaussian values).
+
+        Parameters
+        ----------
+        X, y, censored : array-like
+            As of `fit`. Rows that the model was fitted on are recognised, and are not counted twice.
+
+        Returns
+        -------
+        DataFrame
+            ``value`` and ``value_sd``, mean and standard deviation of the true value in y's units. An exact row is its
+            own true value, and so is every row where labels are ignored; where labelled rows are dropped, theirs is
+            predicted from the others.
+        """
+        check_is_fitted(self)
+        likelihood = self._model.likelihood
+        if isinstance(likelihood, Shared):
+            return self.predict_share(X, y, censored)[["value", "value_sd"]]
+        if likelihood.units != "y":
+            raise InputError("predict_truth is defined for Gaussian values, and for counts with censoring='share'.")
+        table, obs = read_rows(self, X, y, censored, None, None, reset=False)
+        if self.censoring_ == "ignore":
+            return pd.DataFrame({"value": np.asarray(y, dtype=float), "value_sd": 0.0})
+        if self.censoring_ == "drop":
+            free = ~obs.exact
+            obs = replace(obs, lower=np.where(free, -np.inf, obs.lower), upper=np.where(free, np.inf, obs.upper))
+        obs = standardised(obs, self.y_mean_, self.y_scale_)
+        mean, var = self._inference.posterior.marginals(table)
+        mean, var = without_own_sites(self._model, self._inference.sites, table, obs, mean, np.maximum(var, 0.0))
+        # y* ~ N(mean, total) cut to its bounds: E[y*] = m + total·d1, Var[y*] = total (1 + total·d2).
+        tilted, total = likelihood.tilted(obs, mean, var), likelihood.predict(mean, var)[1]
+        spread = total * np.maximum(1.0 + total * tilted.d2, 0.0)
+        value = self.y_mean_ + self.y_scale_ * (mean + total * tilted.d1)
+        return pd.DataFrame({"value": value, "value_sd": self.y_scale_ * np.sqrt(spread)})
+
     def _shares(self, X: Array, obs: Observations) -> pd.DataFrame:
         likelihood = self._model.likelihood
         assert isinstance(likelihood, Shared)
