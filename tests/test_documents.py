@@ -59,12 +59,18 @@ def finds_what_is_below_the_limit(told: str) -> bool:
     return abs(ours - true) < 0.5 < 2 < naive - true
 
 
+def fits_both_likelihoods(told: str) -> bool:
+    chance, true_chance, noise, true_noise = (float(number) for number in re.findall(r"[01]\.\d\d", told))
+    return abs(chance - true_chance) < 0.05 and abs(noise - true_noise) < 0.1
+
+
 def is_what_is_shown_of_the_walkers(told: str) -> bool:
     return agrees((DOCS / "transcripts" / "walkers.txt").read_text(encoding="utf-8"), told)
 
 
 ANSWERS = {
     "readme": finds_the_hidden_peak,
+    "likelihood": fits_both_likelihoods,
     "own_data": finds_what_is_below_the_limit,
     "walkers": is_what_is_shown_of_the_walkers,
 }
