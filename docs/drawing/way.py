@@ -135,6 +135,7 @@ BOXES = {
     "kernels": (200, 7, "gp"),
     "likelihoods": (330, 7, "gp"),
     "clock": (570, 8, "data"),
+    "collect": (430, 8, "data"),
     "decisions": (120, 8, "out"),
 }
 ARROWS = {
@@ -153,7 +154,7 @@ ARROWS = {
     "panel": ("zones", "supply"),
     "zones": ("records",),
     "supply": ("clock",),
-    "records": ("clock",),
+    "records": ("clock", "collect"),
 }
 """Imports between parts, without those that others imply; `tests/test_figures.py` compares them with the code."""
 GROUND = (
