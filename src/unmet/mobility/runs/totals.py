@@ -12,11 +12,9 @@ import numpy as np
 import pandas as pd
 
 from unmet._typing import Array
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 
-__all__ = ["HOURS", "QUANTILES", "summarise_draws", "tabulate_totals"]
-
-HOURS = 168
-"""Hours of a week, from Monday 00:00 by the wall clock."""
+__all__ = ["QUANTILES", "summarise_draws", "tabulate_totals"]
 
 QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
 
@@ -39,7 +37,9 @@ def summarise_draws(draws: Array) -> dict[str, Array]:
     }
 
 
-def tabulate_totals(zones: Iterable[tuple[str, Array, Array]], hours: Sequence[int] = range(HOURS)) -> pd.DataFrame:
+def tabulate_totals(
+    zones: Iterable[tuple[str, Array, Array]], hours: Sequence[int] = range(HOURS_OF_WEEK)
+) -> pd.DataFrame:
     """Make the table of totals, holding the draws of one zone and of the system.
 
     Parameters
@@ -68,7 +68,7 @@ def tabulate_totals(zones: Iterable[tuple[str, Array, Array]], hours: Sequence[i
     """
     chosen = list(hours)
     total_lost: Array | None = None
-    total_observed = np.zeros(HOURS)
+    total_observed = np.zeros(HOURS_OF_WEEK)
     by_zone: list[pd.DataFrame] = []
     by_zone_hour: list[pd.DataFrame] = []
     for zone, lost, observed in zones:
@@ -77,7 +77,7 @@ def tabulate_totals(zones: Iterable[tuple[str, Array, Array]], hours: Sequence[i
         by_zone.append(_rows("zone", zone, *_summed(observed, lost)))
         by_zone_hour.append(_rows("zone_hour_of_week", zone, observed[chosen], lost[chosen], chosen))
     if total_lost is None:
-        total_lost = np.zeros((HOURS, 1))
+        total_lost = np.zeros((HOURS_OF_WEEK, 1))
     system = _rows("system", None, *_summed(total_observed, total_lost))
     by_hour = _rows("hour_of_week", None, total_observed[chosen], total_lost[chosen], chosen)
     return pd.concat([system, *by_zone, by_hour, *by_zone_hour], ignore_index=True)
