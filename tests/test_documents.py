@@ -307,3 +307,41 @@ def test_links_within_the_project_resolve(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", h.lower()).strip()) for h in headings}
+
+
+# ------------------------------------------------------------------ how it is written
+
+
+def lines_that_can_be_broken(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of prose: not those of code, tables, pictures and formulas, which Markdown keeps on one line."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```") or line.strip() == "$$":
+            inside = not inside
+        elif not inside and not line.lstrip().startswith(("|", "![", "<")):
+            yield number, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_line_of_markdown_is_longer_than_120_characters(page: Path) -> None:
+    lines = lines_that_can_be_broken(page.read_text(encoding="utf-8"))
+    assert [(number, len(line)) for number, line in lines if len(line) > 120] == []
+
+
+def public_docstrings() -> Iterator[tuple[str, str]]:
+    """Docstrings of all modules, and of classes and functions with public names."""
+    package = ROOT / "src" / "unmet"
+    for path in sorted(package.rglob("*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(module):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            name = getattr(node, "name", "")
+            if not name.startswith("_"):
+                yield f"{path.relative_to(package)}:{name or 'module'}", ast.get_docstring(node) or ""
+
+
+def test_no_public_docstring_begins_with_what() -> None:
+    found = dict(public_docstrings())
+    assert len(found) > 500
+    assert [name for name, text in found.items() if re.match(r"What\b", text)] == []

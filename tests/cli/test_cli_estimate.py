@@ -150,7 +150,7 @@ def test_an_interrupted_run_says_how_to_go_on(panel, tmp_path, monkeypatch):
     monkeypatch.setattr(LatentDemand, "fit", interrupted)
     result = invoke(panel, tmp_path / "run")
     assert result.exit_code == 130
-    assert "the same command goes on" in " ".join(result.output.split())
+    assert "run the same command to continue" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize(

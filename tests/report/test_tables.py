@@ -103,7 +103,7 @@ def test_every_model_is_explained():
 def test_assumptions_speak_of_those_who_walk_on(plain_run):
     with open_run(plain_run.folder, plain_run.panel) as source:
         told = " ".join(assumptions(source))
-    assert "walk on" in told
+    assert "walks on" in told
     assert "full hour" in told
     assert "rush hour" not in told
 
@@ -111,7 +111,7 @@ def test_assumptions_speak_of_those_who_walk_on(plain_run):
 def test_bins_of_a_day_are_told_to_mix_nights_and_rush_hours(city, tmp_path):
     made = run_on(city, tmp_path, every="1d")
     with open_run(made.folder, made.panel) as source:
-        assert "Bins of one day: an hour empty at night" in " ".join(assumptions(source))
+        assert "With bins of one day, an empty hour at night" in " ".join(assumptions(source))
 
 
 def test_the_words_of_the_default_model_say_that_zones_learn_from_the_city():

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 
 from unmet._storage.sql import reading
 from unmet._typing import Array
+from unmet.mobility.clock.bins import hour_of_week
 from unmet.mobility.runs.totals import HOURS
 from unmet.report.source import RunSource
 
@@ -55,8 +56,7 @@ def day_numbers(bins: pd.DataFrame) -> NDArray[np.int64]:
 
 
 def _slots(bins: pd.DataFrame) -> NDArray[np.int64]:
-    local = pd.DatetimeIndex(bins["start_local"])
-    return np.asarray(local.day_of_week * 24 + local.hour, dtype=np.int64)
+    return hour_of_week(bins["start_local"])
 
 
 def _summing(groups: NDArray[np.int64], count: int) -> csr_matrix:

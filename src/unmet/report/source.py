@@ -20,13 +20,13 @@ from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.opening import opened
 from unmet.mobility.runs.outputs import TABLES, read_info
+from unmet.mobility.supply.states import STATE_MINUTES
 
 __all__ = ["RunSource", "open_run"]
 
 _OF_DEMAND = ("zone", "start", "observed", "demand_mean", "lost_mean")
 _OF_ZONES = ("zone", "status", "reason", "observed", "demand_mean", "lost_mean", "lost_q05", "lost_q95")
 _PLACES = ("name", "lat", "lon", "capacity", "stations", "polygon")
-_MINUTES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def _find_panel(folder: Path, info: dict[str, Any], panel: str | os.PathLike[str
 
 
 def _check_panel(file: PanelFile, info: dict[str, Any]) -> None:
-    missing = [c for c in _MINUTES if c not in file.columns]
-    _check_columns(Path(file.label), frozenset(file.columns), _MINUTES)
+    missing = [c for c in STATE_MINUTES if c not in file.columns]
+    _check_columns(Path(file.label), frozenset(file.columns), STATE_MINUTES)
     # A run on a DataFrame records the hash of a temporary file; then only the zones are compared, below.
     expected = info["inputs"].get("panel")
     if info.get("panel_path") and not missing and expected and file.sha256 != expected:

@@ -14,10 +14,10 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, path_literal, reading
 from unmet._typing import Array
 from unmet.mobility.runs.totals import HOURS
+from unmet.mobility.supply.states import STATE_MINUTES
 from unmet.report.source import RunSource
 
 __all__ = [
-    "STATE_MINUTES",
     "act_table",
     "check_truth",
     "flag_counts",
@@ -27,7 +27,6 @@ __all__ = [
     "zone_table",
 ]
 
-STATE_MINUTES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
 _LIMITS = ("mean", "q05", "q95")
 # Hours of the week are ranked only if they were out of stock for this long and this share of the time open.
 _LEAST_MINUTES = 60.0

@@ -130,6 +130,11 @@ def assumptions(source: RunSource) -> list[str]:
         "of trips wanted in that bin: observed plus lost. If supply never ran out, demand equals observed trips.",
         "Intervals are 90 % intervals: one in ten should miss. They assume that the model and the records are right.",
     ]
+    if source.info.get("model", {}).get("uses_city"):
+        lines.append(
+            "Zones that use the city's curve share its error. The intervals of totals and the band of all zones "
+            "include it; the limits of hours are added up to those of a day."
+        )
     if supply == "exposure":
         lines.append(
             "Riders arrive at an empty zone at the same rate as at a stocked one, given the hour, the season and the "
