@@ -190,7 +190,7 @@ def test_bins_of_a_day_are_cut_in_weeks():
 
 
 @pytest.mark.parametrize(
-    ("share", "folds", "said"), [(0.5, 1, "there are 1"), (0.5, 2, "2 folds of 50%"), (0.01, 1, "at least 2 weeks")]
+    ("share", "folds", "said"), [(0.5, 1, "the zone has 1"), (0.5, 2, "2 folds of 50%"), (0.01, 1, "at least 2 weeks")]
 )
 def test_too_few_weeks_are_an_error_that_says_how_many_are_needed(share, folds, said):
     data = zone_data(PANEL.iloc[: 7 * 24])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -83,32 +83,37 @@ def bin_features(
     if holidays is not None:
         country, _, subdivision = holidays.partition(":")
         frame = add_holidays(frame, country, subdivision or None)
-    gaps = pd.DataFrame(columns=["column", "first", "last", "bins"])
-    log, used = QualityLog(), tuple[str, ...]()
     if weather_columns and weather is None:
         raise InputError("weather_columns: columns were given, but no weather; give the weather as well (--weather).")
     if weather is not None:
-        zone = timezone or panel.timezone
-        if zone is None:
-            if not is_frame(weather):
-                expand(weather, "weather")  # a missing file is reported first
-            raise InputError(
-                f"{panel.label}: the file has no time zone, which the times of the weather need; give it with "
-                "timezone= or --timezone."
-            )
-        readings, log = _read(weather, zone, weather_columns)
-        taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
-        if taken:
-            raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
-        weathered = add_weather(frame, readings)
-        frame, gaps = weathered.panel, weathered.gaps
-        columns = [name for name in readings.columns if name != "at"]
-        used = tuple(name for name in columns if frame[name].nunique() > 1)
-        for name in columns:
-            if name not in used:
-                log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
+        found = _with_weather(frame, panel, weather, weather_columns, timezone or panel.timezone)
+    else:
+        found = BinFeatures(frame, pd.DataFrame(columns=["column", "first", "last", "bins"]), QualityLog().frame())
     own = [c for c in frame.columns if c != "start" and c in panel.columns]
-    return BinFeatures(frame.drop(columns=own), gaps, log.frame(), used)
+    return replace(found, frame=found.frame.drop(columns=own))
+
+
+def _with_weather(
+    frame: pd.DataFrame, panel: PanelFile, weather: Given, columns: Sequence[str] | None, timezone: str | None
+) -> BinFeatures:
+    if timezone is None:
+        if not is_frame(weather):
+            expand(weather, "weather")  # a missing file is reported first
+        raise InputError(
+            f"{panel.label}: the file has no time zone, which the times of the weather need; give it with "
+            "timezone= or --timezone."
+        )
+    readings, log = _read(weather, timezone, columns)
+    taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
+    if taken:
+        raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
+    joined = add_weather(frame, readings)
+    names = [name for name in readings.columns if name != "at"]
+    used = tuple(name for name in names if joined.panel[name].nunique() > 1)
+    for name in names:
+        if name not in used:
+            log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
+    return BinFeatures(joined.panel, joined.gaps, log.frame(), used)
 
 
 def read_weather(
