@@ -15,6 +15,7 @@ from unmet._exceptions import FileFormatError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
 from unmet.mobility.records.casting import NOTHING, Time, boolean, number, time
+from unmet.mobility.records.collected import make_polls, open_changes, split_histories
 from unmet.mobility.records.files import (
     Column,
     Given,
@@ -82,11 +83,14 @@ def stage_status(
     progress: Callable[[str], None],
 ) -> StagedStatus:
     """Open status and convert it to our columns."""
-    tables: list[InputTable] = []
-    if is_frame(given):
-        tables = open_tables(workspace, given, "status")
-    else:
-        paths = expand(given, "status")
+    histories, others = split_histories(given)
+    tables = [open_changes(workspace, history) for history in histories]
+    if histories:
+        make_polls(workspace, histories)
+    if is_frame(others):
+        tables += open_tables(workspace, others, "status")
+    elif others or not histories:
+        paths = expand(others, "status")
         documents = [p for p in paths if is_json(p)]
         if documents:
             tables.append(_load_documents(workspace, documents, log, force, progress))
