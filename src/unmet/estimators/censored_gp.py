@@ -44,6 +44,7 @@ from unmet.inference.ep import Sites
 from unmet.kernels import Kernel
 from unmet.likelihoods.base import Likelihood, Observations
 from unmet.likelihoods.share import Beta, Shared
+from unmet.likelihoods.share_counts import SharedCounts
 
 __all__ = ["CensoredGP"]
 
@@ -478,6 +479,43 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         cavity = without_own_sites(self._model, self._inference.sites, X, obs, mean, np.maximum(var, 0.0))
         return shares_of(likelihood, obs, *cavity, self.y_mean_, self.y_scale_)
 
+    def sample_truth(
+        self,
+        X: Any,
+        y: Any,
+        censored: Any = None,
+        size: int = 1,
+        *,
+        censored_probability: Any = None,
+        exposure: Any = None,
+        random_state: Any = None,
+    ) -> Array:
+        """Draw true values of observed rows jointly, given their y and labels (counts with ``censoring="share"``).
+
+        Parameters
+        ----------
+        X, y, censored, censored_probability, exposure : array-like
+            Rows of the fit.
+        size : int
+            Number of draws.
+        random_state : int, RandomState or None
+            Seed.
+
+        Returns
+        -------
+        array of shape (size, n)
+            Whole numbers, never below y.
+        """
+        check_is_fitted(self)
+        whole_number("size", size, 0)
+        likelihood = self._model.likelihood
+        if not isinstance(likelihood, SharedCounts):
+            raise InputError("sample_truth needs a count likelihood and censoring='share'.")
+        inputs, obs = self._read(likelihood, X, y, censored, None, None, exposure, censored_probability, reset=False)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+        f = self._inference.posterior.sample(inputs, size, rng)
+        return obs.lower + likelihood.sample_lost(obs, f, rng)
+
     def score(
         self,
         X: Any,
@@ -566,7 +604,12 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         own = ("noise_variance", "dispersion")
-        learnt = {name: getattr(self, f"{name}_") for name in own if hasattr(self, f"{name}_")}
+        learnt: dict[str, Any] = {name: getattr(self, f"{name}_") for name in own if hasattr(self, f"{name}_")}
+        fitted = self._model.likelihood
+        if isinstance(self.likelihood, Likelihood):
+            learnt = {"likelihood": fitted.base if isinstance(fitted, Shared) else fitted}
+        if isinstance(fitted, Shared):
+            learnt["share"] = Beta(*fitted.share.values)
         return type(self)(**{**self.get_params(deep=False), **learnt, "kernel": self.kernel_, "optimizer": None})
 
     # ------------------------------------------------------------------ storage

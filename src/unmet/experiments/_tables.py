@@ -180,6 +180,8 @@ def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str =
         (RECOVERED, "coverage", 2),
     ):
         part = frame[(frame.subset == subset) & (frame.metric == metric)]
+        if part.empty:
+            continue
         means = part.groupby(["model", "c"]).value.mean().unstack("c").reindex(list(MODELS))
         text = bold_best(means.T, digits, smallest=metric == "rmse").T
         for table, rows in ((numbers, means), (shown, text)):

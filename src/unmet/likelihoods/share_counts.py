@@ -7,14 +7,14 @@ themselves tell shares apart less well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
 
 from unmet._typing import Array
 from unmet.likelihoods.base import Observations, Units
-from unmet.likelihoods.counts import NegativeBinomial
+from unmet.likelihoods.counts import NegativeBinomial, Poisson
 from unmet.likelihoods.share import Cells, Shared, ShareMoments, cells, mixed
 
 __all__ = ["SharedCounts"]
@@ -37,6 +37,8 @@ class SharedCounts(Shared):
     """
 
     units: ClassVar[Units] = "log rate"
+
+    base: Poisson | NegativeBinomial = field(default_factory=Poisson)
 
     @property
     def cells(self) -> Cells:
@@ -61,6 +63,34 @@ class SharedCounts(Shared):
         by_base = t.d_theta.reshape(*shape, self.base.theta.size)
         return t.log_z.reshape(shape), t.d1.reshape(shape), t.shrink.reshape(shape), by_base
 
+    def sample_lost(self, obs: Observations, f: Array, rng: np.random.Generator) -> Array:
+        """Draw what was not seen of each row, given its latent values, shape (draws, n); 0 in exact rows.
+
+        The share is drawn given y and f, then the count of the part that it hides.
+        """
+        out, rows = np.zeros(f.shape), np.flatnonzero(self._short(obs) > 0)
+        if not rows.size:
+            return out
+        some, at = obs[rows], f[:, rows]
+        exposure = np.ones(rows.size) if some.exposure is None else some.exposure
+        nodes, weights = np.append(self.cells.nodes, 1.0), self._log_weights(some)
+        share, best = np.ones(at.shape), np.full(at.shape, -np.inf)
+        for a, weight in zip(nodes, weights.T, strict=True):  # the largest of log p + Gumbel noise is a draw from p
+            each = replace(some, exposure=a * exposure)
+            score = weight + self.base.log_likelihood(each, at) + rng.gumbel(size=at.shape)
+            share, best = np.where(score > best, a, share), np.maximum(score, best)
+        rate = exposure * self.base.rate(at)
+        factor = np.ones(at.shape)
+        if self._dispersion > 0:
+            shape = 1 / self._dispersion + some.lower
+            factor = rng.gamma(np.broadcast_to(shape, at.shape)) / (1 / self._dispersion + share * rate)
+        out[:, rows] = rng.poisson((1 - share) * rate * factor)
+        return out
+
+    @property
+    def _dispersion(self) -> float:
+        return float(np.exp(self.base.log_dispersion)) if isinstance(self.base, NegativeBinomial) else 0.0
+
     def moments(self, obs: Observations, mean: Array, var: Array) -> ShareMoments:
         """Posterior of the share, and of the count that a share of 1 would have shown in the same exposure."""
         a = np.append(self.cells.nodes, 1.0)
@@ -70,7 +100,7 @@ class SharedCounts(Shared):
         # G ~ Gamma(1/d + y)/(1/d + a μ) holds what y says of a negative binomial's own rate.
         centre, width = mean[:, None] + var[:, None] * d1, np.sqrt(var[:, None] * shrink)
         exposure = 1.0 if obs.exposure is None else obs.exposure[:, None]
-        dispersion = np.exp(self.base.log_dispersion) if isinstance(self.base, NegativeBinomial) else 0.0
+        dispersion = self._dispersion
         y = obs.lower[:, None]
         first, second = np.zeros_like(d1), np.zeros_like(d1)
         for node, weight in zip(_NODES, _WEIGHTS / _WEIGHTS.sum(), strict=True):
