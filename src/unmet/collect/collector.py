@@ -7,6 +7,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -116,14 +117,17 @@ async def collect(
     chosen, ticking, ending = settings or CollectorSettings(), clock or Clock(), stop or asyncio.Event()
     if len({system.name for system in systems}) < len(systems):
         raise InputError("systems: two of them have the same name; name them apart.")
-    limits = httpx.Limits(max_connections=100, max_keepalive_connections=50)
-    options = {"timeout": chosen.timeout, "headers": {"User-Agent": chosen.user_agent}, "limits": limits}
+    # Each system has a client of its own: cookies are not shared, and httpx looks at all connections of a client for
+    # every request. Certificates are loaded once.
+    options = {"timeout": chosen.timeout, "headers": {"User-Agent": chosen.user_agent}}
+    options["verify"] = httpx.create_ssl_context() if verify is True else verify
     with hold_folder(out):
         collectors = []
         try:
-            async with httpx.AsyncClient(**options, verify=verify) as client, asyncio.TaskGroup() as tasks:
+            async with AsyncExitStack() as clients, asyncio.TaskGroup() as tasks:
                 finishing = asyncio.Semaphore(1)  # days are finished one at a time, to keep memory flat
                 for system in systems:
+                    client = await clients.enter_async_context(httpx.AsyncClient(**options))
                     one = _SystemCollector(
                         system,
                         SystemHistory(out / system.name),

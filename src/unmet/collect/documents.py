@@ -137,12 +137,12 @@ def feed_addresses(document: Document, language: str = "en") -> dict[str, str]:
 
 def station_states(document: Document) -> tuple[dict[str, tuple[StationState, float | None]], int]:
     """Read ``station_status``: station id → (state, ``last_reported``), and the number of unreadable stations."""
-    return _rows(document, ("stations",), "station_id", lambda s: (_state(s), _time(s.get("last_reported"))))
+    return _rows(document, ("stations",), ("station_id",), lambda s: (_state(s), _time(s.get("last_reported"))))
 
 
 def station_infos(document: Document) -> tuple[dict[str, StationInfo], int]:
     """Read ``station_information``: station id → description, and the number of unreadable stations."""
-    return _rows(document, ("stations",), "station_id", _info)
+    return _rows(document, ("stations",), ("station_id",), _info)
 
 
 def vehicles(document: Document) -> tuple[dict[str, Vehicle], int]:
@@ -153,24 +153,28 @@ def vehicles(document: Document) -> tuple[dict[str, Vehicle], int]:
 def _rows(
     document: Document,
     lists: tuple[str, ...],
-    ids: str | tuple[str, ...],
+    ids: tuple[str, ...],
     read: Callable[[Mapping[str, Any]], Row],
 ) -> tuple[dict[str, Row], int]:
     listed = next((document.data[name] for name in lists if name in document.data), None)
     if not isinstance(listed, list):
         raise FileFormatError(f"expected a list {' or '.join(lists)!r} in 'data'; found {sorted(document.data)[:5]}")
-    names = (ids,) if isinstance(ids, str) else ids
     rows: dict[str, Row] = {}
     unreadable = 0
     for item in listed:
         try:
-            identity = next(item[name] for name in names if item.get(name) is not None)
-            if isinstance(identity, bool) or not isinstance(identity, str | int) or not str(identity).strip():
-                raise ValueError(identity)
-            rows[str(identity).strip()] = read(item)
-        except (AttributeError, KeyError, StopIteration, TypeError, ValueError, FileFormatError):
+            rows[_identity(item, ids)] = read(item)
+        except (AttributeError, KeyError, TypeError, ValueError):
             unreadable += 1
     return rows, unreadable
+
+
+def _identity(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    for name in names:
+        value = row.get(name)
+        if type(value) in (str, int) and (text := str(value).strip()):
+            return text
+    raise ValueError(f"no {names[0]}")
 
 
 def _state(station: Mapping[str, Any]) -> StationState:
@@ -241,11 +245,11 @@ def _count(row: Mapping[str, Any], *names: str) -> int | None:
         value = row.get(name)
         if value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MOST_COUNT:
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        if type(value) is not int or abs(value) > _MOST_COUNT:
             raise ValueError(f"{name}: {value!r}")
-        if value != int(value):
-            raise ValueError(f"{name}: {value!r}")
-        return int(value)
+        return value
     return None
 
 
@@ -265,6 +269,8 @@ def _text(row: Mapping[str, Any], name: str) -> str | None:
 
 def _flag(row: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
     value = row.get(name, missing)
-    if value in (0, 1) and isinstance(value, bool | int):  # 0 and 1 in version 1.0
+    if value is True or value is False:
+        return value
+    if type(value) is int and value in (0, 1):  # in version 1.0
         return bool(value)
     raise ValueError(f"{name}: {value!r}")
