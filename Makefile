@@ -15,7 +15,7 @@ QUICK := tests/kernels tests/likelihoods tests/decisions tests/mobility/clock te
 .PHONY: help setup demo test test-quick test-all check lint types bench docs figures wheel clean
 
 help:  ## what can be made
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP)-dev  ## install into .venv (uv where there is one, else venv + pip); again only when pyproject.toml changes
 
