@@ -1,7 +1,8 @@
 """Options of a panel: each one with its default, check, help text and example.
 
 `build_panel` takes the fields of `PanelOptions` as keywords. The flags of ``unmet panel`` and the settings of
-``unmet run`` take their defaults, help texts and examples from here. To add an option, add a field.
+``unmet run`` take their defaults, help texts and examples from here. To add an option, add a field here and
+its line (``name: type = _panel_option("name")``) to ``pipeline/settings.py``; ``unmet panel`` then has the flag.
 
 This module imports nothing heavy, so that ``unmet --help`` is fast.
 """

@@ -4,7 +4,8 @@
 panel from them, the checks of `unmet.mobility.panel.file.open_panel` and the table in ``docs/reference/files.md`` come
 from it.
 
-To add a column, add a `PanelColumn` to `SCHEMA`. That is all if SQL can make it from the other columns, for example::
+To add a column, add a `PanelColumn` to `SCHEMA`. That is all if SQL can make it from the stored arrays, in which
+-1 stands for a missing `observed` or `returns`. For example::
 
     PanelColumn("empty_share", FLOAT, "Share of the bin in stock-out.", "stockout_minutes / minutes"),
 
