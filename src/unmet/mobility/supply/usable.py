@@ -34,8 +34,9 @@ MOST_BROKEN = 4
 """Broken vehicles of a station that are told apart; more count as so many."""
 
 STATES = MOST_BROKEN + 1
-_MOST_RETURNED, _MOST_DISABLED = 4, 2
+_MOST_RETURNED, _MOST_DISABLED = 40, 2
 _CHUNK = 192
+_PLENTY = MOST_BROKEN + 1  # with so many listed or more, what is broken makes no difference
 
 
 @dataclass(frozen=True)
@@ -128,25 +129,29 @@ def served_share(fault: Fault, listed: Ints) -> Floats:
 # One step
 
 
-def _drift(fault: Fault, minutes: Floats, expected: Floats, listed: Ints, pickups: Ints) -> tuple[Floats, Floats]:
+def _drift(fault: Fault, steps: Steps) -> tuple[Floats, Floats]:
     """Carry the hidden number through steps: the chance to stay at each number, and to fall from it to zero.
 
     With `a = ρL + Λ s_k` and `b = Λ s_0`, no pickup and no repair in the step has probability `exp(-a)`, a repair at
     some moment of it and no pickup `ρL exp(-b) φ(a - b)`, `φ(x) = (1 - exp(-x))/x`. The pickups at the end multiply both by
     the share served in the state they are taken from. Probabilities of pickups leave out the factor `Λ**y`.
     """
-    share = np.maximum(served_share(fault, listed), fault.stray)
-    taken = share ** pickups[..., None]
-    wear = (fault.repair * minutes)[..., None]
-    served = expected[..., None] * share
-    leave = wear + served - served[..., :1]
+    share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
+    share[_PLENTY] = 1.0
+    listed = np.minimum(steps.listed, _PLENTY)
+    wear = (fault.repair * steps.minutes)[:, None]
+    served = steps.expected[:, None] * share[listed]
+    none = np.exp(-served[:, :1])
+    leave = wear + served - served[:, :1]
+    stay = np.exp(-leave) * none
     small = np.abs(leave) < 1e-8
-    phi = np.where(small, 1.0 - leave / 2, -np.expm1(-leave) / np.where(small, 1.0, leave))
-    none = np.exp(-served[..., :1])
-    fall = wear * none * phi * taken[..., :1]
-    stay = np.exp(-wear - served) * taken
-    stay[..., 0] += fall[..., 0]  # a repair where nothing is broken changes nothing
-    fall[..., 0] = 0.0
+    fall = wear * np.where(small, none, (none - stay) / np.where(small, 1.0, leave))
+    fall[:, 0] = 0.0
+    stay[:, 0] = none[:, 0]  # a repair where nothing is broken changes nothing
+    taking = np.flatnonzero(steps.pickups)
+    taken = share[listed[taking]] ** steps.pickups[taking, None]
+    stay[taking] *= taken
+    fall[taking] *= taken[:, :1]
     return stay, fall
 
 
@@ -172,15 +177,13 @@ def _event_tables(fault: Fault) -> Floats:
     back = (1 - fault.breakage) * np.eye(STATES) + fault.breakage * upper
     visit = (1 - fault.visit) * np.eye(STATES)
     visit[:, 0] += fault.visit
-    power = np.linalg.matrix_power
-    tables = []
-    for returned in range(_MOST_RETURNED + 1):
+    caps = [np.eye(STATES)[np.minimum(np.arange(STATES), most)] for most in range(STATES)]
+    tables, brought = [], np.eye(STATES)
+    for _ in range(_MOST_RETURNED + 1):
         for disabled in range(_MOST_DISABLED + 1):
-            for visited in (False, True):
-                moved = power(lower, disabled) @ (visit if visited else np.eye(STATES)) @ power(back, returned)
-                for most in range(STATES):
-                    cap = np.eye(STATES)[np.minimum(np.arange(STATES), most)]
-                    tables.append(moved @ cap)
+            found = np.linalg.matrix_power(lower, disabled)
+            tables += [found @ visited @ brought @ cap for visited in (np.eye(STATES), visit) for cap in caps]
+        brought = brought @ back
     return np.array(tables)
 
 
@@ -189,10 +192,10 @@ def initial(fault: Fault, steps: Steps) -> Floats:
 
     Breakages and repairs in balance: Poisson with mean `p` × returns per minute / `ρ`, up to the number listed.
     """
-    first = np.flatnonzero(np.r_[True, steps.station[1:] != steps.station[:-1]])
+    first = np.flatnonzero(np.append(True, steps.station[1:] != steps.station[:-1]))
     minutes = np.add.reduceat(steps.minutes, first)
     returned = np.add.reduceat(steps.returned, first)
-    mean = fault.breakage * (returned + 1) / (minutes + 1) / max(fault.repair, 1e-6)
+    mean = fault.breakage * returned / (np.maximum(minutes, 1.0) * max(fault.repair, 1e-6))
     number = np.arange(STATES)
     weights = np.minimum(mean, 2.0)[:, None] ** number / np.cumprod(np.maximum(number, 1))
     weights[number > steps.listed[first, None]] = 0.0
@@ -203,55 +206,36 @@ def initial(fault: Fault, steps: Steps) -> Floats:
 # All steps: stations are cut into chunks that are worked on side by side
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Steps as a table: row by row chunks of one station each, column by column the steps of a chunk.
+class _Chunks:
+    """Steps as a table: its rows are chunks of one station each, its columns the steps of all chunks.
 
     Attributes
     ----------
-    place : array of int, shape (chunks, length)
+    place : array of int, shape (columns, chunks)
         Which step; the number of all steps where a chunk has ended.
-    station, rank : array of int
+    station, rank : array of int, shape (chunks,)
         Station of each chunk (counted from zero), and its place among those of the station.
     """
 
-    place: Ints
-    station: Ints
-    rank: Ints
-
-
-def _cut(steps: Steps) -> _Grid:
-    first = np.flatnonzero(np.r_[True, steps.station[1:] != steps.station[:-1]])
-    count = np.diff(np.append(first, len(steps)))
-    chunks = -(-count // _CHUNK)
-    station = np.repeat(np.arange(len(first)), chunks)
-    rank = np.arange(len(station)) - np.repeat(np.cumsum(chunks) - chunks, chunks)
-    within = rank[:, None] * _CHUNK + np.arange(min(_CHUNK, int(count.max())))
-    place = np.where(within < count[station, None], first[station, None] + within, len(steps))
-    return _Grid(place, station, rank)
-
-
-class _Columns:
-    """The matrices of one column of the grid at a time."""
-
-    def __init__(self, fault: Fault, steps: Steps, grid: _Grid) -> None:
-        self._fault, self._grid, self._tables = fault, grid, _event_tables(fault)
-
-        def padded(values: NDArray[np.generic], nothing: float) -> NDArray[np.generic]:
-            return np.append(values, np.array([nothing]).astype(values.dtype))
-
-        self._code = padded(_event_codes(steps), _NO_EVENT)
-        self._data = [padded(v, 0) for v in (steps.minutes, steps.expected, steps.listed, steps.pickups)]
-
-    def __len__(self) -> int:
-        return self._grid.place.shape[1]
+    def __init__(self, fault: Fault, steps: Steps) -> None:
+        first = np.flatnonzero(np.append(True, steps.station[1:] != steps.station[:-1]))
+        count = np.diff(np.append(first, len(steps)))
+        chunks = -(-count // _CHUNK)
+        self.station = np.repeat(np.arange(len(first)), chunks)
+        self.rank = np.arange(len(self.station)) - np.repeat(np.cumsum(chunks) - chunks, chunks)
+        within = self.rank * _CHUNK + np.arange(min(_CHUNK, int(count.max())))[:, None]
+        self.place = np.where(within < count[self.station], first[self.station] + within, len(steps))
+        stay, fall = _drift(fault, steps)
+        # Behind the last step, one in which nothing happens.
+        self._stay, self._fall = np.vstack([stay, np.ones(STATES)]), np.vstack([fall, np.zeros(STATES)])
+        self._code, self._tables = np.append(_event_codes(steps), _NO_EVENT), _event_tables(fault)
 
     def drift(self, column: int) -> tuple[Floats, Floats]:
-        place = self._grid.place[:, column]
-        return _drift(self._fault, *(v[place] for v in self._data))  # type: ignore[arg-type]
+        place = self.place[column]
+        return self._stay[place], self._fall[place]
 
     def event(self, column: int) -> Floats:
-        table: Floats = self._tables[self._code[self._grid.place[:, column]]]
+        table: Floats = self._tables[self._code[self.place[column]]]
         return table
 
 
@@ -268,47 +252,50 @@ def _back(value: Floats, stay: Floats, fall: Floats) -> Floats:
     return moved
 
 
-def _rescaled(values: Floats, axes: tuple[int, ...]) -> tuple[Floats, Floats]:
-    top = values.max(axis=axes, keepdims=True)
-    return values / top, np.log(top.reshape(len(values)))
+def _rescale(values: Floats) -> Floats:
+    """Divide by the largest entry of each row, in place; return the logarithms of those."""
+    top = values.reshape(len(values), -1).max(axis=1)
+    values /= top.reshape(-1, *[1] * (values.ndim - 1))
+    result: Floats = np.log(top)
+    return result
 
 
-def _transfer(columns: _Columns, chunks: int) -> tuple[Floats, Floats]:
-    """The product of all matrices of each chunk, divided by its largest entry; and the logarithm of that."""
-    product = np.broadcast_to(np.eye(STATES), (chunks, STATES, STATES)).copy()
-    scale = np.zeros(chunks)
-    for column in range(len(columns)):
-        stay, fall = columns.drift(column)
-        product = _ahead(product, stay[:, None], fall[:, None]) @ columns.event(column)
-        product, log_top = _rescaled(product, (1, 2))
-        scale += log_top
-    return product, scale
+def _forward(chunks: _Chunks, state: Floats) -> tuple[Floats, Floats]:
+    """Carry vectors, or matrices of them, shape (chunks, rows, STATES), to the ends of chunks; and their log-scales."""
+    scale = np.zeros(len(state))
+    for column in range(len(chunks.place)):
+        stay, fall = chunks.drift(column)
+        state = _ahead(state, stay[:, None], fall[:, None]) @ chunks.event(column)
+        scale += _rescale(state)
+    return state, scale
 
 
-def _edges(grid: _Grid, transfer: Floats, start: Floats) -> tuple[Floats, Floats, Floats]:
-    """Vectors at the edges of chunks: forward at the begin of each, backward at its end; scale of the forward ones."""
-    ahead, back = np.empty((len(grid.rank), STATES)), np.ones((len(grid.rank), STATES))
-    state, scale = start.copy(), np.zeros(len(start))
-    for rank in range(int(grid.rank.max()) + 1):
-        here = np.flatnonzero(grid.rank == rank)
-        station = grid.station[here]
+def _edges(chunks: _Chunks, start: Floats) -> tuple[Floats, Floats, float]:
+    """Vectors at the edges of chunks, forward at the begin of each and backward at its end; and the log-likelihood."""
+    if chunks.rank.max() == 0:
+        end, scale = _forward(chunks, start[:, None].copy())
+        return start, np.ones_like(start), float(scale.sum() + np.log(end.sum(axis=(1, 2))).sum())
+    unit = np.broadcast_to(np.eye(STATES), (len(chunks.rank), STATES, STATES)).copy()
+    transfer, scale = _forward(chunks, unit)
+    ahead, back = np.empty((len(chunks.rank), STATES)), np.ones((len(chunks.rank), STATES))
+    state, total = start.copy(), float(scale.sum())
+    by_rank = [np.flatnonzero(chunks.rank == rank) for rank in range(int(chunks.rank.max()) + 1)]
+    for here in by_rank:
+        station = chunks.station[here]
         ahead[here] = state[station]
         moved = np.einsum("ij,ijk->ik", state[station], transfer[here])
-        state[station], log_top = _rescaled(moved, (1,))
-        scale[station] += log_top
-    for rank in range(int(grid.rank.max()), 0, -1):
-        here = np.flatnonzero(grid.rank == rank)
+        total += float(_rescale(moved).sum())
+        state[station] = moved
+    for here in by_rank[:0:-1]:
         moved = np.einsum("ijk,ik->ij", transfer[here], back[here])
-        back[here - 1], _ = _rescaled(moved, (1,))
-    return ahead, back, scale + np.log(state.sum(axis=1))
+        _rescale(moved)
+        back[here - 1] = moved
+    return ahead, back, total + float(np.log(state.sum(axis=1)).sum())
 
 
 def log_likelihood(fault: Fault, steps: Steps) -> float:
     """Log-likelihood of the record, up to a constant that does not depend on the parameters."""
-    grid = _cut(steps)
-    transfer, scale = _transfer(_Columns(fault, steps, grid), len(grid.rank))
-    _, _, ends = _edges(grid, transfer, initial(fault, steps))
-    return float(scale.sum() + ends.sum())
+    return _edges(_Chunks(fault, steps), initial(fault, steps))[2]
 
 
 def smooth(fault: Fault, steps: Steps) -> Smoothed:
@@ -331,29 +318,27 @@ def smooth(fault: Fault, steps: Steps) -> Smoothed:
     --------
     One vehicle is listed all day, and nobody takes it although four riders would be expected to:
 
-    >>> one = np.ones(1, dtype=np.int64)
-    >>> steps = Steps(0 * one, 1440.0 * one, 4.0 * one, one, 0 * one, 0 * one, 0 * one, one < 0)
+    >>> one = np.ones(2, dtype=np.int64)
+    >>> steps = Steps(0 * one, 720.0 * one, 2.0 * one, one, 0 * one, one, 0 * one, one < 0)
     >>> found = smooth(Fault(breakage=0.02, repair=1 / 1440), steps)
-    >>> bool(found.end[0, 1] > 0.3)
+    >>> bool(found.end[1, 1] > 0.3)
     True
     """
-    grid = _cut(steps)
-    columns = _Columns(fault, steps, grid)
-    transfer, scale = _transfer(columns, len(grid.rank))
-    ahead, back, ends = _edges(grid, transfer, initial(fault, steps))
+    chunks = _Chunks(fault, steps)
+    ahead, back, total = _edges(chunks, initial(fault, steps))
     begin, end = np.empty((len(steps) + 1, STATES)), np.empty((len(steps) + 1, STATES))
-    for column in range(len(columns)):
-        place = grid.place[:, column]
+    for column, place in enumerate(chunks.place):
         begin[place] = ahead
-        moved = _ahead(ahead, *columns.drift(column))
+        moved = _ahead(ahead, *chunks.drift(column))
         end[place] = moved
-        ahead, _ = _rescaled(np.einsum("ij,ijk->ik", moved, columns.event(column)), (1,))
-    for column in reversed(range(len(columns))):
-        place = grid.place[:, column]
-        moved = np.einsum("ijk,ik->ij", columns.event(column), back)
+        ahead = np.einsum("ij,ijk->ik", moved, chunks.event(column))
+        _rescale(ahead)
+    for column, place in reversed(list(enumerate(chunks.place))):
+        moved = np.einsum("ijk,ik->ij", chunks.event(column), back)
         end[place] *= moved
-        back, _ = _rescaled(_back(moved, *columns.drift(column)), (1,))
+        back = _back(moved, *chunks.drift(column))
+        _rescale(back)
         begin[place] *= back
     for table in (begin, end):
         table /= table.sum(axis=1, keepdims=True)
-    return Smoothed(begin[:-1], end[:-1], float(scale.sum() + ends.sum()))
+    return Smoothed(begin[:-1], end[:-1], total)
