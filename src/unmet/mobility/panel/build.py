@@ -39,7 +39,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import fetch_frame, literal, path_literal
+from unmet._storage.sql import connect, fetch_frame, literal, path_literal
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.panel.table import PANEL_COLUMNS, REBALANCED_COLUMNS, Made, Plan, make_panel
 from unmet.mobility.records.files import Given
@@ -92,8 +92,7 @@ class Panel:
         """Write a Parquet file as `write_panel` does, whole or not at all; `read_panel` gives the panel back."""
         target = Path(path)
         _check_target(target)
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
+        with connect() as connection:
             connection.register("panel_in_memory", self.panel)
             _copy(connection, "SELECT * FROM panel_in_memory", self, target)
         return target
@@ -267,8 +266,7 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
     """Read a file that `write_panel` (or ``unmet panel``) wrote."""
     if not Path(path).is_file():
         raise InputError(f"There is no file {str(path)!r}.")
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
+    with connect() as connection:
         try:
             file = path_literal(str(path))
             pairs = connection.execute(f"SELECT key, value FROM parquet_kv_metadata({file})").fetchall()

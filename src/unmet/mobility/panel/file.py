@@ -15,7 +15,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import fetch_all, fetch_frame, fetch_one, path_literal, reading, register
+from unmet._storage.sql import connect, fetch_all, fetch_frame, fetch_one, path_literal, reading, register
 
 __all__ = ["PanelFile", "open_panel"]
 
@@ -174,9 +174,7 @@ def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
     if not file.is_file():
         raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
     label = str(path)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")
+    with connect() as connection:
         quoted = path_literal(str(file))
         with reading(label):
             connection.execute(f"CREATE VIEW panel AS SELECT * FROM read_parquet({quoted})")
