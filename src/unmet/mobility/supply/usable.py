@@ -8,8 +8,9 @@ is listed and ``k`` the hidden number of those that cannot be rented, ``0 <= k <
   vehicle by itself; none of `n` is to be had when all are broken, ``s(0) = 0``.
 - A vehicle that is brought back is broken with probability `p` (``breakage``): ``k`` rises by one.
 - All broken vehicles of a station are repaired or fetched at once, at rate `ρ` (``repair``): ``k`` falls to zero.
+- Somebody finds broken vehicles at rate `φ` (``found``) if there are any, and the feed shows it: vehicles turn from
+  listed to disabled, and ``k`` falls by their number. At rate `ψ` (``unforeseen``) sound ones do.
 - A van that brings or takes many vehicles sees to the broken ones with probability `v` (``visit``).
-- A vehicle that turns from listed to disabled was one of the broken, if there were any.
 - ``k`` never exceeds ``n``: an empty station has no broken vehicle among those listed.
 
 The record of a station is a sequence of *steps*: stretches without an event in which nothing but a repair may happen,
@@ -48,7 +49,11 @@ class Fault:
     breakage : float
         Probability that a vehicle is broken when it is brought back.
     repair : float
-        Rate, per minute, at which a station's broken vehicles are repaired or fetched.
+        Rate, per minute, at which a station's broken vehicles are repaired or fetched without a trace.
+    found : float
+        Rate, per minute, at which broken vehicles of a station are found and shown as disabled.
+    unforeseen : float
+        Rate, per minute, at which vehicles turn disabled that were not broken.
     visit : float
         Probability that a van that brings or takes vehicles sees to the broken ones.
     fleeting : float
@@ -60,6 +65,8 @@ class Fault:
 
     breakage: float
     repair: float
+    found: float = 0.0
+    unforeseen: float = 1e-4
     visit: float = 0.5
     fleeting: float = 0.0
     stray: float = 0.01
@@ -132,9 +139,10 @@ def served_share(fault: Fault, listed: Ints) -> Floats:
 def _drift(fault: Fault, steps: Steps) -> tuple[Floats, Floats]:
     """Carry the hidden number through steps: the chance to stay at each number, and to fall from it to zero.
 
-    With `a = ρL + Λ s_k` and `b = Λ s_0`, no pickup and no repair in the step has probability `exp(-a)`, a repair at
-    some moment of it and no pickup `ρL exp(-b) φ(a - b)`, `φ(x) = (1 - exp(-x))/x`. The pickups at the end multiply both by
-    the share served in the state they are taken from. Probabilities of pickups leave out the factor `Λ**y`.
+    With `a = (ρ + φ)L + Λ s_k` and `b = Λ s_0`, no event and no repair in the step has probability `exp(-a)`, a repair
+    at some moment of it and no event `ρL (exp(-b) - exp(-a)) / (a - b)`. The pickups at the end multiply both by the
+    share served in the state they are taken from. Left out is what does not depend on the state: `exp(-ψL)` and the
+    factor `Λ**y` of the pickups.
     """
     share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
     share[_PLENTY] = 1.0
@@ -142,7 +150,7 @@ def _drift(fault: Fault, steps: Steps) -> tuple[Floats, Floats]:
     wear = (fault.repair * steps.minutes)[:, None]
     served = steps.expected[:, None] * share[listed]
     none = np.exp(-served[:, :1])
-    leave = wear + served - served[:, :1]
+    leave = wear + (fault.found * steps.minutes)[:, None] + served - served[:, :1]
     stay = np.exp(-leave) * none
     small = np.abs(leave) < 1e-8
     fall = wear * np.where(small, none, (none - stay) / np.where(small, 1.0, leave))
@@ -170,8 +178,6 @@ _NO_EVENT = MOST_BROKEN  # nothing returned, nothing disabled, no visit, any num
 
 def _event_tables(fault: Fault) -> Floats:
     """Transition matrices of all kinds of events: disabled, visited, returned, then no more than are listed."""
-    lower = np.eye(STATES, k=-1)
-    lower[0, 0] = 1.0
     upper = np.eye(STATES, k=1)
     upper[-1, -1] = 1.0
     back = (1 - fault.breakage) * np.eye(STATES) + fault.breakage * upper
@@ -181,7 +187,9 @@ def _event_tables(fault: Fault) -> Floats:
     tables, brought = [], np.eye(STATES)
     for _ in range(_MOST_RETURNED + 1):
         for disabled in range(_MOST_DISABLED + 1):
-            found = np.linalg.matrix_power(lower, disabled)
+            found = np.eye(STATES)[np.maximum(np.arange(STATES) - disabled, 0)]
+            if disabled:  # relative to sound ones that turned disabled
+                found[disabled:] *= 1.0 + fault.found / fault.unforeseen
             tables += [found @ visited @ brought @ cap for visited in (np.eye(STATES), visit) for cap in caps]
         brought = brought @ back
     return np.array(tables)

@@ -14,25 +14,26 @@ __all__ = ["learn_fault"]
 Floats = NDArray[np.float64]
 
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
-_CENTRE = np.array([logit(0.005), np.log(1 / 1440), logit(0.5), logit(0.1), logit(0.03)])
-_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0])
+_NAMES = ("breakage", "repair", "found", "unforeseen", "visit", "fleeting", "stray")
+_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), np.log(1e-4), 0.0, logit(0.1), logit(0.03)])
+_SPREAD = np.array([2.0, 2.0, 2.0, 2.0, 1.5, 2.0, 1.0])
+_IS_RATE = np.array([False, True, True, True, False, False, False])
 
 
 def to_fault(free: Floats) -> Fault:
-    return Fault(
-        float(expit(free[0])),
-        float(np.exp(free[1])),
-        float(expit(free[2])),
-        float(expit(free[3])),
-        float(expit(free[4])),
-    )
+    return Fault(**dict(zip(_NAMES, np.where(_IS_RATE, np.exp(free), expit(free)).tolist(), strict=True)))
 
 
 def learn_fault(steps: Steps) -> Fault:
-    def objective(free: Floats) -> float:
-        return 0.5 * float((((free - _CENTRE) / _SPREAD) ** 2).sum()) - log_likelihood(to_fault(free), steps)
+    minutes, disabled = steps.minutes.sum(), np.count_nonzero(steps.disabled)
 
-    simplex = np.vstack([_CENTRE, _CENTRE + 0.8 * np.eye(5)])
-    options = {"initial_simplex": simplex, "xatol": 0.05, "fatol": 0.2, "maxfev": 300}
-    found = minimize(objective, _CENTRE, method="Nelder-Mead", options=options)
+    def objective(free: Floats) -> float:
+        fault = to_fault(free)
+        # What `log_likelihood` leaves out of the vehicles that turned disabled.
+        turned = disabled * free[3] - fault.unforeseen * minutes
+        prior = 0.5 * float((((free - _CENTRE) / _SPREAD) ** 2).sum())
+        return prior - turned - log_likelihood(fault, steps)
+
+    found = minimize(objective, _CENTRE, method="L-BFGS-B", options={"eps": 1e-3, "ftol": 1e-7, "maxiter": 40})
+    learn_fault.calls = found.nfev
     return to_fault(found.x)
