@@ -36,7 +36,7 @@ __all__ = [
 UNKNOWN = -1
 """Listed number where a station is closed, silent or has no record."""
 
-AMPLE = MOST_BROKEN + 1
+AMPLE = MOST_BROKEN + 2
 """With so many listed, one can be rented whatever is broken."""
 
 LONGEST_STEP = 120

@@ -1,22 +1,23 @@
 """The hidden number of listed vehicles that cannot be rented, and what it leaves for riders.
 
-A feed lists vehicles that nobody can rent: a flat tyre, a dock that holds on to a vehicle. Let ``n`` be the number that
-is listed and ``k`` the hidden number of those that cannot be rented, ``0 <= k <= n``. The model of one station:
+A feed lists vehicles that nobody can rent: a flat tyre, a dock that does not let go. Let ``n`` be the number listed at
+a station. The model has two hidden numbers: ``k`` vehicles are broken, ``j`` (0 or 1) cannot be rented for some
+minutes, and ``u = n - k - j`` are sound.
 
-- Riders take vehicles at rate ``λ s(n - k)``: `λ` is the usual rate, ``s(u) = 1 - q**u`` the chance that one of `u`
-  sound vehicles is to be had. `q` stands for short-lived causes (a reservation, a dock that fails for a minute), each
-  vehicle by itself; none of `n` is to be had when all are broken, ``s(0) = 0``.
-- A vehicle that is brought back is broken with probability `p` (``breakage``): ``k`` rises by one.
-- All broken vehicles of a station are repaired or fetched at once, at rate `ρ` (``repair``): ``k`` falls to zero.
-- Somebody finds broken vehicles at rate `φ` (``found``) if there are any, and the feed shows it: vehicles turn from
-  listed to disabled, and ``k`` falls by their number. At rate `ψ` (``unforeseen``) sound ones do.
-- A van that brings or takes many vehicles sees to the broken ones with probability `v` (``visit``).
-- ``k`` never exceeds ``n``: an empty station has no broken vehicle among those listed.
+- Riders take vehicles at rate ``λ s(u)``: `λ` is the usual rate, ``s(u) = 1 - q**u`` the chance that one of `u` sound
+  vehicles is to be had (``fleeting`` `q`: causes that leave no trace in the record), ``s(0) = 0``.
+- A vehicle that is brought back is broken with probability ``breakage``, or else not to be had for a while with
+  probability ``brief``.
+- The latter is over at rate ``recovery``. All broken vehicles of a station are repaired or fetched at once, at rate
+  ``repair``, without a trace.
+- Somebody finds broken vehicles at rate ``found`` if there are any, and the feed shows it: vehicles turn from listed to
+  disabled, and ``k`` falls by their number. At rate ``unforeseen`` sound vehicles turn disabled.
+- A van that brings or takes many vehicles sees to the broken ones with probability ``visit``.
+- ``k + j`` never exceeds ``n``: an empty station has no broken vehicle among those listed.
 
-The record of a station is a sequence of *steps*: stretches without an event in which nothing but a repair may happen,
-each ended by an event (pickups, returns, a visit). Over a step the model has a closed form, so minutes are never
-looked at one by one; see `_drift`. This is a Markov-modulated Poisson process, and `smooth` its forward-backward
-recursion.
+The record of a station is a sequence of *steps*: stretches in which the listed number stays, each ended by an event
+(pickups, returns, a visit). A step is carried out at once (`_Drift`), so minutes are never looked at one by one. This is
+a Markov-modulated Poisson process, and `smooth` its forward-backward recursion.
 """
 
 from __future__ import annotations
@@ -26,18 +27,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_BROKEN", "Fault", "Smoothed", "Steps", "log_likelihood", "served_share", "smooth"]
+__all__ = ["BROKEN", "MOST_BROKEN", "STATES", "Fault", "Smoothed", "Steps", "log_likelihood", "served_share", "smooth"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MOST_BROKEN = 4
+MOST_BROKEN = 3
 """Broken vehicles of a station that are told apart; more count as so many."""
 
-STATES = MOST_BROKEN + 1
+BROKEN, BRIEF = (v.ravel() for v in np.meshgrid(np.arange(MOST_BROKEN + 1), np.arange(2), indexing="ij"))
+"""Vehicles broken, and out for some minutes, in each hidden state."""
+
+STATES = len(BROKEN)
+_PLENTY = MOST_BROKEN + 2  # with so many listed or more, the hidden state makes no difference
 _MOST_RETURNED, _MOST_DISABLED = 40, 2
-_CHUNK = 192
-_PLENTY = MOST_BROKEN + 1  # with so many listed or more, what is broken makes no difference
+_CHUNK = 256
+_SETTLED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -56,18 +61,24 @@ class Fault:
         Rate, per minute, at which vehicles turn disabled that were not broken.
     visit : float
         Probability that a van that brings or takes vehicles sees to the broken ones.
+    brief : float
+        Probability that a vehicle cannot be rented for some minutes after it was brought back.
+    recovery : float
+        Rate, per minute, at which that is over.
     fleeting : float
-        Share of the time in which a sound vehicle cannot be had, for reasons that last minutes.
+        Share of the time in which a sound vehicle cannot be had, for reasons that leave no trace.
     stray : float
-        Pickups recorded while nothing can be rented, over those expected otherwise: clocks that disagree. It keeps a
-        single such record from ruling out what all others say, and is not counted as supply.
+        Pickups recorded while nothing can be rented, over those expected otherwise: a feed that lags behind. It keeps a
+        single such record from ruling out what all others say.
     """
 
     breakage: float
     repair: float
     found: float = 0.0
     unforeseen: float = 1e-4
-    visit: float = 0.5
+    visit: float = 0.7
+    brief: float = 0.0
+    recovery: float = 0.05
     fleeting: float = 0.0
     stray: float = 0.01
 
@@ -108,15 +119,20 @@ class Steps:
         """Keep some of the steps."""
         return Steps(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
+    @property
+    def first(self) -> Ints:
+        """Where the steps of each station begin."""
+        return np.flatnonzero(np.append(True, self.station[1:] != self.station[:-1]))
+
 
 @dataclass(frozen=True)
 class Smoothed:
-    """The hidden number given the whole record.
+    """The hidden state given the whole record.
 
     Attributes
     ----------
     begin, end : array, shape (steps, STATES)
-        Probability of each number of broken vehicles at the begin of a step, and at its end before the event.
+        Probability of each hidden state at the begin of a step, and at its end before the event.
     log_likelihood : float
         Of all stations, up to a constant that does not depend on the parameters.
     """
@@ -127,8 +143,15 @@ class Smoothed:
 
 
 def served_share(fault: Fault, listed: Ints) -> Floats:
-    """Chance that a rider can be served, by number listed (rows) and number broken (columns)."""
-    sound = np.maximum(np.asarray(listed)[..., None] - np.arange(STATES), 0)
+    """Chance that a rider can be served, by number listed (rows) and hidden state (columns).
+
+    Examples
+    --------
+    >>> served_share(Fault(0.01, 0.001, fleeting=0.1), np.array([1, 2]))[:, BRIEF == 0].round(2)
+    array([[0.9 , 0.  , 0.  , 0.  ],
+           [0.99, 0.9 , 0.  , 0.  ]])
+    """
+    sound = np.maximum(np.asarray(listed)[..., None] - BROKEN - BRIEF, 0)
     share: Floats = 1.0 - fault.fleeting**sound
     return share
 
@@ -136,77 +159,133 @@ def served_share(fault: Fault, listed: Ints) -> Floats:
 # One step
 
 
-def _drift(fault: Fault, steps: Steps) -> tuple[Floats, Floats]:
-    """Carry the hidden number through steps: the chance to stay at each number, and to fall from it to zero.
+class _Drift:
+    """Carry hidden states through steps in which no event happens.
 
-    With `a = (ρ + φ)L + Λ s_k` and `b = Λ s_0`, no event and no repair in the step has probability `exp(-a)`, a repair
-    at some moment of it and no event `ρL (exp(-b) - exp(-a)) / (a - b)`. The pickups at the end multiply both by the
-    share served in the state they are taken from. Left out is what does not depend on the state: `exp(-ψL)` and the
-    factor `Λ**y` of the pickups.
+    Half of the repairs come first and half last (Strang splitting: repairs are rare within a step), and between them a
+    vehicle may recover. With `b = Λ s(n - k)` and `a = recovery L + Λ s(n - k - 1)`, nobody takes a vehicle with
+    probability `exp(-b)` where none is out for minutes; with `exp(-a)` where one is and stays so, and with
+    `recovery L (exp(-b) - exp(-a)) / (a - b)` where it recovers at some moment. The pickups at the end multiply these by the
+    share served in the state they are taken from. Left out is what does not depend on the state: the factor `Λ**y` of
+    the pickups and `exp(-unforeseen L)`.
     """
-    share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
-    share[_PLENTY] = 1.0
-    listed = np.minimum(steps.listed, _PLENTY)
-    wear = (fault.repair * steps.minutes)[:, None]
-    served = steps.expected[:, None] * share[listed]
-    none = np.exp(-served[:, :1])
-    leave = wear + (fault.found * steps.minutes)[:, None] + served - served[:, :1]
-    stay = np.exp(-leave) * none
-    small = np.abs(leave) < 1e-8
-    fall = wear * np.where(small, none, (none - stay) / np.where(small, 1.0, leave))
-    fall[:, 0] = 0.0
-    stay[:, 0] = none[:, 0]  # a repair where nothing is broken changes nothing
-    taking = np.flatnonzero(steps.pickups)
-    taken = share[listed[taking]] ** steps.pickups[taking, None]
-    stay[taking] *= taken
-    fall[taking] *= taken[:, :1]
-    return stay, fall
+
+    def __init__(self, fault: Fault, steps: Steps) -> None:
+        share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
+        share[_PLENTY] = 1.0
+        listed = np.minimum(steps.listed, _PLENTY)
+        sound, brief = (steps.expected[:, None] * share[listed][:, BRIEF == j] for j in (0, 1))
+        over = (fault.recovery * steps.minutes)[:, None]
+        self.sound, self.brief = np.exp(-sound), np.exp(-over - brief)
+        gap = over + brief - sound
+        small = np.abs(gap) < 1e-8
+        self.recover = over * np.where(small, self.sound, (self.sound - self.brief) / np.where(small, 1.0, gap))
+        taking = np.flatnonzero(steps.pickups)
+        taken = share[listed[taking]] ** steps.pickups[taking, None]
+        self.sound[taking] *= taken[:, BRIEF == 0]
+        self.brief[taking] *= taken[:, BRIEF == 1]
+        self.recover[taking] *= taken[:, BRIEF == 0]
+        half = steps.minutes[:, None, None] / 2
+        self.broken = np.exp(-(fault.repair + fault.found) * half)
+        self.repaired = np.exp(-fault.found * half) - self.broken
+
+    def of(self, place: Ints) -> tuple[Floats, ...]:
+        """The factors of some steps; one behind the last stands for a step in which nothing happens."""
+        return tuple(v[place] for v in (self.broken, self.repaired, self.sound, self.brief, self.recover))
+
+    def pad(self) -> None:
+        """Add a step in which nothing happens."""
+        for name, nothing in (("broken", 1), ("repaired", 0), ("sound", 1), ("brief", 1), ("recover", 0)):
+            values = getattr(self, name)
+            setattr(self, name, np.concatenate([values, np.full((1, *values.shape[1:]), float(nothing))]))
+
+
+def _half_ahead(state: Floats, broken: Floats, repaired: Floats) -> None:
+    mended = (state[..., 1:, :] * repaired).sum(axis=-2)
+    state[..., 1:, :] *= broken
+    state[..., 0, :] += mended
+
+
+def _half_back(value: Floats, broken: Floats, repaired: Floats) -> None:
+    value[..., 1:, :] *= broken
+    value[..., 1:, :] += repaired * value[..., :1, :]
+
+
+def _ahead(state: Floats, drift: tuple[Floats, ...]) -> Floats:
+    """Row vectors, shape (chunks, STATES), through a step."""
+    broken, repaired, sound, brief, recover = drift
+    table = state.reshape(len(state), -1, 2).copy()
+    _half_ahead(table, broken, repaired)
+    table[..., 0] *= sound
+    table[..., 0] += table[..., 1] * recover
+    table[..., 1] *= brief
+    _half_ahead(table, broken, repaired)
+    return table.reshape(state.shape)
+
+
+def _back(value: Floats, drift: tuple[Floats, ...]) -> Floats:
+    """Column vectors, shape (chunks, STATES), back through a step."""
+    broken, repaired, sound, brief, recover = drift
+    table = value.reshape(len(value), -1, 2).copy()
+    _half_back(table, broken, repaired)
+    table[..., 1] *= brief
+    table[..., 1] += table[..., 0] * recover
+    table[..., 0] *= sound
+    _half_back(table, broken, repaired)
+    return table.reshape(value.shape)
 
 
 def _event_codes(steps: Steps) -> Ints:
     """Number of each step's event in the table of `_event_tables`."""
-    following = np.append(steps.listed[1:], MOST_BROKEN)
-    following[np.append(steps.station[1:] != steps.station[:-1], True)] = MOST_BROKEN
+    following = np.append(steps.listed[1:], _PLENTY)
+    following[np.append(steps.station[1:] != steps.station[:-1], True)] = _PLENTY
     code = np.minimum(steps.returned, _MOST_RETURNED)
     code = code * (_MOST_DISABLED + 1) + np.minimum(steps.disabled, _MOST_DISABLED)
     code = code * 2 + steps.visited
-    return code * STATES + np.minimum(following, MOST_BROKEN)
+    return code * (_PLENTY + 1) + np.minimum(following, _PLENTY)
 
 
-_NO_EVENT = MOST_BROKEN  # nothing returned, nothing disabled, no visit, any number listed afterwards
+_NO_EVENT = _PLENTY  # nothing returned, nothing disabled, no visit, any number listed afterwards
+
+
+def _moved_to(broken: Ints, brief: Ints) -> Floats:
+    """Transition matrix from each state to the one with so many broken and out for minutes."""
+    return np.eye(STATES)[2 * np.minimum(broken, MOST_BROKEN) + np.minimum(brief, 1)]
 
 
 def _event_tables(fault: Fault) -> Floats:
     """Transition matrices of all kinds of events: disabled, visited, returned, then no more than are listed."""
-    upper = np.eye(STATES, k=1)
-    upper[-1, -1] = 1.0
-    back = (1 - fault.breakage) * np.eye(STATES) + fault.breakage * upper
-    visit = (1 - fault.visit) * np.eye(STATES)
-    visit[:, 0] += fault.visit
-    caps = [np.eye(STATES)[np.minimum(np.arange(STATES), most)] for most in range(STATES)]
+    sound = (1 - fault.breakage) * (1 - fault.brief)
+    back = fault.breakage * _moved_to(BROKEN + 1, BRIEF) + sound * np.eye(STATES)
+    back += (1 - fault.breakage) * fault.brief * _moved_to(BROKEN, BRIEF + 1)
+    visits = [np.eye(STATES), (1 - fault.visit) * np.eye(STATES) + fault.visit * _moved_to(0 * BROKEN, BRIEF)]
+    caps = []
+    for most in range(_PLENTY + 1):
+        kept = np.minimum(BROKEN, most)
+        caps.append(_moved_to(kept, np.minimum(BRIEF, most - kept)))
     tables, brought = [], np.eye(STATES)
     for _ in range(_MOST_RETURNED + 1):
         for disabled in range(_MOST_DISABLED + 1):
-            found = np.eye(STATES)[np.maximum(np.arange(STATES) - disabled, 0)]
+            found = _moved_to(np.maximum(BROKEN - disabled, 0), BRIEF)
             if disabled:  # relative to sound ones that turned disabled
-                found[disabled:] *= 1.0 + fault.found / fault.unforeseen
-            tables += [found @ visited @ brought @ cap for visited in (np.eye(STATES), visit) for cap in caps]
+                found[BROKEN >= disabled] *= 1.0 + fault.found / fault.unforeseen
+            tables += [found @ visit @ brought @ cap for visit in visits for cap in caps]
         brought = brought @ back
     return np.array(tables)
 
 
 def initial(fault: Fault, steps: Steps) -> Floats:
-    """Distribution of the hidden number where the record of each station begins, shape (stations, STATES).
+    """Distribution of the hidden state where the record of each station begins, shape (stations, STATES).
 
-    Breakages and repairs in balance: Poisson with mean `p` × returns per minute / `ρ`, up to the number listed.
+    Breakages and repairs in balance: Poisson with mean `breakage` × returns per minute / rate of repairs, up to the
+    number listed.
     """
-    first = np.flatnonzero(np.append(True, steps.station[1:] != steps.station[:-1]))
-    minutes = np.add.reduceat(steps.minutes, first)
+    first = steps.first
+    minutes = np.maximum(np.add.reduceat(steps.minutes, first), 1.0)
     returned = np.add.reduceat(steps.returned, first)
-    mean = fault.breakage * returned / (np.maximum(minutes, 1.0) * max(fault.repair, 1e-6))
-    number = np.arange(STATES)
-    weights = np.minimum(mean, 2.0)[:, None] ** number / np.cumprod(np.maximum(number, 1))
-    weights[number > steps.listed[first, None]] = 0.0
+    mean = fault.breakage * returned / minutes / max(fault.repair + fault.found, 1e-6)
+    weights = np.minimum(mean, 2.0)[:, None] ** BROKEN / np.cumprod(np.maximum(np.arange(MOST_BROKEN + 1), 1))[BROKEN]
+    weights[(steps.listed[first, None] < BROKEN) | (BRIEF > 0)] = 0.0
     result: Floats = weights / weights.sum(axis=1, keepdims=True)
     return result
 
@@ -215,99 +294,98 @@ def initial(fault: Fault, steps: Steps) -> Floats:
 
 
 class _Chunks:
-    """Steps as a table: its rows are chunks of one station each, its columns the steps of all chunks.
+    """Steps as a table: its columns are chunks of one station each, its rows the steps of all chunks.
 
     Attributes
     ----------
-    place : array of int, shape (columns, chunks)
+    place : array of int, shape (rows, chunks)
         Which step; the number of all steps where a chunk has ended.
-    station, rank : array of int, shape (chunks,)
-        Station of each chunk (counted from zero), and its place among those of the station.
+    is_first : array of bool, shape (chunks,)
+        Whether a chunk is the first of its station.
     """
 
     def __init__(self, fault: Fault, steps: Steps) -> None:
-        first = np.flatnonzero(np.append(True, steps.station[1:] != steps.station[:-1]))
+        first = steps.first
         count = np.diff(np.append(first, len(steps)))
         chunks = -(-count // _CHUNK)
-        self.station = np.repeat(np.arange(len(first)), chunks)
-        self.rank = np.arange(len(self.station)) - np.repeat(np.cumsum(chunks) - chunks, chunks)
-        within = self.rank * _CHUNK + np.arange(min(_CHUNK, int(count.max())))[:, None]
-        self.place = np.where(within < count[self.station], first[self.station] + within, len(steps))
-        stay, fall = _drift(fault, steps)
-        # Behind the last step, one in which nothing happens.
-        self._stay, self._fall = np.vstack([stay, np.ones(STATES)]), np.vstack([fall, np.zeros(STATES)])
+        station = np.repeat(np.arange(len(first)), chunks)
+        rank = np.arange(len(station)) - np.repeat(np.cumsum(chunks) - chunks, chunks)
+        self.is_first = rank == 0
+        within = rank * _CHUNK + np.arange(min(_CHUNK, int(count.max())))[:, None]
+        self.place = np.where(within < count[station], first[station] + within, len(steps))
+        self._drift = _Drift(fault, steps)
+        self._drift.pad()
         self._code, self._tables = np.append(_event_codes(steps), _NO_EVENT), _event_tables(fault)
 
-    def drift(self, column: int) -> tuple[Floats, Floats]:
-        place = self.place[column]
-        return self._stay[place], self._fall[place]
+    def forward(self, state: Floats, some: Ints, begin: Floats, end: Floats) -> tuple[Floats, Floats]:
+        """Carry states through some chunks; fill in begin and end of their steps; return the last and the log-scales."""
+        scale = np.zeros(len(some))
+        for place in self.place[:, some]:
+            begin[place] = state
+            moved = _ahead(state, self._drift.of(place))
+            end[place] = moved
+            state = np.matmul(moved[:, None, :], self._tables[self._code[place]])[:, 0]
+            scale += _rescale(state)
+        return state, scale
 
-    def event(self, column: int) -> Floats:
-        table: Floats = self._tables[self._code[self.place[column]]]
-        return table
-
-
-def _ahead(state: Floats, stay: Floats, fall: Floats) -> Floats:
-    """Row vectors, shape (..., STATES), through a step."""
-    moved = state * stay
-    moved[..., 0] += (state * fall).sum(axis=-1)
-    return moved
-
-
-def _back(value: Floats, stay: Floats, fall: Floats) -> Floats:
-    """Column vectors, shape (..., STATES), back through a step."""
-    moved: Floats = value * stay + value[..., :1] * fall
-    return moved
+    def backward(self, value: Floats, some: Ints, begin: Floats, end: Floats) -> Floats:
+        """Carry values back through some chunks; fill in begin and end of their steps; return the first."""
+        for place in self.place[::-1, some]:
+            moved = np.matmul(self._tables[self._code[place]], value[:, :, None])[:, :, 0]
+            end[place] = moved
+            value = _back(moved, self._drift.of(place))
+            _rescale(value)
+            begin[place] = value
+        return value
 
 
 def _rescale(values: Floats) -> Floats:
-    """Divide by the largest entry of each row, in place; return the logarithms of those."""
-    top = values.reshape(len(values), -1).max(axis=1)
-    values /= top.reshape(-1, *[1] * (values.ndim - 1))
-    result: Floats = np.log(top)
+    """Make the entries of each row sum to one, in place; return the logarithms of their sums."""
+    total = values.sum(axis=1, keepdims=True)
+    values /= total
+    result: Floats = np.log(total[:, 0])
     return result
 
 
-def _forward(chunks: _Chunks, state: Floats) -> tuple[Floats, Floats]:
-    """Carry vectors, or matrices of them, shape (chunks, rows, STATES), to the ends of chunks; and their log-scales."""
-    scale = np.zeros(len(state))
-    for column in range(len(chunks.place)):
-        stay, fall = chunks.drift(column)
-        state = _ahead(state, stay[:, None], fall[:, None]) @ chunks.event(column)
-        scale += _rescale(state)
-    return state, scale
+def _run_forward(chunks: _Chunks, start: Floats, begin: Floats, end: Floats) -> float:
+    """Fill in the states given the record so far; return the log-likelihood.
+
+    A chunk starts where the one before it ends. All run at once from a guess, then those again whose start has moved:
+    the hidden state is forgotten within a chunk as a rule, so that two rounds do.
+    """
+    number = len(chunks.is_first)
+    at, last, scale = np.empty((number, STATES)), np.empty((number, STATES)), np.empty(number)
+    at[chunks.is_first], at[~chunks.is_first] = start, start.mean(axis=0)
+    some = np.arange(number)
+    while len(some):
+        last[some], scale[some] = chunks.forward(at[some], some, begin, end)
+        before = np.roll(last, 1, axis=0)
+        some = np.flatnonzero(~chunks.is_first & (np.abs(before - at).max(axis=1) > _SETTLED))
+        at[some] = before[some]
+    return float(scale.sum())
 
 
-def _edges(chunks: _Chunks, start: Floats) -> tuple[Floats, Floats, float]:
-    """Vectors at the edges of chunks, forward at the begin of each and backward at its end; and the log-likelihood."""
-    if chunks.rank.max() == 0:
-        end, scale = _forward(chunks, start[:, None].copy())
-        return start, np.ones_like(start), float(scale.sum() + np.log(end.sum(axis=(1, 2))).sum())
-    unit = np.broadcast_to(np.eye(STATES), (len(chunks.rank), STATES, STATES)).copy()
-    transfer, scale = _forward(chunks, unit)
-    ahead, back = np.empty((len(chunks.rank), STATES)), np.ones((len(chunks.rank), STATES))
-    state, total = start.copy(), float(scale.sum())
-    by_rank = [np.flatnonzero(chunks.rank == rank) for rank in range(int(chunks.rank.max()) + 1)]
-    for here in by_rank:
-        station = chunks.station[here]
-        ahead[here] = state[station]
-        moved = np.einsum("ij,ijk->ik", state[station], transfer[here])
-        total += float(_rescale(moved).sum())
-        state[station] = moved
-    for here in by_rank[:0:-1]:
-        moved = np.einsum("ijk,ik->ij", transfer[here], back[here])
-        _rescale(moved)
-        back[here - 1] = moved
-    return ahead, back, total + float(np.log(state.sum(axis=1)).sum())
+def _run_backward(chunks: _Chunks, begin: Floats, end: Floats) -> None:
+    """Fill in the likelihood of what is still to come, by hidden state; as `_run_forward`, from the end."""
+    number = len(chunks.is_first)
+    at, first = np.full((number, STATES), 1.0 / STATES), np.empty((number, STATES))
+    is_last = np.roll(chunks.is_first, -1)
+    some = np.arange(number)
+    while len(some):
+        first[some] = chunks.backward(at[some], some, begin, end)
+        behind = np.roll(first, -1, axis=0)
+        some = np.flatnonzero(~is_last & (np.abs(behind - at).max(axis=1) > _SETTLED))
+        at[some] = behind[some]
 
 
 def log_likelihood(fault: Fault, steps: Steps) -> float:
     """Log-likelihood of the record, up to a constant that does not depend on the parameters."""
-    return _edges(_Chunks(fault, steps), initial(fault, steps))[2]
+    room = np.empty((len(steps) + 1, STATES))
+    return _run_forward(_Chunks(fault, steps), initial(fault, steps), room, room)
 
 
 def smooth(fault: Fault, steps: Steps) -> Smoothed:
-    """Find the distribution of the hidden number at both ends of every step, given the whole record.
+    """Find the distribution of the hidden state at both ends of every step, given the whole record.
 
     Parameters
     ----------
@@ -316,37 +394,23 @@ def smooth(fault: Fault, steps: Steps) -> Smoothed:
     steps : Steps
         At least one.
 
-    Notes
-    -----
-    Chunks of a station are first multiplied out by themselves, which gives the vectors at their edges; then all of
-    them are run through forward and backward at once. Nothing is approximated, and the cost does not depend on how the
-    steps are spread over stations.
-
     Examples
     --------
-    One vehicle is listed all day, and nobody takes it although four riders would be expected to:
+    A vehicle is brought to an empty station and listed all day; nobody takes it, though four riders are expected to:
 
     >>> one = np.ones(2, dtype=np.int64)
-    >>> steps = Steps(0 * one, 720.0 * one, 2.0 * one, one, 0 * one, one, 0 * one, one < 0)
+    >>> listed, returned = np.array([0, 1]), np.array([1, 0])
+    >>> steps = Steps(0 * one, 720.0 * one, 4.0 * one, listed, 0 * one, returned, 0 * one, one < 0)
     >>> found = smooth(Fault(breakage=0.02, repair=1 / 1440), steps)
-    >>> bool(found.end[1, 1] > 0.3)
+    >>> bool(found.end[1, BROKEN == 1].sum() > 0.3)
     True
     """
     chunks = _Chunks(fault, steps)
-    ahead, back, total = _edges(chunks, initial(fault, steps))
-    begin, end = np.empty((len(steps) + 1, STATES)), np.empty((len(steps) + 1, STATES))
-    for column, place in enumerate(chunks.place):
-        begin[place] = ahead
-        moved = _ahead(ahead, *chunks.drift(column))
-        end[place] = moved
-        ahead = np.einsum("ij,ijk->ik", moved, chunks.event(column))
-        _rescale(ahead)
-    for column, place in reversed(list(enumerate(chunks.place))):
-        moved = np.einsum("ijk,ik->ij", chunks.event(column), back)
-        end[place] *= moved
-        back = _back(moved, *chunks.drift(column))
-        _rescale(back)
-        begin[place] *= back
+    begin, end, begin_back, end_back = (np.empty((len(steps) + 1, STATES)) for _ in range(4))
+    total = _run_forward(chunks, initial(fault, steps), begin, end)
+    _run_backward(chunks, begin_back, end_back)
+    begin *= begin_back
+    end *= end_back
     for table in (begin, end):
-        table /= table.sum(axis=1, keepdims=True)
+        _rescale(table)
     return Smoothed(begin[:-1], end[:-1], total)
