@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._storage.writing import replacing
 from unmet._typing import IntArray
 from unmet.simulate.demand import Layout, draw_riders, layout, rates, weather
 from unmet.simulate.feed import status_log
@@ -153,19 +152,12 @@ class City:
         """
         target = check_folder(folder, overwrite=overwrite)
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            fresh = beside / "new"
-            fresh.mkdir()
+        with replacing(target) as aside:
+            aside.mkdir()
             for name, file in _FILES.items():
-                _write(getattr(self, name), fresh / file)
+                _write(getattr(self, name), aside / file)
             settings = json.dumps({**asdict(self.settings), "fleet": self.fleet}, indent=2)
-            (fresh / _SETTINGS_FILE).write_text(settings + "\n", encoding="utf-8")
-            if target.exists():
-                os.replace(target, beside / "old")
-            os.replace(fresh, target)
-        finally:
-            shutil.rmtree(beside)
+            (aside / _SETTINGS_FILE).write_text(settings + "\n", encoding="utf-8")
         return target
 
 

@@ -23,8 +23,8 @@ REALISTIC: dict[str, Any] = {
     "dispersion": 0.01,
     "shock_effect": 1.0,
     "unusable": 0.006,
-    "briefly_unusable": 0.08,
-    "polls": "log:5",
+    "briefly_unusable": 0.04,
+    "polls": "log:3",
 }
 
 # name: (kind, lowest, highest, what it is)

@@ -156,7 +156,7 @@ def read_records(
     if trips is None and status is None:
         raise InputError("nothing to read: give trips, station status, or both.")
     if not 0 <= max_rejected <= 1:
-        raise InputError(f"max_rejected: expected a share between 0 and 1, got {max_rejected!r}.")
+        raise InputError(f"max_rejected: expected a number between 0 and 1, got {max_rejected!r}.")
     limit = parse_memory(memory)
     folder = Path(tempfile.mkdtemp(prefix="unmet-"))
     try:
