@@ -14,16 +14,17 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import Minutes
+from unmet.mobility.clock.bins import Integers
 from unmet.mobility.supply.pickups import find_changes, known_changes
 from unmet.mobility.supply.silence import Feed
 from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, VEHICLES
-from unmet.mobility.supply.status_log import Block
+from unmet.mobility.supply.status_log import StatusRecords
 from unmet.mobility.supply.usable import MOST_BROKEN, Steps
 
 __all__ = [
     "AMPLE",
+    "CutSteps",
     "LONGEST_STEP",
     "UNKNOWN",
     "Events",
@@ -40,9 +41,9 @@ AMPLE = MOST_BROKEN + 2
 """With so many listed, one can be rented whatever is broken."""
 
 LONGEST_STEP = 120
-"""Minutes. Breakages of a step come at its end, after its repairs: at one repair a day that shifts one in 25."""
+"""Integers. Breakages of a step come at its end, after its repairs: at one repair a day that shifts one in 25."""
 
-_PLENTY = 99
+_PLENTY = 99  # stands for any number of vehicles that leaves one to rent
 _STATION = 1 << 32
 
 
@@ -55,26 +56,29 @@ class Timeline:
     station, begin, end : array of int
         Whose, its first minute, and the one behind its last.
     listed : array of int
-        Vehicles listed meanwhile, or `UNKNOWN`.
+        Vehicles listed meanwhile, or `UNKNOWN`. Between two records of the feed it follows the trips, if they are known.
+    shown : array of bool
+        Whether the feed shows a vehicle meanwhile.
     pickups, returned, disabled : array of int
         Vehicles taken, brought back and turned from listed to disabled at its end.
     visited : array of bool
         Whether a van brought or took vehicles at its end.
     """
 
-    station: Minutes
-    begin: Minutes
-    end: Minutes
-    listed: Minutes
-    pickups: Minutes
-    returned: Minutes
-    disabled: Minutes
+    station: Integers
+    begin: Integers
+    end: Integers
+    listed: Integers
+    shown: NDArray[np.bool_]
+    pickups: Integers
+    returned: Integers
+    disabled: Integers
     visited: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.station)
 
-    def select(self, chosen: NDArray[np.bool_] | Minutes | slice) -> Timeline:
+    def select(self, chosen: NDArray[np.bool_] | Integers | slice) -> Timeline:
         """Keep some of the stretches."""
         return Timeline(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
@@ -93,11 +97,11 @@ class Events:
         Whether a van came.
     """
 
-    station: Minutes
-    minute: Minutes
-    pickups: Minutes
-    returned: Minutes
-    disabled: Minutes
+    station: Integers
+    minute: Integers
+    pickups: Integers
+    returned: Integers
+    disabled: Integers
     visited: NDArray[np.bool_]
 
     def __add__(self, other: Events) -> Events:
@@ -105,18 +109,18 @@ class Events:
 
 
 def status_events(
-    block: Block,
+    block: StatusRecords,
     feed: Feed,
     share: NDArray[np.float64],
-    silent: Minutes,
+    silent: Integers,
     rebalancing: int,
-    covered: Callable[[Minutes], NDArray[np.bool_]],
+    covered: Callable[[Integers], NDArray[np.bool_]],
 ) -> Events:
     """Find what the records of some stations show: pickups, returns, vans, vehicles that were disabled.
 
     Parameters
     ----------
-    block : Block
+    block : StatusRecords
         Sorted records.
     feed, share, silent
         The feed as a whole, each station's share of it, and the stretches in which it is silent.
@@ -161,25 +165,31 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
     spell = np.searchsorted(first_of, key, side="right") - 1
     inside = (spell >= 0) & (key - spells.owner[spell] * _STATION < spells.end[spell])
     key, spell = key[inside], spell[inside]
-    row = np.searchsorted(key, moment) - 1  # an event ends the stretch before it
+    row = np.maximum(np.searchsorted(key, moment) - 1, 0)  # an event ends the stretch before it
+    of = spell[row] if len(key) else row
+    in_spell = (spells.owner[of] == events.station) & (spells.begin[of] < events.minute)
+    in_spell &= events.minute <= spells.end[of]
+    row = row[in_spell]
 
-    def at_end(values: NDArray[np.generic]) -> Minutes:
-        kept = row >= 0
-        found: Minutes = np.bincount(row[kept], weights=values[kept], minlength=len(key)).astype(np.int64)
+    def at_end(values: NDArray[np.generic]) -> Integers:
+        found: Integers = np.bincount(row, weights=values[in_spell], minlength=len(key)).astype(np.int64)
         return found
 
     pickups, returned, disabled, visited = (
         at_end(v) for v in (events.pickups, events.returned, events.disabled, events.visited)
     )
     station = spells.owner[spell]
-    known = (spells.reason[spell] == VEHICLES) | (spells.reason[spell] == EMPTY)
-    listed = np.where(known, spells.supply[spell], UNKNOWN).astype(np.int64)
+    shown = spells.reason[spell] == VEHICLES
+    known = shown | (spells.reason[spell] == EMPTY)
+    moved = np.concatenate([[0], np.cumsum(returned - pickups)])[:-1]
+    since = moved - moved[np.searchsorted(spell, spell)]  # since the record that the feed shows
+    listed = np.where(known, np.maximum(spells.supply[spell] + since, 0), UNKNOWN).astype(np.int64)
     begin = key - station * _STATION
     end = np.minimum(np.append(begin[1:], 0), spells.end[spell])
     is_last = np.append(station[1:] != station[:-1], True)
     end[is_last] = spells.end[spell][is_last]
     keep = np.ones(len(key), dtype=bool)
-    keep[1:] = (listed[1:] != listed[:-1]) | is_last[:-1]
+    keep[1:] = (listed[1:] != listed[:-1]) | (shown[1:] != shown[:-1]) | is_last[:-1]
     keep[1:] |= (pickups + returned + disabled + visited)[:-1] > 0
     first = np.flatnonzero(keep)
     last = np.append(first[1:], len(key)) - 1
@@ -188,6 +198,7 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
         begin[first],
         end[last],
         listed[first],
+        shown[first],
         pickups[last],
         returned[last],
         disabled[last],
@@ -195,47 +206,66 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
     )
 
 
-def to_steps(timeline: Timeline) -> tuple[Steps, Minutes, Minutes]:
-    """Cut and join the stretches into steps; expected pickups are left at zero.
+@dataclass(frozen=True)
+class CutSteps:
+    """Steps, and where they lie.
 
-    Returns
-    -------
+    Attributes
+    ----------
     steps : Steps
         One station after the other.
-    begin, end : array
-        Between which minutes the listed number of each step held. `steps.minutes` goes on to the next step.
+    begin, end : array of int
+        Minutes between which the listed number of each step held. `steps.minutes` goes on to the next step.
+    shown : array of bool
+        Whether the feed shows a vehicle meanwhile.
     """
-    short = (timeline.listed >= 1) & (timeline.listed < AMPLE)
-    pieces = np.where(short, (timeline.end - timeline.begin - 1) // LONGEST_STEP + 1, 1)
+
+    steps: Steps
+    begin: Integers
+    end: Integers
+    shown: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    @property
+    def scarce(self) -> NDArray[np.bool_]:
+        """Whether some vehicles are listed, but so few that all may be broken."""
+        return (self.steps.listed > 0) & (self.steps.listed < AMPLE)
+
+
+def to_steps(timeline: Timeline) -> CutSteps:
+    """Cut and join the stretches into steps; expected pickups are left at zero."""
+    scarce = (timeline.listed >= 1) & (timeline.listed < AMPLE)
+    pieces = np.where(scarce, (timeline.end - timeline.begin - 1) // LONGEST_STEP + 1, 1)
     row = np.repeat(np.arange(len(timeline)), pieces)
     rank = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     begin = timeline.begin[row] + rank * LONGEST_STEP
-    last = np.append(rank[1:] == 0, True)
-    end = np.where(last, timeline.end[row], begin + LONGEST_STEP)
-    listed = timeline.listed[row]
+    is_last = np.append(rank[1:] == 0, True)
+    end = np.where(is_last, timeline.end[row], begin + LONGEST_STEP)
+    station, listed = timeline.station[row], timeline.listed[row]
     plenty = (listed >= AMPLE) | (listed == UNKNOWN)
-    station = timeline.station[row]
-    keep = np.ones(len(row), dtype=bool)
     same = (station[1:] == station[:-1]) & plenty[1:] & plenty[:-1]
-    keep[1:] = ~(same & (begin[1:] // LONGEST_STEP == begin[:-1] // LONGEST_STEP))
-    first = np.flatnonzero(keep)
+    joined = same & (begin[1:] // LONGEST_STEP == begin[:-1] // LONGEST_STEP)
+    first = np.flatnonzero(np.append(True, ~joined))
+    last = np.append(first[1:], len(row)) - 1
+    station, plenty = station[first], plenty[first]
 
-    def summed(values: NDArray[np.generic]) -> Minutes:
-        total: Minutes = np.add.reduceat(np.where(last, values[row], 0), first)
+    def summed(values: NDArray[np.generic]) -> Integers:
+        total: Integers = np.add.reduceat(np.where(is_last, values[row], 0), first)
         return total
 
-    listed = np.where(plenty, _PLENTY, listed)[first]
-    behind = np.append(first[1:], len(row)) - 1
-    lasts = np.append(begin[first[1:]], end[-1:]) - begin[first]
-    is_last = np.append(station[first[1:]] != station[first[:-1]], True)
+    begin, end = begin[first], end[last]
+    until = np.append(begin[1:], end[-1:])
+    of_station = np.append(station[1:] != station[:-1], True)
     steps = Steps(
-        station[first],
-        np.where(is_last, end[behind] - begin[first], lasts).astype(float),
+        station,
+        (np.where(of_station, end, until) - begin).astype(float),
         np.zeros(len(first)),
-        listed,
-        np.where(listed == _PLENTY, 0, summed(timeline.pickups)),
+        np.where(plenty, _PLENTY, listed[first]),
+        np.where(plenty, 0, summed(timeline.pickups)),
         summed(timeline.returned),
         summed(timeline.disabled),
         summed(timeline.visited.astype(np.int64)) > 0,
     )
-    return steps, begin[first], end[behind]
+    return CutSteps(steps, begin, end, timeline.shown[row][first])

@@ -1,37 +1,181 @@
-"""Parameters of usable supply, learnt from a system's own records."""
+"""Usable supply of a system, learnt from its own records."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from unmet.mobility.supply.usable import Fault, Steps, log_likelihood
+from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
+from unmet.mobility.supply.usable import Fault, Smoothed, Steps, log_likelihood, served_share, smooth
+from unmet.mobility.supply.usual_rates import RateTally, UsualRates
 
-__all__ = ["learn_fault"]
+__all__ = ["SupplySample", "UsableSupply", "learn_fault", "learn_usable"]
 
 Floats = NDArray[np.float64]
+NUMBERS = np.arange(1, AMPLE)
 
+FEWEST_FOR_CURVE, FEWEST_FOR_MODEL = 30.0, 300.0
+"""Pickups expected with one or two vehicles listed from which on an average curve, and the hidden state, are learnt."""
+
+_CURVE_PICKUPS = 20.0
+"""Expected pickups that weigh as much as the belief that listed vehicles can be rented."""
+
+_FORTNIGHT = 14 * 1440
+_KEPT, _LEARNT_FROM = 400_000, 30_000  # steps
+_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting")
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
-_NAMES = ("breakage", "repair", "found", "brief", "recovery", "fleeting")
 _CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.1)])
 _SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 2.0])
 _IS_RATE = np.array([False, True, True, False, True, False])
 
 
-def learn_fault(steps: Steps, stray: float | None = None) -> Fault:
-    unforeseen = max(np.count_nonzero(steps.disabled), 1) / steps.minutes.sum() / 2
+@dataclass(frozen=True)
+class UsableSupply:
+    """What listed vehicles are worth, by a model of a system's own records.
+
+    Attributes
+    ----------
+    method : str
+        ``hidden`` (the hidden state of `unmet.mobility.supply.usable`), ``curve`` (an average by number listed), or
+        ``listed`` (every listed vehicle can be rented: too few records to learn from).
+    rates : UsualRates
+        Pickups expected at each station in each hour.
+    fault : Fault, optional
+        Parameters of the hidden state.
+    worth : array, shape (AMPLE,)
+        Pickups over those expected, by number listed; 0 for none. Where records are few it leans towards 1.
+    explained : array, shape (AMPLE,)
+        Pickups over those expected given the model, by number listed.
+    gain : float
+        Log-likelihood of the sample above that of a model in which every listed vehicle can be rented.
+    """
+
+    method: str
+    rates: UsualRates
+    fault: Fault | None
+    worth: Floats
+    explained: Floats
+    gain: float
+
+    def summary(self) -> dict[str, Any]:
+        """Return what was learnt, for the summary of a panel."""
+        parameters = {} if self.fault is None else {n: float(getattr(self.fault, n)) for n in Fault.__annotations__}
+        return {
+            "method": self.method,
+            "parameters": parameters,
+            "curve_listed": {str(n): round(float(self.worth[n]), 4) for n in NUMBERS},
+            "curve_usable": {str(n): round(float(self.explained[n]), 4) for n in NUMBERS},
+            "log_likelihood_gain": round(self.gain, 1),
+        }
+
+
+class SupplySample:
+    """Steps of some stations, spread over all of them, to learn from.
+
+    When more than `_KEPT` steps have come together, every other station is dropped, and from then on fewer are kept.
+    """
+
+    def __init__(self) -> None:
+        self._every = 1
+        self._kept: list[tuple[int, CutSteps]] = []
+
+    def add(self, timeline: Timeline) -> None:
+        """Add stations that have not been added before."""
+        for station in np.unique(timeline.station).tolist():
+            if station % self._every == 0:
+                low, high = np.searchsorted(timeline.station, [station, station + 1])
+                self._kept.append((station, to_steps(timeline.select(slice(low, high)))))
+        while sum(len(cut) for _, cut in self._kept) > _KEPT and len(self._kept) > 1:
+            self._every *= 2
+            self._kept = [(s, cut) for s, cut in self._kept if s % self._every == 0] or self._kept[:1]
+
+    def steps(self, rates: UsualRates) -> Steps:
+        """Steps of some fortnights of some stations, each as if a station of its own, with expected pickups."""
+        parts = []
+        for _, cut in self._kept:
+            steps = with_expected(cut, rates)
+            parts.append(replace(steps, station=steps.station * 1000 + cut.begin // _FORTNIGHT % 1000))
+        if not parts:
+            return Steps(*(np.empty(0, dtype=t) for t in (int, float, float, int, int, int, int, bool)))
+        joined = Steps(*(np.concatenate([getattr(p, n) for p in parts]) for n in Steps.__annotations__))
+        edges = np.append(joined.first, len(joined))
+        share = min(1.0, _LEARNT_FROM / len(joined))
+        chosen = np.diff(np.floor(np.arange(len(edges)) * share)) > 0  # evenly spread
+        return joined.select(np.repeat(chosen, np.diff(edges)))
+
+
+def with_expected(cut: CutSteps, rates: UsualRates) -> Steps:
+    """Fill in the pickups expected in each step where they matter."""
+    expected = rates.expected(cut.steps.station, cut.begin, cut.end)
+    return replace(cut.steps, expected=np.where(cut.steps.listed < AMPLE, expected, 0.0))
+
+
+def learn_usable(tally: RateTally, sample: SupplySample, *, enough: bool = True) -> UsableSupply:
+    """Learn what listed vehicles are worth.
+
+    Parameters
+    ----------
+    tally : RateTally
+        Of all stations.
+    sample : SupplySample
+        Of some of them.
+    enough : bool
+        Whether the records show single pickups. If not, every listed vehicle is taken to be rentable.
+    """
+    rates = tally.rates()
+    steps = sample.steps(rates)
+    pickups, expected = _by_number(steps, steps.pickups), _by_number(steps, steps.expected)
+    worth = np.minimum((pickups + _CURVE_PICKUPS) / (expected + _CURVE_PICKUPS), 1.0)
+    worth[0] = 0.0
+    known = float(expected[1:3].sum())
+    if not enough or known < FEWEST_FOR_CURVE:
+        return UsableSupply("listed", rates, None, worth, worth, 0.0)
+    if known < FEWEST_FOR_MODEL:
+        after = (pickups + _CURVE_PICKUPS) / (expected * worth + _CURVE_PICKUPS)
+        return UsableSupply("curve", rates, None, worth, after, 0.0)
+    fault = learn_fault(steps)
+    found = smooth(fault, steps)
+    usable = _by_number(steps, steps.expected * served(fault, steps, found))
+    nothing = replace(fault, breakage=0.0, brief=0.0, fleeting=0.0, found=0.0)
+    gain = found.log_likelihood - log_likelihood(nothing, steps)
+    return UsableSupply("hidden", rates, fault, pickups / np.maximum(expected, 1e-9), pickups / usable, gain)
+
+
+def served(fault: Fault, steps: Steps, found: Smoothed) -> Floats:
+    """Chance that a rider can be served in each step, given the whole record."""
+    share = served_share(fault, np.minimum(steps.listed, AMPLE))
+    mean: Floats = 0.5 * ((found.begin + found.end) * share).sum(axis=1)
+    return np.where(steps.listed < AMPLE, mean, 1.0)
+
+
+def _by_number(steps: Steps, values: NDArray[Any]) -> Floats:
+    """Sum values over the steps by number listed, up to `AMPLE - 1`."""
+    few = steps.listed < AMPLE
+    return np.bincount(steps.listed[few], weights=values[few], minlength=AMPLE)
+
+
+def learn_fault(steps: Steps) -> Fault:
+    """Find the parameters of the hidden state at the maximum of likelihood times prior.
+
+    Two parameters are set beforehand: `stray` is what is seen while no vehicle is listed, and half of the vehicles that
+    turned disabled are taken to do so unforeseen.
+    """
     empty = steps.listed == 0
-    if stray is None:
-        stray = float((steps.pickups[empty].sum() + 1) / (steps.expected[empty].sum() + 50))
-    def to_fault(free):
+    stray = float((steps.pickups[empty].sum() + 1) / (steps.expected[empty].sum() + 50))
+    unforeseen = float((np.count_nonzero(steps.disabled) + 1) / (steps.minutes.sum() + 1) / 2)
+
+    def fault(free: Floats) -> Fault:
         values = np.where(_IS_RATE, np.exp(free), expit(free)).tolist()
-        return Fault(**dict(zip(_NAMES, values, strict=True)), stray=stray, unforeseen=unforeseen)
+        return Fault(**dict(zip(_FREE, values, strict=True)), stray=stray, unforeseen=unforeseen)
+
     def objective(free: Floats) -> float:
         prior = 0.5 * float((((free - _CENTRE) / _SPREAD) ** 2).sum())
-        return prior - log_likelihood(to_fault(free), steps)
+        return prior - log_likelihood(fault(free), steps)
 
     found = minimize(objective, _CENTRE, method="L-BFGS-B", options={"eps": 1e-3, "ftol": 1e-6, "maxiter": 30})
-    learn_fault.calls = found.nfev
-    return to_fault(found.x)
+    return fault(found.x)

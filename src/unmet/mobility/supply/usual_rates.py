@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import Minutes, wall_minutes
+from unmet.mobility.clock.bins import Integers, wall_minutes
 from unmet.mobility.supply.timeline import Timeline
 
 __all__ = ["RateTally", "UsualRates"]
@@ -52,10 +52,10 @@ class UsualRates:
 
     profile: Floats
     city: Floats
-    hour_of_week: Minutes
+    hour_of_week: Integers
     first: int
 
-    def expected(self, station: Minutes, begin: Minutes, end: Minutes) -> Floats:
+    def expected(self, station: Integers, begin: Integers, end: Integers) -> Floats:
         """Pickups expected from minute `begin` to minute `end`, station by station (ascending)."""
         total = np.empty(len(station))
         edges = np.flatnonzero(np.diff(station, prepend=-1, append=-1))
@@ -70,7 +70,7 @@ class UsualRates:
 
 
 class RateTally:
-    """Minutes and pickups by listed number, station and hour, collected from one part of the stations after the other.
+    """Integers and pickups by listed number, station and hour, collected from one part of the stations after the other.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class RateTally:
         Stretches (begin, end) in which the whole system is closed or its feed silent.
     """
 
-    def __init__(self, stations: int, first: int, last: int, timezone: str, shut: Minutes) -> None:
+    def __init__(self, stations: int, first: int, last: int, timezone: str, shut: Integers) -> None:
         self.first = first // 60
         hours = last // 60 + 1 - self.first
         wall = wall_minutes(60 * (self.first + np.arange(hours)), timezone)
@@ -132,7 +132,7 @@ class RateTally:
         return UsualRates(profile, city * self.open, which, self.first)
 
 
-def _minutes_by_hour(begin: Minutes, end: Minutes, first: int, hours: int, height: Floats | None = None) -> Floats:
+def _minutes_by_hour(begin: Integers, end: Integers, first: int, hours: int, height: Floats | None = None) -> Floats:
     """Integrate what is `height` (or one) from `begin` to `end`, hour by hour.
 
     Each stretch gives a ramp: its integral is piecewise linear in time, with slopes that add up.
@@ -147,7 +147,7 @@ def _minutes_by_hour(begin: Minutes, end: Minutes, first: int, hours: int, heigh
     return total
 
 
-def _by_hour_of_week(values: NDArray[np.floating], which: Minutes) -> Floats:
+def _by_hour_of_week(values: NDArray[np.floating], which: Integers) -> Floats:
     """Sum the columns of equal hour of the week."""
     order = np.argsort(which, kind="stable")
     found, first = np.unique(which[order], return_index=True)
