@@ -128,7 +128,8 @@ def learn_supply(
         timeline = model.timeline(records, status_spells(records, feed, feed_share))
         tally.add(timeline)
         sample.add(timeline)
-    usable = learn_usable(tally, sample, enough=len(pickups) > 0 or _cadence(feed) <= _LONGEST_CADENCE)
+    trips = len(pickups) > 0
+    usable = learn_usable(tally, sample, enough=trips or _cadence(feed) <= _LONGEST_CADENCE, trips=trips)
     return replace(model, usable=usable)
 
 

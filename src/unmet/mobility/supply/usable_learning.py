@@ -32,6 +32,16 @@ _FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting")
 _CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.1)])
 _SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 2.0])
 _IS_RATE = np.array([False, True, True, False, True, False])
+# What leaves a trace of minutes is neither every vehicle's lot nor over within a few of them: records that are a minute
+# out of step with each other look like that.
+_BOUNDS = [
+    (logit(1e-5), logit(0.2)),
+    (np.log(1 / 43_200), np.log(1 / 120)),
+    (np.log(1 / 43_200), np.log(1 / 120)),
+    (logit(1e-5), logit(0.3)),
+    (np.log(1 / 240), np.log(1 / 5)),
+    (logit(1e-4), logit(0.6)),
+]
 
 
 @dataclass(frozen=True)
@@ -115,7 +125,7 @@ def with_expected(cut: CutSteps, rates: UsualRates) -> Steps:
     return replace(cut.steps, expected=np.where(cut.steps.listed < AMPLE, expected, 0.0))
 
 
-def learn_usable(tally: RateTally, sample: SupplySample, *, enough: bool = True) -> UsableSupply:
+def learn_usable(tally: RateTally, sample: SupplySample, *, enough: bool = True, trips: bool = True) -> UsableSupply:
     """Learn what listed vehicles are worth.
 
     Parameters
@@ -126,6 +136,9 @@ def learn_usable(tally: RateTally, sample: SupplySample, *, enough: bool = True)
         Of some of them.
     enough : bool
         Whether the records show single pickups. If not, every listed vehicle is taken to be rentable.
+    trips : bool
+        Whether pickups and returns are known from trips. If not, causes of minutes are left to `fleeting`: a pickup
+        soon after a return cancels it between two looks at the feed, so that vehicles seem out just after one.
     """
     rates = tally.rates()
     steps = sample.steps(rates)
@@ -138,12 +151,14 @@ def learn_usable(tally: RateTally, sample: SupplySample, *, enough: bool = True)
     if known < FEWEST_FOR_MODEL:
         after = (pickups + _CURVE_PICKUPS) / (expected * worth + _CURVE_PICKUPS)
         return UsableSupply("curve", rates, None, worth, after, 0.0)
-    fault = learn_fault(steps)
+    fault = learn_fault(steps, brief=trips)
     found = smooth(fault, steps)
     usable = _by_number(steps, steps.expected * served(fault, steps, found))
     nothing = replace(fault, breakage=0.0, brief=0.0, fleeting=0.0, found=0.0)
     gain = found.log_likelihood - log_likelihood(nothing, steps)
-    return UsableSupply("hidden", rates, fault, pickups / np.maximum(expected, 1e-9), pickups / usable, gain)
+    before, after = (pickups / np.maximum(of, 1e-9) for of in (expected, usable))
+    before[0] = after[0] = 0.0
+    return UsableSupply("hidden", rates, fault, before, after, gain)
 
 
 def served(fault: Fault, steps: Steps, found: Smoothed) -> Floats:
@@ -159,8 +174,8 @@ def _by_number(steps: Steps, values: NDArray[Any]) -> Floats:
     return np.bincount(steps.listed[few], weights=values[few], minlength=AMPLE)
 
 
-def learn_fault(steps: Steps) -> Fault:
-    """Find the parameters of the hidden state at the maximum of likelihood times prior.
+def learn_fault(steps: Steps, brief: bool = True) -> Fault:
+    """Find the parameters of the hidden state at the maximum of likelihood times prior; without `brief`, that is 0.
 
     Two parameters are set beforehand: `stray` is what is seen while no vehicle is listed, and half of the vehicles that
     turned disabled are taken to do so unforeseen.
@@ -169,13 +184,16 @@ def learn_fault(steps: Steps) -> Fault:
     stray = float((steps.pickups[empty].sum() + 1) / (steps.expected[empty].sum() + 50))
     unforeseen = float((np.count_nonzero(steps.disabled) + 1) / (steps.minutes.sum() + 1) / 2)
 
+    used = np.array([brief or name != "brief" for name in _FREE])
+
     def fault(free: Floats) -> Fault:
-        values = np.where(_IS_RATE, np.exp(free), expit(free)).tolist()
+        values = (np.where(_IS_RATE, np.exp(free), expit(free)) * used).tolist()
         return Fault(**dict(zip(_FREE, values, strict=True)), stray=stray, unforeseen=unforeseen)
 
     def objective(free: Floats) -> float:
         prior = 0.5 * float((((free - _CENTRE) / _SPREAD) ** 2).sum())
         return prior - log_likelihood(fault(free), steps)
 
-    found = minimize(objective, _CENTRE, method="L-BFGS-B", options={"eps": 1e-3, "ftol": 1e-6, "maxiter": 30})
+    options = {"eps": 1e-3, "ftol": 1e-6, "maxiter": 30}
+    found = minimize(objective, _CENTRE, method="L-BFGS-B", bounds=_BOUNDS, options=options)
     return fault(found.x)
