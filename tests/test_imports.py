@@ -100,6 +100,16 @@ def test_imports_point_one_way(module: str) -> None:
     assert imported <= MAY_IMPORT[part] | GROUND | {part}, f"{module} imports what {part} may not"
 
 
+@pytest.mark.parametrize("module", modules())
+def test_underscore_modules_are_used_within_their_package_only(module: str) -> None:
+    """A name of a module such as ``estimators._model`` may be used below ``estimators``; ``_normal`` everywhere."""
+    for other in imported_by(module):
+        parts = other.split(".")
+        private = next((i for i, part in enumerate(parts) if part.startswith("_")), len(parts))
+        home = ".".join(parts[:private])
+        assert private == len(parts) or f"{module}.".startswith(f"{home}." if home else ""), f"{module} uses {other}"
+
+
 def test_the_common_ground_and_the_table_are_free_of_cycles() -> None:
     order = list(
         graphlib.TopologicalSorter({part: others - {part} for part, others in MAY_IMPORT.items()}).static_order()

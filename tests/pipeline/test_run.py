@@ -162,7 +162,7 @@ def test_files_of_others_in_the_folder_are_left_alone(city, out):
     [
         ({"trips": ("{city}/status.parquet",)}, "looks like status"),
         ({"status": ("{city}/trips.parquet",)}, "looks like trips"),
-        ({"trips": ("{tmp}/empty",)}, "nothing to read in this folder"),
+        ({"trips": ("{tmp}/empty",)}, "this folder contains no file to read"),
         ({"trips": ("{tmp}/garbage.parquet",)}, "garbage.parquet"),
         ({"trips": ("{tmp}/garbage.csv",)}, "not a text file"),
         ({"weather": "{tmp}/garbage.csv"}, "not a text file"),

@@ -15,8 +15,15 @@ from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
 from unmet._parameters import Parameter
 from unmet._typing import Array
-from unmet.estimators._frames import naming_rows, refuse_other_order
-from unmet.estimators._inputs import (
+from unmet.estimators._likelihoods import COUNTS, LIKELIHOODS
+from unmet.estimators._model import Model, search
+from unmet.estimators._saved_gp import describe, restore
+from unmet.estimators._score import r2_on_exact_rows
+from unmet.estimators._start import starting_model
+from unmet.estimators._storage import read_archive, write_archive
+from unmet.estimators._trouble import warn_of_trouble
+from unmet.estimators.frames import naming_rows, refuse_other_order
+from unmet.estimators.inputs import (
     KINDS,
     all_or_nothing,
     choice,
@@ -27,14 +34,7 @@ from unmet.estimators._inputs import (
     switch,
     whole_number,
 )
-from unmet.estimators._labels import as_asked, bounded_both_ways, with_exposure
-from unmet.estimators._likelihoods import COUNTS, LIKELIHOODS
-from unmet.estimators._model import Model, search
-from unmet.estimators._saved_gp import describe, restore
-from unmet.estimators._score import r2_on_exact_rows
-from unmet.estimators._start import starting_model
-from unmet.estimators._storage import read_archive, write_archive
-from unmet.estimators._trouble import warn_of_trouble
+from unmet.estimators.labels import as_asked, bounded_both_ways, with_exposure
 from unmet.evidence import Optimum
 from unmet.inference.ep import Sites
 from unmet.kernels import Kernel

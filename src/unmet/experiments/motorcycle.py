@@ -1,4 +1,4 @@
-"""Motorcycle accident data (paper section 4.3, figures 2–4): censoring of growing extent and intensity."""
+"""Motorcycle accident data (paper section 4.3, figures 2–4): censoring of increasing extent and intensity."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INTENSITIES = ((0.0, 0.33), (0.33, 0.66), (0.66, 1.0))
 REPETITIONS: dict[Level, int] = {"quick": 10, "default": 1000, "full": 2000}
 GRID = np.linspace(2.4, 57.6, 240)
 
-# Name in results.csv's column `experiment`, reading of the labels, and the models to which it makes a difference.
+# Name in the column `experiment` of results.csv, reading of the labels, and the models that depend on it.
 READINGS = (
     ("motorcycle", "side-aware", ("ncgp", "ncgp-a", "cgp")),
     ("motorcycle (literal labels)", "literal", ("cgp",)),
@@ -36,7 +36,7 @@ READINGS = (
 
 
 def kernel() -> Kernel:
-    """SE, at the start that all fits share: a length-scale of 5 ms, in units in which y has variance one."""
+    """Return the SE kernel at the start of all fits: a length-scale of 5 ms, in units in which y has variance one."""
     return SquaredExponential(variance=1.0, lengthscale=5.0)
 
 
@@ -46,10 +46,10 @@ def _data() -> tuple[Array, Array]:
 
 
 def _reference() -> Result:
-    """The fit of the uncensored data, against which all others are judged."""
+    """Fit the uncensored data. All other fits are compared with this one."""
     x, y = _data()
     cost = Cost()
-    with threadpool_limits(1):  # as every fit of a cell: the last digits depend on the number of threads
+    with threadpool_limits(1):  # as in every cell: the last digits depend on the number of threads
         gp = fit("ncgp", kernel(), x[:, None], y, np.zeros(len(y)), cost)
         at_data, at_grid = (gp.predict(points[:, None]).tolist() for points in (x, GRID))
     return {"mean": at_data, "grid": at_grid, "cost": cost.as_dict()}
@@ -68,7 +68,7 @@ def _compute(cell: Cell, seed: int, reference: Array) -> Result:
     for experiment, labels, models in READINGS:
         observed = _observed(cell.settings, seed, labels)
         for model in models:
-            # NCGP-A leaves out every chosen point, as in the paper, also a zero, of which nothing was hidden.
+            # NCGP-A leaves out every chosen point, as in the paper; also a zero, which censoring does not change.
             label = chosen.astype(int) if model == "ncgp-a" else observed.label
             gp = fit(model, kernel(), x[:, None], observed.y, label, cost)
             mean, sd = gp.predict(x[:, None], return_std=True)
@@ -79,14 +79,24 @@ def _compute(cell: Cell, seed: int, reference: Array) -> Result:
                 }
                 about = {"experiment": experiment, "model": model, "subset": subset}
                 rows += [{**about, "metric": k, "value": v} for k, v in scores.items()]
-            if cell.settings["repetition"] == 0:  # the repetition that is drawn
+            if cell.settings["repetition"] == 0:  # the repetition in the figures
                 at_grid, sd_grid = gp.predict(GRID[:, None], return_std=True)
                 curves[f"{model} {labels}"] = {"mean": at_grid.tolist(), "sd": sd_grid.tolist()}
     return {"rows": rows, "curves": curves, "cost": cost.as_dict()}
 
 
 def reproduce(run: Run) -> pd.DataFrame:
-    """Run the experiment, write its table and four 3 × 3 figures to ``run.out``, and give the tidy results."""
+    """Run the experiment, write its table and four 3 × 3 figures to ``run.out``, and return the tidy results.
+
+    Parameters
+    ----------
+    run : Run
+        Settings of the run.
+
+    Returns
+    -------
+    DataFrame
+    """
     reference = _reference()
     settings = [
         {"p": p, "a": a, "b": b, "repetition": i}
@@ -130,8 +140,8 @@ def _table(frame: pd.DataFrame, run: Run) -> Table:
         f"median (quartiles) of {REPETITIONS[run.level]} seeds",
         shown=pd.concat([pd.DataFrame(panel), shown.reset_index(drop=True)], axis=1),
         keys=2,
-        note="p: share of points censored; [a, b]: share taken off them. "
-        'Literal labels say "at least y" also where y is negative.',
+        note="p: fraction of points censored; [a, b]: fraction by which they are reduced. "
+        'Literal labels are "at least y" also where y is negative.',
     )
 
 

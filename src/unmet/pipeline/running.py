@@ -1,10 +1,11 @@
-"""Records → panel → estimate → report in one go."""
+"""Run the stages panel, estimate and report."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from unmet.pipeline.events import Event, Progress, Stage
 from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings, panel_options
 
 if TYPE_CHECKING:
+    from unmet.execution import Executor
     from unmet.mobility.demand import LatentDemand
     from unmet.mobility.runs.run import RunResult
     from unmet.pipeline.stages import Work
@@ -31,7 +33,7 @@ OUTPUTS = {
     ),
     REPORT: ("report.html",),
 }
-# Settings that change what a stage gives; the others (jobs, memory) only change how.
+# Settings that change the result of a stage. The others (jobs, memory) change only its speed.
 _DECIDES = {
     PANEL: tuple(setting for option, setting in PANEL_SETTINGS.items() if PANEL_OPTIONS[option].changes_panel),
     ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws"),
@@ -41,18 +43,18 @@ _DECIDES = {
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run has left in its folder.
+    """Results of a run.
 
     Attributes
     ----------
     settings : RunSettings
-        What it was made from.
+        The settings of the run.
     stages : tuple of Stage
         Panel, estimate, report.
     panel : dict
-        The panel's summary: period, zones, trips used, minutes by state and the like.
+        The panel's summary: period, zones, trips used, minutes by state and so on.
     estimate : RunResult
-        The estimates; zones that failed are in its ``failures``.
+        The estimates. Its ``failures`` lists zones that failed.
     """
 
     settings: RunSettings
@@ -62,11 +64,11 @@ class RunOutcome:
 
     @property
     def report(self) -> Path:
-        """The page."""
+        """Path of the report."""
         return self.stages[-1].path
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``unmet run --json`` prints."""
+        """Return the document that ``unmet run --json`` prints."""
         info = self.estimate.info
         return {
             "unmet": unmet.__version__,
@@ -79,25 +81,27 @@ class RunOutcome:
         }
 
 
-def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcome:
-    """Go from records to a report.
+def run(settings: RunSettings, *, executor: Executor | None = None, progress: Progress | None = None) -> RunOutcome:
+    """Build the panel, estimate demand and write the report.
 
     Parameters
     ----------
     settings : RunSettings
-        See `unmet.pipeline.make_settings` for those of a file.
+        `unmet.pipeline.make_settings` reads them from a file.
+    executor : callable, optional
+        Runs the estimates of zones, see `unmet.execution`; default: worker processes on this machine.
     progress : callable, optional
-        See `Progress`.
+        Called with each `Event`.
 
     Returns
     -------
     RunOutcome
-        Zones that could not be estimated are in its ``estimate.failures``.
+        Its ``estimate.failures`` lists zones that could not be estimated.
 
     Raises
     ------
     InputError
-        Where something given is not what was expected; what was in the folder before is as it was.
+        If a setting or a file is invalid. Earlier results in the folder are not changed.
 
     Examples
     --------
@@ -126,7 +130,9 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
         panel = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
-        estimate = stage(ESTIMATE, lambda: _make_estimate(settings, work, panel, estimator), [PANEL]) / "estimate"
+        estimate = (
+            stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor), [PANEL]) / "estimate"
+        )
         stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
         work.publish()
     result = read_run(settings.out / "estimate")
@@ -134,7 +140,7 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
 
 
 def _check(settings: RunSettings) -> LatentDemand:
-    """Find what makes no sense before hours of work."""
+    """Check all settings before any work starts."""
     import pandas as pd
 
     from unmet.mobility.clock.horizon import horizon_bins
@@ -156,7 +162,7 @@ def _check(settings: RunSettings) -> LatentDemand:
     if settings.weather is not None:
         read_weather(settings.weather, settings.timezone, settings.weather_columns)
     elif settings.weather_columns:
-        raise InputError("weather_columns: columns were chosen, but there is no weather to choose from (--weather).")
+        raise InputError("weather_columns: columns were given without weather (--weather).")
     if settings.truth is not None:
         check_truth(Path(settings.truth))
     names = ("model", "draws", "seed", "weather", "weather_columns", "timezone", "holidays", "horizon")
@@ -164,7 +170,7 @@ def _check(settings: RunSettings) -> LatentDemand:
 
 
 def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
-    """The files that each stage reads, by what they are."""
+    """Return the input files of each stage, by the setting that names them."""
     from unmet.mobility.records.files import expand
 
     panel = {
@@ -182,8 +188,8 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
         inside = next((file for file in files if out in file.resolve().parents), None)
         if inside is not None:
             raise InputError(
-                f"{inside}: is in the folder of the results, {settings.out}, and taken for {name}. "
-                "Name another folder with --out, or files that are not in it."
+                f"{inside}: is an input file ({name}) inside the folder of the results, {settings.out}. "
+                "Use another folder with --out, or move the file."
             )
     return {PANEL: panel, ESTIMATE: estimate, REPORT: report}
 
@@ -201,29 +207,33 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
     )
 
 
-def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand) -> None:
+def _make_estimate(
+    chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand, executor: Executor | None
+) -> None:
     from unmet._storage.writing import write_text, writing
+    from unmet.execution import in_processes
 
     result = estimator.fit(
         panel,
         work.aside / "estimate",
         jobs=chosen.jobs,
+        executor=executor or in_processes,
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
     )
     if any(failure["retry"] for failure in result.info["failures"]):
-        work.once.add(ESTIMATE)  # a worker was lost: the same command tries its zones again
-    # Where the panel will be, not where it is now.
-    told = {**result.info, "panel_path": str(work.out / "panel.parquet")}
+        work.once.add(ESTIMATE)  # a worker died: the same command tries its zones again
+    # The path after publishing, not the present one.
+    info = {**result.info, "panel_path": str(work.out / "panel.parquet")}
     with writing(work.out):
-        write_text(result.out / "run.json", json.dumps(told, indent=2, default=str) + "\n")
+        write_text(result.out / "run.json", json.dumps(info, indent=2, default=str) + "\n")
 
 
 def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -> None:
     from unmet._storage.writing import writing
     from unmet.report import write_report
 
-    work.tell(Event(REPORT, "step", "writing the page"))
+    work.tell(Event(REPORT, "step", "writing the report"))
     with writing(work.out):
         write_report(
             estimate,

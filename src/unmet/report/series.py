@@ -1,4 +1,4 @@
-"""What is drawn of each zone and of all together: bins, days and hours of the week, read a few zones at a time."""
+"""Series of each zone and of all zones together: bins, days and hours of the week, read a few zones at a time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from unmet.report.source import RunSource
 __all__ = ["DRAWN", "WEEKLY", "SystemSeries", "ZoneSeries", "day_numbers", "each_zone"]
 
 DRAWN = ("observed", "rate", "low", "high", "lost", "stockout", "off")
-"""Per bin and per day: what was seen, the rate and its 90 % limits, what was lost, and the shares of the time that the
-zone was out of stock, and closed or unknown."""
+"""Per bin and per day: observed trips, the rate and its 90 % limits, lost trips, and the shares of time out of stock
+and closed or unknown."""
 
 WEEKLY = ("observed", "lost", "low", "high", "stockout", "open", "bins", "extrapolated")
 """Per hour of the week, summed over the period: trips, lost trips and their 90 % limits, minutes out of stock and
-minutes open, bins, and bins that are extrapolation."""
+minutes open, bins, and extrapolated bins."""
 
 _ROWS_AT_ONCE = 1_000_000
 _NORMAL_Q95 = 1.6448536269514722
@@ -36,10 +36,10 @@ class ZoneSeries:
     Attributes
     ----------
     bins : dict
-        `DRAWN` → values of each bin of the run, missing where nothing is known.
+        `DRAWN` → values of each bin of the run; NaN if unknown.
     days : dict
-        The same of each local day, summed; shares are of the day. The limits of a day's rate are the sums of its
-        bins' limits: as wide as if the bins' errors all went the same way.
+        The same per local day, summed; shares are shares of the day. The limits of a day's rate are the sums of its
+        bins' limits, as if the errors of the bins were perfectly correlated.
     week : dict
         `WEEKLY` → values of each hour of the week.
     """
@@ -50,7 +50,7 @@ class ZoneSeries:
 
 
 def day_numbers(bins: pd.DataFrame) -> NDArray[np.int64]:
-    """Local days since 1970."""
+    """Return the local day of each bin, in days since 1970."""
     return bins["start_local"].to_numpy().astype("datetime64[D]").astype(np.int64)
 
 
@@ -60,19 +60,19 @@ def _slots(bins: pd.DataFrame) -> NDArray[np.int64]:
 
 
 def _summing(groups: NDArray[np.int64], count: int) -> csr_matrix:
-    """A matrix that sums rows by group. Local days need not be in order: clocks are put back at midnight somewhere."""
+    """Return a matrix that sums rows by group. Groups may be unordered: some clocks are put back at midnight."""
     rows = np.arange(len(groups))
     return csr_matrix((np.ones(len(groups)), (rows, groups)), shape=(len(groups), count))
 
 
 def _days_of(bins: pd.DataFrame) -> csr_matrix:
-    """A matrix that sums bins by local day."""
+    """Return a matrix that sums bins by local day."""
     days, of_bin = np.unique(day_numbers(bins), return_inverse=True)
     return _summing(of_bin, len(days))
 
 
 def _week_limits(source: RunSource, level: str) -> dict[str, dict[str, Array]]:
-    """The 90 % limits of lost trips by hour of the week, from joint draws: of each zone, or of the system under ''."""
+    """Return the 90 % limits of lost trips by hour of the week, by zone; those of the system have the key ''."""
     totals = source.totals
     chosen = totals[(totals["level"] == level) & (totals["quantity"] == "lost")]
     limits: dict[str, dict[str, Array]] = {}
@@ -103,7 +103,7 @@ def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries]]:
 
 
 def _fetch(source: RunSource, first: int, last: int) -> dict[str, Array]:
-    """Columns of some zones as (zones, bins), missing where there is no row."""
+    """Read the columns of some zones as (zones, bins); NaN if there is no row."""
 
     def column(name: str) -> str:
         return f"d.{name}" if name in source.demand_columns else "NULL::DOUBLE"
@@ -159,7 +159,7 @@ def _by_day(own: dict[str, Array], source: RunSource, by_day: csr_matrix) -> dic
 
 
 def _summed(values: Array, groups: csr_matrix) -> Array:
-    """Sums by group of what is there; missing where nothing is."""
+    """Sum the finite values by group; NaN if a group has none."""
     known = np.isfinite(values)
     sums = np.asarray(groups.T @ np.where(known, values, 0.0))
     return np.where(groups.T @ known.astype(float) > 0, sums, np.nan)
@@ -188,7 +188,7 @@ class SystemSeries:
         self.week["bins"] = np.maximum(self.week["bins"], series.week["bins"])
 
     def series(self) -> ZoneSeries:
-        """As of a zone; missing where no zone has anything. Shares are means over zones."""
+        """Return the series, NaN where no zone has a value. Shares are means over zones."""
         sums = self.sums
 
         def where(count: str, values: Array) -> Array:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from unmet._exceptions import ConvergenceWarning, FileFormatError
 from unmet.estimators import CensoredGP
-from unmet.estimators._together import learn_together
+from unmet.estimators.together import learn_together
 from unmet.kernels import Kernel, kernel_from_dict
 from unmet.likelihoods.counts import NegativeBinomial
 from unmet.mobility.models.city_curve import shared_curve

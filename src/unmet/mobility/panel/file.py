@@ -1,4 +1,4 @@
-"""A panel in a Parquet file, read zone by zone: memory holds the rows of the zones under way, not the panel."""
+"""A panel in a Parquet file, read zone by zone, so that the whole panel need not fit into memory."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ METADATA = "unmet."
 
 @dataclass(frozen=True)
 class PanelFile:
-    """An open panel; what `open_panel` gives.
+    """An open panel file.
 
     Attributes
     ----------
     connection : duckdb.DuckDBPyConnection
-        Has the view ``panel`` and, where they were given, the tables ``features`` and ``future``.
+        Database with the view ``panel`` and, if they were added, the tables ``features`` and ``future``.
     label : str
-        How messages call the panel.
+        Name of the panel in messages.
     zones : tuple of str
-        In order of name.
+        Names of the zones, sorted.
     columns : dict
-        Name → DuckDB's type, of the panel.
+        Column of the panel → its type in DuckDB.
     metadata : dict
-        What `unmet.mobility.panel.build.write_panel` left in the file: ``zones, quality, reasons, summary``.
+        ``zones, quality, reasons, summary``, as `write_panel` stored them.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -49,10 +49,10 @@ class PanelFile:
     metadata: dict[str, Any]
 
     def rows_of(self, zone: str) -> pd.DataFrame:
-        """Give the rows of one zone, by start, with the features of their bins.
+        """Return the rows of one zone, sorted by start, with the features of their bins.
 
-        One query per zone, whatever the chunks: where a column has missing values only in some zones, its type
-        (and with it the last digit of a result) must not depend on which zones are read together.
+        Each zone is one query. If a column has missing values only in some zones, its type (and with it the last digit
+        of a result) must not depend on which zones are read together.
         """
         rows = "SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel WHERE zone::VARCHAR = $1"
         if self._has("future"):
@@ -63,21 +63,21 @@ class PanelFile:
             return fetch_frame(self.connection, sql, [zone])
 
     def bins(self) -> pd.DataFrame:
-        """Give the distinct bins, ``start, start_local, minutes``; zones must agree about them."""
+        """Return the distinct bins, ``start, start_local, minutes``. All zones must have the same."""
         with reading(self.label):
             bins = fetch_frame(
                 self.connection,
                 "SELECT DISTINCT start, start_local, minutes FROM panel ORDER BY start, start_local, minutes",
             )
         if bins["start"].isna().any():
-            raise FileFormatError(f"{self.label}: some rows have no start; expected a moment in each.")
+            raise FileFormatError(f"{self.label}: some rows have no start; expected a time in each.")
         unlike = bins["start"].duplicated()
         if unlike.any():
             raise InputError(self._disagreement(int(bins.loc[unlike, "start"].nunique())))
         return bins
 
     def _disagreement(self, starts: int) -> str:
-        """Say about which bin zones disagree, and which do; the rarer opinion is the second one."""
+        """Describe the first bin about which zones disagree, and two zones that do. The second is the rarer case."""
         sql = """
             SELECT start, start_local, minutes, min(zone::VARCHAR) AS zone, count(*) AS rows FROM panel
             WHERE start = (SELECT min(start) FROM
@@ -93,17 +93,17 @@ class PanelFile:
         return (
             f"{self.label}: zones disagree about {starts} {'bin' if starts == 1 else 'bins'}. The one that starts at "
             f"{kinds['start'].iloc[0]} has {usual}, but {odd}. Expected the same minutes and start_local for a start "
-            "in all zones: build their panel together, or estimate them apart."
+            "in all zones: build their panel together, or estimate them separately."
         )
 
     def hours_of_week(self) -> list[int]:
-        """Give the hours of the week that bins start in, by the wall clock; 0 is Monday from midnight."""
+        """Return the hours of the week in which bins start, by the wall clock. 0 is Monday from midnight."""
         with reading(self.label):
             local = fetch_frame(self.connection, "SELECT DISTINCT start_local FROM panel")["start_local"]
         return sorted(set(hour_of_week(local).tolist()))
 
     def zone_minutes(self) -> pd.DataFrame:
-        """Give per zone the number of bins, what was observed, and the minutes in each state."""
+        """Return the number of bins, the observed pickups and the minutes in each state, by zone."""
         sums = [f"sum({c})::DOUBLE AS {c}" for c in ("observed", *STATE_MINUTES) if c in self.columns]
         with reading(self.label):
             return fetch_frame(
@@ -112,7 +112,7 @@ class PanelFile:
             )
 
     def add_features(self, features: pd.DataFrame) -> None:
-        """Have `rows_of` join these columns by ``start``; one row per bin, and no column that the panel has."""
+        """Add columns that `rows_of` joins by ``start``: one row per bin, and no column of the panel."""
         if "start" not in features.columns:
             raise InputError(f"features: there is no column 'start'; found: {', '.join(map(str, features.columns))}.")
         taken = [str(c) for c in features.columns if c != "start" and c in self.columns]
@@ -123,12 +123,12 @@ class PanelFile:
         twice = int(features["start"].duplicated().sum())
         if twice:
             raise InputError(
-                f"features: {twice} rows have the start of another; expected one row per bin of the panel."
+                f"features: {twice} rows have the same start as another; expected one row per bin of the panel."
             )
         self._keep("features", features)
 
     def add_future(self, bins: pd.DataFrame) -> None:
-        """Have `rows_of` go on with these bins (``start, start_local, minutes``), told by a column ``future``."""
+        """Add bins (``start, start_local, minutes``) that `rows_of` appends. Its column ``future`` marks them."""
         states = dict.fromkeys((name for name in STATE_MINUTES if name in self.columns), 0)
         rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
         self._keep("future", rows)
@@ -140,13 +140,13 @@ class PanelFile:
 
     @property
     def timezone(self) -> str | None:
-        """The zone whose wall clock cut the bins, where the file says so."""
+        """Time zone whose wall clock cut the bins. None if the file does not contain it."""
         zone = self.metadata.get("summary", {}).get("timezone")
         return None if zone is None else str(zone)
 
     @property
     def names(self) -> dict[str, str]:
-        """What each zone is called: the name of its station where the file tells one, else the zone itself."""
+        """Name of each zone: that of its station if the file contains it, else the zone itself."""
         zones = self.metadata.get("zones") or {}
         pairs = zip(zones.get("zone", []), zones.get("name", []), strict=False)
         known = {str(zone): name for zone, name in pairs if isinstance(name, str) and name}
@@ -159,7 +159,7 @@ class PanelFile:
 
 @contextmanager
 def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
-    """Open a panel's Parquet file, checked for the columns that every model needs and their types."""
+    """Open a panel's Parquet file, and check that it has the needed columns and that types are right."""
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
@@ -173,7 +173,7 @@ def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
         missing = [name for name in NEEDED_COLUMNS if name not in columns]
         if missing:
             raise FileFormatError(
-                f"{label}: is not a panel: there is no column {', '.join(map(repr, missing))}; "
+                f"{label}: this is not a panel: there is no column {', '.join(map(repr, missing))}; "
                 f"found: {', '.join(columns)}."
             )
         _check_types(label, columns)

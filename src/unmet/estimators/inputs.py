@@ -13,8 +13,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
-from unmet.estimators._frames import naming_rows, refuse_other_order, refuse_words_and_times
-from unmet.estimators._labels import observations
+from unmet.estimators.frames import naming_rows, refuse_other_order, refuse_words_and_times
+from unmet.estimators.labels import observations
 from unmet.kernels.base import refuse_repeated_names
 from unmet.likelihoods.base import Observations
 
@@ -114,7 +114,7 @@ def read_rows(
     X : array-like or DataFrame of shape (n, d)
         Inputs.
     y, censored, lower, upper : array-like of shape (n,) or None
-        See `unmet.estimators._labels.observations`.
+        See `unmet.estimators.labels.observations`.
 
     Returns
     -------
