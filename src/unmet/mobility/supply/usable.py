@@ -41,6 +41,7 @@ BROKEN, BRIEF = (v.ravel() for v in np.meshgrid(np.arange(MOST_BROKEN + 1), np.a
 STATES = len(BROKEN)
 _PLENTY = MOST_BROKEN + 2  # with so many listed or more, the hidden state makes no difference
 _MOST_RETURNED, _MOST_DISABLED = 40, 2
+_MOST_TAKEN = 5  # more at once say no more
 _CHUNK = 256
 _SETTLED = 1e-9
 
@@ -165,39 +166,41 @@ class _Drift:
     Half of the repairs come first and half last (Strang splitting: repairs are rare within a step), and between them a
     vehicle may recover. With `b = Λ s(n - k)` and `a = recovery L + Λ s(n - k - 1)`, nobody takes a vehicle with
     probability `exp(-b)` where none is out for minutes; with `exp(-a)` where one is and stays so, and with
-    `recovery L (exp(-b) - exp(-a)) / (a - b)` where it recovers at some moment. The pickups at the end multiply these by the
-    share served in the state they are taken from. Left out is what does not depend on the state: the factor `Λ**y` of
-    the pickups and `exp(-unforeseen L)`.
+    `recovery L (exp(-b) - exp(-a)) / (a - b)` where it recovers at some moment. The `y` pickups at the end multiply all
+    by `s**y`. Left out is what does not depend on the state: the factor `Λ**y` and `exp(-unforeseen L)`.
     """
 
     def __init__(self, fault: Fault, steps: Steps) -> None:
         share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
         share[_PLENTY] = 1.0
         listed = np.minimum(steps.listed, _PLENTY)
-        sound, brief = (steps.expected[:, None] * share[listed][:, BRIEF == j] for j in (0, 1))
+        # Where none is listed the hidden state is known, and pickups say nothing about it.
+        expected = np.where(listed > 0, steps.expected, 0.0)[:, None]
+        sound, brief = (expected * share[listed][:, BRIEF == j] for j in (0, 1))
         over = (fault.recovery * steps.minutes)[:, None]
         self.sound, self.brief = np.exp(-sound), np.exp(-over - brief)
         gap = over + brief - sound
         small = np.abs(gap) < 1e-8
         self.recover = over * np.where(small, self.sound, (self.sound - self.brief) / np.where(small, 1.0, gap))
-        taking = np.flatnonzero(steps.pickups)
-        taken = share[listed[taking]] ** steps.pickups[taking, None]
-        self.sound[taking] *= taken[:, BRIEF == 0]
-        self.brief[taking] *= taken[:, BRIEF == 1]
-        self.recover[taking] *= taken[:, BRIEF == 0]
+        share[0] = 1.0
+        powers = share[:, None, :] ** np.arange(_MOST_TAKEN + 1)[:, None]
+        self._taken = powers.reshape(len(share) * (_MOST_TAKEN + 1), -1, 2)
+        self.taking = listed * (_MOST_TAKEN + 1) + np.minimum(steps.pickups, _MOST_TAKEN)
         half = steps.minutes[:, None, None] / 2
         self.broken = np.exp(-(fault.repair + fault.found) * half)
         self.repaired = np.exp(-fault.found * half) - self.broken
 
     def of(self, place: Ints) -> tuple[Floats, ...]:
         """The factors of some steps; one behind the last stands for a step in which nothing happens."""
-        return tuple(v[place] for v in (self.broken, self.repaired, self.sound, self.brief, self.recover))
+        factors = tuple(v[place] for v in (self.broken, self.repaired, self.sound, self.brief, self.recover))
+        return (*factors, self._taken[self.taking[place]])
 
     def pad(self) -> None:
         """Add a step in which nothing happens."""
-        for name, nothing in (("broken", 1), ("repaired", 0), ("sound", 1), ("brief", 1), ("recover", 0)):
+        for name in ("broken", "repaired", "sound", "brief", "recover", "taking"):
             values = getattr(self, name)
-            setattr(self, name, np.concatenate([values, np.full((1, *values.shape[1:]), float(nothing))]))
+            nothing = np.full((1, *values.shape[1:]), name in ("broken", "sound", "brief"), dtype=values.dtype)
+            setattr(self, name, np.concatenate([values, nothing]))
 
 
 def _half_ahead(state: Floats, broken: Floats, repaired: Floats) -> None:
@@ -213,20 +216,21 @@ def _half_back(value: Floats, broken: Floats, repaired: Floats) -> None:
 
 def _ahead(state: Floats, drift: tuple[Floats, ...]) -> Floats:
     """Row vectors, shape (chunks, STATES), through a step."""
-    broken, repaired, sound, brief, recover = drift
+    broken, repaired, sound, brief, recover, taken = drift
     table = state.reshape(len(state), -1, 2).copy()
     _half_ahead(table, broken, repaired)
     table[..., 0] *= sound
     table[..., 0] += table[..., 1] * recover
     table[..., 1] *= brief
     _half_ahead(table, broken, repaired)
+    table *= taken
     return table.reshape(state.shape)
 
 
 def _back(value: Floats, drift: tuple[Floats, ...]) -> Floats:
     """Column vectors, shape (chunks, STATES), back through a step."""
-    broken, repaired, sound, brief, recover = drift
-    table = value.reshape(len(value), -1, 2).copy()
+    broken, repaired, sound, brief, recover, taken = drift
+    table = value.reshape(len(value), -1, 2) * taken
     _half_back(table, broken, repaired)
     table[..., 1] *= brief
     table[..., 1] += table[..., 0] * recover
@@ -409,8 +413,7 @@ def smooth(fault: Fault, steps: Steps) -> Smoothed:
     begin, end, begin_back, end_back = (np.empty((len(steps) + 1, STATES)) for _ in range(4))
     total = _run_forward(chunks, initial(fault, steps), begin, end)
     _run_backward(chunks, begin_back, end_back)
-    begin *= begin_back
-    end *= end_back
+    begin, end = begin[:-1] * begin_back[:-1], end[:-1] * end_back[:-1]
     for table in (begin, end):
         _rescale(table)
-    return Smoothed(begin[:-1], end[:-1], total)
+    return Smoothed(begin, end, total)
