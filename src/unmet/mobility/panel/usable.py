@@ -17,10 +17,12 @@ from unmet.mobility.supply.silence import Feed
 from unmet.mobility.supply.spells import Override, Spells, status_spells
 from unmet.mobility.supply.status_log import StatusLog, StatusRecords
 from unmet.mobility.supply.timeline import Events, Timeline, find_timeline, status_events
-from unmet.mobility.supply.usable_learning import SupplySample, UsableSupply, learn_usable
-from unmet.mobility.supply.usual_rates import RateTally
+from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
+from unmet.mobility.supply.usual_rates import make_calendar
 
 __all__ = ["SupplyModel", "learn_supply"]
+
+_MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 
 _LONGEST_CADENCE = 6.0
 """Minutes between two looks at the feed up to which its changes show single pickups."""
@@ -122,15 +124,23 @@ def learn_supply(
         pickups, returns = station_events(source.connection, order, source.folder)
     model = SupplyModel(None, feed, feed_share, silent, options.rebalancing, pickups, returns, holes, period)
     shut = np.array([[o.begin, o.end] for o in overrides], dtype=np.int64).reshape(-1, 2)
-    tally = RateTally(len(order), period[0], period[1] - 1, source.timezone, shut)
-    sample = SupplySample()
-    for records in log.blocks():
-        timeline = model.timeline(records, status_spells(records, feed, feed_share))
-        tally.add(timeline)
-        sample.add(timeline)
+    calendar = make_calendar(period[0], period[1] - 1, source.timezone, shut)
     trips = len(pickups) > 0
-    usable = learn_usable(tally, sample, enough=trips or _cadence(feed) <= _LONGEST_CADENCE, trips=trips)
+    enough = trips or _cadence(feed) <= _LONGEST_CADENCE
+    usable = learn_usable(_sample(model, log), calendar, enough=enough, trips=trips)
     return replace(model, usable=usable)
+
+
+def _sample(model: SupplyModel, log: StatusLog) -> Timeline:
+    """The timeline of some stations, evenly spread over all that have records."""
+    heard = np.flatnonzero(log.records)
+    fit = _MOST_RECORDS * len(heard) // int(log.records.sum())
+    number = min(max(fit, 1), len(heard), _MOST_STATIONS)
+    parts = [
+        model.timeline(records, status_spells(records, model.feed, model.feed_share))
+        for records in log.of_stations(heard[np.arange(number) * len(heard) // number])
+    ]
+    return Timeline(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Timeline)))
 
 
 def _cadence(feed: Feed) -> float:

@@ -13,6 +13,7 @@ from unmet.mobility.supply.states import EMPTY, SILENT, UNDETERMINED, VEHICLES
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
 from unmet.mobility.supply.usable import BROKEN, Smoothed, smooth
 from unmet.mobility.supply.usable_learning import UsableSupply, served, with_expected
+from unmet.mobility.supply.usual_rates import tally_hours
 
 __all__ = ["Served", "Unusable", "combine_served", "find_served"]
 
@@ -68,11 +69,14 @@ class Unusable:
 
 def find_served(usable: UsableSupply, timeline: Timeline) -> tuple[Served, Unusable | None]:
     """Find the chance to be served of some stations, and what cannot be rented at the end (if the model tells)."""
+    if len(timeline) == 0:
+        nothing = np.empty(0, dtype=np.int64)
+        return Served(nothing, nothing, nothing, np.empty(0), np.empty(0, dtype=bool)), None
     cut = to_steps(timeline)
     if usable.fault is None:
         chance = np.append(usable.worth, 1.0)[np.minimum(cut.steps.listed, AMPLE)]
         return _notable(cut, chance), None
-    steps = with_expected(cut, usable.rates)
+    steps = with_expected(cut, usable.rates.stations(tally_hours(timeline, usable.rates.calendar)))
     found = smooth(usable.fault, steps)
     return _notable(cut, served(usable.fault, steps, found)), _unusable_now(cut, found)
 

@@ -157,6 +157,9 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
     events : Events
         Of the same stations.
     """
+    if len(spells.owner) == 0:
+        nothing = np.empty(0, dtype=np.int64)
+        return Timeline(*[nothing] * 4, nothing > 0, *[nothing] * 3, nothing > 0)
     first_of = spells.owner * _STATION + spells.begin
     moment = events.station * _STATION + events.minute
     key = np.concatenate([first_of, np.sort(moment)])

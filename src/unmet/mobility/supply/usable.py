@@ -40,10 +40,10 @@ BROKEN, BRIEF = (v.ravel() for v in np.meshgrid(np.arange(MOST_BROKEN + 1), np.a
 
 STATES = len(BROKEN)
 _PLENTY = MOST_BROKEN + 2  # with so many listed or more, the hidden state makes no difference
-_MOST_RETURNED, _MOST_DISABLED = 40, 2
+_MOST_RETURNED, _MOST_DISABLED = 12, 2
 _MOST_TAKEN = 5  # more at once say no more
 _CHUNK = 256
-_SETTLED = 1e-9
+_SETTLED, _ROUNDS = 1e-7, 3
 
 
 @dataclass(frozen=True)
@@ -354,17 +354,19 @@ def _rescale(values: Floats) -> Floats:
 def _run_forward(chunks: _Chunks, start: Floats, begin: Floats, end: Floats) -> float:
     """Fill in the states given the record so far; return the log-likelihood.
 
-    A chunk starts where the one before it ends. All run at once from a guess, then those again whose start has moved:
-    the hidden state is forgotten within a chunk as a rule, so that two rounds do.
+    A chunk starts where the one before it ends. All run at once from a guess, then those again whose start has moved,
+    up to `_ROUNDS` times: what was the case more than two chunks ago makes no difference.
     """
     number = len(chunks.is_first)
     at, last, scale = np.empty((number, STATES)), np.empty((number, STATES)), np.empty(number)
     at[chunks.is_first], at[~chunks.is_first] = start, start.mean(axis=0)
     some = np.arange(number)
-    while len(some):
+    for _ in range(_ROUNDS):
         last[some], scale[some] = chunks.forward(at[some], some, begin, end)
         before = np.roll(last, 1, axis=0)
         some = np.flatnonzero(~chunks.is_first & (np.abs(before - at).max(axis=1) > _SETTLED))
+        if len(some) == 0:
+            break
         at[some] = before[some]
     return float(scale.sum())
 
@@ -375,10 +377,12 @@ def _run_backward(chunks: _Chunks, begin: Floats, end: Floats) -> None:
     at, first = np.full((number, STATES), 1.0 / STATES), np.empty((number, STATES))
     is_last = np.roll(chunks.is_first, -1)
     some = np.arange(number)
-    while len(some):
+    for _ in range(_ROUNDS):
         first[some] = chunks.backward(at[some], some, begin, end)
         behind = np.roll(first, -1, axis=0)
         some = np.flatnonzero(~is_last & (np.abs(behind - at).max(axis=1) > _SETTLED))
+        if len(some) == 0:
+            break
         at[some] = behind[some]
 
 

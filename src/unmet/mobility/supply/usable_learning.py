@@ -12,9 +12,9 @@ from scipy.special import expit, logit
 
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
 from unmet.mobility.supply.usable import Fault, Smoothed, Steps, log_likelihood, served_share, smooth
-from unmet.mobility.supply.usual_rates import RateTally, UsualRates
+from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar, CityRates, StationRates, fit_city, tally_hours
 
-__all__ = ["SupplySample", "UsableSupply", "learn_fault", "learn_usable"]
+__all__ = ["UsableSupply", "learn_fault", "learn_usable", "served", "with_expected"]
 
 Floats = NDArray[np.float64]
 NUMBERS = np.arange(1, AMPLE)
@@ -26,7 +26,7 @@ _CURVE_PICKUPS = 20.0
 """Expected pickups that weigh as much as the belief that listed vehicles can be rented."""
 
 _FORTNIGHT = 14 * 1440
-_KEPT, _LEARNT_FROM = 400_000, 30_000  # steps
+_LEARNT_FROM = 20_000  # steps
 _FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting")
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
 _CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.1)])
@@ -53,8 +53,8 @@ class UsableSupply:
     method : str
         ``hidden`` (the hidden state of `unmet.mobility.supply.usable`), ``curve`` (an average by number listed), or
         ``listed`` (every listed vehicle can be rented: too few records to learn from).
-    rates : UsualRates
-        Pickups expected at each station in each hour.
+    rates : CityRates
+        What stations have in common in the pickups to expect.
     fault : Fault, optional
         Parameters of the hidden state.
     worth : array, shape (AMPLE,)
@@ -66,7 +66,7 @@ class UsableSupply:
     """
 
     method: str
-    rates: UsualRates
+    rates: CityRates
     fault: Fault | None
     worth: Floats
     explained: Floats
@@ -84,64 +84,44 @@ class UsableSupply:
         }
 
 
-class SupplySample:
-    """Steps of some stations, spread over all of them, to learn from.
-
-    When more than `_KEPT` steps have come together, every other station is dropped, and from then on fewer are kept.
-    """
-
-    def __init__(self) -> None:
-        self._every = 1
-        self._kept: list[tuple[int, CutSteps]] = []
-
-    def add(self, timeline: Timeline) -> None:
-        """Add stations that have not been added before."""
-        for station in np.unique(timeline.station).tolist():
-            if station % self._every == 0:
-                low, high = np.searchsorted(timeline.station, [station, station + 1])
-                self._kept.append((station, to_steps(timeline.select(slice(low, high)))))
-        while sum(len(cut) for _, cut in self._kept) > _KEPT and len(self._kept) > 1:
-            self._every *= 2
-            self._kept = [(s, cut) for s, cut in self._kept if s % self._every == 0] or self._kept[:1]
-
-    def steps(self, rates: UsualRates) -> Steps:
-        """Steps of some fortnights of some stations, each as if a station of its own, with expected pickups."""
-        parts = []
-        for _, cut in self._kept:
-            steps = with_expected(cut, rates)
-            parts.append(replace(steps, station=steps.station * 1000 + cut.begin // _FORTNIGHT % 1000))
-        if not parts:
-            return Steps(*(np.empty(0, dtype=t) for t in (int, float, float, int, int, int, int, bool)))
-        joined = Steps(*(np.concatenate([getattr(p, n) for p in parts]) for n in Steps.__annotations__))
-        edges = np.append(joined.first, len(joined))
-        share = min(1.0, _LEARNT_FROM / len(joined))
-        chosen = np.diff(np.floor(np.arange(len(edges)) * share)) > 0  # evenly spread
-        return joined.select(np.repeat(chosen, np.diff(edges)))
+def sample_steps(timeline: Timeline, rates: StationRates) -> Steps:
+    """Cut a timeline into fortnights, each as if of a station of its own; keep some of them, evenly spread."""
+    cut = to_steps(timeline)
+    steps = with_expected(cut, rates)
+    steps = replace(steps, station=steps.station * 1000 + cut.begin // _FORTNIGHT % 1000)
+    edges = np.append(steps.first, len(steps))
+    share = min(1.0, _LEARNT_FROM / max(len(steps), 1))
+    chosen = np.diff(np.floor(np.arange(len(edges)) * share)) > 0
+    return steps.select(np.repeat(chosen, np.diff(edges)))
 
 
-def with_expected(cut: CutSteps, rates: UsualRates) -> Steps:
+def with_expected(cut: CutSteps, rates: StationRates) -> Steps:
     """Fill in the pickups expected in each step where they matter."""
     expected = rates.expected(cut.steps.station, cut.begin, cut.end)
     return replace(cut.steps, expected=np.where(cut.steps.listed < AMPLE, expected, 0.0))
 
 
-def learn_usable(tally: RateTally, sample: SupplySample, *, enough: bool = True, trips: bool = True) -> UsableSupply:
+def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True, trips: bool = True) -> UsableSupply:
     """Learn what listed vehicles are worth.
 
     Parameters
     ----------
-    tally : RateTally
-        Of all stations.
-    sample : SupplySample
-        Of some of them.
+    timeline : Timeline
+        Of all stations, or some of them.
+    calendar : Calendar
+        Hours of the period.
     enough : bool
         Whether the records show single pickups. If not, every listed vehicle is taken to be rentable.
     trips : bool
         Whether pickups and returns are known from trips. If not, causes of minutes are left to `fleeting`: a pickup
         soon after a return cancels it between two looks at the feed, so that vehicles seem out just after one.
     """
-    rates = tally.rates()
-    steps = sample.steps(rates)
+    if len(timeline) == 0:
+        city = CityRates(calendar, np.ones(HOURS_OF_WEEK), np.ones(len(calendar)), np.ones(3))
+        return UsableSupply("listed", city, None, np.ones(AMPLE), np.ones(AMPLE), 0.0)
+    tally = tally_hours(timeline, calendar)
+    rates = fit_city(tally, calendar)
+    steps = sample_steps(timeline, rates.stations(tally))
     pickups, expected = _by_number(steps, steps.pickups), _by_number(steps, steps.expected)
     worth = np.minimum((pickups + _CURVE_PICKUPS) / (expected + _CURVE_PICKUPS), 1.0)
     worth[0] = 0.0
@@ -194,6 +174,6 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
         prior = 0.5 * float((((free - _CENTRE) / _SPREAD) ** 2).sum())
         return prior - log_likelihood(fault(free), steps)
 
-    options = {"eps": 1e-3, "ftol": 1e-6, "maxiter": 30}
+    options = {"eps": 1e-3, "ftol": 1e-5, "maxiter": 20}
     found = minimize(objective, _CENTRE, method="L-BFGS-B", bounds=_BOUNDS, options=options)
     return fault(found.x)
