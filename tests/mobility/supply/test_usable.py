@@ -174,7 +174,9 @@ def test_splitting_repairs_from_the_rest_is_accurate_for_steps_of_two_hours():
 
 
 def test_what_cannot_be_observed_is_not_changed_by_an_empty_station():
-    steps = steps_of([(0, 60.0, 1.0, 2, 0, 3, 0, False), (0, 60.0, 50.0, 0, 0, 0, 0, False), (0, 9.0, 0.1, 1, 0, 0, 0, False)])
+    steps = steps_of(
+        [(0, 60.0, 1.0, 2, 0, 3, 0, False), (0, 60.0, 50.0, 0, 0, 0, 0, False), (0, 9.0, 0.1, 1, 0, 0, 0, False)]
+    )
     found = smooth(FAULT, steps)
     assert found.begin[1, 0] == found.end[1, 0] == 1.0  # nothing listed, nothing broken among it
 

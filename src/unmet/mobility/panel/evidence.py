@@ -13,7 +13,7 @@ from unmet._exceptions import InputError
 from unmet.mobility.clock.bins import DAY, Bins, Integers, closed_by_hours, cut_bins, parse_every
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, trip_moves, trip_span
-from unmet.mobility.panel.usable import SupplyModel, learn_supply
+from unmet.mobility.panel.usable import SupplyModel, learn_supply, timelines
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
@@ -133,7 +133,9 @@ def gather(
     supply = None
     if log is not None and options.supply == "usable":
         known = None if span is None else holes
-        supply = learn_supply(records, log, feed, feed_share, silent, overrides, order, known, (first, last + 1), options, progress)
+        source = timelines(records, feed, feed_share, silent, order, known, (first, last + 1), options)
+        progress("learning which listed vehicles can be rented")
+        supply = learn_supply(source, log, overrides, options.timezone)
     covered = _covered(bins, holes)
     return Evidence(
         bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent, supply

@@ -100,10 +100,7 @@ def censored_sql(rule: str) -> str:
     if kind == "minutes" and re.fullmatch(r"\d+", value) and int(value) > 0:
         return f"out_minutes >= {int(value)}"
     if kind == "share" and re.fullmatch(r"\d*\.?\d+", value) and 0 < float(value) <= 1:
-        return (
-            "out_minutes >= 1 AND "
-            f"out_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
-        )
+        return f"out_minutes >= 1 AND out_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
     raise InputError(f"censored_rule: expected any, minutes:10 (at least) or share:0.25 (at least), got {rule!r}.")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from unmet.mobility.supply.timeline import Events, Timeline, find_timeline, stat
 from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
 from unmet.mobility.supply.usual_rates import make_calendar
 
-__all__ = ["SupplyModel", "learn_supply"]
+__all__ = ["SupplyModel", "Timelines", "learn_supply", "timelines"]
 
 _MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 
@@ -29,13 +28,11 @@ _LONGEST_CADENCE = 6.0
 
 
 @dataclass(frozen=True)
-class SupplyModel:
-    """Usable supply of a system, with the records that it is found from.
+class Timelines:
+    """All that timelines of stations are made of, beside their status.
 
     Attributes
     ----------
-    usable : UsableSupply
-        What was learnt.
     feed, feed_share, silent
         Activity of the feed, share of each station in it, stretches in which it is silent.
     rebalancing : int
@@ -48,7 +45,6 @@ class SupplyModel:
         First minute of the panel, and the one behind its last.
     """
 
-    usable: UsableSupply | None
     feed: Feed
     feed_share: NDArray[np.float64]
     silent: Integers
@@ -58,7 +54,7 @@ class SupplyModel:
     holes: Integers
     period: tuple[int, int]
 
-    def timeline(self, records: StatusRecords, spells: Spells) -> Timeline:
+    def find(self, records: StatusRecords, spells: Spells) -> Timeline:
         """Return the timeline of some stations, from their records and trips."""
         events = status_events(records, self.feed, self.feed_share, self.silent, self.rebalancing, self._covered)
         first, behind = int(records.station[0]), int(records.station[-1]) + 1
@@ -72,72 +68,69 @@ class SupplyModel:
         inside = (spells.end > begin) & (spells.begin < end)
         return find_timeline(Spells(*(getattr(spells, f.name)[inside] for f in fields(spells))), events)
 
+    def _covered(self, minutes: Integers) -> NDArray[np.bool_]:
+        begun = np.searchsorted(self.holes[:, 0], minutes, "right")
+        return begun == np.searchsorted(self.holes[:, 1], minutes, "right")
+
+
+@dataclass(frozen=True)
+class SupplyModel:
+    """Usable supply of a system: what was learnt, and what it is found from."""
+
+    usable: UsableSupply
+    timelines: Timelines
+
     def served(self, records: StatusRecords, spells: Spells) -> tuple[Served, Unusable | None]:
         """Return the chance to be served of some stations, where it is not what the feed shows."""
-        assert self.usable is not None
-        return find_served(self.usable, self.timeline(records, spells))
-
-    def _covered(self, minutes: Integers) -> NDArray[np.bool_]:
-        inside = np.searchsorted(self.holes[:, 0], minutes, "right") > np.searchsorted(
-            self.holes[:, 1], minutes, "right"
-        )
-        return ~inside
+        return find_served(self.usable, self.timelines.find(records, spells))
 
 
-def learn_supply(
+def timelines(
     source: Records,
-    log: StatusLog,
     feed: Feed,
     feed_share: NDArray[np.float64],
     silent: Integers,
-    overrides: list[Override],
     order: Integers,
     holes: Integers | None,
     period: tuple[int, int],
     options: PanelOptions,
-    progress: Callable[[str], None],
-) -> SupplyModel:
-    """Learn the usable supply of a system.
+) -> Timelines:
+    """Collect what timelines are made of; `holes` is None without trips, `order` that of the stations."""
+    if holes is None:
+        nothing = np.empty(0, dtype=np.int64)
+        return Timelines(feed, feed_share, silent, options.rebalancing, nothing, nothing, np.array([period]), period)
+    events = station_events(source.connection, order, source.folder)
+    return Timelines(feed, feed_share, silent, options.rebalancing, *events, holes, period)
+
+
+def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], timezone: str) -> SupplyModel:
+    """Learn the usable supply of a system from some of its stations.
 
     Parameters
     ----------
-    source : Records
-        Has the trips.
-    log, feed, feed_share, silent, overrides
-        Sorted status and the activity of the feed.
-    order : array
-        Stations (``ix``), as in `log`.
-    holes : array, optional
-        Stretches (begin, end) that the trip files do not cover; None without trips.
-    period : tuple of int
-        First minute of the panel, and the one behind its last.
-    options : PanelOptions
-        Options of the panel.
-    progress : callable
-        Called with a sentence at each step.
+    source : Timelines
+        Feed and trips.
+    log : StatusLog
+        Sorted status.
+    overrides : list of Override
+        Stretches in which the whole system is closed or its feed silent.
+    timezone : str
+        Time zone of the system.
     """
-    progress("learning which listed vehicles can be rented")
-    if holes is None:
-        nothing = np.empty(0, dtype=np.int64)
-        pickups, returns, holes = nothing, nothing, np.array([period])
-    else:
-        pickups, returns = station_events(source.connection, order, source.folder)
-    model = SupplyModel(None, feed, feed_share, silent, options.rebalancing, pickups, returns, holes, period)
     shut = np.array([[o.begin, o.end] for o in overrides], dtype=np.int64).reshape(-1, 2)
-    calendar = make_calendar(period[0], period[1] - 1, source.timezone, shut)
-    trips = len(pickups) > 0
-    enough = trips or _cadence(feed) <= _LONGEST_CADENCE
-    usable = learn_usable(_sample(model, log), calendar, enough=enough, trips=trips)
-    return replace(model, usable=usable)
+    calendar = make_calendar(source.period[0], source.period[1] - 1, timezone, shut)
+    trips = len(source.pickups) > 0
+    enough = trips or _cadence(source.feed) <= _LONGEST_CADENCE
+    return SupplyModel(learn_usable(_sample(source, log), calendar, enough=enough, trips=trips), source)
 
 
-def _sample(model: SupplyModel, log: StatusLog) -> Timeline:
+def _sample(source: Timelines, log: StatusLog) -> Timeline:
     """The timeline of some stations, evenly spread over all that have records."""
     heard = np.flatnonzero(log.records)
     fit = _MOST_RECORDS * len(heard) // int(log.records.sum())
     number = min(max(fit, 1), len(heard), _MOST_STATIONS)
     parts = [
-        model.timeline(records, status_spells(records, model.feed, model.feed_share))
+        source.find(records, status_spells(records, source.feed, source.feed_share))
         for records in log.of_stations(heard[np.arange(number) * len(heard) // number])
     ]
     return Timeline(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Timeline)))

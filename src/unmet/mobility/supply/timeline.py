@@ -24,9 +24,9 @@ from unmet.mobility.supply.usable import MOST_BROKEN, Steps
 
 __all__ = [
     "AMPLE",
-    "CutSteps",
     "LONGEST_STEP",
     "UNKNOWN",
+    "CutSteps",
     "Events",
     "Timeline",
     "find_timeline",
@@ -56,7 +56,7 @@ class Timeline:
     station, begin, end : array of int
         Whose, its first minute, and the one behind its last.
     listed : array of int
-        Vehicles listed meanwhile, or `UNKNOWN`. Between two records of the feed it follows the trips, if they are known.
+        Vehicles listed meanwhile, or `UNKNOWN`. Between two records of the feed it follows the trips, if known.
     shown : array of bool
         Whether the feed shows a vehicle meanwhile.
     pickups, returned, disabled : array of int
@@ -158,8 +158,8 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
         Of the same stations.
     """
     if len(spells.owner) == 0:
-        nothing = np.empty(0, dtype=np.int64)
-        return Timeline(*[nothing] * 4, nothing > 0, *[nothing] * 3, nothing > 0)
+        none, no = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
+        return Timeline(none, none, none, none, no, none, none, none, no)
     first_of = spells.owner * _STATION + spells.begin
     moment = events.station * _STATION + events.minute
     key = np.concatenate([first_of, np.sort(moment)])

@@ -16,8 +16,8 @@ minutes, and ``u = n - k - j`` are sound.
 - ``k + j`` never exceeds ``n``: an empty station has no broken vehicle among those listed.
 
 The record of a station is a sequence of *steps*: stretches in which the listed number stays, each ended by an event
-(pickups, returns, a visit). A step is carried out at once (`_Drift`), so minutes are never looked at one by one. This is
-a Markov-modulated Poisson process, and `smooth` its forward-backward recursion.
+(pickups, returns, a visit). A step is carried out at once (`_Drift`), so minutes are never looked at one by one. This
+is a Markov-modulated Poisson process, and `smooth` its forward-backward recursion.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class _Drift:
         listed = np.minimum(steps.listed, _PLENTY)
         # Where none is listed the hidden state is known, and pickups say nothing about it.
         expected = np.where(listed > 0, steps.expected, 0.0)[:, None]
-        sound, brief = (expected * share[listed][:, BRIEF == j] for j in (0, 1))
+        sound, brief = (expected * share[listed][:, j == BRIEF] for j in (0, 1))
         over = (fault.recovery * steps.minutes)[:, None]
         self.sound, self.brief = np.exp(-sound), np.exp(-over - brief)
         gap = over + brief - sound
@@ -272,7 +272,7 @@ def _event_tables(fault: Fault) -> Floats:
         for disabled in range(_MOST_DISABLED + 1):
             found = _moved_to(np.maximum(BROKEN - disabled, 0), BRIEF)
             if disabled:  # relative to sound ones that turned disabled
-                found[BROKEN >= disabled] *= 1.0 + fault.found / fault.unforeseen
+                found[disabled <= BROKEN] *= 1.0 + fault.found / fault.unforeseen
             tables += [found @ visit @ brought @ cap for visit in visits for cap in caps]
         brought = brought @ back
     return np.array(tables)
@@ -322,7 +322,7 @@ class _Chunks:
         self._code, self._tables = np.append(_event_codes(steps), _NO_EVENT), _event_tables(fault)
 
     def forward(self, state: Floats, some: Ints, begin: Floats, end: Floats) -> tuple[Floats, Floats]:
-        """Carry states through some chunks; fill in begin and end of their steps; return the last and the log-scales."""
+        """Carry states through some chunks; fill in their steps; return the last states and the log-scales."""
         scale = np.zeros(len(some))
         for place in self.place[:, some]:
             begin[place] = state

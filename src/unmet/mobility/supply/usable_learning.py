@@ -145,13 +145,15 @@ def served(fault: Fault, steps: Steps, found: Smoothed) -> Floats:
     """Chance that a rider can be served in each step, given the whole record."""
     share = served_share(fault, np.minimum(steps.listed, AMPLE))
     mean: Floats = 0.5 * ((found.begin + found.end) * share).sum(axis=1)
-    return np.where(steps.listed < AMPLE, mean, 1.0)
+    mean[steps.listed >= AMPLE] = 1.0
+    return mean
 
 
 def _by_number(steps: Steps, values: NDArray[Any]) -> Floats:
     """Sum values over the steps by number listed, up to `AMPLE - 1`."""
     few = steps.listed < AMPLE
-    return np.bincount(steps.listed[few], weights=values[few], minlength=AMPLE)
+    total: Floats = np.bincount(steps.listed[few], weights=values[few], minlength=AMPLE).astype(np.float64)
+    return total
 
 
 def learn_fault(steps: Steps, brief: bool = True) -> Fault:
@@ -174,6 +176,11 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
         prior = 0.5 * float((((free - _CENTRE) / _SPREAD) ** 2).sum())
         return prior - log_likelihood(fault(free), steps)
 
-    options = {"eps": 1e-3, "ftol": 1e-5, "maxiter": 20}
-    found = minimize(objective, _CENTRE, method="L-BFGS-B", bounds=_BOUNDS, options=options)
+    found = minimize(
+        objective,
+        _CENTRE,
+        method="L-BFGS-B",
+        bounds=_BOUNDS,
+        options={"eps": 1e-3, "ftol": 1e-5, "maxiter": 20},
+    )
     return fault(found.x)

@@ -8,6 +8,7 @@ how they end: a count that stops when demand was high makes rates too high, the 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +83,7 @@ def tally_hours(timeline: Timeline, calendar: Calendar) -> HourTally:
     minutes, pickups = (np.zeros((_CLASSES, len(edges) - 1, hours), dtype=np.uint8) for _ in range(2))
     number = np.minimum(timeline.listed, _CLASSES)
     hour = np.clip((timeline.end - 1) // 60 - calendar.first, 0, hours - 1)
-    for place, (low, high) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for place, (low, high) in enumerate(itertools.pairwise(edges)):
         for row in range(_CLASSES):
             here = low + np.flatnonzero(number[low:high] == row + 1)
             taken = np.bincount(hour[here], weights=timeline.pickups[here], minlength=hours)
@@ -135,7 +136,7 @@ class StationRates:
         total = np.empty(len(station))
         calendar = self.city.calendar
         edges = np.flatnonzero(np.diff(station, prepend=-1, append=-1))
-        for low, high in zip(edges[:-1], edges[1:], strict=True):
+        for low, high in itertools.pairwise(edges):
             profile = self.profile[np.searchsorted(self.station, station[low])]
             rate = profile[calendar.hour_of_week] * self.city.factor
             running = np.concatenate([[0.0], np.cumsum(60 * rate)])
