@@ -60,8 +60,8 @@ def panel_command(
           --timezone America/New_York --out panel.parquet
     """
     # Imported here to keep `unmet --help` fast.
-    from unmet._storage.writing import replacing
     from unmet.mobility.panel.build import write_panel
+    from unmet.mobility.panel.saving import write_unusable
 
     options["mapping"] = flags.parse_map(options["mapping"])
     if unusable is not None and not unusable.parent.is_dir():
@@ -69,8 +69,7 @@ def panel_command(
     with step_progress(Console(stderr=True, quiet=quiet), "starting") as progress:
         made = write_panel(out, trips, status, stations, progress=progress, **options)
     if unusable is not None:
-        with replacing(unusable) as aside:
-            made.unusable.to_csv(aside, index=False)
+        write_unusable(made, unusable)
     if as_json:
         document = {"out": str(out), "summary": made.summary, "quality": made.quality.to_dict("records")}
         typer.echo(json.dumps(document, indent=2, default=str))

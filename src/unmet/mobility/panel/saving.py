@@ -19,7 +19,7 @@ from unmet.mobility.panel.file import METADATA, read_metadata
 from unmet.mobility.panel.table import UNUSABLE_COLUMNS, PanelTable
 from unmet.mobility.records.files import Given
 
-__all__ = ["Panel", "check_target", "copy_panel", "read_panel"]
+__all__ = ["Panel", "check_target", "copy_panel", "read_panel", "write_unusable"]
 
 # A column of a row group with more distinct values is written without a dictionary, which saves a third of the time.
 _MOST_DISTINCT = 2000
@@ -82,6 +82,12 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
     zones, quality, reasons = (pd.DataFrame(metadata[name]) for name in ("zones", "quality", "reasons"))
     unusable = pd.DataFrame(metadata.get("unusable", {}), columns=list(UNUSABLE_COLUMNS))
     return Panel(frame, zones, quality, reasons, metadata["summary"], unusable)
+
+
+def write_unusable(panel: Panel, path: str | os.PathLike[str]) -> None:
+    """Write the stations that very probably list vehicles nobody can rent to a CSV file, whole or not at all."""
+    with replacing(Path(path)) as aside:
+        panel.unusable.to_csv(aside, index=False)
 
 
 def check_target(target: Path, *given: Given) -> None:
