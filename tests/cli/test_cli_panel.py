@@ -63,7 +63,7 @@ def test_it_writes_the_panel_that_python_would_build_and_a_summary(files, tmp_pa
         "censored bins",
     ):
         assert said in text, said
-    assert "2, each station by itself" in text
+    assert "2 (one per station)" in text
 
 
 def test_json_is_one_document_with_the_summary_and_the_quality(files, tmp_path):

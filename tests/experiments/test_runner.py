@@ -171,7 +171,7 @@ def test_ctrl_c_in_a_terminal_is_130_with_one_sentence_and_the_same_command_goes
         printed = running.stdout.read()
     assert running.returncode == 130, said
     *progress, last = said
-    assert last == "Stopped. What is finished is kept: the same command goes on from there.\n"
+    assert last == "Interrupted. Finished work is kept; run the same command to continue.\n"
     assert all("of 20 cells, " in line for line in progress), said
     assert printed == ""
     again = subprocess.run(command, check=True, **pipes)

@@ -16,6 +16,7 @@ from unmet.cli._ending import print_error
 from unmet.cli._help import Group, add_command
 from unmet.cli._progress import was_stopped
 from unmet.cli.backtest import backtest_command
+from unmet.cli.collect import collect_command
 from unmet.cli.demo import demo_command
 from unmet.cli.estimate import estimate_command
 from unmet.cli.export import export_command
@@ -66,6 +67,7 @@ _TRUST = "Checks and experiments"
 add_command(app, "demo", demo_command, _START)
 add_command(app, "init", init_command, _START)
 add_command(app, "run", run_command, _START)
+add_command(app, "collect", collect_command, _START)
 add_command(app, "panel", panel_command, _STAGES)
 add_command(app, "estimate", estimate_command, _STAGES)
 add_command(app, "report", report_command, _STAGES)

@@ -20,6 +20,7 @@ __all__ = [
     "CensoredRule",
     "Draws",
     "End",
+    "Engine",
     "Every",
     "Force",
     "Holidays",
@@ -109,6 +110,7 @@ Horizon = Annotated[str | None, option("horizon")]
 Seed = Annotated[int, option("seed", min=0)]
 Draws = Annotated[int, option("draws", min=20)]
 Jobs = Annotated[int | None, option("jobs", min=1, rich_help_panel=RUN_PANEL)]
+Engine = Annotated[str, option("engine", rich_help_panel=RUN_PANEL)]
 
 Title = Annotated[str | None, option("title")]
 Truth = Annotated[Path | None, option("truth")]

@@ -13,6 +13,7 @@ from rich.text import Text
 from unmet.cli import _options as flags
 from unmet.cli._ending import end_with_failures
 from unmet.cli._progress import zone_progress
+from unmet.mobility.models.registry import COMPARED_MODELS, MODELS
 
 if TYPE_CHECKING:
     from unmet.mobility.backtest.compare import Backtest
@@ -30,11 +31,8 @@ def backtest_command(
     ],
     models: Annotated[
         str,
-        typer.Option(
-            help="Models to compare, separated by commas: exposure, cgp, ncgp, ncgp-a, tobit, observed, weekly-mean, "
-            "drop-censored."
-        ),
-    ] = "exposure,weekly-mean,drop-censored,observed",
+        typer.Option(help=f"Models to compare, separated by commas: {', '.join(MODELS)}."),
+    ] = ",".join(COMPARED_MODELS),
     tasks: Annotated[
         str, typer.Option(help="Tasks, separated by commas: held-out, replay.", rich_help_panel=_TRIALS)
     ] = "held-out,replay",
@@ -58,6 +56,7 @@ def backtest_command(
     timezone: flags.WeatherTimezone = None,
     holidays: flags.Holidays = None,
     jobs: flags.Jobs = None,
+    engine: flags.Engine = "processes",
     quiet: flags.Quiet = False,
 ) -> None:
     """Compare demand models on data whose truth is known.
@@ -77,6 +76,7 @@ def backtest_command(
     Example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
     """
     # Imported here to keep `unmet --help` fast.
+    from unmet.execution import find_executor
     from unmet.mobility.backtest.compare import backtest
     from unmet.mobility.backtest.output import writing_backtest
     from unmet.mobility.features.bins import bin_features
@@ -91,22 +91,23 @@ def backtest_command(
             timezone=timezone,
             holidays=holidays,
         )
-    for gap in features.gaps.itertuples():
-        stderr.print(Text(f"{gap.column} is missing in {gap.bins} bins, from {gap.first:%Y-%m-%d %H:%M} UTC."))
-    with writing_backtest(out) as write, zone_progress(stderr, "Backtesting zones") as progress:
-        result = backtest(
-            panel,
-            _names(models),
-            features=features.frame,
-            tasks=_names(tasks),
-            folds=folds,
-            share=share,
-            seed=seed,
-            draws=draws,
-            jobs=jobs,
-            progress=progress,
-        )
-        write(result)
+        for gap in features.gaps.itertuples():
+            stderr.print(Text(f"{gap.column} is missing in {gap.bins} bins, from {gap.first:%Y-%m-%d %H:%M} UTC."))
+        with writing_backtest(out) as write, zone_progress(stderr, "Backtesting zones") as progress:
+            result = backtest(
+                opened,
+                _names(models),
+                features=features.frame,
+                tasks=_names(tasks),
+                folds=folds,
+                share=share,
+                seed=seed,
+                draws=draws,
+                jobs=jobs,
+                executor=find_executor(engine),
+                progress=progress,
+            )
+            write(result)
     if not quiet:
         _print_summary(Console(), result, out)
     if len(result.failed):

@@ -13,6 +13,7 @@ from rich.text import Text
 from unmet.cli import _options as flags
 from unmet.cli._progress import stoppable, zone_progress
 from unmet.cli._tables import end_if_zones_failed, print_estimate
+from unmet.mobility.models.registry import DEFAULT_MODEL
 
 __all__ = ["estimate_command"]
 
@@ -22,7 +23,7 @@ def estimate_command(
     out: Annotated[
         Path, typer.Option(help="Folder for the results; earlier results are replaced when the new ones are complete.")
     ],
-    model: flags.Model = "exposure",
+    model: flags.Model = DEFAULT_MODEL,
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
     draws: flags.Draws = 400,
@@ -31,6 +32,7 @@ def estimate_command(
     timezone: flags.WeatherTimezone = None,
     holidays: flags.Holidays = None,
     jobs: flags.Jobs = None,
+    engine: flags.Engine = "processes",
     quiet: flags.Quiet = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print run.json instead of tables.", rich_help_panel=flags.RUN_PANEL)
@@ -48,6 +50,7 @@ def estimate_command(
 
     Example: unmet estimate panel.parquet --out run/ --weather weather.csv --holidays US --jobs 4
     """
+    from unmet.execution import find_executor
     from unmet.mobility.demand import LatentDemand
 
     stderr = Console(stderr=True, quiet=quiet)
@@ -62,7 +65,14 @@ def estimate_command(
         horizon=horizon,
     )
     with stoppable(stderr), zone_progress(stderr, "Estimating zones") as progress:
-        result = estimator.fit(panel, out, jobs=jobs, progress=progress, tell=lambda note: stderr.print(Text(note)))
+        result = estimator.fit(
+            panel,
+            out,
+            jobs=jobs,
+            executor=find_executor(engine),
+            progress=progress,
+            tell=lambda note: stderr.print(Text(note)),
+        )
     if as_json:
         typer.echo(json.dumps(result.info, indent=2, default=str))
     elif not quiet:

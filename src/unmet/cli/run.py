@@ -14,6 +14,7 @@ from unmet.cli import _options as flags
 from unmet.cli._progress import stage_progress, stoppable
 from unmet.cli._tables import end_if_zones_failed, print_estimate
 from unmet.cli.panel import panel_facts
+from unmet.mobility.models.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from unmet.pipeline import RunOutcome
@@ -50,11 +51,12 @@ def run_command(
     hours: flags.Hours = None,
     supply: flags.Supply = "usable",
     memory: flags.Memory = "2GB",
-    model: flags.Model = "exposure",
+    model: flags.Model = DEFAULT_MODEL,
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
     draws: flags.Draws = 400,
     jobs: flags.Jobs = None,
+    engine: flags.Engine = "processes",
     title: flags.Title = None,
     truth: flags.Truth = None,
     quiet: flags.Quiet = False,

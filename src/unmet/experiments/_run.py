@@ -14,6 +14,7 @@ from rich.text import Text
 
 from unmet import __version__
 from unmet._storage.writing import write_text
+from unmet.execution import Executor
 from unmet.experiments._figures import require_matplotlib
 from unmet.experiments._runner import Cell, Progress, Result, run_cells
 from unmet.experiments._tables import Table
@@ -23,7 +24,7 @@ __all__ = ["PROTOCOL", "Level", "Run", "compute_all", "finish"]
 
 Level = Literal["quick", "default", "full"]
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the computation. Increase it when results change, so that cells of an earlier version are not reused."""
 
 
@@ -49,6 +50,8 @@ class Run:
         Consoles for notes and for tables; standard error and standard output by default.
     progress : callable, optional
         Returns a context manager that gives ``report(done, cells, note)``, which is called as cells are finished.
+    executor : callable, optional
+        Where the work is done: see `unmet.execution`; in processes by default.
     """
 
     out: Path
@@ -60,6 +63,7 @@ class Run:
     console: Console | None = None
     results: Console | None = None
     progress: Callable[[], AbstractContextManager[Progress]] | None = None
+    executor: Executor | None = None
 
     def say(self, text: str) -> None:
         """Print a note for the user."""
@@ -97,7 +101,7 @@ def compute_all(
     cells = [Cell(experiment, s, shared) for s in settings]
     # Close the progress bar before printing tables: both would use the same lines of the terminal.
     with run.progress() if run.progress else nullcontext() as progress:
-        results = run_cells(cells, compute, run.out / "cells", jobs=run.jobs, progress=progress)
+        results = run_cells(cells, compute, run.out / "cells", jobs=run.jobs, executor=run.executor, progress=progress)
     return [(cell.settings, result) for cell, result in zip(cells, results, strict=True)]
 
 

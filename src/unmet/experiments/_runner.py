@@ -13,17 +13,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import cpu_count
-from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import InputError, UnmetError
 from unmet._storage.writing import write_text
-from unmet.execution import WorkerDied, in_processes, serially
+from unmet.execution import Executor, WorkerDied, count_workers, in_processes, serially, work_through
 
 __all__ = ["Cell", "Progress", "Result", "generator", "run_cells"]
 
@@ -66,9 +63,6 @@ class Cell:
         return f"{self.name}.{digest}.json"
 
 
-_Item = tuple[int, Cell]
-
-
 def generator(*identity: Any) -> np.random.Generator:
     """Return a random generator seeded by its purpose. It does not depend on earlier draws or on the process.
 
@@ -92,6 +86,7 @@ def run_cells(
     folder: Path,
     *,
     jobs: int = -1,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
     """Return the results of all cells, in their order. Results in `folder` are read, the others are computed.
@@ -105,7 +100,9 @@ def run_cells(
     folder : Path
         Folder of the results, one file per cell.
     jobs : int
-        Number of processes; −1 for one per core.
+        Number of workers; −1 for one per processor.
+    executor : callable, optional
+        Where the work is done: see `unmet.execution`. By default in processes, or in this one if one worker is enough.
     progress : callable, optional
         Called as cells are finished.
 
@@ -113,8 +110,7 @@ def run_cells(
     -------
     list of Result
     """
-    if jobs == 0 or jobs < -1:
-        raise InputError(f"jobs must be a number of processes, or -1 for one per core; got {jobs}.")
+    workers = count_workers(None if jobs == -1 else jobs)
     _make_folder(folder)
     paths = [folder / cell.file_name for cell in cells]
     kept = [_read(path) for path in paths]
@@ -130,49 +126,29 @@ def run_cells(
         done += 1
         say(done, len(cells), "")
 
-    processes = cpu_count() if jobs == -1 else jobs
-    _work_off([(i, cells[i]) for i in missing], compute, processes, keep, lambda note: say(done, len(cells), note))
+    def lost(keys: tuple[int, ...], error: Exception) -> None:
+        note = f"The process that worked on {cells[keys[0]].name} was lost; the cell is tried again by itself."
+        say(done, len(cells), note)
+
+    workers = min(workers, len(missing))
+    where = executor or (in_processes if workers > 1 else serially)
+    work = work_through(compute, missing, lambda keys: cells[keys[0]], executor=where, jobs=workers, lost=lost)
+    with closing(work):
+        for (i,), outcome in work:
+            if isinstance(outcome, Exception):
+                raise _explained(outcome, cells[i])
+            keep(i, outcome)
     # New results are read from disk as well, so that a resumed run equals an uninterrupted one.
     return [result if result is not None else _finished(path) for path, result in zip(paths, kept, strict=True)]
 
 
-def _work_off(
-    left: list[_Item],
-    compute: Callable[[Cell], Result],
-    jobs: int,
-    keep: Callable[[int, Result], None],
-    tell: Callable[[str], None],
-) -> None:
-    """Compute cells, in processes if more than one. Cells whose worker died are tried again, one at a time.
-
-    A worker that dies with one cell may take others with it. One at a time, the cell that dies is the cause.
-    """
-    work, processes = partial(_compute_item, compute), min(jobs, len(left))
-    for executor, at_once in ((in_processes if processes > 1 else serially, processes), (in_processes, 1)):
-        lost: list[_Item] = []
-        with closing(executor(work, left, at_once)) as outcomes:
-            for item, outcome in outcomes:
-                if isinstance(outcome, WorkerDied | MemoryError) and at_once > 1:
-                    tell(f"The process that worked on {item[1].name} was lost; the cell is tried again by itself.")
-                    lost.append(item)
-                elif isinstance(outcome, WorkerDied):
-                    raise UnmetError(
-                        f"The process that worked on {item[1].name} died twice, the second time with nothing else "
-                        "running. The most likely cause is too little memory. Finished cells are kept: the same "
-                        "command goes on from there."
-                    )
-                elif isinstance(outcome, Exception):
-                    raise outcome
-                else:
-                    keep(item[0], outcome)
-        if not (left := lost):
-            return
-
-
-def _compute_item(compute: Callable[[Cell], Result], item: _Item) -> Result:
-    # One BLAS thread: the processes share the cores, and the last digits depend on the number of threads.
-    with threadpool_limits(1):
-        return compute(item[1])
+def _explained(error: Exception, cell: Cell) -> Exception:
+    if not isinstance(error, WorkerDied):
+        return error
+    return UnmetError(
+        f"The process that worked on {cell.name} died twice, the second time with nothing else running. The most "
+        "likely cause is too little memory. Finished cells are kept: the same command goes on from there."
+    )
 
 
 def _make_folder(folder: Path) -> None:

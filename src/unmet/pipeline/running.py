@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
+from unmet.execution import count_workers, find_executor
 from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
 from unmet.pipeline.events import Event, Progress, Stage
 from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings, panel_options
@@ -19,6 +20,7 @@ from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings, panel_options
 if TYPE_CHECKING:
     from unmet.execution import Executor
     from unmet.mobility.demand import LatentDemand
+    from unmet.mobility.panel.file import PanelFile
     from unmet.mobility.runs.run import RunResult
     from unmet.pipeline.stages import Work
 
@@ -118,6 +120,7 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
     >>> [stage.reused for stage in first.stages], [stage.reused for stage in again.stages]
     ([False, False, False], [True, True, True])
     """
+    from unmet.mobility.panel.file import open_panel
     from unmet.mobility.runs.run import read_run
     from unmet.pipeline.stages import working_in
 
@@ -129,14 +132,18 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
             chosen = {key: getattr(settings, key) for key in _DECIDES[name]}
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
-        panel = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
-        estimate = (
-            stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor), [PANEL]) / "estimate"
-        )
-        stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
+        path = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
+        # Closed before it is moved to its place.
+        with open_panel(path, sha256=work.content(PANEL, "panel.parquet")) as panel:
+            estimate = (
+                stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor), [PANEL])
+                / "estimate"
+            )
+            stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
+            summary = dict(panel.metadata["summary"])
         work.publish()
     result = read_run(settings.out / "estimate")
-    return RunOutcome(settings, tuple(work.stages), _panel_summary(settings.out / "panel.parquet"), result)
+    return RunOutcome(settings, tuple(work.stages), summary, result)
 
 
 def _check(settings: RunSettings) -> LatentDemand:
@@ -153,8 +160,8 @@ def _check(settings: RunSettings) -> LatentDemand:
         raise MissingExtraError("plotly", "report", "Reports")
     PanelOptions(**panel_options(settings))
     horizon_bins(settings.horizon, 1)
-    if settings.jobs is not None and settings.jobs < 1:
-        raise InputError(f"jobs: expected a whole number of at least 1, got {settings.jobs}.")
+    count_workers(settings.jobs)
+    find_executor(settings.engine)
     if settings.holidays is not None:
         country, _, subdivision = settings.holidays.partition(":")
         some_day = pd.DataFrame({"start_local": [pd.Timestamp("2024-01-01")]})
@@ -208,16 +215,15 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
 
 
 def _make_estimate(
-    chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand, executor: Executor | None
+    chosen: RunSettings, work: Work, panel: PanelFile, estimator: LatentDemand, executor: Executor | None
 ) -> None:
     from unmet._storage.writing import write_text, writing
-    from unmet.execution import in_processes
 
     result = estimator.fit(
         panel,
         work.aside / "estimate",
         jobs=chosen.jobs,
-        executor=executor or in_processes,
+        executor=executor or find_executor(chosen.engine),
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
     )
@@ -229,7 +235,7 @@ def _make_estimate(
         write_text(result.out / "run.json", json.dumps(info, indent=2, default=str) + "\n")
 
 
-def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -> None:
+def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Path) -> None:
     from unmet._storage.writing import writing
     from unmet.report import write_report
 
@@ -243,10 +249,3 @@ def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -
             truth=None if chosen.truth is None else Path(chosen.truth),
             progress=lambda done, zones: work.tell(Event(REPORT, "step", f"drawing zone {done} of {zones}")),
         )
-
-
-def _panel_summary(panel: Path) -> dict[str, Any]:
-    from unmet.mobility.panel.file import open_panel
-
-    with open_panel(panel) as opened:
-        return dict(opened.metadata["summary"])

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from unmet.execution import ENGINES
+from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS
 from unmet.mobility.panel.options import PANEL_OPTIONS
 
 __all__ = ["PANEL_SETTINGS", "TABLES", "About", "RunSettings", "about", "panel_options", "settings_by_table"]
@@ -133,11 +135,11 @@ class RunSettings:
     memory: str = _panel_option("memory")
 
     model: str = _setting(
-        "exposure",
+        DEFAULT_MODEL,
         "estimate",
         "text",
-        "Demand model: exposure, cgp, ncgp, ncgp-a, tobit, observed, weekly-mean or drop-censored.",
-        '"exposure"',
+        f"Demand model: {', '.join(MODELS)}.",
+        f'"{DEFAULT_MODEL}"',
     )
     horizon: str | None = _setting(
         None, "estimate", "text", "Forecast beyond the panel's end, such as 7d or 12h.", '"7d"'
@@ -148,6 +150,9 @@ class RunSettings:
     )
     jobs: int | None = _setting(
         None, "estimate", "whole", "Number of worker processes; default: one per processor.", "2"
+    )
+    engine: str = _setting(
+        "processes", "estimate", "text", f"Where zones are estimated: {', '.join(ENGINES)}.", '"processes"'
     )
 
     title: str | None = _setting(None, "report", "text", "Title of the report.", '"Bikes of our city, spring 2024"')

@@ -119,6 +119,10 @@ class Work:
         self.tell(Event(name, "end", why, stage_result=self.stages[-1]))
         return home
 
+    def content(self, name: str, output: str) -> str:
+        """Give the SHA-256 of an output of a stage."""
+        return self._records[name].outputs[output].sha256
+
     def publish(self) -> None:
         """Move all new results into place."""
         self._check_places()

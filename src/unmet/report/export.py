@@ -32,6 +32,7 @@ from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, identifier, literal
 from unmet._storage.writing import replacing_files, writing
 from unmet.mobility.records.quality import QUALITY_COLUMNS
+from unmet.mobility.supply.states import STATE_MINUTES
 from unmet.report.places import geometry
 from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run
@@ -42,7 +43,6 @@ __all__ = ["FORMATS", "export_tables"]
 FORMATS = ("csv", "parquet", "geojson")
 # Signs that start a formula in a spreadsheet, and their full-width forms.
 _FORMULA = "^[=+\\-@\\t\\r\\n＝＋－＠]"
-_OF_PANEL = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
 
 
 def export_tables(
@@ -123,7 +123,7 @@ def _register(source: RunSource, zones: pd.DataFrame) -> None:
 
 def _tables(source: RunSource) -> dict[str, str]:
     own = [c for c in _columns(source.connection, "SELECT * FROM demand") if c not in ("zone", "start", "observed")]
-    of_panel = ", ".join(f"p.{c}" for c in _OF_PANEL)
+    of_panel = ", ".join(f"p.{c}" for c in STATE_MINUTES)
     of_demand = ", ".join(f"d.{identifier(c)}" for c in own)
     bins = f"""
         SELECT coalesce(p.zone, d.zone) AS zone, z.name,

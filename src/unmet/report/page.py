@@ -20,6 +20,7 @@ import pandas as pd
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.writing import write_text, writing
+from unmet.mobility.panel.file import PanelFile
 from unmet.report.packing import PACKED, pack_integers, pack_run
 from unmet.report.places import plane
 from unmet.report.series import WEEKLY, day_numbers
@@ -37,7 +38,7 @@ def write_report(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
-    panel: str | os.PathLike[str] | None = None,
+    panel: str | os.PathLike[str] | PanelFile | None = None,
     title: str | None = None,
     truth: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -50,7 +51,7 @@ def write_report(
         The folder written by ``unmet estimate`` or ``unmet run``.
     out : path, optional
         The file; default: ``report.html`` in the run's folder. It appears only when complete.
-    panel : path, optional
+    panel : path or PanelFile, optional
         The panel of the run; default: the path recorded in the run.
     title : str, optional
         Title of the page.
@@ -69,7 +70,7 @@ def write_report(
     >>> import tempfile
     >>> from unmet.mobility.demand import DemandModel
     >>> from unmet.execution import serially
-    >>> from unmet.mobility.panel.file import write_parquet
+    >>> from unmet._storage.parquet import write_parquet
     >>> from unmet.mobility.runs.run import run_estimates
     >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
     >>> rows = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})

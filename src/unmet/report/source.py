@@ -14,19 +14,19 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import read_parquet
 from unmet._storage.sql import fetch_all, fetch_frame, path_literal, reading
 from unmet.mobility.clock.horizon import future_bins
-from unmet.mobility.panel.file import PanelFile, open_panel
+from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.panel.opening import opened
 from unmet.mobility.runs.outputs import TABLES, read_info
+from unmet.mobility.supply.states import STATE_MINUTES
 
 __all__ = ["RunSource", "open_run"]
 
 _OF_DEMAND = ("zone", "start", "observed", "demand_mean", "lost_mean")
 _OF_ZONES = ("zone", "status", "reason", "observed", "demand_mean", "lost_mean", "lost_q05", "lost_q95")
 _PLACES = ("name", "lat", "lon", "capacity", "stations", "polygon")
-_MINUTES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
 
 
 @dataclass(frozen=True)
@@ -76,25 +76,26 @@ class RunSource:
 
 
 @contextmanager
-def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None = None) -> Iterator[RunSource]:
+def open_run(
+    run: str | os.PathLike[str], panel: str | os.PathLike[str] | PanelFile | None = None
+) -> Iterator[RunSource]:
     """Open the folder of a finished run together with its panel.
 
     Parameters
     ----------
     run : path
         The folder written by ``unmet estimate`` or ``unmet run``.
-    panel : path, optional
-        The panel's Parquet file; default: the path recorded in the run.
+    panel : path or PanelFile, optional
+        The panel's Parquet file, which may be open already; default: the path recorded in the run.
     """
     folder = _run_folder(Path(run))
     info = _read_info(folder)
-    path = _find_panel(folder, info, panel)
-    with open_panel(path) as file:
+    with opened(panel if isinstance(panel, PanelFile) else _find_panel(folder, info, panel)) as file:
         connection = file.connection
-        _check_panel(file, path, info)
+        _check_panel(file, info)
         quoted = path_literal(str(folder / "demand.parquet"))
         with reading(str(folder / "demand.parquet")):
-            connection.execute(f"CREATE VIEW demand AS SELECT * FROM read_parquet({quoted})")
+            connection.execute(f"CREATE OR REPLACE VIEW demand AS SELECT * FROM read_parquet({quoted})")
             columns = frozenset(str(row[0]) for row in fetch_all(connection, "DESCRIBE demand"))
         _check_columns(folder / "demand.parquet", columns, _OF_DEMAND)
         zones = _read_zones(folder, file)
@@ -152,14 +153,14 @@ def _find_panel(folder: Path, info: dict[str, Any], panel: str | os.PathLike[str
     )
 
 
-def _check_panel(file: PanelFile, path: Path, info: dict[str, Any]) -> None:
-    missing = [c for c in _MINUTES if c not in file.columns]
-    _check_columns(path, frozenset(file.columns), _MINUTES)
+def _check_panel(file: PanelFile, info: dict[str, Any]) -> None:
+    missing = [c for c in STATE_MINUTES if c not in file.columns]
+    _check_columns(Path(file.label), frozenset(file.columns), STATE_MINUTES)
     # A run on a DataFrame records the hash of a temporary file; then only the zones are compared, below.
     expected = info["inputs"].get("panel")
-    if info.get("panel_path") and not missing and expected and file_hash(path) != expected:
+    if info.get("panel_path") and not missing and expected and file.sha256 != expected:
         raise InputError(
-            f"{path}: is not the panel of this run, or was changed since. "
+            f"{file.label}: is not the panel of this run, or was changed since. "
             "Give the right panel with --panel, or run `unmet estimate` again."
         )
 
@@ -233,5 +234,5 @@ def _number(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, bins: pd
     ):
         some = frame[columns].assign(number=np.arange(len(frame)))
         connection.register("some_rows", some)
-        connection.execute(f"CREATE TABLE {table} AS SELECT * FROM some_rows")
+        connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM some_rows")
         connection.unregister("some_rows")

@@ -7,25 +7,8 @@ from typing import Any
 from unmet.mobility.supply.states import REASONS, STATES, WORDS
 from unmet.report.source import RunSource
 
-__all__ = ["MODEL_WORDS", "assumptions", "data_used", "minutes_by_state", "model_facts", "quality_rows", "span"]
+__all__ = ["assumptions", "data_used", "minutes_by_state", "model_facts", "quality_rows", "span"]
 
-MODEL_WORDS = {
-    "exposure": "Negative binomial counts with exposure: pickups are counted against the time with something to rent. "
-    "Expected demand follows a weekly pattern, a slow trend, holidays and weather, by Gaussian processes. With eight "
-    "zones or more, a curve of the whole city is learnt first, then how each zone differs from it.",
-    "cgp": "Censored Gaussian process: in bins labelled as stock-outs, demand was at least the observed trips; in all "
-    "other bins it was equal to them.",
-    "ncgp": "Gaussian process that ignores stock-outs and treats observed trips as demand. Expect it to be too low.",
-    "ncgp-a": "Gaussian process without the bins that had a stock-out. The remaining bins are biased to low demand.",
-    "tobit": "Linear Tobit model with effects of the hour of the week, trend, holidays and weather. In bins labelled "
-    "as stock-outs, demand was at least the observed trips.",
-    "observed": "Observed trips as demand: a baseline in which no trip is lost.",
-    "weekly-mean": "Pickups per time with supply, by hour of the week: a baseline without trend and weather.",
-    "drop-censored": "Mean pickups by hour of the week over the bins without a stock-out: a baseline. The remaining "
-    "bins are biased to low demand.",
-}
-_COUNTED = ("exposure", "weekly-mean", "drop-censored")
-_PLAIN = ("observed", "weekly-mean", "drop-censored")  # use neither weather nor holidays
 _PICKUPS = {
     "trips": "Observed trips are trips that started in the zone.",
     "status": "There were no trip files. Observed trips are falls in the number of available vehicles, without those "
@@ -52,14 +35,14 @@ def span(minutes: float) -> str:
 def model_facts(source: RunSource) -> list[list[str]]:
     """Return facts about the model and the run, as pairs of name and value."""
     info, settings = source.info, source.info["inputs"].get("model", {})
-    provenance = info.get("provenance", {})
+    provenance, model = info.get("provenance", {}), info.get("model", {})
     facts = [
-        ["Model", f"{settings.get('name', 'unknown')}: {MODEL_WORDS.get(settings.get('name', ''), '')}".rstrip(": ")],
+        ["Model", f"{settings.get('name', 'unknown')}: {model.get('sentence', '')}".rstrip(": ")],
         ["Joint draws for intervals", str(settings.get("draws", ""))],
         ["Seed", str(settings.get("seed", ""))],
-        ["Weather", _given(provenance.get("weather"), settings)],
+        ["Weather", _given(provenance.get("weather"), model)],
         ["Weather columns", ", ".join(map(str, provenance.get("weather_columns") or []))],
-        ["Holidays", _given(provenance.get("holidays"), settings)],
+        ["Holidays", _given(provenance.get("holidays"), model)],
     ]
     for gap in (provenance.get("weather_gaps") or [])[:5]:
         facts.append(["Weather missing", f"{gap.get('column')}: {gap.get('bins')} bins, from {gap.get('first')}"])
@@ -76,10 +59,10 @@ def model_facts(source: RunSource) -> list[list[str]]:
     return [fact for fact in facts if fact[1]]
 
 
-def _given(value: Any, settings: dict[str, Any]) -> str:
+def _given(value: Any, model: dict[str, Any]) -> str:
     if not value:
         return "not used"
-    return f"{value} (given, but not used by this model)" if settings.get("name") in _PLAIN else str(value)
+    return str(value) if model.get("uses_covariates", True) else f"{value} (given, but not used by this model)"
 
 
 def data_used(source: RunSource) -> list[list[str]]:
@@ -136,7 +119,7 @@ _LONG_BIN = 360
 
 def assumptions(source: RunSource) -> list[str]:
     """Return the assumptions behind the numbers, one sentence or two each."""
-    model = source.info["inputs"].get("model", {}).get("name", "")
+    supply = source.info.get("model", {}).get("supply")
     summary = source.summary
     lines = [
         "Trips are lost only while a zone is open and has nothing to rent. Closed and unknown time counts neither as "
@@ -147,7 +130,12 @@ def assumptions(source: RunSource) -> list[str]:
         "of trips wanted in that bin: observed plus lost. If supply never ran out, demand equals observed trips.",
         "Intervals are 90 % intervals: one in ten should miss. They assume that the model and the records are right.",
     ]
-    if model in _COUNTED:
+    if source.info.get("model", {}).get("uses_city"):
+        lines.append(
+            "Zones that use the city's curve share its error. The intervals of totals and the band of all zones "
+            "include it; the limits of hours are added up to those of a day."
+        )
+    if supply == "exposure":
         lines.append(
             "Riders arrive at an empty zone at the same rate as at a stocked one, given the hour, the season and the "
             "weather."
@@ -157,7 +145,7 @@ def assumptions(source: RunSource) -> list[str]:
                 f"With bins of one {span(source.minutes)}, an empty hour at night counts like one at rush hour, so the "
                 "error of lost trips may exceed their interval. Use hourly bins (--every 1h) to estimate losses."
             )
-    elif model in ("cgp", "tobit"):
+    elif supply == "labels":
         lines.append("The model uses which bins had a stock-out, but not how long it lasted.")
     if summary:
         lines.append(_PICKUPS.get(summary.get("pickups_from", ""), ""))

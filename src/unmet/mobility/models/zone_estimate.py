@@ -1,14 +1,14 @@
-"""Latent demand of one zone: the rate to plan with, the demand that was there, and the trips that were lost.
+"""Latent demand of one zone: the rate, the demand and the lost trips of each bin.
 
-Two questions are kept apart. The **rate** is the expected demand of a full bin: the latent function. The **demand** is
-how many trips were wanted in that very bin given what was seen: observed plus lost; where supply never ran out it is
-what was observed.
+The **rate** is the expected demand of a bin with full supply: the number to plan with. The **demand** is the number of
+trips wanted in that particular bin, given its records: observed plus lost. It equals the observed number if supply
+never ran out.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,26 +16,29 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
-from unmet.mobility.models.city import Shared, with_shared
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
+from unmet.mobility.models.city import CityModel, with_city
+from unmet.mobility.models.rates import Rates
+from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS, ZoneModel, find_model
 from unmet.mobility.models.zone_data import ZoneData, zone_data
-from unmet.mobility.models.zone_models import MODELS, Rates
 
 __all__ = ["DemandModel", "ZoneEstimate", "estimate_zone"]
 
 
 @dataclass(frozen=True)
 class DemandModel:
-    """Which model, and how it is run.
+    """A demand model and the settings of its run.
 
     Parameters
     ----------
     name : str
-        ``exposure`` (default: negative binomial counts with exposure), ``cgp``, ``ncgp``, ``ncgp-a``, ``tobit``, or a
-        baseline: ``observed``, ``weekly-mean``, ``drop-censored``.
+        Name of the model: one of `unmet.mobility.models.registry.MODELS`, or that of `record`.
     draws : int
-        Joint posterior draws, from which totals and intervals of lost trips are made.
+        Number of joint posterior draws, from which totals and intervals of lost trips are made.
     seed : int
-        Together with the zone's name decides all randomness but what is drawn alike for all zones.
+        Together with the zone's name, decides all randomness except errors that all zones share.
+    record : ZoneModel, optional
+        A model of one's own.
 
     Examples
     --------
@@ -43,29 +46,35 @@ class DemandModel:
     DemandModel(name='cgp', draws=400, seed=0)
     """
 
-    name: str = "exposure"
+    name: str = DEFAULT_MODEL
     draws: int = 400
     seed: int = 0
+    record: ZoneModel | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.name not in MODELS:
-            raise InputError(f"no model {self.name!r}; there are {', '.join(MODELS)}")
+        if self.zone_model.name != self.name:
+            raise InputError(f"name: expected that of the record, {self.zone_model.name!r}; got {self.name!r}.")
         if self.draws < 20:
-            raise InputError(f"draws must be 20 or more for intervals to mean anything; got {self.draws}")
+            raise InputError(f"draws: expected 20 or more, so that intervals mean something; got {self.draws}.")
+
+    @property
+    def zone_model(self) -> ZoneModel:
+        """The model."""
+        return find_model(self.record or self.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
-        return asdict(self)
+        """Give everything that decides an estimate, as JSON-able values."""
+        own = {} if self.name in MODELS else {"function": self.zone_model.source}
+        return {"name": self.name, "draws": self.draws, "seed": self.seed, **own}
 
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> DemandModel:
-        """Read back what `to_dict` wrote."""
-        return replace(cls(), **description)
+    def describe(self) -> dict[str, Any]:
+        """Describe the model for ``run.json`` and the report."""
+        return self.zone_model.to_dict()
 
 
 @dataclass(frozen=True)
 class ZoneEstimate:
-    """What was estimated for one zone.
+    """The estimate of one zone.
 
     Attributes
     ----------
@@ -75,7 +84,7 @@ class ZoneEstimate:
     lost : array of shape (168, draws)
         Draws of lost trips, summed by local hour of the week (0 is Monday from midnight).
     observed : array of shape (168,)
-        Observed trips, likewise. Demand is observed plus lost, draw by draw.
+        Observed trips by hour of the week. Demand is observed plus lost, draw by draw.
     summary : dict
         Zone, model, convergence, repairs, CPU seconds.
     """
@@ -86,18 +95,18 @@ class ZoneEstimate:
     summary: dict[str, Any]
 
 
-def estimate_zone(panel: pd.DataFrame, model: DemandModel, shared: Shared | None = None) -> ZoneEstimate:
+def estimate_zone(panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None) -> ZoneEstimate:
     """Estimate rate, demand and lost trips of one zone.
 
     Parameters
     ----------
     panel : DataFrame
-        The zone's rows of a panel, with any features (``holiday``, weather columns) beside. Rows whose column
-        ``future`` is true are bins still to come.
+        The zone's rows of a panel, with the features of their bins (``holiday``, weather columns). Rows whose column
+        ``future`` is true are bins after the end of the records.
     model : DemandModel
-        Which model.
-    shared : Shared, optional
-        What this zone shares with others; only the model ``exposure`` looks at it.
+        The model and its settings.
+    city : CityModel, optional
+        The city model, for models that use it.
 
     Examples
     --------
@@ -116,12 +125,12 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, shared: Shared | None
     100       2.0       0.5          3.3
     """
     began = time.process_time()
-    data = with_shared(zone_data(panel), shared)
+    data = with_city(zone_data(panel), city)
     if not data.seen.any():
-        raise InputError("No bin had anything to rent, so nothing can be learnt of its demand.")
-    rates = MODELS[model.name](data, model.draws, _seed(data.zone, model.seed))
+        raise InputError("No bin had anything to rent, so its demand cannot be estimated.")
+    rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
-    lost = np.zeros((168, model.draws))
+    lost = np.zeros((HOURS_OF_WEEK, model.draws))
     np.add.at(lost, data.slot[counted], rates.lost.T[counted])
     summary = {
         "zone": data.zone,
@@ -131,12 +140,12 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, shared: Shared | None
         **data.notes,
         "cpu_seconds": time.process_time() - began,
     }
-    observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=168), dtype=float)
+    observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=HOURS_OF_WEEK), dtype=float)
     return ZoneEstimate(_rows(data, rates), lost, observed, summary)
 
 
 def _seed(zone: str, seed: int) -> int:
-    """A seed of the zone's own, whatever the order zones are worked on."""
+    """Derive the zone's seed from its name, so that the order of zones does not matter."""
     return int(np.random.SeedSequence([seed, *zone.encode()]).generate_state(1)[0] // 2)
 
 

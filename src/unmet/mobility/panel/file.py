@@ -14,6 +14,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.hashes import file_hash
 from unmet._storage.sql import connect, fetch_all, fetch_frame, fetch_one, path_literal, reading, register
 from unmet.mobility.clock.bins import hour_of_week
 from unmet.mobility.panel.schema import NEEDED_COLUMNS, SCHEMA, STATE_MINUTES
@@ -40,6 +41,10 @@ class PanelFile:
         Column of the panel → its type in DuckDB.
     metadata : dict
         ``zones, quality, reasons, summary``, as `write_panel` stored them.
+    sha256 : str
+        Hash of the file's bytes.
+    path : Path or None
+        The file; None for a panel that was given in memory.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -47,6 +52,8 @@ class PanelFile:
     zones: tuple[str, ...]
     columns: dict[str, str]
     metadata: dict[str, Any]
+    sha256: str
+    path: Path | None
 
     def rows_of(self, zone: str) -> pd.DataFrame:
         """Return the rows of one zone, sorted by start, with the features of their bins.
@@ -111,8 +118,14 @@ class PanelFile:
                 f"SELECT zone::VARCHAR AS zone, count(*) AS bins, {', '.join(sums)} FROM panel GROUP BY 1 ORDER BY 1",
             )
 
-    def add_features(self, features: pd.DataFrame) -> None:
-        """Add columns that `rows_of` joins by ``start``: one row per bin, and no column of the panel."""
+    def set_features(self, features: pd.DataFrame | None) -> None:
+        """Set the columns that `rows_of` joins by ``start``: one row per bin, and no column of the panel.
+
+        None: no columns.
+        """
+        if features is None:
+            self.connection.execute("DROP TABLE IF EXISTS features")
+            return
         if "start" not in features.columns:
             raise InputError(f"features: there is no column 'start'; found: {', '.join(map(str, features.columns))}.")
         taken = [str(c) for c in features.columns if c != "start" and c in self.columns]
@@ -127,8 +140,14 @@ class PanelFile:
             )
         self._keep("features", features)
 
-    def add_future(self, bins: pd.DataFrame) -> None:
-        """Add bins (``start, start_local, minutes``) that `rows_of` appends. Its column ``future`` marks them."""
+    def set_future(self, bins: pd.DataFrame | None) -> None:
+        """Set the bins (``start, start_local, minutes``) that `rows_of` appends. Its column ``future`` marks them.
+
+        None: no bins.
+        """
+        if bins is None:
+            self.connection.execute("DROP TABLE IF EXISTS future")
+            return
         states = dict.fromkeys((name for name in STATE_MINUTES if name in self.columns), 0)
         rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
         self._keep("future", rows)
@@ -158,8 +177,16 @@ class PanelFile:
 
 
 @contextmanager
-def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
-    """Open a panel's Parquet file, and check that it has the needed columns and that types are right."""
+def open_panel(path: str | os.PathLike[str], *, sha256: str | None = None) -> Iterator[PanelFile]:
+    """Open a panel's Parquet file, and check that it has the needed columns and that types are right.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    sha256 : str, optional
+        Hash of the file's bytes, if known; computed otherwise.
+    """
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
@@ -177,7 +204,8 @@ def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
                 f"found: {', '.join(columns)}."
             )
         _check_types(label, columns)
-        yield PanelFile(connection, label, _zones(connection, label), columns, metadata)
+        zones = _zones(connection, label)
+        yield PanelFile(connection, label, zones, columns, metadata, sha256 or file_hash(file), file)
 
 
 def _check_types(label: str, columns: dict[str, str]) -> None:

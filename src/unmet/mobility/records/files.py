@@ -23,6 +23,7 @@ import duckdb
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading
+from unmet.collect.history import SEGMENT, find_histories
 
 __all__ = [
     "Column",
@@ -116,7 +117,8 @@ def expand(given: Given, source: str) -> list[Path]:
     """List the files of a path, a folder, a glob or a list of those, sorted by name.
 
     Folders are searched with all their subfolders. If names in a folder contain ``station_status`` (for status) or
-    ``station_information`` (for stations), only those files are used: feeds are often kept side by side.
+    ``station_information`` (for stations), only those files are used: feeds are often kept side by side. Of a folder
+    of `unmet collect`, all files are listed.
     """
     if isinstance(given, str | PathLike):
         given = [given]
@@ -133,7 +135,8 @@ def expand(given: Given, source: str) -> list[Path]:
     if not unique:
         raise InputError(f"{source}: the list of files is empty.")
     for path in unique:
-        _check_name(path, source)
+        if path.suffix != SEGMENT:
+            _check_name(path, source)
     return unique
 
 
@@ -159,6 +162,8 @@ def _expand_one(item: str, source: str) -> list[Path]:
 
 def _in_folder(path: Path, source: str) -> list[Path]:
     kinds = _kinds(source)
+    if source in ("status", "stations") and (histories := find_histories(path)):
+        return [file for history in histories.values() for file in history.all_files()]
     if not os.access(path, os.R_OK | os.X_OK):
         raise FileFormatError(f"{path}: cannot open this folder: permission denied. Allow reading, or copy it.")
     files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(kinds))

@@ -130,6 +130,7 @@ SOURCES: Mapping[str, Source] = {
                 "at",
                 "fetched_at",
                 "polled_at",
+                "poll_time",
                 "snapshot_time",
                 "last_updated",
                 "last_reported",

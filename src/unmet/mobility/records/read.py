@@ -13,6 +13,9 @@ The tables are in a database file in a temporary folder. Only those in `Records.
     ``station, at, available, disabled, docks, installed, renting, ix, rn, second``: accepted records. `available`
     counts functional vehicles, `rn` follows the order of the rows in the files, and `second` is `at` in seconds since
     1970, rounded up. Write ``"at"`` in quotes, because it is a keyword. Sorting by `ix` is cheaper than by `station`.
+``polls``
+    ``at, fresh``: answered polls of station status, if the status is a history of `unmet collect`; `fresh` if the
+    document was a new one.
 ``weather``
     ``at`` and the columns of numbers, under their headers.
 
@@ -36,6 +39,7 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._storage.sql import connect, reading
 from unmet.mobility.clock.timezones import zone_info
+from unmet.mobility.records.collected import split_histories
 from unmet.mobility.records.files import Given, Workspace
 from unmet.mobility.records.headers import Headers, more_headers
 from unmet.mobility.records.quality import QualityLog, check_rejected
@@ -115,7 +119,8 @@ def read_records(
     ----------
     trips, status, stations, weather : path, list of paths, folder, glob or frame, optional
         CSV, CSV.gz, zip of CSV, Parquet, or a pandas, polars or Arrow frame. Status and stations also as GBFS
-        ``station_status`` and ``station_information`` documents. Frames are not changed.
+        ``station_status`` and ``station_information`` documents, or the folder of one system that `unmet collect`
+        keeps. Without `stations`, those of such a folder are used. Frames are not changed.
     timezone : str
         Time zone of the system. Times without an offset are local to it.
     mapping : mapping, optional
@@ -233,6 +238,10 @@ def _load(
     seen: dict[str, set[str]] = {}
     known: StationTable | None = None
     rows_of: dict[str, dict[str, int]] = {}
+    histories, _ = split_histories(status)
+    if stations is None:
+        described = [str(history.folder) for history in histories if history.has("stations")]
+        stations = described or None
     if stations is not None:
         progress("reading stations")
         known, seen["stations"] = read_stations(workspace, stations, timezone, headers, log)
@@ -272,7 +281,7 @@ def _load(
         progress("reading weather")
         seen["weather"] = make_weather(workspace, weather, timezone, headers, log)
     headers.check_used(seen)
-    given = {"trips": trips, "status": status, "weather": weather}
+    given = {"trips": trips, "status": status, "weather": weather, "polls": histories or None}
     return frozenset({"stations", *(name for name, value in given.items() if value is not None)})
 
 

@@ -13,6 +13,7 @@ from unmet._exceptions import FileFormatError
 from unmet._storage.sql import fetch_all, reading
 from unmet.mobility.clock.timezones import standard_offset_hours
 from unmet.mobility.records.casting import text
+from unmet.mobility.records.collected import split_histories, station_rows
 from unmet.mobility.records.files import (
     Given,
     InputTable,
@@ -107,15 +108,18 @@ def read_stations(
     """Read stations from tables, frames or GBFS documents. Return them and all headers."""
     seen: set[str] = set()
     named: dict[str, str] = {}
-    if is_frame(given):
-        tables, label = open_tables(workspace, given, "stations"), "the stations frame"
-        rows = _from_tables(tables, workspace, headers, seen, named, log)
-    else:
-        paths = expand(given, "stations")
+    histories, others = split_histories(given)
+    collected = [row for history in histories for row in station_rows(workspace, history)]
+    rows, label = [_station(row, dict.fromkeys(row), row) for row in collected], "the collected stations"
+    if is_frame(others):
+        tables, label = open_tables(workspace, others, "stations"), "the stations frame"
+        rows += _from_tables(tables, workspace, headers, seen, named, log)
+    elif others or not histories:
+        paths = expand(others, "stations")
         label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
         # Documents in the order in which they were written: the last entry of a station is used.
         documents = sorted((read_station_information(p) for p in paths if is_json(p)), key=lambda d: d[0])
-        rows = [_station(row, dict.fromkeys(row), row) for _, found in documents for row in found]
+        rows += [_station(row, dict.fromkeys(row), row) for _, found in documents for row in found]
         tables = open_files(workspace, [p for p in paths if not is_json(p)])
         rows += _from_tables(tables, workspace, headers, seen, named, log)
     log.total("stations", len(rows))

@@ -15,6 +15,7 @@ from unmet._exceptions import FileFormatError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
 from unmet.mobility.records.casting import NOTHING, Time, boolean, number, time
+from unmet.mobility.records.collected import make_polls, open_changes, split_histories
 from unmet.mobility.records.files import (
     Column,
     Given,
@@ -82,11 +83,14 @@ def stage_status(
     progress: Callable[[str], None],
 ) -> StagedStatus:
     """Open status and convert it to our columns."""
-    tables: list[InputTable] = []
-    if is_frame(given):
-        tables = open_tables(workspace, given, "status")
-    else:
-        paths = expand(given, "status")
+    histories, others = split_histories(given)
+    tables = [open_changes(workspace, history) for history in histories]
+    if histories:
+        make_polls(workspace, histories)
+    if is_frame(others):
+        tables += open_tables(workspace, others, "status")
+    elif others or not histories:
+        paths = expand(others, "status")
         documents = [p for p in paths if is_json(p)]
         if documents:
             tables.append(_load_documents(workspace, documents, log, force, progress))
@@ -217,22 +221,7 @@ def make_status(
     # If every id is known and times are numbers, conditions are on plain columns: DuckDB then sees from the statistics
     # of a Parquet file that no row meets them, without reading it.
     plain = None not in resolved.index.values() and status.epochs
-    stations = {"missing station": "raw IS NULL", "unknown station": "false" if plain else "ix IS NULL"}
-    reasons = {
-        "missing time": "no_time",
-        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND}"
-        if status.epochs
-        else f"moment IS NULL OR moment {IMPOSSIBLE}",
-        "missing or unreadable count": "available IS NULL",
-        "negative vehicles": "available < 0",
-        "impossible count": f"available > {_MOST_VEHICLES}",
-    }
-    oddities = {
-        "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
-        "skipped": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
-        "negative_docks": "docks < 0",
-        "negative_disabled": "disabled < 0",
-    }
+    stations, reasons, oddities = _conditions(status, clock, plain)
     judged = staged.relation if plain else joined
     outside = outside_period("epoch" if plain else "moment", within, seconds=plain)
     rows, occurred, seen = count_reasons(
@@ -259,6 +248,32 @@ def make_status(
             installed, renting, ix, rn, {second} AS second
         FROM {joined} WHERE {" AND ".join(where)}"""
     )
+
+
+def _conditions(
+    status: StagedStatus, clock: Clock, plain: bool
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the SQL conditions of the reasons to reject a record, by station and other, and of the oddities.
+
+    `plain` if every station is known and times are numbers.
+    """
+    stations = {"missing station": "raw IS NULL", "unknown station": "false" if plain else "ix IS NULL"}
+    reasons = {
+        "missing time": "no_time",
+        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND}"
+        if status.epochs
+        else f"moment IS NULL OR moment {IMPOSSIBLE}",
+        "missing or unreadable count": "available IS NULL",
+        "negative vehicles": "available < 0",
+        "impossible count": f"available > {_MOST_VEHICLES}",
+    }
+    oddities = {
+        "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
+        "skipped": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
+        "negative_docks": "docks < 0",
+        "negative_disabled": "disabled < 0",
+    }
+    return stations, reasons, oddities
 
 
 def _joined(workspace: Workspace, staged: Staged, clock: Clock, ids: str) -> str:

@@ -120,31 +120,13 @@ def make_trips(
         report_matches("trips", resolved, log)
     staff = _staff_stations(workspace, trips, rows_of)
     ids = make_ids(workspace, known, resolved, staff)
-    riders = _staff_riders(workspace, trips)
     _check_places(workspace, trips, timezone)
     clock = clock_for(workspace, staged, timezone, ["started_local", "ended_local"])
     timed = _timed(workspace, trips, clock)
     # If every id is known and none belongs to staff, rows can be judged without looking up their stations.
     plain = None not in resolved.index.values() and not any(staff.values())
     judged = timed if plain else _located(workspace, timed, ids)
-    reasons = {
-        "missing time": "no_start",
-        "impossible time": f"started IS NULL OR started {IMPOSSIBLE}",
-        "end before start": "ended < started",
-        "missing station": "start_raw IS NULL AND (start_lat IS NULL OR start_lon IS NULL)",
-        "staff and test trips": f"{'false' if plain else 'start_staff OR end_staff'}{riders}",
-        "unknown station": "false" if plain else "start_raw IS NOT NULL AND start_ix IS NULL",
-    }
-    oddities = {
-        "nonexistent": "start_gap > 0 OR end_gap > 0",
-        "doubled": "start_fold > 0 OR end_fold > 0",
-        "no_end": "ended IS NULL",
-        "late_end": f"ended {IMPOSSIBLE}",
-        "no_start_station": "start_raw IS NULL",
-        "no_end_station": "end_raw IS NULL",
-        "unknown_end": "false" if plain else "end_raw IS NOT NULL AND end_ix IS NULL",
-        "impossible_place": "bad_start_place OR bad_end_place",
-    }
+    reasons, oddities = _conditions(plain, _staff_riders(workspace, trips))
     outside = outside_period("started", within)
     rows, occurred, seen = count_reasons(workspace, "trips", staged, judged, reasons, oddities, log, outside)
     _note(seen, log)
@@ -165,6 +147,32 @@ def make_trips(
         not occurred and dropped is None and not any(seen[o] for o in ("doubled", "nonexistent", "late_end", "no_end"))
     )
     _write_span(workspace, staged, clock, untouched)
+
+
+def _conditions(plain: bool, riders: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the SQL conditions of the reasons to reject a trip, and of the oddities of accepted ones.
+
+    `plain` if every station is known and none belongs to staff; `riders` is SQL for riders that are staff.
+    """
+    reasons = {
+        "missing time": "no_start",
+        "impossible time": f"started IS NULL OR started {IMPOSSIBLE}",
+        "end before start": "ended < started",
+        "missing station": "start_raw IS NULL AND (start_lat IS NULL OR start_lon IS NULL)",
+        "staff and test trips": f"{'false' if plain else 'start_staff OR end_staff'}{riders}",
+        "unknown station": "false" if plain else "start_raw IS NOT NULL AND start_ix IS NULL",
+    }
+    oddities = {
+        "nonexistent": "start_gap > 0 OR end_gap > 0",
+        "doubled": "start_fold > 0 OR end_fold > 0",
+        "no_end": "ended IS NULL",
+        "late_end": f"ended {IMPOSSIBLE}",
+        "no_start_station": "start_raw IS NULL",
+        "no_end_station": "end_raw IS NULL",
+        "unknown_end": "false" if plain else "end_raw IS NOT NULL AND end_ix IS NULL",
+        "impossible_place": "bad_start_place OR bad_end_place",
+    }
+    return reasons, oddities
 
 
 def _write_span(workspace: Workspace, staged: Staged, clock: Clock, untouched: bool) -> None:

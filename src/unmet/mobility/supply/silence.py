@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import DAY, Integers, runs
+from unmet.mobility.supply.polls import MISSED_POLLS, Polls
 
 __all__ = ["Feed", "expected_events", "outside_coverage", "silent_stretches", "standstills"]
 
@@ -31,9 +32,6 @@ Ordinary nights stay below 30; a blizzard reached 55."""
 
 _ALIVE = 0.1
 """Share of the expected records below which the feed is down. Feeds of closed systems kept at least 0.4 of it."""
-
-MISSED_POLLS = 3
-"""Number of missed polls that is a silence. A poll lists every station and has no quiet hours."""
 
 _DAYS_AROUND = 14
 _FEED_QUANTILE = 0.999
@@ -57,6 +55,8 @@ class Feed:
         Number of stations that reported so far, and of those whose last record is not open.
     polled : bool
         Whether the feed lists every station at each poll (and so has no quiet hours), or only changes.
+    polls : Polls, optional
+        The polls themselves, if the collector kept them.
     """
 
     first: int
@@ -66,10 +66,11 @@ class Feed:
     stations: Integers
     shut: Integers
     polled: bool
+    polls: Polls | None = None
 
     @property
     def last(self) -> int:
-        """Last minute with a record."""
+        """Last minute with a record or a poll."""
         return self.first + len(self.records) - 1
 
 
@@ -140,8 +141,21 @@ def silent_stretches(feed: Feed) -> Integers:
 
     Silences less than 30 minutes apart are joined. A record that has the time of the change, not of the poll, may fall
     into the outage that delayed it.
+
+    If the polls are known, a silence is a gap in the polls, however short; and time with new documents is never one.
     """
-    heard = np.flatnonzero(feed.records)
+    heard = feed.records > 0
+    if feed.polls is not None:
+        inside = (feed.polls.fresh >= feed.first) & (feed.polls.fresh <= feed.last)
+        heard[feed.polls.fresh[inside] - feed.first] = True
+        gaps = np.clip(feed.polls.gaps(), feed.first, feed.last + 1)
+        unseen = np.concatenate([_unexplained(feed, np.flatnonzero(heard)), gaps[gaps[:, 0] < gaps[:, 1]]])
+        return _join(unseen[np.argsort(unseen[:, 0], kind="stable")], 1)
+    return _unexplained(feed, np.flatnonzero(heard))
+
+
+def _unexplained(feed: Feed, heard: Integers) -> Integers:
+    """Return the stretches (begin, end) between minutes that were heard, by the rules of `silent_stretches`."""
     begin, end = heard[:-1] + 1, heard[1:]
     gap = np.diff(heard)
     if len(gap) == 0:
@@ -187,7 +201,7 @@ def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:
         Stretches in which the feed reports: the system was closed.
     silent : array
         The given stretches, joined with those in which less than a tenth of the expected records came: the state of the
-        system is unknown.
+        system is unknown. If the polls are known, less than a tenth of them must have brought a new document too.
     """
     skip = np.zeros(len(feed.records), dtype=bool)
     for begin, end in silent - feed.first:
@@ -200,6 +214,8 @@ def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:
     heard, usual = _running(np.where(skip, 0, feed.records)), expected_events(feed.records, feed.first, skip)[0]
     alive = heard[end] - heard[begin] >= _ALIVE * (usual[end] - usual[begin])
     found = feed.first + np.column_stack([begin, end])
+    if feed.polls is not None:
+        alive |= feed.polls.fresh_share(*found.T) >= _ALIVE
     more = np.concatenate([silent, found[~alive]])
     return found[alive], _join(more[np.argsort(more[:, 0], kind="stable")], 1)
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import DAY, Integers
-from unmet.mobility.supply.silence import MISSED_POLLS, SHORTEST_SILENCE, Feed
+from unmet.mobility.supply.polls import MISSED_POLLS
+from unmet.mobility.supply.silence import SHORTEST_SILENCE, Feed
 from unmet.mobility.supply.states import (
     EMPTY,
     FEED_SILENT,

@@ -95,7 +95,7 @@ class StatusLog:
     origin : int
         The second from which packed seconds are counted.
     first_minute, last_minute : int
-        The full minutes from which the first and the last record are in force.
+        The full minutes from which the first and the last record are in force, or of the last poll if that is later.
     duplicates : int
         Records of the chosen period that were left out because a later one has the same station and second.
     """

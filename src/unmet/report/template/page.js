@@ -63,7 +63,7 @@ function _qualityCard(counts) {
   const rejected = data.how.quality.filter((row) => row[0] === "rejected").sort((a, b) => b[4] - a[4])[0];
   const line = (good, text) => element("li", { class: good ? "good" : "care" }, text);
   const lines = element("ul", { class: "checks" });
-  if (total > 0) lines.append(line(minutes.unknown / total < 0.05, `${percent(1 - minutes.unknown / total)} of the time in a known state`));
+  if (total > 0) lines.append(line(minutes.unknown / total < 0.05, `${percent(1 - minutes.unknown / total)} of the time known`));
   lines.append(line(!rejected || rejected[4] < 0.02, rejected ? `${percent(rejected[4])} of ${rejected[1]} rejected: ${rejected[2]}` : "no rows rejected"));
   lines.append(line(!counts.failed && !counts.not_converged,
     counts.failed ? `${counts.failed} of ${counted(counts.all, "zone")} not estimated` : counts.not_converged ? `${counted(counts.not_converged, "fit")} did not converge` : counts.all === 1 ? "the zone was estimated" : `all ${counts.all} zones estimated`));
