@@ -90,7 +90,7 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Station status: a folder of GBFS snapshots, or a table of changes.",
+        "Station status: a folder of GBFS snapshots or of `unmet collect`, or a table of changes.",
         '"status.parquet"',
         shown=True,
     )
