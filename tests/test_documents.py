@@ -59,12 +59,18 @@ def finds_what_is_below_the_limit(told: str) -> bool:
     return abs(ours - true) < 0.5 < 2 < naive - true
 
 
+def fits_both_likelihoods(told: str) -> bool:
+    chance, true_chance, noise, true_noise = (float(number) for number in re.findall(r"[01]\.\d\d", told))
+    return abs(chance - true_chance) < 0.05 and abs(noise - true_noise) < 0.1
+
+
 def is_what_is_shown_of_the_walkers(told: str) -> bool:
     return agrees((DOCS / "transcripts" / "walkers.txt").read_text(encoding="utf-8"), told)
 
 
 ANSWERS = {
     "readme": finds_the_hidden_peak,
+    "likelihood": fits_both_likelihoods,
     "own_data": finds_what_is_below_the_limit,
     "walkers": is_what_is_shown_of_the_walkers,
 }
@@ -241,6 +247,22 @@ def test_files_and_spellings_of_the_experiments_are_those_that_are_documented() 
     assert {"table5", "figure1", "figure_sigmoid", "figure4_cgp"} <= written
     assert written <= told
     assert {*COLUMNS, *MODELS, *(r[0] for r in (*taxi.READINGS, *motorcycle.READINGS))} <= told
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        *sorted(p for p in (ROOT / "src/unmet/mobility").iterdir() if (p / "__init__.py").exists()),
+        ROOT / "src/unmet/pipeline",
+        ROOT / "src/unmet/report",
+    ],
+    ids=lambda path: path.name,
+)
+def test_every_module_of_a_package_is_in_the_tree_of_the_architecture(package: Path) -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8").split("## The tree")[1].split("## Where")[0]
+    entry = re.search(rf"^ *{package.name}/ .*\n(?: {{10,}}.*\n)*", text, flags=re.MULTILINE)[0]
+    modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("_")}
+    assert {name for name in modules if not re.search(rf"\b{name}\b", entry)} == set()
 
 
 def test_every_state_and_reason_is_documented() -> None:

@@ -396,7 +396,7 @@ def test_weather_that_is_not_there_cannot_be_chosen(two_zones):
     model = LatentDemand("weekly-mean", draws=50, weather=weather, weather_columns=["Rain"], timezone="UTC")
     with pytest.raises(InputError, match=r"no column of numbers 'Rain' in .*; found: 'rain'"):
         model.fit(panel, executor=serially)
-    with pytest.raises(InputError, match="no weather to choose from"):
+    with pytest.raises(InputError, match="columns were given, but no weather"):
         LatentDemand(weather_columns=["rain"]).fit(panel, executor=serially)
 
 

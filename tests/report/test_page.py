@@ -103,7 +103,7 @@ def test_a_run_on_a_frame_needs_its_panel_named(plain_run, hostile_run, tmp_path
     (folder / "run.json").write_text(json.dumps({**info, "panel_path": None}))
     with pytest.raises(InputError, match="does not record the path of its panel"):
         write_report(folder)
-    with pytest.raises(InputError, match="its zones are not those of the run"):
+    with pytest.raises(InputError, match="the zones of the panel differ from those of the run"):
         write_report(folder, panel=hostile_run.panel)
     assert write_report(folder, panel=plain_run.panel).is_file()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from unmet._exceptions import InputError, UninformativeWarning
 from unmet._typing import Array
-from unmet.likelihoods.base import Observations, refuse_reversed
-from unmet.likelihoods.counts import Poisson
+from unmet.likelihoods.base import Likelihood, Observations, refuse_reversed
 
 __all__ = ["as_asked", "bounded_both_ways", "observations", "sides", "vector", "with_exposure"]
 
@@ -78,29 +78,28 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
     return Observations(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
 
 
-def with_exposure(obs: Observations, exposure: Any, *, counts: bool) -> Observations:
-    """Add exposure to observations, after checking it and the counts.
+def with_exposure(obs: Observations, exposure: Any, likelihood: Likelihood) -> Observations:
+    """The same observations with the share of each bin in which demand could be served.
 
     Parameters
     ----------
     obs : Observations
         The observations.
     exposure : array-like of shape (n,) or None
-        Fraction of each bin in which demand could be served, 0…1; None for 1 everywhere.
-    counts : bool
-        Whether the likelihood is one of counts. Only counts can have exposure, and they must be whole numbers.
-
-    Returns
-    -------
-    Observations
+        Shares, 0…1; None for 1 throughout.
+    likelihood : Likelihood
+        Refuses what it cannot explain: only counts have exposure, and only whole numbers are counts.
     """
-    if not counts:
-        if exposure is not None:
-            raise InputError(
-                "exposure needs a count likelihood: the distribution of a Gaussian total in part of a bin is not "
-                "defined. Use likelihood='poisson' or 'negative-binomial', or mark such rows censored=True."
-            )
-        return obs
+    if likelihood.units == "log rate":
+        _refuse_other_counts(obs)
+    if exposure is not None:
+        obs = replace(obs, exposure=vector(exposure, len(obs), "exposure"))
+    likelihood.validate(obs)
+    return obs
+
+
+def _refuse_other_counts(obs: Observations) -> None:
+    """Refuse counts that are known from above only or too large."""
     below = np.flatnonzero(np.isneginf(obs.lower))
     if below.size:
         raise InputError(
@@ -115,10 +114,6 @@ def with_exposure(obs: Observations, exposure: Any, *, counts: bool) -> Observat
             "such rows in all). Count in thousands, or use likelihood='gaussian', which fits such counts well.",
             row=int(large[0]),
         )
-    shares = None if exposure is None else vector(exposure, len(obs), "exposure")
-    with_it = Observations(obs.lower, obs.upper, shares)
-    Poisson().validate(with_it)
-    return with_it
 
 
 def bounded_both_ways(obs: Observations) -> bool:
@@ -151,8 +146,8 @@ def bounded_both_ways(obs: Observations) -> bool:
     return scaled
 
 
-def as_asked(X: Array, obs: Observations, censoring: str, *, counts: bool) -> tuple[Array, Observations]:
-    """Select rows by the `censoring` setting: all, exact ones only, or all treated as exact.
+def as_asked(X: Array, obs: Observations, censoring: str, likelihood: Likelihood) -> tuple[Array, Observations]:
+    """Rows as the `censoring` setting wants them: all, exact ones only, or all taken for exact.
 
     Counts without information are left out: exposure 0, and (with a warning) "at least 0".
 
@@ -181,7 +176,7 @@ def as_asked(X: Array, obs: Observations, censoring: str, *, counts: bool) -> tu
         high = np.where(np.isfinite(obs.upper), obs.upper, obs.lower)
         middle = 0.5 * (low + high)
         obs = Observations(middle, middle, obs.exposure)
-    return _informative(X, obs) if counts else (X, obs)
+    return _informative(X, obs) if likelihood.units == "log rate" else (X, obs)
 
 
 def _informative(X: Array, obs: Observations) -> tuple[Array, Observations]:

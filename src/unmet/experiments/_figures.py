@@ -22,6 +22,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "ncgp": {"color": "#D55E00", "marker": "s", "ls": "--"},
     "ncgp-a": {"color": "#009E73", "marker": "^", "ls": "-.", "ms": 8, "mfc": "none"},  # visible behind a point of CGP
     "cgp": {"color": "#0072B2", "marker": "o", "ls": "-"},
+    "share": {"color": "#CC79A7", "marker": "D", "ls": ":"},
 }
 TRUTH, CENSORED, OBSERVED = "#222222", "#D55E00", "#555555"
 

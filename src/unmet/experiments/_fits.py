@@ -14,13 +14,20 @@ from unmet._exceptions import ConvergenceWarning, NumericalWarning
 from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP
 from unmet.kernels import Kernel
-from unmet.metrics import r2, rmse
+from unmet.metrics import coverage, r2, rmse
 
-__all__ = ["MODELS", "TITLES", "Cost", "cross_validate", "fit", "score_rows"]
+__all__ = ["MODELS", "RECOVERED", "TITLES", "Cost", "cross_validate", "fit", "recovered_rows", "score_rows"]
 
-MODELS: dict[str, Literal["ignore", "drop", "model"]] = {"ncgp": "ignore", "ncgp-a": "drop", "cgp": "model"}
+MODELS: dict[str, Literal["ignore", "drop", "model", "share"]] = {
+    "ncgp": "ignore",
+    "ncgp-a": "drop",
+    "cgp": "model",
+    "share": "share",
+}
 """The paper's names of the models, and their `censoring` setting."""
-TITLES = {"ncgp": "NCGP", "ncgp-a": "NCGP-A", "cgp": "CGP"}
+TITLES = {"ncgp": "NCGP", "ncgp-a": "NCGP-A", "cgp": "CGP", "share": "CGP, learnt share"}
+RECOVERED = "recovered"
+"""Subset of the scores of true values of labelled rows that were part of the fit, given what was seen of them."""
 
 
 @dataclass
@@ -139,6 +146,21 @@ def cross_validate(
         if X_otherwise is not None:
             held.mean_otherwise[fold] = gp.predict(X_otherwise[fold])
     return held
+
+
+def recovered_rows(
+    gp: CensoredGP, X: Array, y: Array, label: Any, truth: Array, labelled: BoolArray, **columns: Any
+) -> list[dict[str, Any]]:
+    """RMSE, and coverage of 95 % intervals, of ``E[y* | y, label]`` on labelled rows of the fit itself."""
+    if not labelled.any():
+        return []
+    found = gp.predict_truth(X, y, label)
+    value, half = found["value"].to_numpy(), 1.96 * found["value_sd"].to_numpy()
+    scores = {
+        "rmse": rmse(truth, value, where=labelled),
+        "coverage": coverage(truth, value - half, value + half, where=labelled),
+    }
+    return [{**columns, "subset": RECOVERED, "metric": k, "value": v} for k, v in scores.items()]
 
 
 def score_rows(truth: Array, mean: Array, censored: BoolArray, **columns: Any) -> list[dict[str, Any]]:

@@ -135,17 +135,20 @@ def run_cells(
     work = work_through(compute, missing, lambda keys: cells[keys[0]], executor=where, jobs=workers, lost=lost)
     with closing(work):
         for (i,), outcome in work:
-            if isinstance(outcome, WorkerDied):
-                raise UnmetError(
-                    f"The process that worked on {cells[i].name} died twice, the second time with nothing else "
-                    "running. The most likely cause is too little memory. Finished cells are kept: the same "
-                    "command goes on from there."
-                )
             if isinstance(outcome, Exception):
-                raise outcome
+                raise _explained(outcome, cells[i])
             keep(i, outcome)
     # New results are read from disk as well, so that a resumed run equals an uninterrupted one.
     return [result if result is not None else _finished(path) for path, result in zip(paths, kept, strict=True)]
+
+
+def _explained(error: Exception, cell: Cell) -> Exception:
+    if not isinstance(error, WorkerDied):
+        return error
+    return UnmetError(
+        f"The process that worked on {cell.name} died twice, the second time with nothing else running. The most "
+        "likely cause is too little memory. Finished cells are kept: the same command goes on from there."
+    )
 
 
 def _make_folder(folder: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._storage.writing import write_text
-from unmet.experiments._fits import MODELS, TITLES
+from unmet.experiments._fits import MODELS, RECOVERED, TITLES
 
 __all__ = [
     "COLUMNS",
@@ -176,14 +176,18 @@ def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str =
         ("all", "r2", 2),
         ("non-censored", "rmse", 2),
         ("non-censored", "r2", 2),
+        (RECOVERED, "rmse", 2),
+        (RECOVERED, "coverage", 2),
     ):
         part = frame[(frame.subset == subset) & (frame.metric == metric)]
+        if part.empty:
+            continue
         means = part.groupby(["model", "c"]).value.mean().unstack("c").reindex(list(MODELS))
         text = bold_best(means.T, digits, smallest=metric == "rmse").T
         for table, rows in ((numbers, means), (shown, text)):
             rows = rows.set_axis([f"{c:g}" for c in rows.columns], axis=1)
             rows.insert(0, "model", [TITLES[m] for m in rows.index])
-            rows.insert(0, "metric", "RMSE" if metric == "rmse" else "R²")
+            rows.insert(0, "metric", {"rmse": "RMSE", "r2": "R²", "coverage": "coverage"}[metric])
             rows.insert(0, "data", subset)
             table.append(rows)
     return write_table(name, pd.concat(numbers), out, title=title, shown=pd.concat(shown), keys=3, note=note)

@@ -15,7 +15,7 @@ from unmet._typing import Array
 from unmet.censoring import censor_labelled
 from unmet.experiments._data import digest, packaged
 from unmet.experiments._figures import CENSORED, OBSERVED, TRUTH, new_figure, save, score_lines
-from unmet.experiments._fits import MODELS, TITLES, cross_validate, score_rows
+from unmet.experiments._fits import MODELS, TITLES, cross_validate, fit, recovered_rows, score_rows
 from unmet.experiments._run import Level, Run, compute_all, finish
 from unmet.experiments._runner import Cell, Result, generator
 from unmet.experiments._tables import Table, results_frame, wide_by_c, write_results, write_table
@@ -68,7 +68,10 @@ def _compute(cell: Cell, zones: Mapping[str, Zone], seed: int, warm_start: bool,
         warm_start=warm_start,
         optimizer="adam" if adam and model == "cgp" else "lbfgs",
     )
-    return {"mean": held.mean.tolist(), "cost": held.cost.as_dict()}
+    X = zone.inputs()
+    whole = fit(model, kernel(zone.weather.shape[1]), X, data.y, data.label, held.cost)
+    recovered = recovered_rows(whole, X, data.y, data.label, zone.pickups, zone.stockout)
+    return {"mean": held.mean.tolist(), "recovered": recovered, "cost": held.cost.as_dict()}
 
 
 def load(run: Run, source: Source) -> list[Zone]:
@@ -142,6 +145,7 @@ def _rows(
                 "repetition": s["repetition"],
             }
             rows += score_rows(zone.pickups, np.array(result["mean"]), zone.stockout, **about)
+            rows += [{**about, **row} for row in result["recovered"]]
     return rows
 
 

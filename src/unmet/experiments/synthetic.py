@@ -14,7 +14,7 @@ from unmet._exceptions import InputError
 from unmet._typing import Array
 from unmet.censoring import Censored, censor_where
 from unmet.experiments._figures import CENSORED, LOOKS, OBSERVED, TRUTH, new_figure, save
-from unmet.experiments._fits import MODELS, TITLES, Cost, fit
+from unmet.experiments._fits import MODELS, RECOVERED, TITLES, Cost, fit, recovered_rows
 from unmet.experiments._run import Level, Run, compute_all, finish
 from unmet.experiments._runner import Cell, Result, generator
 from unmet.experiments._tables import Table, results_frame, write_results, write_table
@@ -91,6 +91,9 @@ def _compute(cell: Cell, seed: int) -> Result:
                 "coverage": coverage(sample.f, mean - 1.96 * sd, mean + 1.96 * sd, where=where),
             }
             rows += [{"model": model, "subset": subset, "metric": k, "value": v} for k, v in scores.items()]
+        rows += recovered_rows(
+            gp, sample.x[:, None], sample.observed.y, sample.observed.label, sample.y_true, peaks, model=model
+        )
     return {"rows": rows, "curves": curves, "cost": cost.as_dict()}
 
 
@@ -125,7 +128,9 @@ def reproduce(run: Run, noise_variance: float = 0.1) -> pd.DataFrame:
 
 def _table(frame: pd.DataFrame, noise_variance: float, run: Run) -> Table:
     columns = [("rmse", "all"), ("rmse", "censored"), ("coverage", "all"), ("coverage", "censored")]
+    columns += [("rmse", RECOVERED), ("coverage", RECOVERED)]
     names = ["RMSE to f*", "RMSE in censored regions", "coverage of f*", "coverage in censored regions"]
+    names += ["RMSE of hidden values", "coverage of hidden values"]
     numbers, shown = [], []
     everywhere = frame[(frame.metric == "rmse") & (frame.subset == "all")].pivot(
         index="repetition", columns="model", values="value"
@@ -152,9 +157,10 @@ def _table(frame: pd.DataFrame, noise_variance: float, run: Run) -> Table:
 
 
 def _figure(sample: Sample, curves: Mapping[str, Mapping[str, list[float]]], run: Run) -> None:
-    figure, axes = new_figure(2, 2, (10, 7), sharex=True, sharey=True)
+    figure, axes = new_figure(2, 3, (14, 7), sharex=True, sharey=True)
+    axes[1, 2].set_visible(False)
     hidden = sample.observed.censored
-    for ax, (letter, model) in zip(axes.ravel(), zip("abcd", [None, *MODELS], strict=True), strict=True):
+    for ax, (letter, model) in zip(axes.ravel(), zip("abcde", [None, *MODELS], strict=True), strict=False):
         ax.set_title(f"({letter}) " + ("Synthetic data" if model is None else TITLES[model]), loc="left", fontsize=11)
         if model is not None:
             mean, sd = (np.array(curves[model][k]) for k in ("mean", "sd"))

@@ -17,7 +17,7 @@ from unmet._typing import Array
 from unmet.censoring import Censored, rand_dropoff
 from unmet.experiments import _taxi_report as report
 from unmet.experiments._data import data_file, digest, read_table
-from unmet.experiments._fits import cross_validate, score_rows
+from unmet.experiments._fits import MODELS, cross_validate, fit, recovered_rows, score_rows
 from unmet.experiments._run import Level, Run, compute_all, finish
 from unmet.experiments._runner import Cell, Result, generator
 from unmet.experiments._tables import results_frame, write_results
@@ -145,7 +145,7 @@ def observed(week: Week, gamma: float, c: float, repetition: int, seed: int) -> 
 
 def inputs(model: str, week: Week, label: Any) -> Array:
     """Return the features of the paper: t, hour, weekday; and the label for the two models that model censoring."""
-    return week.X if model == "ncgp" else np.column_stack([week.X, label])
+    return week.X if model in ("ncgp", "share") else np.column_stack([week.X, label])
 
 
 def settings_of(grid: Grid) -> list[dict[str, Any]]:
@@ -153,7 +153,7 @@ def settings_of(grid: Grid) -> list[dict[str, Any]]:
     cells: dict[tuple[Any, ...], dict[str, Any]] = {}
     for repetition in range(grid.repetitions):
         for gamma, c in grid.cells:
-            for model in ("ncgp-a", "ncgp", "cgp"):
+            for model in ("ncgp-a", "ncgp", "cgp", "share"):
                 cell = cell_of(model, gamma, c, repetition)
                 cells[tuple(cell.values())] = cell
     return list(cells.values())
@@ -186,7 +186,14 @@ def _compute(cell: Cell, week: Week, seed: int, warm_start: bool) -> Result:
         noise_variance=NOISE,
         normalize_y=False,  # the prior's mean is zero, as in the paper: scaled, not centred
     )
+    X = inputs(model, week, data.label)
+    scale = {"max_iter": MAX_ITER, "noise_variance": NOISE, "normalize_y": False}
+    whole = fit(model, starts(), X, data.y / unit, data.label, held.cost, **scale)
+    recovered = recovered_rows(whole, X, data.y / unit, data.label, week.pickups / unit, data.censored)
+    for row in recovered:
+        row["value"] *= unit if row["metric"] == "rmse" else 1.0
     return {
+        "recovered": recovered,
         "mean": (unit * held.mean_otherwise).tolist(),
         "mean_as_labelled": (unit * held.mean).tolist(),
         "cost": held.cost.as_dict(),
@@ -241,8 +248,11 @@ def _rows(week: Week, grid: Grid, cells: Sequence[tuple[Mapping[str, Any], Resul
         for repetition in range(grid.repetitions):
             for gamma, c in grid.cells:
                 hidden = observed(week, gamma, c, repetition, seed).censored
-                for model in ("ncgp", "ncgp-a", "cgp"):
+                for model in MODELS:
                     mean = np.array(results[tuple(cell_of(model, gamma, c, repetition).values())][kept])
                     about = {"experiment": experiment, "model": model, "gamma": gamma, "c": c, "repetition": repetition}
                     rows += score_rows(week.pickups, mean, hidden, **about)
+                    if experiment == READINGS[0][0]:
+                        found = results[tuple(cell_of(model, gamma, c, repetition).values())]["recovered"]
+                        rows += [{**about, **row} for row in found]
     return rows

@@ -131,6 +131,7 @@ class RunSettings:
     censored_rule: str = _panel_option("censored_rule")
     rebalancing: int = _panel_option("rebalancing")
     hours: str | None = _panel_option("hours")
+    supply: str = _panel_option("supply")
     memory: str = _panel_option("memory")
 
     model: str = _setting(

@@ -12,8 +12,7 @@ from scipy.sparse import csr_matrix
 
 from unmet._storage.sql import reading
 from unmet._typing import Array
-from unmet.mobility.clock.bins import hour_of_week
-from unmet.mobility.runs.totals import HOURS
+from unmet.mobility.clock.bins import HOURS_OF_WEEK, hour_of_week
 from unmet.report.source import RunSource
 
 __all__ = ["DRAWN", "WEEKLY", "SystemSeries", "ZoneSeries", "day_numbers", "each_zone"]
@@ -78,13 +77,13 @@ def _week_limits(source: RunSource, level: str) -> dict[str, dict[str, Array]]:
     limits: dict[str, dict[str, Array]] = {}
     for zone, rows in chosen.groupby(chosen["zone"].fillna(""), sort=False):
         slot = rows["hour_of_week"].to_numpy(dtype=int)
-        low, high = np.full(HOURS, np.nan), np.full(HOURS, np.nan)
+        low, high = np.full(HOURS_OF_WEEK, np.nan), np.full(HOURS_OF_WEEK, np.nan)
         low[slot], high[slot] = rows["q05"].to_numpy(dtype=float), rows["q95"].to_numpy(dtype=float)
         limits[str(zone)] = {"low": low, "high": high}
     return limits
 
 
-_NO_LIMITS = {"low": np.full(HOURS, np.nan), "high": np.full(HOURS, np.nan)}
+_NO_LIMITS = {"low": np.full(HOURS_OF_WEEK, np.nan), "high": np.full(HOURS_OF_WEEK, np.nan)}
 _FETCHED = ("observed", "rate", "low", "high", "lost", "stockout", "off", "extrapolated")
 
 
@@ -92,7 +91,7 @@ def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries]]:
     """Yield the number and the series of each zone."""
     limits = _week_limits(source, "zone_hour_of_week")
     per_chunk = max(1, _ROWS_AT_ONCE // max(len(source.bins), 1))
-    by_day, by_slot = _days_of(source.bins), _summing(_slots(source.bins), HOURS)
+    by_day, by_slot = _days_of(source.bins), _summing(_slots(source.bins), HOURS_OF_WEEK)
     names = source.zones["zone"].tolist()
     for first in range(0, len(names), per_chunk):
         block = _fetch(source, first, min(first + per_chunk, len(names)))
@@ -174,7 +173,7 @@ class SystemSeries:
     def __init__(self, source: RunSource) -> None:
         self.source = source
         self.sums = {name: np.zeros(len(source.bins)) for name in (*DRAWN, "seen", "known", "estimated")}
-        self.week = {name: np.zeros(HOURS) for name in WEEKLY}
+        self.week = {name: np.zeros(HOURS_OF_WEEK) for name in WEEKLY}
 
     def add(self, series: ZoneSeries) -> None:
         """Add one zone."""

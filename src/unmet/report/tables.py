@@ -13,7 +13,7 @@ import pandas as pd
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, path_literal, reading
 from unmet._typing import Array
-from unmet.mobility.runs.totals import HOURS
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.supply.states import STATE_MINUTES
 from unmet.report.source import RunSource
 
@@ -128,13 +128,13 @@ def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataF
             columns.setdefault(name, []).append(values)
     together = {name: np.concatenate(values) for name, values in columns.items()}
     count = len(source.zones)
-    slot = np.tile(np.arange(HOURS), count)
+    slot = np.tile(np.arange(HOURS_OF_WEEK), count)
     stockout = np.nan_to_num(together["stockout"])
     table = pd.DataFrame(
         {
-            "number": np.repeat(np.arange(count), HOURS),
-            "zone": np.repeat(source.zones["zone"].to_numpy(dtype=object), HOURS),
-            "name": np.repeat(source.zones["name"].to_numpy(dtype=object), HOURS),
+            "number": np.repeat(np.arange(count), HOURS_OF_WEEK),
+            "zone": np.repeat(source.zones["zone"].to_numpy(dtype=object), HOURS_OF_WEEK),
+            "name": np.repeat(source.zones["name"].to_numpy(dtype=object), HOURS_OF_WEEK),
             "hour_of_week": slot,
             "day": np.array(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"], dtype=object)[slot // 24],
             "hour": slot % 24,

@@ -206,7 +206,7 @@ def test_models_are_compared_on_the_zones_that_all_could_do():
     assert failed["z1", "none"] == "never works"
     assert len(failed) == 4
     assert len(done.fits) == 9
-    assert "4 of 9 fits could not be done" in markdown(done)
+    assert "4 of 9 fits failed" in markdown(done)
 
 
 def test_a_bin_that_comes_twice_fails_the_fits_of_its_zone_only():

@@ -305,7 +305,7 @@ def test_features_reach_every_zone_by_bin(tmp_path):
     ("features", "said"),
     [
         (pd.DataFrame({"rain": [1.0]}), "no column 'start'"),
-        (pd.DataFrame({"start": PANEL["start"].iloc[[0, 0]], "rain": 1.0}), "start of another"),
+        (pd.DataFrame({"start": PANEL["start"].iloc[[0, 0]], "rain": 1.0}), "same start as another"),
         (pd.DataFrame({"start": PANEL["start"].iloc[[0]], "observed": 1.0}), "already has 'observed'"),
     ],
 )

@@ -10,14 +10,18 @@ import pytest
 from toy_model import ToyModel, estimate_toy, toy_panel
 
 from unmet.execution import serially
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs import run_estimates
-from unmet.mobility.runs.totals import HOURS, QUANTILES, tabulate_totals
+from unmet.mobility.runs.totals import QUANTILES, tabulate_totals
 
 
 @pytest.fixture(scope="module")
 def zones():
     rng = np.random.default_rng(5)
-    return [(name, rng.gamma(2.0, size=(HOURS, 50)), rng.poisson(4.0, size=HOURS).astype(float)) for name in "ab"]
+    return [
+        (name, rng.gamma(2.0, size=(HOURS_OF_WEEK, 50)), rng.poisson(4.0, size=HOURS_OF_WEEK).astype(float))
+        for name in "ab"
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,7 @@ def expected(draws: np.ndarray) -> list[float]:
 def test_every_total_is_that_of_the_summed_draws(zones, table, level):
     some = table[table["level"] == level]
     names = [("a", "b")] if level in ("system", "hour_of_week") else [("a",), ("b",)]
-    hours = [range(HOURS)] if level in ("system", "zone") else [[hour] for hour in range(HOURS)]
+    hours = [range(HOURS_OF_WEEK)] if level in ("system", "zone") else [[hour] for hour in range(HOURS_OF_WEEK)]
     assert len(some) == 3 * len(names) * len(hours)
     rows = iter(some.itertuples())
     for chosen in names:
@@ -61,8 +65,11 @@ def test_no_zones_have_totals_of_nothing():
 
 
 def test_hours_in_which_no_bin_starts_have_no_rows_and_change_no_total(zones, table):
-    midnights = range(0, HOURS, 24)
-    daily = [(name, *(np.where(np.isin(np.arange(HOURS), midnights), v.T, 0.0).T for v in own)) for name, *own in zones]
+    midnights = range(0, HOURS_OF_WEEK, 24)
+    daily = [
+        (name, *(np.where(np.isin(np.arange(HOURS_OF_WEEK), midnights), v.T, 0.0).T for v in own))
+        for name, *own in zones
+    ]
     few = tabulate_totals(daily, midnights)
     assert few["hour_of_week"].dropna().unique().tolist() == list(midnights)
     every = tabulate_totals(daily)

@@ -39,6 +39,7 @@ DAY = 1440
 """Minutes of a day."""
 WEEK = 7 * DAY
 HOURS_OF_WEEK = 168
+"""Hours of a week, from Monday 00:00 by the wall clock."""
 _MONDAY = 4  # 1970-01-05, in days since 1970-01-01: multi-day bins are counted from a Monday
 _UNITS = {"min": 1, "m": 1, "minute": 1, "minutes": 1, "h": 60, "hour": 60, "hours": 60, "d": DAY, "day": DAY}
 _UNITS |= {"days": DAY, "w": WEEK, "week": WEEK}

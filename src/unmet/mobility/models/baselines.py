@@ -6,6 +6,7 @@ import numpy as np
 
 from unmet._exceptions import InputError
 from unmet._typing import BoolArray
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.zone_data import ZoneData
 
@@ -37,13 +38,13 @@ def _by_hour_of_week(data: ZoneData, draws: int, seed: int, rows: BoolArray) -> 
     if not rows.any():
         raise InputError("No bin is left to learn from.")
     rng = np.random.default_rng(seed)
-    count = np.bincount(data.slot[rows], data.observed[rows], minlength=168)
-    time = np.bincount(data.slot[rows], data.exposure[rows], minlength=168)
+    count = np.bincount(data.slot[rows], data.observed[rows], minlength=HOURS_OF_WEEK)
+    time = np.bincount(data.slot[rows], data.exposure[rows], minlength=HOURS_OF_WEEK)
     # An hour of the week that never had supply gets the zone's mean, as uncertain as if from one bin. Its bins are
     # flagged as extrapolation.
     known = time > 0
     shape, time = np.where(known, count, count.sum() / time.sum()), np.where(known, time, 1.0)
-    by_slot = rng.gamma(shape, 1 / time, size=(draws, 168))
+    by_slot = rng.gamma(shape, 1 / time, size=(draws, HOURS_OF_WEEK))
     mean = (shape / time)[data.slot]
     rate = by_slot[:, data.slot]
     some = np.where(np.isfinite(data.observed), data.stockout, 0.0)

@@ -24,9 +24,11 @@ from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP
 from unmet.kernels import SquaredExponential
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.fitting import SEARCH_ITERATIONS, inference_for
 from unmet.mobility.models.kernel import demand_kernel
 from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, NOT_COVARIATES, ZoneData, zone_data
+from unmet.mobility.panel.schema import STATE_MINUTES
 
 __all__ = ["LEAST_ZONES", "city_curve"]
 
@@ -154,7 +156,8 @@ def _totals(data: ZoneData) -> pd.DataFrame:
     time = np.where(seen, data.exposure, 0.0)
     mean = pickups.sum() / time.sum()
     # One more bin at the zone's mean is added to each hour of the week, for hours with few records.
-    usual = (np.bincount(data.slot, pickups, minlength=168) + mean) / (np.bincount(data.slot, time, minlength=168) + 1)
+    by_hour, time_by_hour = (np.bincount(data.slot, w, minlength=HOURS_OF_WEEK) for w in (pickups, time))
+    usual = (by_hour + mean) / (time_by_hour + 1)
     rate: Array = usual[data.slot]
     return pd.DataFrame({"observed": pickups, "seen": time * rate, "usual": rate}, index=data.start)
 
@@ -162,7 +165,7 @@ def _totals(data: ZoneData) -> pd.DataFrame:
 def _as_one_zone(bins: pd.DataFrame, totals: pd.DataFrame) -> ZoneData:
     frame = bins.sort_values("start", ignore_index=True)
     totals = totals.loc[pd.DatetimeIndex(frame["start"])]
-    states = dict.fromkeys([f"{state}_minutes" for state in ("available", "stockout", "closed", "unknown")], 0.0)
+    states = dict.fromkeys(STATE_MINUTES, 0.0)
     frame = frame.assign(zone="all zones", observed=0.0, exposure=0.0, censored=False, **states)
     # Set after `zone_data`, which raises the exposure of bins with pickups: right for a zone, wrong for a share.
     seen, usual = totals["seen"].to_numpy(), totals["usual"].to_numpy()

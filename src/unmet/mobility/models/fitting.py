@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unmet._typing import BoolArray, IntArray
+from unmet._typing import Array, BoolArray, IntArray
 from unmet.estimators import CensoredGP
 from unmet.kernels import Kernel
 from unmet.mobility.models.zone_data import ZoneData
@@ -35,7 +35,14 @@ def search_rows(rows: BoolArray, seed: int, most: int = _SEARCH_ROWS) -> IntArra
 
 
 def fit_zone(
-    data: ZoneData, rows: BoolArray, seed: int, kernel: Kernel, *, search: bool = True, **settings: Any
+    data: ZoneData,
+    rows: BoolArray,
+    seed: int,
+    kernel: Kernel,
+    *,
+    search: bool = True,
+    labels: Array | None = None,
+    **settings: Any,
 ) -> tuple[CensoredGP, dict[str, Any]]:
     """Fit a zone in two steps and summarise the fit.
 
@@ -51,6 +58,8 @@ def fit_zone(
         Covariance of the latent function.
     search : bool
         Whether to search for hyper-parameters, on some of the rows; else those of `kernel` and `settings` are used.
+    labels : array of shape (n,), optional
+        Labels in place of the panel's and of the exposure; NaN where not known.
     **settings
         For `CensoredGP`.
 
@@ -64,6 +73,8 @@ def fit_zone(
     counts = settings["likelihood"] != "gaussian"
 
     def arguments(at: IntArray) -> dict[str, Any]:
+        if labels is not None:
+            return {"X": data.inputs.iloc[at], "y": data.observed[at], "censored": labels[at]}
         extra = {"exposure": data.exposure[at]} if counts else {"censored": data.censored[at]}
         return {"X": data.inputs.iloc[at], "y": data.observed[at], **extra}
 

@@ -101,6 +101,13 @@ _RECORDS = (
         supply="labels",
     ),
     ZoneModel(
+        "share",
+        f"{_ZONE_MODELS}:share",
+        "Negative binomial counts of which bins labelled as stock-outs show a share, anything between none and all. It "
+        "needs labels only, no minutes, and no label where the status is unknown.",
+        supply="labels",
+    ),
+    ZoneModel(
         "ncgp",
         f"{_ZONE_MODELS}:ncgp",
         "Gaussian process that ignores stock-outs and treats observed trips as demand. Expect it to be too low.",

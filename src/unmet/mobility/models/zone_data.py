@@ -10,7 +10,8 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
-from unmet.mobility.panel.schema import PANEL_COLUMNS, REBALANCED_COLUMNS
+from unmet.mobility.clock.bins import hour_of_week
+from unmet.mobility.panel.schema import NEEDED_COLUMNS, PANEL_COLUMNS, REBALANCED_COLUMNS, STATE_MINUTES
 
 __all__ = ["CITY_ERRORS", "CITY_RATE", "NOT_COVARIATES", "Hyperparameters", "ZoneData", "zone_data"]
 
@@ -20,19 +21,7 @@ CITY_RATE = "shared_log_rate"
 CITY_ERRORS = [f"shared_off_{i}" for i in range(1, 13)]
 """Inputs with the errors of that curve: each is a curve, to be multiplied by a standard normal number."""
 
-_NEEDED = (
-    "zone",
-    "start",
-    "start_local",
-    "minutes",
-    "observed",
-    "available_minutes",
-    "stockout_minutes",
-    "closed_minutes",
-    "unknown_minutes",
-    "exposure",
-    "censored",
-)
+_NEEDED = tuple(name for name in PANEL_COLUMNS if name in (*NEEDED_COLUMNS, *STATE_MINUTES))
 # Columns of a panel that record what happened. None may be a covariate, or demand would explain itself.
 NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", CITY_RATE}
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
@@ -161,9 +150,9 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
         minutes=float(np.median(minutes)),
         observed=observed,
         exposure=np.maximum(exposure, moment),
-        stockout=frame["stockout_minutes"].to_numpy(dtype=float) / minutes,
+        stockout=_out_of_stock(frame) / minutes,
         censored=frame["censored"].to_numpy(dtype=bool),
-        slot=np.asarray(local.day_of_week * 24 + local.hour, dtype=np.intp),
+        slot=hour_of_week(local).astype(np.intp),
         inputs=inputs,
         covariates=covariates,
         flags=np.full(len(frame), "", dtype=object),
@@ -179,9 +168,18 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     return data
 
 
+def _out_of_stock(frame: pd.DataFrame) -> Array:
+    """Minutes out of stock: expected ones where the panel has them, else those without a listed vehicle."""
+    listed = frame["stockout_minutes"].to_numpy(dtype=float)
+    if "out_minutes" not in frame:
+        return listed
+    expected = frame["out_minutes"].to_numpy(dtype=float)
+    return np.where(np.isnan(expected), listed, expected)
+
+
 def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
     """Refuse impossible numbers; observed trips may be missing, shares and minutes may not."""
-    states = frame[["available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes"]].to_numpy(dtype=float)
+    states = frame[list(STATE_MINUTES)].to_numpy(dtype=float)
     share = ~((exposure >= 0) & (exposure <= 1))
     label = frame["censored"].isna().to_numpy()
     state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)

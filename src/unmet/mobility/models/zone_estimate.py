@@ -16,6 +16,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.city import CityModel, with_city
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS, ZoneModel, find_model
@@ -129,7 +130,7 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, city: CityModel | Non
         raise InputError("No bin had anything to rent, so its demand cannot be estimated.")
     rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
-    lost = np.zeros((168, model.draws))
+    lost = np.zeros((HOURS_OF_WEEK, model.draws))
     np.add.at(lost, data.slot[counted], rates.lost.T[counted])
     summary = {
         "zone": data.zone,
@@ -139,7 +140,7 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, city: CityModel | Non
         **data.notes,
         "cpu_seconds": time.process_time() - began,
     }
-    observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=168), dtype=float)
+    observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=HOURS_OF_WEEK), dtype=float)
     return ZoneEstimate(_rows(data, rates), lost, observed, summary)
 
 

@@ -13,12 +13,13 @@ from unmet._exceptions import NumericalError
 from unmet._normal import truncated_above
 from unmet._typing import Array
 from unmet.estimators import CensoredGP, TobitRegressor
+from unmet.likelihoods import Beta
 from unmet.mobility.models.fitting import fit_zone, join_messages
 from unmet.mobility.models.kernel import demand_kernel
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, ZoneData
 
-__all__ = ["cgp", "exposure", "ncgp", "ncgp_a", "tobit"]
+__all__ = ["cgp", "exposure", "ncgp", "ncgp_a", "share", "tobit"]
 
 # Seeds of the errors that all zones share: draw s uses the same ones in every zone, and so does draw s of the total.
 _DISPERSION_SEED, _CURVE_SEED = 0, 1
@@ -126,6 +127,26 @@ def ncgp(data: ZoneData, draws: int, seed: int) -> Rates:
 def ncgp_a(data: ZoneData, draws: int, seed: int) -> Rates:
     """Fit the paper's GP that drops censored rows."""
     return _gaussian(data, draws, seed, "drop")
+
+
+def share(data: ZoneData, draws: int, seed: int) -> Rates:
+    """Fit negative binomial counts of which bins labelled as stock-outs show a share, anything between none and all.
+
+    It needs no minutes: only whether a bin had a stock-out, or nothing at all where the status is unknown. The share is
+    held at uniform. Bins run out because demand is high, so a learnt share is confounded with the level: it comes out
+    near 1, and hardly anything is lost.
+    """
+    rows = np.isfinite(data.observed)
+    labels = np.where(data.exposure + data.stockout > 0, data.censored.astype(float), np.nan)
+    settings: dict[str, Any] = {"likelihood": "negative-binomial", "censoring": "share", "share": Beta(1, 1)}
+    gp, summary = fit_zone(data, rows, seed, demand_kernel(data), labels=labels, **settings)
+    rng = np.random.default_rng(seed)
+    lost, lost_mean = np.zeros((draws, len(data))), np.zeros(len(data))
+    seen = data.inputs[rows], data.observed[rows], labels[rows]
+    lost[:, rows] = gp.sample_truth(*seen, draws, random_state=seed) - data.observed[rows]
+    lost_mean[rows] = gp.predict_share(*seen)["value"].to_numpy() - data.observed[rows]
+    future = gp.sample(data.inputs, draws, kind="demand", random_state=rng.integers(2**31)) if (~rows).any() else None
+    return Rates(*_rates(gp, data), lost, lost_mean, future, summary)
 
 
 def tobit(data: ZoneData, draws: int, seed: int) -> Rates:

@@ -1,7 +1,8 @@
-"""Totals with intervals of their own, from joint draws.
+"""Totals with intervals, from joint draws.
 
-Draw s of the system's total is the sum over zones of their draws s: what zones share is off by the same in all draws s,
-the rest is independent given their records. Means add up, standard deviations and quantiles do not.
+Draw s of the system's total is the sum of draw s of all zones. Draw s uses the same shared error (of the city's curve
+and of the dispersion) in every zone; the other errors are independent between zones, given their records. Means add up
+over zones; standard deviations and quantiles do not.
 """
 
 from __future__ import annotations
@@ -12,17 +13,15 @@ import numpy as np
 import pandas as pd
 
 from unmet._typing import Array
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 
-__all__ = ["HOURS", "QUANTILES", "summarise_draws", "tabulate_totals"]
-
-HOURS = 168
-"""Hours of a week, from Monday 00:00 by the wall clock."""
+__all__ = ["QUANTILES", "summarise_draws", "tabulate_totals"]
 
 QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
 
 
 def summarise_draws(draws: Array) -> dict[str, Array]:
-    """Mean, standard deviation and quantiles over the last axis.
+    """Give mean, standard deviation and quantiles over the last axis.
 
     Examples
     --------
@@ -39,15 +38,17 @@ def summarise_draws(draws: Array) -> dict[str, Array]:
     }
 
 
-def tabulate_totals(zones: Iterable[tuple[str, Array, Array]], hours: Sequence[int] = range(HOURS)) -> pd.DataFrame:
-    """Make the table of totals, holding the draws of one zone and of the system.
+def tabulate_totals(
+    zones: Iterable[tuple[str, Array, Array]], hours: Sequence[int] = range(HOURS_OF_WEEK)
+) -> pd.DataFrame:
+    """Make the table of totals, with the draws of one zone and of the system in memory at a time.
 
     Parameters
     ----------
     zones : iterable of (str, array, array)
-        Name, lost (168, draws) and observed (168,) of each zone. The sums depend, in their last digits, on the order.
+        Name, lost (168, draws) and observed (168,) of each zone. The order of zones decides the last digits of sums.
     hours : sequence of int
-        Hours of the week that bins start in, which have rows: of bins of a day only midnights.
+        Hours of the week that have rows: those in which bins start. Bins of a day have only midnights.
 
     Returns
     -------
@@ -60,7 +61,7 @@ def tabulate_totals(zones: Iterable[tuple[str, Array, Array]], hours: Sequence[i
     >>> lost, observed = np.zeros((168, 2)), np.zeros(168)
     >>> lost[8], observed[8] = [1.0, 3.0], 5.0
     >>> table = tabulate_totals([("a", lost, observed), ("b", lost[:, ::-1], observed)])
-    >>> table[table["level"] == "system"][["quantity", "mean", "sd"]]  # what one zone gains the other loses
+    >>> table[table["level"] == "system"][["quantity", "mean", "sd"]]  # where one zone has more, the other has less
        quantity  mean   sd
     0  observed  10.0  0.0
     1      lost   4.0  0.0
@@ -68,7 +69,7 @@ def tabulate_totals(zones: Iterable[tuple[str, Array, Array]], hours: Sequence[i
     """
     chosen = list(hours)
     total_lost: Array | None = None
-    total_observed = np.zeros(HOURS)
+    total_observed = np.zeros(HOURS_OF_WEEK)
     by_zone: list[pd.DataFrame] = []
     by_zone_hour: list[pd.DataFrame] = []
     for zone, lost, observed in zones:
@@ -77,25 +78,25 @@ def tabulate_totals(zones: Iterable[tuple[str, Array, Array]], hours: Sequence[i
         by_zone.append(_rows("zone", zone, *_summed(observed, lost)))
         by_zone_hour.append(_rows("zone_hour_of_week", zone, observed[chosen], lost[chosen], chosen))
     if total_lost is None:
-        total_lost = np.zeros((HOURS, 1))
+        total_lost = np.zeros((HOURS_OF_WEEK, 1))
     system = _rows("system", None, *_summed(total_observed, total_lost))
     by_hour = _rows("hour_of_week", None, total_observed[chosen], total_lost[chosen], chosen)
     return pd.concat([system, *by_zone, by_hour, *by_zone_hour], ignore_index=True)
 
 
 def _summed(observed: Array, lost: Array) -> tuple[Array, Array]:
-    """Over the hours of the week, draw by draw."""
+    """Sum over the hours of the week, draw by draw."""
     return observed.sum(keepdims=True), lost.sum(axis=0, keepdims=True)
 
 
 def _rows(
     level: str, zone: str | None, observed: Array, lost: Array, hours: Sequence[int | None] = (None,)
 ) -> pd.DataFrame:
-    """Rows of one level: the three quantities of each hour, or of all hours together."""
+    """Make the rows of one level: three quantities for each hour, or for all hours together."""
     columns = {}
     for name, value in summarise_draws(lost).items():
         exactly = np.zeros_like(observed) if name == "sd" else observed
-        # What was observed is a constant: demand is lost, shifted by it.
+        # Observed trips are a constant: demand is the lost trips, shifted by them.
         columns[name] = np.column_stack([exactly, value, exactly + value]).ravel()
     count = len(observed)
     labels = {

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError, NumericalError, UnmetError
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome
-from unmet.mobility.runs.totals import HOURS
 
 if TYPE_CHECKING:
     from unmet.mobility.models.zone_estimate import ZoneEstimate
@@ -99,10 +99,10 @@ def _check_estimate(result: ZoneEstimate, zone: str, draws: int) -> None:
         raise NumericalError(f"The model gave rows without {', '.join(missing)}.")
     if set(result.rows["zone"]) - {zone}:
         raise NumericalError("The model gave rows of another zone.")
-    if result.lost.shape != (HOURS, draws) or result.observed.shape != (HOURS,):
+    if result.lost.shape != (HOURS_OF_WEEK, draws) or result.observed.shape != (HOURS_OF_WEEK,):
         raise NumericalError(
             f"The model gave draws of shape {result.lost.shape} and {result.observed.shape}; "
-            f"expected {(HOURS, draws)} and {(HOURS,)}."
+            f"expected {(HOURS_OF_WEEK, draws)} and {(HOURS_OF_WEEK,)}."
         )
     if not (np.isfinite(result.lost).all() and np.isfinite(result.observed).all()):
         raise NumericalError("The model gave draws that are not finite.")
