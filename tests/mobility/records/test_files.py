@@ -192,7 +192,7 @@ def test_blank_lines_before_the_header_and_a_wrong_ending_of_gzip_do_not_matter(
 
 
 def test_a_zip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unmet.mobility.records.files._ZIP_BYTES", 1 << 20)
+    monkeypatch.setattr("unmet.mobility.records.unpacking._LARGE", 1 << 20)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.csv", b"0" * (4 << 20))
     with pytest.raises(FileFormatError, match="zip bomb"):

@@ -145,7 +145,7 @@ def _load_documents(
     first_error = ""
     for i, path in enumerate(paths):
         try:
-            document = read_station_status(path)
+            document = read_station_status(path, workspace.memory)
         except FileFormatError as error:
             if not force:
                 raise
