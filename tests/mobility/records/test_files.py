@@ -132,7 +132,7 @@ def test_odd_names_and_values_in_files_are_only_data(tmp_path: Path) -> None:
     [
         ("a.csv", b"", "empty"),
         ("a.csv", b"\n\n", "empty"),
-        ("a.csv.gz", b"\x1f\x8b", "cannot be opened"),
+        ("a.csv.gz", b"\x1f\x8b", "cannot be unpacked"),
         ("a.csv.gz", gzip.compress(b"", mtime=0), "empty"),
         ("a.csv", b"\0\1\2", "not a text file"),
         ("a.parquet", b"PAR1 but no more", "cannot be read"),

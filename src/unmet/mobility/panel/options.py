@@ -246,12 +246,17 @@ def _utc_minute(name: str, text: str | None, timezone: str) -> int | None:
     """Convert a local time to a UTC minute; a local time that occurs twice is the first."""
     import pandas as pd
 
+    from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME
+
     if text is None:
         return None
     try:
         local = pd.Timestamp(text)
         if local.tzinfo is None:
             local = local.tz_localize(timezone, ambiguous=True, nonexistent="shift_forward")
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r}.") from error
-    return int(local.timestamp() // 60)
+        minute = int(local.timestamp() // 60)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r:.60}.") from error
+    if not FIRST_TIME.year <= local.year < LAST_TIME.year:
+        raise InputError(f"{name}: expected a year from {FIRST_TIME.year} to {LAST_TIME.year - 1}, got {text!r:.60}.")
+    return minute

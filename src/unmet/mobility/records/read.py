@@ -211,7 +211,7 @@ def parse_memory(memory: str) -> int:
     >>> parse_memory("2GB"), parse_memory("0.5 GiB")
     (2000000000, 536870912)
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B", str(memory).strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,12})?)\s*([KMGT])(i?)B", str(memory).strip(), re.IGNORECASE)
     if match is None:
         raise InputError(f"memory: expected a size such as '2GB' or '500MB', got {memory!r}.")
     size = int(float(match[1]) * (1024 if match[3] else 1000) ** (1 + "KMGT".index(match[2].upper())))

@@ -16,6 +16,7 @@ from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
 from unmet.mobility.records.casting import NOTHING, Time, boolean, number, time
 from unmet.mobility.records.collected import make_polls, open_changes, split_histories
+from unmet.mobility.records.extent import EVERYTHING, Extent, find_extent
 from unmet.mobility.records.files import (
     Column,
     Given,
@@ -221,11 +222,14 @@ def make_status(
     # If every id is known and times are numbers, conditions are on plain columns: DuckDB then sees from the statistics
     # of a Parquet file that no row meets them, without reading it.
     plain = None not in resolved.index.values() and status.epochs
-    stations, reasons, oddities = _conditions(status, clock, plain)
+    moments = ["epoch"] if status.epochs else ["at_utc", "at_local"]
+    extent = find_extent(workspace, staged.relation, moments, staged.label, within, seconds=status.epochs)
+    stations, reasons, oddities = _conditions(status, clock, plain, extent)
+    details = {"impossible time": str(extent)} if extent != EVERYTHING else {}
     judged = staged.relation if plain else joined
     outside = outside_period("epoch" if plain else "moment", within, seconds=plain)
     rows, occurred, seen = count_reasons(
-        workspace, "status", staged, judged, stations | reasons, oddities, log, outside
+        workspace, "status", staged, judged, stations | reasons, oddities, log, outside, details
     )
     log.add("status", "hour that came twice", "noted", seen["doubled"], "the first occurrence was used")
     log.add(
@@ -251,18 +255,19 @@ def make_status(
 
 
 def _conditions(
-    status: StagedStatus, clock: Clock, plain: bool
+    status: StagedStatus, clock: Clock, plain: bool, extent: Extent
 ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return the SQL conditions of the reasons to reject a record, by station and other, and of the oddities.
 
-    `plain` if every station is known and times are numbers.
+    `plain` if every station is known and times are numbers; `extent` is where the records are.
     """
     stations = {"missing station": "raw IS NULL", "unknown station": "false" if plain else "ix IS NULL"}
     reasons = {
         "missing time": "no_time",
-        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND}"
+        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND} "
+        f"OR {extent.outside('epoch', seconds=True)}"
         if status.epochs
-        else f"moment IS NULL OR moment {IMPOSSIBLE}",
+        else f"moment IS NULL OR moment {IMPOSSIBLE} OR {extent.outside('moment')}",
         "missing or unreadable count": "available IS NULL",
         "negative vehicles": "available < 0",
         "impossible count": f"available > {_MOST_VEHICLES}",
