@@ -194,8 +194,8 @@ def _period(log: StatusLog | None, span: tuple[int, int, int] | None, options: P
     bins = (last - first) // parse_every(options.every)
     if bins > _MOST_BINS and (start is None or end is None):
         raise InputError(
-            f"The panel would have {bins:,} bins of {options.every}: {found}. Some records may have a wrong time. Choose "
-            "the period with --start and --end, or longer bins with --every."
+            f"The panel would have {bins:,} bins of {options.every}: {found}. Some records may have a wrong time. "
+            "Choose the period with --start and --end, or longer bins with --every."
         )
     return first, last
 

@@ -81,6 +81,12 @@ def _check_memory(memory: str) -> None:
     parse_memory(memory)
 
 
+def _check_date_order(order: str | None) -> None:
+    from unmet.mobility.records.dates import check_date_order
+
+    check_date_order(order)
+
+
 def censored_sql(rule: str) -> str:
     """Return the SQL condition of a rule for censored bins.
 
@@ -129,6 +135,9 @@ class PanelOptions:
         the field.
     headers : mapping, optional
         Our field → more headers to recognise it by. See `unmet.mobility.records.headers.more_headers`.
+    date_order : str, optional
+        Order of day, month and year in dates such as 01/02/2024: ``mdy``, ``dmy`` or ``ymd``. The dates decide if not
+        given; a file whose dates do not show it is refused.
     memory : str
         Memory limit. Data that does not fit is kept on disk.
     max_rejected : float
@@ -200,6 +209,14 @@ class PanelOptions:
     )
     headers: Mapping[str, str | Sequence[str]] | None = _option(
         None, None, "names", "Our field → more headers to recognise it by.", '{ started_at = "Checkout Time" }'
+    )
+    date_order: str | None = _option(
+        None,
+        "records",
+        "text",
+        "Order of dates such as 01/02/2024: mdy, dmy or ymd; else found from the dates.",
+        '"dmy"',
+        check=_check_date_order,
     )
     memory: str = _option(
         "2GB",

@@ -14,8 +14,9 @@ import numpy.typing as npt
 from unmet._exceptions import FileFormatError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
-from unmet.mobility.records.casting import NOTHING, Time, boolean, number, time
+from unmet.mobility.records.casting import NOTHING, DateOrder, Time, boolean, number, time
 from unmet.mobility.records.collected import make_polls, open_changes, split_histories
+from unmet.mobility.records.dates import date_order
 from unmet.mobility.records.extent import EVERYTHING, Extent, find_extent
 from unmet.mobility.records.files import (
     Column,
@@ -82,8 +83,9 @@ def stage_status(
     log: QualityLog,
     force: bool,
     progress: Callable[[str], None],
+    order: DateOrder | None = None,
 ) -> StagedStatus:
-    """Open status and convert it to our columns."""
+    """Open status and convert it to our columns. `order` is that of day, month and year, if chosen."""
     histories, others = split_histories(given)
     tables = [open_changes(workspace, history) for history in histories]
     if histories:
@@ -101,7 +103,8 @@ def stage_status(
     selects = []
     epochs = True
     for table, m in zip(tables, matched, strict=True):
-        at = time(table.columns[m["at"]], epoch_unit(workspace, table, m["at"]))
+        found = date_order(workspace, table, [m["at"]], order, "status", log)
+        at = time(table.columns[m["at"]], epoch_unit(workspace, table, m["at"]), found)
         epochs &= at.epoch is not None and at.local == NOTHING
         selects.append((table, _columns(table.columns, m, at, native=len(kinds) == 1)))
         for flag in ("installed", "renting"):

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import Clock
-from unmet.mobility.records.casting import NOTHING, Time, number, text, time
+from unmet.mobility.records.casting import NOTHING, DateOrder, Time, number, text, time
+from unmet.mobility.records.dates import date_order
 from unmet.mobility.records.extent import EVERYTHING, Extent, find_extent
 from unmet.mobility.records.files import Column, Given, InputTable, Workspace, open_tables
 from unmet.mobility.records.headers import Headers, is_staff
@@ -54,8 +55,10 @@ class StagedTrips:
     fields: Mapping[str, str]
 
 
-def stage_trips(workspace: Workspace, given: Given, headers: Headers, log: QualityLog) -> StagedTrips:
-    """Open trips and convert them to our columns."""
+def stage_trips(
+    workspace: Workspace, given: Given, headers: Headers, log: QualityLog, order: DateOrder | None = None
+) -> StagedTrips:
+    """Open trips and convert them to our columns. `order` is that of day, month and year, if chosen."""
     tables = open_tables(workspace, given, "trips")
     selects = []
     header = ""
@@ -63,10 +66,11 @@ def stage_trips(workspace: Workspace, given: Given, headers: Headers, log: Quali
     for table in tables:
         matched = headers.match("trips", table.columns, table.label)
         fields = matched | fields
+        timed = {field: matched[field] for field in ("started_at", "ended_at") if field in matched}
+        found = date_order(workspace, table, list(timed.values()), order, "trips", log)
         times: dict[str, Time] = {
-            field: time(table.columns[matched[field]], epoch_unit(workspace, table, matched[field]))
-            for field in ("started_at", "ended_at")
-            if field in matched
+            field: time(table.columns[header], epoch_unit(workspace, table, header), found)
+            for field, header in timed.items()
         }
         selects.append((table, _columns(table, matched, times)))
         header = header or matched.get("start_station", matched.get("start_station_name", ""))
