@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: help setup demo test check lint types bench docs figures wheel clean
+.PHONY: help setup demo test check lint types fuzz bench docs figures wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -42,6 +42,11 @@ lint: setup  ## style
 
 types: setup  ## mypy, strict
 	$(BIN)/mypy
+
+MINUTES ?= 10
+
+fuzz: setup  ## damaged files of every kind, for MINUTES=10: no crash, no hang, bounded memory
+	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES)
 
 check: lint types test  ## lint, types and tests
 
