@@ -6,8 +6,8 @@ import json
 import sys
 from dataclasses import MISSING, fields
 
-import pandas as pd
 import duckdb
+import pandas as pd
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner

@@ -22,7 +22,7 @@ _GOOD = (0, 1, 2)
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case ended: exit code (minus the signal if killed), seconds of CPU, peak memory in bytes, and its output."""
+    """How a case ended: exit code (minus the signal if killed), CPU seconds, peak memory in bytes, and output."""
 
     code: int
     seconds: float
@@ -69,7 +69,8 @@ def _in_child(read: Callable[[Path], object], path: Path, folder: Path, log: Pat
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(out, 1)
     os.dup2(out, 2)
-    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False, errors="backslashreplace")
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", closefd=False, errors="backslashreplace")
     os.chdir(folder)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
