@@ -29,6 +29,13 @@ _TOKENS = [
     b"0.0000000001", b"../../x", b"%s%n", b"\xf0\x9f\x9a\xb2", b"\xc3\x28", b"A" * 70_000, b"stations", b"inf", b"-inf",
     b"2021-03-28 02:30:00", b"13/13/2021", b"[[", b"]]", b"=", b'""',
 ]  # fmt: skip
+_VALUES = [
+    b"null", b"true", b"-1", b"0", b"1e400", b"-1e308", b"NaN", b"Infinity", b"9" * 30, b"9" * 400, b"1e18", b"1e19", b"[]",
+    b"{}", b'""', b'"x"', b'"\\ud800"', b'"\\u0000"', b'"2040-01-01T00:00:00Z"', b'"0001-01-01T00:00:00+14:00"', b"nan",
+    b"[" * 500 + b"]" * 500, b"1.5", b"2147483648", b"-2147483649", b"infinity", b"2090-01-01 00:00:00", b"1600000000000",
+    b'"' + b"A" * 70_000 + b'"', b"32/13/2021", b"07/01/21 08:00", b"24:00", b"1979-05-27", b"inf", b'"\\\\"', b'"a/../../b"',
+]  # fmt: skip
+_SEPARATORS = [bytes([c]) for c in b",:;[]{}\n="]
 _PLACE = st.floats(0, 1, exclude_max=True)
 _DAMAGE = st.one_of(
     st.tuples(st.just("flip"), _PLACE, st.integers(0, 7)),
@@ -37,7 +44,8 @@ _DAMAGE = st.one_of(
     st.tuples(st.just("end"), _PLACE, st.just(0)),
     st.tuples(st.just("repeat"), _PLACE, _PLACE),
     st.tuples(st.just("insert"), _PLACE, st.sampled_from(_TOKENS)),
-    st.tuples(st.just("value"), _PLACE, st.sampled_from(_TOKENS)),
+    # Half of the damage: the file stays whole, and the value goes deep.
+    *(st.tuples(st.just("value"), _PLACE, st.sampled_from(_VALUES)) for _ in range(6)),
 )
 
 
@@ -59,10 +67,10 @@ def damaged(content: bytes, kind: str, place: float, how: object) -> bytes:
     assert isinstance(how, bytes)
     if kind == "insert":
         return content[:at] + how + content[at:]
-    until = at  # replace one value: up to the next separator
-    while until < len(content) and content[until : until + 1] not in b',:;"]}\n=':
-        until += 1
-    return content[:at] + how + content[until:]
+    # Replace one value: what lies between two separators.
+    start = max(content.rfind(separator, 0, at) for separator in _SEPARATORS) + 1
+    ends = [found for separator in _SEPARATORS if (found := content.find(separator, start)) >= 0]
+    return content[:start] + how + content[min(ends, default=len(content)) :]
 
 
 def fuzz(name: str, number: int, folder: Path, until: float) -> tuple[int, int]:

@@ -11,15 +11,13 @@ import os
 import shutil
 import signal
 import sys
-from functools import partialmethod
 from pathlib import Path
 
 from small_city import city_settings
 from toy_run import kill_before_rename
 
 import unmet.report
-from unmet.execution import serially
-from unmet.mobility.demand import LatentDemand
+from unmet.execution import ENGINES, serially
 from unmet.mobility.features import bins as binfeatures
 from unmet.mobility.panel import build as panel
 from unmet.pipeline import run, stages
@@ -43,7 +41,7 @@ def in_a_fork(work) -> int:
 
 def main() -> None:
     city, quiet, folder = map(Path, sys.argv[1:])
-    LatentDemand.fit = partialmethod(LatentDemand.fit, executor=serially)
+    ENGINES["processes"] = serially
     expected = {name: (quiet / name).read_bytes() for name in TABLES}
     wrong, finished_before = [], []
     moment = -1

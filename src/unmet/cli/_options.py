@@ -38,6 +38,7 @@ __all__ = [
     "Start",
     "Stations",
     "Status",
+    "Supply",
     "Title",
     "Trips",
     "Truth",
@@ -102,6 +103,7 @@ End = Annotated[str | None, option("end")]
 CensoredRule = Annotated[str, option("censored_rule")]
 Rebalancing = Annotated[int, option("rebalancing", min=2)]
 Hours = Annotated[str | None, option("hours")]
+Supply = Annotated[str, option("supply")]
 Memory = Annotated[str, option("memory")]
 
 Model = Annotated[str, option("model")]

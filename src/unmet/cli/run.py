@@ -50,6 +50,7 @@ def run_command(
     censored_rule: flags.CensoredRule = "any",
     rebalancing: flags.Rebalancing = 8,
     hours: flags.Hours = None,
+    supply: flags.Supply = "usable",
     memory: flags.Memory = "2GB",
     model: flags.Model = DEFAULT_MODEL,
     horizon: flags.Horizon = None,

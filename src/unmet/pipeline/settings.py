@@ -90,7 +90,7 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Station status: a folder of GBFS snapshots, or a table of changes.",
+        "Station status: a folder of GBFS snapshots or of `unmet collect`, or a table of changes.",
         '"status.parquet"',
         shown=True,
     )
@@ -132,6 +132,7 @@ class RunSettings:
     censored_rule: str = _panel_option("censored_rule")
     rebalancing: int = _panel_option("rebalancing")
     hours: str | None = _panel_option("hours")
+    supply: str = _panel_option("supply")
     memory: str = _panel_option("memory")
 
     model: str = _setting(

@@ -14,6 +14,7 @@ from unmet._storage.sql import fetch_all
 from unmet.mobility.clock.bins import DAY, Bins, Integers, closed_by_hours, cut_bins, parse_every
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, trip_moves, trip_span
+from unmet.mobility.panel.usable import SupplyModel, learn_supply, timelines
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
@@ -58,6 +59,8 @@ class Evidence:
         Supply of the stations, netted from trips.
     silent : array
         Stretches (begin, end) in which the feed is silent.
+    supply : SupplyModel, optional
+        Usable supply. None if every listed vehicle is taken to be rentable.
     """
 
     bins: Bins
@@ -72,6 +75,7 @@ class Evidence:
     trips: TripCounts | None = None
     netted: Spells | None = None
     silent: Integers = field(default_factory=lambda: NO_STRETCHES)
+    supply: SupplyModel | None = None
 
     @property
     def inferred(self) -> bool:
@@ -132,8 +136,16 @@ def gather(
     if options.hours is not None:
         shut = closed_by_hours(options.hours, first, last, records.timezone)
         overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
+    supply = None
+    if log is not None and options.supply == "usable":
+        known = None if span is None else holes
+        source = timelines(records, feed, feed_share, silent, order, known, (first, last + 1), options)
+        progress("learning which listed vehicles can be rented")
+        supply = learn_supply(source, log, overrides, options.timezone)
     covered = _covered(bins, holes)
-    return Evidence(bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent)
+    return Evidence(
+        bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent, supply
+    )
 
 
 def _stations_by_zone(zones: Zones) -> tuple[Integers, Integers]:

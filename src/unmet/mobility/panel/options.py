@@ -1,7 +1,8 @@
 """Options of a panel: each one with its default, check, help text and example.
 
 `build_panel` takes the fields of `PanelOptions` as keywords. The flags of ``unmet panel`` and the settings of
-``unmet run`` take their defaults, help texts and examples from here. To add an option, add a field.
+``unmet run`` take their defaults, help texts and examples from here. To add an option, add a field here and
+its line (``name: type = _panel_option("name")``) to ``pipeline/settings.py``; ``unmet panel`` then has the flag.
 
 This module imports nothing heavy, so that ``unmet --help`` is fast.
 """
@@ -75,6 +76,11 @@ def _check_hours(hours: str | None) -> None:
         parse_hours(hours)
 
 
+def _check_supply(supply: str) -> None:
+    if supply not in ("usable", "listed"):
+        raise InputError(f"Supply should be usable or listed; {supply!r} is neither.")
+
+
 def _check_memory(memory: str) -> None:
     from unmet.mobility.records.read import parse_memory
 
@@ -93,18 +99,15 @@ def censored_sql(rule: str) -> str:
     Examples
     --------
     >>> censored_sql("minutes:10")
-    'stockout_minutes >= 10'
+    'out_minutes >= 10'
     """
     kind, _, value = rule.partition(":")
     if rule == "any":
-        return "stockout_minutes > 0"
+        return "out_minutes >= 1"
     if kind == "minutes" and re.fullmatch(r"\d+", value) and int(value) > 0:
-        return f"stockout_minutes >= {int(value)}"
+        return f"out_minutes >= {int(value)}"
     if kind == "share" and re.fullmatch(r"\d*\.?\d+", value) and 0 < float(value) <= 1:
-        return (
-            "stockout_minutes > 0 AND "
-            f"stockout_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
-        )
+        return f"out_minutes >= 1 AND out_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
     raise InputError(f"censored_rule: expected any, minutes:10 (at least) or share:0.25 (at least), got {rule!r}.")
 
 
@@ -130,6 +133,9 @@ class PanelOptions:
         rebalancing, not as pickups or returns.
     hours : str, optional
         Daily opening hours, ``06:00-23:00``. The zone is closed outside them.
+    supply : str
+        ``usable``: exposure is the expected share of the bin in which a rider can be served, by a model of listed
+        vehicles that cannot be rented. ``listed``: every listed vehicle can be rented.
     mapping : mapping, optional
         Our field → the file's column, for columns with unknown headers. Use ``"status.at"`` if several sources have
         the field.
@@ -199,6 +205,14 @@ class PanelOptions:
         "Daily opening hours, 06:00-23:00; closed otherwise.",
         '"06:00-23:00"',
         check=_check_hours,
+    )
+    supply: str = _option(
+        "usable",
+        "panel",
+        "text",
+        "usable (learn how many listed vehicles cannot be rented) | listed (every listed vehicle can be rented).",
+        '"usable"',
+        check=_check_supply,
     )
     mapping: Mapping[str, str] | None = _option(
         None,
