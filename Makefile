@@ -12,7 +12,7 @@ export MKL_NUM_THREADS = 1
 QUICK := tests/kernels tests/likelihoods tests/decisions tests/mobility/clock tests/mobility/zones tests/mobility/supply \
 	tests/mobility/features tests/test_imports.py tests/test_docstrings.py tests/test_metrics.py tests/test_normal.py
 
-.PHONY: help setup demo test test-quick test-all check lint types bench docs figures wheel clean
+.PHONY: help setup demo test test-quick test-all check lint types fuzz bench docs figures wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,11 @@ lint: setup  ## style
 
 types: setup  ## mypy, strict
 	$(BIN)/mypy
+
+MINUTES ?= 10
+
+fuzz: setup  ## damaged files of every kind, for MINUTES=10: no crash, no hang, bounded memory
+	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES)
 
 check: lint types test-all  ## lint, types and all tests
 

@@ -92,6 +92,7 @@ WeatherTimezone = Annotated[
     option("timezone", help="Time zone of weather times without an offset; default: the panel's."),
 ]
 Map = Annotated[list[str] | None, option("map", "--map")]
+DateOrder = Annotated[str | None, option("date_order")]
 MaxRejected = Annotated[float, option("max_rejected", min=0.0, max=1.0)]
 Force = Annotated[bool, option("force", "--force")]
 

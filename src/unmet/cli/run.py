@@ -40,6 +40,7 @@ def run_command(
     weather_columns: flags.WeatherColumns = None,
     holidays: flags.Holidays = None,
     map_: flags.Map = None,
+    date_order: flags.DateOrder = None,
     max_rejected: flags.MaxRejected = 0.2,
     force: flags.Force = False,
     zones: flags.Zones = "stations",

@@ -121,6 +121,7 @@ class RunSettings:
         None, "records", "text", "Public holidays of a country (US) or a subdivision (US:NY).", '"US:NY"'
     )
     map: Mapping[str, str] | None = _panel_option("mapping")
+    date_order: str | None = _panel_option("date_order")
     max_rejected: float = _panel_option("max_rejected")
     force: bool = _panel_option("force")
 

@@ -44,7 +44,7 @@ def build_panel(
         Called with a sentence at the start of each step.
     **options
         Fields of `PanelOptions`: `timezone` (required), `zones`, `every`, `start`, `end`, `censored_rule`,
-        `rebalancing`, `hours`, `supply`, `mapping`, `headers`, `memory`, `max_rejected`, `force`.
+        `rebalancing`, `hours`, `supply`, `mapping`, `headers`, `date_order`, `memory`, `max_rejected`, `force`.
 
     Returns
     -------
@@ -137,6 +137,7 @@ def _making(
         memory=options.memory,
         max_rejected=options.max_rejected,
         force=options.force,
+        date_order=options.date_order,
         keep_duplicates=True,  # they are found when the status is sorted
         within=options.period(),
         progress=progress,

@@ -30,6 +30,7 @@ __all__ = ["Evidence", "gather"]
 
 NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
 _LONGEST_WITHOUT_RECORDS = 366 * DAY
+_MOST_BINS = 200_000  # 22 years of hours; more are made only for a period that was chosen
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,12 @@ def _period(log: StatusLog | None, span: tuple[int, int, int] | None, options: P
     if min(firsts) - first > _LONGEST_WITHOUT_RECORDS or last - max(lasts) > _LONGEST_WITHOUT_RECORDS:
         raise InputError(
             f"The panel would start or end more than a year away from the records: {found}. Check --start and --end."
+        )
+    bins = (last - first) // parse_every(options.every)
+    if bins > _MOST_BINS and (start is None or end is None):
+        raise InputError(
+            f"The panel would have {bins:,} bins of {options.every}: {found}. Some records may have a wrong time. "
+            "Choose the period with --start and --end, or longer bins with --every."
         )
     return first, last
 

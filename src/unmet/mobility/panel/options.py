@@ -87,6 +87,12 @@ def _check_memory(memory: str) -> None:
     parse_memory(memory)
 
 
+def _check_date_order(order: str | None) -> None:
+    from unmet.mobility.records.dates import check_date_order
+
+    check_date_order(order)
+
+
 def censored_sql(rule: str) -> str:
     """Return the SQL condition of a rule for censored bins.
 
@@ -135,6 +141,9 @@ class PanelOptions:
         the field.
     headers : mapping, optional
         Our field → more headers to recognise it by. See `unmet.mobility.records.headers.more_headers`.
+    date_order : str, optional
+        Order of day, month and year in dates such as 01/02/2024: ``mdy``, ``dmy`` or ``ymd``. The dates decide if not
+        given; a file whose dates do not show it is refused.
     memory : str
         Memory limit. Data that does not fit is kept on disk.
     max_rejected : float
@@ -215,6 +224,14 @@ class PanelOptions:
     headers: Mapping[str, str | Sequence[str]] | None = _option(
         None, None, "names", "Our field → more headers to recognise it by.", '{ started_at = "Checkout Time" }'
     )
+    date_order: str | None = _option(
+        None,
+        "records",
+        "text",
+        "Order of dates such as 01/02/2024: mdy, dmy or ymd; else found from the dates.",
+        '"dmy"',
+        check=_check_date_order,
+    )
     memory: str = _option(
         "2GB",
         "panel",
@@ -260,12 +277,17 @@ def _utc_minute(name: str, text: str | None, timezone: str) -> int | None:
     """Convert a local time to a UTC minute; a local time that occurs twice is the first."""
     import pandas as pd
 
+    from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME
+
     if text is None:
         return None
     try:
         local = pd.Timestamp(text)
         if local.tzinfo is None:
             local = local.tz_localize(timezone, ambiguous=True, nonexistent="shift_forward")
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r}.") from error
-    return int(local.timestamp() // 60)
+        minute = int(local.timestamp() // 60)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r:.60}.") from error
+    if not FIRST_TIME.year <= local.year < LAST_TIME.year:
+        raise InputError(f"{name}: expected a year from {FIRST_TIME.year} to {LAST_TIME.year - 1}, got {text!r:.60}.")
+    return minute

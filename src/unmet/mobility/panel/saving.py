@@ -73,7 +73,10 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
             metadata = read_metadata(connection, file)
             frame = fetch_frame(connection, f"SELECT * FROM read_parquet({file})")
         except duckdb.Error as error:
-            raise FileFormatError(f"{path}: cannot be read as Parquet: {error}") from error
+            raise FileFormatError(
+                f"{path}: cannot be read as Parquet: it is damaged or incomplete, or another kind of file. Build the "
+                "panel again (unmet panel). (--debug shows the details.)"
+            ) from error
     for name in ("zones", "quality", "reasons", "summary"):
         if name not in metadata:
             raise FileFormatError(
@@ -128,10 +131,9 @@ def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTab
             options = f"FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}"
             connection.execute(f"COPY ({rows}) TO {literal(str(aside))} ({options}, KV_METADATA {{{metadata}}})")
     except duckdb.Error as error:
-        message = str(error).splitlines()[0].replace(str(aside), str(target))
         raise InputError(
-            f"{target}: could not be written; an earlier file of that name is unchanged. Free some space, or name "
-            f"another file. Message of DuckDB: {message}"
+            f"{target}: could not be written; an earlier file of that name is unchanged. The disk may be full: free "
+            "some space, or name another file. (--debug shows the details.)"
         ) from error
 
 

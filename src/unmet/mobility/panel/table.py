@@ -64,7 +64,7 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
     log.total("status", read.get("status", 0))
     progress("making zones")
     loose = loose_starts(connection) if "trips" in records.tables else None
-    zones = find_zones(options.zones, stations, log, loose)
+    zones = find_zones(options.zones, stations, log, loose, parse_memory(options.memory))
     log.total("panel", len(zones))
     if "trips" in records.tables:
         report_moved(connection, log)
