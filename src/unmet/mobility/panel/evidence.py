@@ -223,8 +223,8 @@ def _check_room(zones: int, bins: int, folder: Path) -> None:
     if need > shutil.disk_usage(folder).free:
         raise InputError(
             f"The panel would have {zones * bins:,} rows ({zones:,} zones, {bins:,} bins) and take "
-            f"{need / 1e9:,.0f} GB, more than the free space on the disk of {folder.parent}. Use larger zones (--zones), "
-            "longer bins (--every) or a shorter period (--start, --end), or set TMPDIR to another disk."
+            f"{need / 1e9:,.0f} GB, more than the free space on the disk of {folder.parent}. Use larger zones "
+            "(--zones), longer bins (--every) or a shorter period (--start, --end), or set TMPDIR to another disk."
         )
 
 
