@@ -311,7 +311,7 @@ def test_a_failed_build_leaves_nothing_behind(tmp_path):
         ({"start": "2021-07-02", "end": "2021-07-01"}, "start '2021-07-02', end '2021-07-01'"),
         ({"start": "2030-01-01"}, "period has no record.*records run from 2021-07-01 08:00"),
         ({"end": "2021-06-01"}, "period has no record"),
-        ({"start": "2021-01-01", "end": "2201-07-02"}, "more than a year"),
+        ({"start": "2021-01-01", "end": "2091-07-02"}, "more than a year"),
         ({"zones": "everywhere"}, "zones: expected"),
         ({"timezone": "Mars/Base"}, "Mars/Base"),
     ],

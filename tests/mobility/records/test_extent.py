@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -65,6 +67,12 @@ def test_too_many_bins_ask_for_the_period() -> None:
     trips.loc[0, ["started_at", "ended_at"]] += pd.Timedelta(days=20_000)
     with pytest.raises(InputError, match="Choose the period with --start and --end"):
         build_panel(trips, timezone="UTC")
+
+
+def test_a_panel_larger_than_the_disk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unmet.mobility.panel.evidence.shutil.disk_usage", lambda _: SimpleNamespace(free=10_000))
+    with pytest.raises(InputError, match=r"would have 1,4\d\d rows \(3 zones, 4\d\d bins\)"):
+        build_panel(make_trips(), timezone="UTC")
 
 
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=300))

@@ -128,6 +128,13 @@ def test_a_station_in_two_polygons_goes_to_the_first_and_is_reported(tmp_path):
     assert reasons(log) == {"station in two zones": 1, "zone without stations": 1}
 
 
+def test_superhubs_of_more_stations_than_memory_allows_are_refused():
+    table = stations(*((40.7 + i / 1000, -74.0) for i in range(50)))
+    with pytest.raises(_exceptions.InputError, match="distances of all pairs"):
+        find_zones("superhubs:200m", table, QualityLog(), memory=48 * 49**2)
+    find_zones("superhubs:200m", table, QualityLog(), memory=48 * 50**2)
+
+
 @pytest.mark.parametrize(
     ("features", "message"),
     [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all
 from unmet.mobility.clock.bins import DAY, Bins, Integers, closed_by_hours, cut_bins, parse_every
 from unmet.mobility.panel.options import PanelOptions
+from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, trip_moves, trip_span
 from unmet.mobility.panel.usable import SupplyModel, learn_supply, timelines
 from unmet.mobility.records.quality import QualityLog
@@ -112,6 +115,7 @@ def gather(
         log = replace(log, last_minute=max(log.last_minute, int(polls.minutes[-1]) - 1))
     span = trip_span(records.connection) if "trips" in records.tables else None
     bins = cut_bins(*_period(log, span, options), parse_every(options.every), records.timezone)
+    _check_room(len(zones), len(bins), records.folder)
     first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
     trips = netted = None
     holes = np.array([[first, last + 1]])
@@ -210,6 +214,18 @@ def _period(log: StatusLog | None, span: tuple[int, int, int] | None, options: P
             "Choose the period with --start and --end, or longer bins with --every."
         )
     return first, last
+
+
+def _check_room(zones: int, bins: int, folder: Path) -> None:
+    """Refuse a panel whose columns do not fit on the disk of temporary files, before anything is written there."""
+    counts = 2 * np.dtype(np.int32).itemsize  # pickups and returns
+    need = zones * bins * (counts + sum(np.dtype(kind).itemsize for kind in stored_types(True).values()))
+    if need > shutil.disk_usage(folder).free:
+        raise InputError(
+            f"The panel would have {zones * bins:,} rows ({zones:,} zones, {bins:,} bins) and take "
+            f"{need / 1e9:,.0f} GB, more than the free space on the disk of {folder.parent}. Use larger zones "
+            "(--zones), longer bins (--every) or a shorter period (--start, --end), or set TMPDIR to another disk."
+        )
 
 
 def _local(minute: int, timezone: str) -> str:

@@ -41,6 +41,7 @@ __all__ = ["Zones", "find_zones", "metres_between", "report_moved"]
 Floats = NDArray[np.float64]
 _EARTH = 6_371_008.8
 _NOWHERE = -1
+_BYTES_PER_PAIR = 48  # distances of all pairs of stations, and the arrays on the way to them
 Locator = Callable[[Floats, Floats], NDArray[np.int64]]
 
 
@@ -87,7 +88,7 @@ def find_zones(
     loose : tuple of arrays, optional
         Latitudes and longitudes of the starts of trips without a station. They get H3 cells too.
     memory : int
-        Memory limit in bytes, for the file of polygons.
+        Memory limit in bytes, for super-hubs and for the file of polygons.
 
     Examples
     --------
@@ -103,7 +104,7 @@ def find_zones(
     if kind == "superhubs":
         points, _, radius = rest.rpartition(":")
         metres = _parse_radius(radius, spec)
-        return _around_points(Path(points), metres, stations, log) if points else _hubs(metres, stations, log)
+        return _around_points(Path(points), metres, stations, log) if points else _hubs(metres, stations, log, memory)
     if kind == "h3":
         return _h3_cells(rest, stations, log, loose)
     if spec.lower().endswith((".geojson", ".json")):
@@ -149,7 +150,7 @@ def _each_station(stations: pd.DataFrame) -> Zones:
     return Zones(frame, np.arange(len(stations)))
 
 
-def _hubs(radius: float, stations: pd.DataFrame, log: QualityLog) -> Zones:
+def _hubs(radius: float, stations: pd.DataFrame, log: QualityLog, memory: int) -> Zones:
     """Group stations by complete linkage: merge the nearest groups while all stations stay closer than the radius.
 
     Single linkage would chain a dense quarter into one hub. A hub has the name of its largest station.
@@ -159,6 +160,12 @@ def _hubs(radius: float, stations: pd.DataFrame, log: QualityLog) -> Zones:
     if placed.sum() == 1:
         group[placed] = 0
     elif placed.any():
+        need = _BYTES_PER_PAIR * int(placed.sum()) ** 2
+        if need > memory:
+            raise InputError(
+                f"zones: super-hubs of {placed.sum():,} stations need the distances of all pairs, {need / 1e9:.1f} GB. "
+                "Raise the memory limit (--memory), or use h3:9 or polygons."
+            )
         apart = metres_between(lat[placed, None], lon[placed, None], lat[None, placed], lon[None, placed])
         tree = linkage(squareform(apart, checks=False), method="complete")
         group[placed] = fcluster(tree, t=np.nextafter(radius, 0), criterion="distance")
