@@ -51,6 +51,7 @@ def export_tables(
     *,
     formats: Sequence[str] = FORMATS,
     panel: str | os.PathLike[str] | None = None,
+    trust: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Write the tables of a run's report into a folder.
@@ -65,6 +66,8 @@ def export_tables(
         Some of ``csv``, ``parquet``, ``geojson``.
     panel : path, optional
         The panel of the run; default: the path recorded in the run.
+    trust : bool
+        Do not compare the files of the run with their checksums.
     progress : callable, optional
         Called with the name of each file before it is written.
 
@@ -78,7 +81,7 @@ def export_tables(
         raise InputError(f"formats: expected some of {', '.join(FORMATS)}; got {', '.join(formats) or 'none'}.")
     folder = Path(out)
     report = progress or (lambda _: None)
-    with open_run(run, panel) as source, _appearing(folder) as aside:
+    with open_run(run, panel, trust=trust) as source, _appearing(folder) as aside:
         zones = zone_table(source)
         if "csv" in formats or "parquet" in formats:
             _register(source, zones)
