@@ -18,9 +18,9 @@ from typing import Any
 import unmet
 from unmet._exceptions import InputError
 from unmet._storage.folders import describe_change, hold_folder, remove_if_empty
+from unmet._storage.ledger import Seen, StageRecord, read_ledger, see_all, seen, write_ledger
 from unmet._storage.writing import move_files, writing
 from unmet.pipeline.events import FIRST_TIME, Event, Progress, Stage
-from unmet._storage.ledger import Seen, StageRecord, read_ledger, see_all, seen, write_ledger
 
 __all__ = ["Work", "working_in"]
 

@@ -29,7 +29,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._storage.sql import fetch_all, identifier, literal
+from unmet._storage.sql import fetch_all, identifier, literal, one_thread
 from unmet._storage.writing import replacing_files, writing
 from unmet.mobility.records.quality import QUALITY_COLUMNS
 from unmet.mobility.supply.states import STATE_MINUTES
@@ -166,7 +166,8 @@ def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:
 
 def _copy(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, kind: str) -> None:
     if kind == "parquet":
-        connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+        with one_thread(connection):
+            connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
         return
     columns = [_as_text(name, type_) for name, type_ in _columns(connection, sql).items()]
     connection.execute(f"COPY (SELECT {', '.join(columns)} FROM ({sql})) TO {literal(str(path))} (FORMAT csv, HEADER)")
