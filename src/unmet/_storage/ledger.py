@@ -106,8 +106,8 @@ def read_ledger(folder: Path) -> dict[str, StageRecord]:
         return {}
 
 
-def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
-    """Write the records of a folder; the file is replaced only when complete."""
+def write_ledger(folder: Path, records: Mapping[str, StageRecord], scratch: Path | None = None) -> None:
+    """Write the records of a folder; the file is written in `scratch` and replaced only when complete."""
     document = {
         "about": "Inputs and outputs of each stage of `unmet run`. A stage is reused while they are unchanged.",
         "stages": {
@@ -119,4 +119,4 @@ def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
             for name, record in records.items()
         },
     }
-    write_text(folder / LEDGER_NAME, json.dumps(document, indent=1) + "\n")
+    write_text(folder / LEDGER_NAME, json.dumps(document, indent=1) + "\n", scratch=scratch)

@@ -124,7 +124,11 @@ class Work:
         return self._records[name].outputs[output].sha256
 
     def publish(self) -> None:
-        """Move all new results into place."""
+        """Move all new results into place, and write the ledger last.
+
+        Until then, ``stages.json`` does not have the hash of the new ``run.json``, and that of the old one does not
+        have the hashes of new tables and of a new panel: readers of the run refuse a mixture of the two.
+        """
         self._check_places()
         with writing(self.out):
             for name, home in self._homes.items():
@@ -149,7 +153,8 @@ class Work:
     def _write_ledger(self, folder: Path) -> None:
         known = {**read_ledger(folder), **self._records}
         with writing(self.out):
-            write_ledger(folder, {name: record for name, record in known.items() if name not in self.once})
+            kept = {name: record for name, record in known.items() if name not in self.once}
+            write_ledger(folder, kept, scratch=self.aside)
 
 
 def _find(
