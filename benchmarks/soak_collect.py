@@ -22,8 +22,6 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import numpy as np
-
 from unmet._storage.parquet import read_parquet
 from unmet.collect import Clock, System, SystemHistory, collect
 
@@ -147,7 +145,8 @@ def report(
             times += [t.timestamp() for t in table["poll_time"]]
         lost += answered - len(set(numbers))
         repeated += len(numbers) - len(set(numbers))
-        missed += int(np.sum(np.round(np.diff(times[1:]) / INTERVAL) - 1))  # the first poll is off the clock
+        # The first poll is off the clock. A late poll is no missed tick, so that the span counts, not the steps.
+        missed += max(round((times[-1] - times[1]) / INTERVAL) + 2 - len(times), 0) if len(times) > 1 else 0
         size += sum(path.stat().st_size for path in history.folder.rglob("*") if path.is_file())
     settled = sizes[len(sizes) // 4]
     print(f"{polls:,} polls of {len(systems)} systems in {took:.0f} s; {failed:,} failed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +12,7 @@ from typer.testing import CliRunner
 
 from unmet import cli
 from unmet._storage.parquet import read_parquet, write_parquet
-from unmet.execution import serially
+from unmet.execution import ENGINES, serially
 from unmet.mobility.backtest import compare as module
 from unmet.mobility.backtest.output import FILES
 from unmet.mobility.panel import write_panel
@@ -25,7 +24,7 @@ FAST = "weekly-mean,observed"
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
     """Worker processes have tests of their own; here they would only take time."""
-    monkeypatch.setattr(module, "backtest", partial(module.backtest, executor=serially))
+    monkeypatch.setitem(ENGINES, "processes", serially)
 
 
 @pytest.fixture

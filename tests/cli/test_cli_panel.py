@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import MISSING, fields
 
+import duckdb
 import pandas as pd
 import pytest
 from typer.main import get_command
@@ -114,6 +115,15 @@ def test_columns_are_mapped_by_name(files, tmp_path):
         (["--status", "{status}", "--censored-rule", "never"], "censored_rule: expected"),
         (["--status", "{status}", "--map", "station"], "our_name=their_column"),
         (["--trips", "{trips}", "--max-rejected", "0.1"], "were rejected"),
+        (["--trips", "{folder}/a\udcff.csv"], "a\\xff.csv is not UTF-8 text"),
+        (["--status", "{status}", "--zones", "{folder}/deep.geojson"], "nested too deeply"),
+        (["--status", "{status}", "--stations", "{folder}/deep.json"], "nested too deeply"),
+        (["--status", "{folder}/cut.parquet"], "damaged or incomplete"),
+        (["--status", "{status}", "--date-order", "ydm"], "date_order: expected mdy, dmy, ymd"),
+        (["--status", "{status}", "--start", "nat"], "start: expected a local date"),
+        (["--status", "{status}", "--start", "1700-01-01"], "start: expected a year from 1990"),
+        (["--status", "{status}", "--every", "9" * 5000 + "h"], "every: expected"),
+        (["--status", "{status}", "--memory", "9" * 5000 + "GB"], "memory: expected"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_paragraph_with_exit_code_2_and_no_file(
@@ -122,14 +132,40 @@ def test_what_cannot_be_done_is_said_in_a_paragraph_with_exit_code_2_and_no_file
     (tmp_path / "empty").mkdir()
     (tmp_path / "cut").mkdir()
     (tmp_path / "cut" / "station_status.json").write_text('{"last_updated": 1, "data": {"stations": [')
+    for name in ("deep.geojson", "deep.json"):
+        (tmp_path / name).write_text("[" * 100_000)
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1 but no more")
     out = tmp_path / "panel.parquet"
     given = [a.format(folder=tmp_path, **files) for a in arguments]
     assert run_main(monkeypatch, *given, "--out", str(out), *ZONE) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert said in message
     assert "Traceback" not in message
+    assert "DuckDB" not in message
     assert not out.exists()
     assert not list(tmp_path.glob("*.partial")) + list(tmp_path.glob(".*partial"))
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (duckdb.TransactionException("TransactionContext Error: Failed to commit"), "a disk is full or not writable"),
+        (duckdb.IOException("IO Error: Async write failed for range"), "a disk is full or not writable"),
+        (duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate"), "memory limit is too small"),
+    ],
+)
+def test_errors_of_the_database_are_explained_without_its_words(files, tmp_path, monkeypatch, capsys, error, said):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("unmet.mobility.panel.build.copy_panel", fail)
+    arguments = ["--status", files["status"], "--out", str(tmp_path / "panel.parquet"), *ZONE]
+    assert run_main(monkeypatch, *arguments) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert said in message
+    assert str(error)[:15] not in message
+    assert run_main(monkeypatch, *arguments, "--debug") == 2
+    assert str(error) in capsys.readouterr().err
 
 
 def test_a_panel_is_never_written_over_its_own_input_or_a_folder(tmp_path):

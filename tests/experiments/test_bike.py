@@ -99,6 +99,7 @@ def test_days_are_dealt_to_five_folds_that_do_not_depend_on_the_model(tmp_path):
     assert not np.array_equal(folds[0], bike.folds_of(zone, 1, 0)[0])
 
 
+@pytest.mark.slow
 def test_a_users_own_file_runs_end_to_end(tmp_path, capsys):
     own().to_csv(tmp_path / "own.csv", index=False)
     frame = bike.reproduce(Run(tmp_path / "out", "quick", jobs=1, data=tmp_path / "own.csv"))

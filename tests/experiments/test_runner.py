@@ -99,6 +99,7 @@ def die_at_two(cell, log, times):
     return {"rows": [cell.settings["i"]]}
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_costs_a_retry_of_its_cell_and_not_the_run(tmp_path):
     told = []
     compute = partial(die_at_two, log=tmp_path / "log", times=1)
@@ -109,6 +110,7 @@ def test_a_worker_that_dies_costs_a_retry_of_its_cell_and_not_the_run(tmp_path):
     assert told[-1] == (5, 5, "")
 
 
+@pytest.mark.slow
 def test_a_cell_that_always_kills_its_worker_is_named_and_the_others_are_kept(tmp_path):
     compute = partial(die_at_two, log=tmp_path / "log", times=9)
     with pytest.raises(UnmetError, match=r"i=2 died twice.*the same command goes on"):
@@ -130,6 +132,7 @@ def _reproduce(out: Path, jobs: int) -> list[str]:
     return [sys.executable, "-c", program, "reproduce", "synthetic", "--quick", "--out", str(out), "--jobs", str(jobs)]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_and_gives_identical_tables(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = subprocess.Popen(_reproduce(killed, 1), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -155,6 +158,7 @@ def test_a_run_that_was_killed_goes_on_and_gives_identical_tables(tmp_path):
     assert np.isfinite([row["value"] for result in again for row in result["rows"]]).all()
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal_is_130_with_one_sentence_and_the_same_command_goes_on(tmp_path):
     def usual_signals() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

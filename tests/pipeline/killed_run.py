@@ -15,14 +15,12 @@ import os
 import shutil
 import signal
 import sys
-from functools import partialmethod
 from pathlib import Path
 
 from small_city import city_settings
 
 from unmet._exceptions import InputError
-from unmet.execution import serially
-from unmet.mobility.demand import LatentDemand
+from unmet.execution import ENGINES, serially
 from unmet.mobility.features import bins as binfeatures
 from unmet.mobility.panel import build as panel
 from unmet.pipeline import run, stages
@@ -127,7 +125,7 @@ class Trials:
 def main() -> None:
     city, finished, folder = map(Path, sys.argv[1:4])
     moments = int(sys.argv[4])
-    LatentDemand.fit = partialmethod(LatentDemand.fit, executor=serially)
+    ENGINES["processes"] = serially
     trials = Trials(city, finished, folder)
     made = trials.changes(trials.earlier)
     # Killed here, all new results are complete and none is published. What is left to do takes no time.

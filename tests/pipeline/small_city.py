@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partialmethod
 from pathlib import Path
 
 import pytest
 
-from unmet.execution import serially
-from unmet.mobility.demand import LatentDemand
+from unmet.execution import ENGINES, serially
 from unmet.pipeline import RunSettings
 from unmet.simulate import simulate_city
 
@@ -46,4 +44,4 @@ def city_flags(city: Path, out: Path, *more: str) -> list[str]:
 
 def in_one_process(patch: pytest.MonkeyPatch) -> None:
     """Worker processes have tests of their own; elsewhere they would only take time."""
-    patch.setattr(LatentDemand, "fit", partialmethod(LatentDemand.fit, executor=serially))
+    patch.setitem(ENGINES, "processes", serially)

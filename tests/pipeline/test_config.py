@@ -55,6 +55,19 @@ def test_the_example_shows_the_defaults():
             assert tomllib.loads(f"x = {about(name).example}")["x"] == field.default, name
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("trips = " + "[" * 5000, "nested too deeply"),
+        ("draws = " + "9" * 5000, "not valid TOML"),
+        ("#" * (1 << 21), "not a settings file"),
+    ],
+)
+def test_strange_settings_are_refused(tmp_path, text, message):
+    with pytest.raises(InputError, match=message):
+        read_config(written(tmp_path, text))
+
+
 def test_an_example_never_overwrites(tmp_path):
     path = written(tmp_path, "mine")
     with pytest.raises(InputError, match="already exists and was not changed"):

@@ -26,6 +26,7 @@ def demo(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("impatient", [False, True], ids=["once", "again and again"])
 def test_ctrl_c_in_a_terminal_is_130_and_the_same_command_goes_on(tmp_path, impatient):
     # Ctrl-C reaches every process of the terminal's foreground group, workers too.
@@ -71,6 +72,7 @@ def told(folder) -> dict:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_the_estimate_is_near_the_truth_where_what_was_observed_is_not(told):
     city = told["truth"]["system"]
     assert city["observed"] < 0.95 * city["demand_true"]

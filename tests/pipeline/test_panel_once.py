@@ -32,6 +32,7 @@ def counted(monkeypatch):
     return counts
 
 
+@pytest.mark.slow
 def test_a_run_opens_and_hashes_its_panel_once(tmp_path, counted):
     city = save_city(tmp_path)
     run(city_settings(city, tmp_path / "out"))

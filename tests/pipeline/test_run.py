@@ -106,6 +106,7 @@ def test_a_changed_setting_makes_only_what_depends_on_it(city, out, changed, exp
     assert all(reused(run(city_settings(city, out, **changed))).values())
 
 
+@pytest.mark.slow
 def test_changed_weather_leaves_the_panel_and_changed_trips_change_all(city, out, tmp_path):
     other = shutil.copytree(city, tmp_path / "other")
     lines = (other / "weather.csv").read_text().splitlines()

@@ -6,6 +6,7 @@ where a value must stand in the text of a view (a path) go through `literal`.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
@@ -168,17 +169,25 @@ def path_literal(path: str) -> str:
 
 @contextmanager
 def reading(label: str) -> Iterator[None]:
-    """Turn DuckDB's errors into a `FileFormatError` that names what was being read."""
+    """Turn DuckDB's errors into a `FileFormatError` that names what was being read.
+
+    DuckDB's own words are about its insides. They stay in the cause of the error, which ``--debug`` shows.
+    """
     try:
         yield
     except duckdb.OutOfMemoryException as error:
         raise InputError(
-            f"{label}: the memory limit is too small for this step; raise it (memory=, --memory). "
-            f"DuckDB said: {_first_line(error)}"
+            f"{label}: the memory limit is too small for this step; raise it (memory=, --memory)."
+        ) from error
+    except (duckdb.TransactionException, duckdb.FatalException) as error:
+        raise InputError(
+            f"{label}: temporary files could not be written while it was read; the disk of {tempfile.gettempdir()} may "
+            "be full. Free some space, or set TMPDIR to another disk."
         ) from error
     except duckdb.Error as error:
-        raise FileFormatError(f"{label}: cannot be read. DuckDB said: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", 1)[0]
+        raise FileFormatError(
+            f"{label}: cannot be read: the file is damaged or incomplete, or its name has the wrong ending. Copy or "
+            "export it again. (--debug shows the details.)"
+        ) from error
+    except UnicodeError as error:
+        raise FileFormatError(f"{label}: contains text that is not UTF-8. Export it again as UTF-8.") from error

@@ -119,7 +119,9 @@ def writing(target: Path, advice: str = _ADVICE) -> Iterator[None]:
     try:
         yield
     except (OSError, duckdb.IOException) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
+        reason = "the disk may be full or not writable"  # DuckDB's own words are about its insides
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error).splitlines()[0]
         raise InputError(f"{target}: cannot be written: {reason}. {advice}") from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import tempfile
 import traceback
 from types import FrameType
 from typing import Annotated
@@ -85,6 +86,8 @@ def main() -> None:
     received = _stop_on_signals()
     try:
         arguments = [argument for argument in arguments if argument != _DEBUG]
+        for argument in arguments:
+            argument.encode()  # a name that is not UTF-8 could not be passed on, stored or shown
         # With --json, usage errors are reported as JSON like all others; otherwise typer prints them and exits.
         sys.exit(app(args=arguments, prog_name="unmet", standalone_mode=not as_json))
     except SystemExit as ending:
@@ -134,18 +137,35 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return 2, f"{where}{error.strerror}. Earlier results were not changed."
-    if _is_disk_error(error):
+    if isinstance(error, UnicodeEncodeError):
         return 2, (
-            f"A disk is full or not writable: {str(error).splitlines()[0]}. Free some space, or set TMPDIR to another "
-            "disk for temporary files, and run the same command again. Earlier results were not changed."
+            f"The name {_shown(str(error.object))} is not UTF-8 text. Rename the file or folder, and run the same "
+            "command again. Earlier results were not changed."
         )
+    if (message := _explain_duckdb(error)) is not None:
+        return 2, f"{message} Then run the same command again. Earlier results were not changed."
     return _UNEXPECTED, (
         f"Unexpected error: {type(error).__name__}: {error}. This is a bug in unmet. Run the same command with --debug "
         "to see the traceback, and please report it."
     )
 
 
-def _is_disk_error(error: Exception) -> bool:
-    """Whether DuckDB failed to read or write a file. Errors of input files have been explained before."""
+def _explain_duckdb(error: Exception) -> str | None:
+    """Explain an error of memory or disk in DuckDB. Errors of input files have been explained before."""
     duckdb = sys.modules.get("duckdb")  # if it is not loaded, the error is not one of its own
-    return duckdb is not None and isinstance(error, duckdb.IOException)
+    if duckdb is None or not isinstance(error, duckdb.Error):
+        return None
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return "The memory limit is too small for this step. Raise it (--memory)."
+    if isinstance(error, duckdb.IOException | duckdb.TransactionException | duckdb.FatalException):
+        temporary = tempfile.gettempdir()
+        return (
+            f"A file could not be written or read: a disk is full or not writable. Free some space on the disks of the "
+            f"output and of {temporary} (temporary files; TMPDIR sets another folder)."
+        )
+    return None
+
+
+def _shown(name: str) -> str:
+    """Return a name with the bytes that are not UTF-8 as escapes."""
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -38,6 +38,7 @@ __all__ = [
     "Start",
     "Stations",
     "Status",
+    "Supply",
     "Title",
     "Trips",
     "Truth",
@@ -91,6 +92,7 @@ WeatherTimezone = Annotated[
     option("timezone", help="Time zone of weather times without an offset; default: the panel's."),
 ]
 Map = Annotated[list[str] | None, option("map", "--map")]
+DateOrder = Annotated[str | None, option("date_order")]
 MaxRejected = Annotated[float, option("max_rejected", min=0.0, max=1.0)]
 Force = Annotated[bool, option("force", "--force")]
 
@@ -101,6 +103,7 @@ End = Annotated[str | None, option("end")]
 CensoredRule = Annotated[str, option("censored_rule")]
 Rebalancing = Annotated[int, option("rebalancing", min=2)]
 Hours = Annotated[str | None, option("hours")]
+Supply = Annotated[str, option("supply")]
 Memory = Annotated[str, option("memory")]
 
 Model = Annotated[str, option("model")]

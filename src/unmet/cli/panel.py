@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from unmet._exceptions import InputError
 from unmet.cli import _options as flags
 from unmet.cli._progress import step_progress
 from unmet.cli._tables import count, counted
@@ -38,6 +39,10 @@ def panel_command(
     trips: flags.Trips = None,
     status: flags.Status = None,
     stations: flags.Stations = None,
+    unusable: Annotated[
+        Path | None,
+        typer.Option(help="CSV file to write: stations that very probably list vehicles nobody can rent."),
+    ] = None,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
     **options: Any,
@@ -56,10 +61,15 @@ def panel_command(
     """
     # Imported here to keep `unmet --help` fast.
     from unmet.mobility.panel.build import write_panel
+    from unmet.mobility.panel.saving import write_unusable
 
     options["mapping"] = flags.parse_map(options["mapping"])
+    if unusable is not None and not unusable.parent.is_dir():
+        raise InputError(f"There is no folder {str(unusable.parent)!r} to write {unusable.name!r} into.")
     with step_progress(Console(stderr=True, quiet=quiet), "starting") as progress:
         made = write_panel(out, trips, status, stations, progress=progress, **options)
+    if unusable is not None:
+        write_unusable(made, unusable)
     if as_json:
         document = {"out": str(out), "summary": made.summary, "quality": made.quality.to_dict("records")}
         typer.echo(json.dumps(document, indent=2, default=str))
@@ -88,6 +98,7 @@ def panel_facts(summary: dict[str, Any]) -> Table:
         f"bins of {summary['every']}",
         "zones": _zones(summary),
         "status": _status(summary),
+        "usable supply": _usable(summary),
         "trips used": "none" if used is None else f"{used:,}",
         "pickups": count(summary["observed"]) + _PICKUPS_FROM[summary["pickups_from"]],
         "censored bins": "no zone was open in any bin"
@@ -113,6 +124,17 @@ def _status(summary: dict[str, Any]) -> str:
     if summary["minutes"]["available"] + summary["minutes"]["stockout"] == 0:
         return "none; supply cannot be computed from trips without station capacities (--stations)"
     return "none; supply is computed from departures and arrivals, which is weaker evidence"
+
+
+def _usable(summary: dict[str, Any]) -> str:
+    """Say what listed vehicles are worth."""
+    learnt = summary.get("usable_supply")
+    if learnt is None:
+        return "not learnt; every listed vehicle counts as rentable"
+    if learnt["method"] == "listed":
+        return "too few records to learn from; every listed vehicle counts as rentable"
+    one, two = learnt["curve_listed"]["1"], learnt["curve_listed"]["2"]
+    return f"pickups over expected {one:.2f} with one vehicle listed, {two:.2f} with two"
 
 
 def _minutes(summary: dict[str, Any]) -> Table:

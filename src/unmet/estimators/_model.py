@@ -151,7 +151,8 @@ def search(
     optimum : Optimum
         Diagnostics of the search.
     """
-    model = best_start(_best_lengths(model, as_given, budget))
+    # The likelihood's start first: length-scales that suit a wrong one may be far from all good ones.
+    model = _best_lengths(best_start(model), as_given, budget)
     starts = [model.theta, *random_starts(model.theta, model.bounds, n_restarts, rng)]
     evaluations = 0
     for _ in range(_ROUNDS):

@@ -35,7 +35,7 @@ _BOUNDS = (1e-2, 1e3)  # of α, β and the odds of a label
 _PRIOR = LogNormal(1.0, 2.0)
 _ROUNDING = 1e-3  # of y, as a share of the standard deviation of the data
 _REACH = 4.0  # standard deviations of the data
-_STARTS = ((0.95, 20.0), (0.5, 4.0), (0.2, 5.0))  # mean, and α + β
+_STARTS = ((0.95, 20.0), (0.5, 4.0), (0.2, 5.0), (0.01, 20.0))  # mean, and α + β
 _STEP = 1e-3  # of the differences by log α and log β; the five-point rule is then right to 1e-11
 
 

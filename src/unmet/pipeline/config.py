@@ -17,6 +17,7 @@ from unmet.pipeline.settings import TABLES, RunSettings, about, settings_by_tabl
 __all__ = ["CONFIG_NAME", "example_config", "make_settings", "read_config", "write_example"]
 
 CONFIG_NAME = "unmet.toml"
+_LARGEST = 1 << 20
 
 
 def make_settings(config: str | os.PathLike[str] | None = None, /, **given: Any) -> RunSettings:
@@ -61,7 +62,9 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        with file.open("rb") as stream:
+            content = stream.read(_LARGEST + 1)
+        text = content.decode("utf-8-sig")
     except OSError as error:
         hint = " Write an example with: unmet init" if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"{file}: cannot read the settings: {error.strerror}.{hint}") from error
@@ -69,9 +72,13 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise FileFormatError(
             f"{file}: cannot read the settings: the file is not UTF-8 text ({error.reason})."
         ) from None
+    if len(content) > _LARGEST:
+        raise FileFormatError(f"{file}: is larger than {_LARGEST:,} bytes; this is not a settings file.")
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise FileFormatError(f"{file}: lists or tables are nested too deeply for a settings file.") from None
+    except ValueError as error:  # also numbers of thousands of digits
         raise FileFormatError(f'{file}: is not valid TOML: {error}. Text needs quotes: every = "1h".') from error
     values: dict[str, Any] = {}
     for key, value in document.items():

@@ -90,7 +90,7 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Station status: a folder of GBFS snapshots, or a table of changes.",
+        "Station status: a folder of GBFS snapshots or of `unmet collect`, or a table of changes.",
         '"status.parquet"',
         shown=True,
     )
@@ -121,6 +121,7 @@ class RunSettings:
         None, "records", "text", "Public holidays of a country (US) or a subdivision (US:NY).", '"US:NY"'
     )
     map: Mapping[str, str] | None = _panel_option("mapping")
+    date_order: str | None = _panel_option("date_order")
     max_rejected: float = _panel_option("max_rejected")
     force: bool = _panel_option("force")
 
@@ -131,6 +132,7 @@ class RunSettings:
     censored_rule: str = _panel_option("censored_rule")
     rebalancing: int = _panel_option("rebalancing")
     hours: str | None = _panel_option("hours")
+    supply: str = _panel_option("supply")
     memory: str = _panel_option("memory")
 
     model: str = _setting(

@@ -78,6 +78,7 @@ def drop_truth(city: list[pd.DataFrame]) -> list[pd.DataFrame]:
     return [rows.drop(columns="truly") for rows in city]
 
 
+@pytest.mark.slow
 def test_the_curve_is_that_which_made_the_trips_though_half_the_zones_run_out_when_it_is_highest(city, shared, truth):
     found = shared.curve
     assert (found["start"] == truth["start"]).all()
@@ -89,6 +90,7 @@ def test_the_curve_is_that_which_made_the_trips_though_half_the_zones_run_out_wh
     assert abs(off(found[CITY_RATE], truth)[busy].mean()) < 0.03
 
 
+@pytest.mark.slow
 def test_good_and_bad_days_of_the_whole_city_are_left_out_and_do_not_bend_the_trend(truth):
     shock = np.repeat(np.random.default_rng(5).normal(0.0, 0.3, DAYS), 24)
     rows = [zone_rows(truth.assign(curve=truth["curve"] + shock), number) for number in range(ZONES)]
@@ -98,6 +100,7 @@ def test_good_and_bad_days_of_the_whole_city_are_left_out_and_do_not_bend_the_tr
     assert abs(np.corrcoef(by_day, shock[::24])[0, 1]) < 0.3  # 0.48
 
 
+@pytest.mark.slow
 def test_bins_to_come_have_a_curve_by_their_weather(city, truth):
     future = []
     for rows in drop_truth(city):
@@ -124,6 +127,7 @@ def short_search(monkeypatch) -> None:
         monkeypatch.setattr(module, "SEARCH_ITERATIONS", 2)
 
 
+@pytest.mark.slow
 def test_a_zone_that_cannot_be_read_does_not_keep_the_others_from_sharing(city, short_search):
     rows = drop_truth(city)
     broken = [rows[0].assign(zone="twice"), rows[0].drop(columns="exposure").assign(zone="lacking")]
@@ -141,6 +145,7 @@ def test_a_zone_of_few_trips_is_estimated_better_with_what_it_shares(city, share
     assert error["with all"] < 0.85 * error["alone"]
 
 
+@pytest.mark.slow
 def test_what_a_trial_hides_does_not_come_in_by_way_of_the_other_zones(city, short_search, tmp_path):
     plan = backtests._Design({"exposure": backtests.MODELS["exposure"]}, ("held-out",), 1, 0.2, 0, 20)
     rows = drop_truth(city)
@@ -234,6 +239,7 @@ def test_a_zone_with_most_of_the_citys_trips_and_one_with_a_longer_record_are_es
     assert with_city(longer, shared) is longer
 
 
+@pytest.mark.slow
 def test_a_covariate_that_differs_between_zones_is_not_taken_for_the_citys(city, short_search):
     rows = drop_truth(city)[:8]
     promoted = [zone.assign(promo=float(number % 2) + zone.index % 2) for number, zone in enumerate(rows)]
@@ -242,12 +248,14 @@ def test_a_covariate_that_differs_between_zones_is_not_taken_for_the_citys(city,
     assert "x:promo" in repr(found.hyperparameters.kernel)  # each zone may still explain itself by it
 
 
+@pytest.mark.slow
 def test_a_covariate_of_whole_numbers_is_the_citys_though_some_zone_has_it_as_fractions(city, short_search):
     rows = drop_truth(city)[:8]
     mixed = [zone.assign(rain=zone["rain"].astype(int)) if number else zone for number, zone in enumerate(rows)]
     pd.testing.assert_frame_equal(learn_city_from_rows(mixed).curve, learn_city_from_rows(rows).curve)
 
 
+@pytest.mark.slow
 def test_the_rate_of_bins_to_come_is_as_uncertain_as_the_trend_of_the_city(truth):
     day = np.arange(len(truth)) / 24
     rng = np.random.default_rng(3)

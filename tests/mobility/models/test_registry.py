@@ -68,6 +68,7 @@ def test_names_and_records_that_cannot_be_are_refused():
     assert find_model(MODELS["cgp"]) is MODELS["cgp"]
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own_runs_in_processes_and_is_in_the_report(tmp_path):
     panel = known_panel(zones=2, days=21)
     write_parquet(panel, tmp_path / "panel.parquet")

@@ -129,7 +129,7 @@ def test_quiet_nights_are_known_in_three_days_of_records_too(jersey_city):
 
 
 def test_a_fifth_of_the_station_days_of_the_east_village_has_a_stockout(east_village):
-    made = build_panel(**east_village, timezone=ZONE, every="1d")
+    made = build_panel(**east_village, timezone=ZONE, every="1d", supply="listed")
     open_ = made.panel[made.panel["available_minutes"] + made.panel["stockout_minutes"] > 0]
     assert open_["censored"].mean() == pytest.approx(0.197, abs=0.01)
     curfew = by_day(

@@ -67,7 +67,7 @@ def build(records: list[Record], trips: list[Trip], every: int, hubs: bool = Fal
         zones="superhubs:200m" if hubs else "stations",
         every=f"{every}min",
         force=True,
-        **options,
+        **({"supply": "listed"} | options),
     )
 
 

@@ -132,7 +132,7 @@ def test_odd_names_and_values_in_files_are_only_data(tmp_path: Path) -> None:
     [
         ("a.csv", b"", "empty"),
         ("a.csv", b"\n\n", "empty"),
-        ("a.csv.gz", b"\x1f\x8b", "cannot be opened"),
+        ("a.csv.gz", b"\x1f\x8b", "cannot be unpacked"),
         ("a.csv.gz", gzip.compress(b"", mtime=0), "empty"),
         ("a.csv", b"\0\1\2", "not a text file"),
         ("a.parquet", b"PAR1 but no more", "cannot be read"),
@@ -192,7 +192,7 @@ def test_blank_lines_before_the_header_and_a_wrong_ending_of_gzip_do_not_matter(
 
 
 def test_a_zip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unmet.mobility.records.files._ZIP_BYTES", 1 << 20)
+    monkeypatch.setattr("unmet.mobility.records.unpacking._LARGE", 1 << 20)
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.csv", b"0" * (4 << 20))
     with pytest.raises(FileFormatError, match="zip bomb"):

@@ -75,6 +75,7 @@ def test_a_run_killed_at_any_moment_continues_to_the_same_bytes(panel, quiet, tm
     assert sorted(path.name for path in out.iterdir()) == sorted([*TABLES, "run.json"])
 
 
+@pytest.mark.slow
 def test_a_run_killed_while_two_workers_are_busy_continues_to_the_same_bytes(panel, quiet, tmp_path):
     out, log = tmp_path / "out", tmp_path / "log"
     log.mkdir()
@@ -94,6 +95,7 @@ def zones_of(part: Path) -> list[str]:
     return json.loads(json.loads(part.read_text())["body"])["fitted"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_once_costs_a_retry_and_nothing_else(panel, quiet, tmp_path):
     out, log = tmp_path / "out", tmp_path / "log"
     log.mkdir()
@@ -105,6 +107,7 @@ def test_a_worker_that_dies_once_costs_a_retry_and_nothing_else(panel, quiet, tm
     assert calls(log)["z2"] == 2
 
 
+@pytest.mark.slow
 def test_a_zone_that_kills_every_worker_is_reported_and_the_others_are_there(panel, quiet, tmp_path):
     out, log = tmp_path / "out", tmp_path / "log"
     log.mkdir()

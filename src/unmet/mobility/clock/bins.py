@@ -93,7 +93,7 @@ def parse_every(every: str | timedelta) -> int:
         seconds = every.total_seconds()
         minutes = int(seconds // 60) if seconds % 60 == 0 else -1
     else:
-        match = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", every.lower())
+        match = re.fullmatch(r"\s*(\d{1,9})\s*([a-z]+)\s*", every.lower())
         if match is None or match[2] not in _UNITS:
             raise InputError(
                 f"every: expected a whole number and min, h, d or w, such as 15min, 1h, 1d or 1w, got {every!r}."

@@ -150,7 +150,7 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
         minutes=float(np.median(minutes)),
         observed=observed,
         exposure=np.maximum(exposure, moment),
-        stockout=frame["stockout_minutes"].to_numpy(dtype=float) / minutes,
+        stockout=_out_of_stock(frame) / minutes,
         censored=frame["censored"].to_numpy(dtype=bool),
         slot=hour_of_week(local).astype(np.intp),
         inputs=inputs,
@@ -166,6 +166,15 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     _flag(data.flags, gaps, "covariate-missing")
     _flag(data.flags, ~np.isin(data.slot, data.slot[data.seen]), "extrapolation")
     return data
+
+
+def _out_of_stock(frame: pd.DataFrame) -> Array:
+    """Minutes out of stock: expected ones where the panel has them, else those without a listed vehicle."""
+    listed = frame["stockout_minutes"].to_numpy(dtype=float)
+    if "out_minutes" not in frame:
+        return listed
+    expected = frame["out_minutes"].to_numpy(dtype=float)
+    return np.where(np.isnan(expected), listed, expected)
 
 
 def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:

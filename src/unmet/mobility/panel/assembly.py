@@ -14,7 +14,16 @@ from unmet.mobility.clock.bins import Bins, Integers
 from unmet.mobility.panel.evidence import Evidence
 from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS
 from unmet.mobility.supply.pickups import find_changes, known_changes
-from unmet.mobility.supply.spells import Spells, Tally, combine_stations, count_minutes, no_spells, status_spells
+from unmet.mobility.supply.served import Served, Unusable, combine_served
+from unmet.mobility.supply.spells import (
+    Spells,
+    Tally,
+    combine_stations,
+    count_minutes,
+    integrate,
+    no_spells,
+    status_spells,
+)
 from unmet.mobility.supply.states import STATES
 from unmet.mobility.supply.status_log import StatusRecords
 
@@ -24,19 +33,20 @@ _ROWS_AT_ONCE = 2_000_000
 
 
 def panel_rows(
-    evidence: Evidence, rebalancing: int, progress: Callable[[str], None]
+    evidence: Evidence, rebalancing: int, progress: Callable[[str], None], held: list[Unusable]
 ) -> Iterator[tuple[dict[str, NDArray[Any]], pd.DataFrame]]:
     """Yield the panel's rows, zone after zone, and the minutes by zone and reason.
 
-    The rows are the arrays that `unmet.mobility.panel.schema.stored_types` names.
+    The rows are the arrays that `unmet.mobility.panel.schema.stored_types` names. Vehicles that cannot be rented at the
+    end of the records are appended to `held`.
     """
     at_once = max(1, _ROWS_AT_ONCE // len(evidence.bins))
     done = 0
-    for zones, spells, moved in _zone_groups(evidence, rebalancing):
+    for zones, spells, moved, served in _zone_groups(evidence, rebalancing, held):
         for begin in range(0, len(zones), at_once):
             some = zones[begin : begin + at_once]
             tally = count_minutes(spells, some, evidence.bins.edges, evidence.overrides)
-            yield zone_rows(evidence, some, tally, moved), _reasons(some, tally)
+            yield zone_rows(evidence, some, tally, moved, served), _reasons(some, tally)
             done += len(some)
             progress(f"labelling minutes: {done:,} of {evidence.zones:,} zones")
 
@@ -50,28 +60,45 @@ class Moved:
     columns: dict[str, NDArray[np.int16]]
 
 
-def _zone_groups(evidence: Evidence, rebalancing: int) -> Iterator[tuple[Integers, Spells, Moved | None]]:
-    """Yield every zone once, in order, with its spells and its inferred moves."""
+def _zone_groups(
+    evidence: Evidence, rebalancing: int, held: list[Unusable]
+) -> Iterator[tuple[Integers, Spells, Moved | None, Served | None]]:
+    """Yield every zone once, in order, with its spells, its inferred moves and its chance to be served."""
     following = 0
     inner = evidence.group < evidence.zones
     many = len(np.unique(evidence.group[inner])) < int(inner.sum())
     if evidence.netted is not None:
         spells = evidence.netted
-        yield np.arange(evidence.zones), combine_stations(spells, evidence.group), None
+        yield np.arange(evidence.zones), combine_stations(spells, evidence.group), None, None
         return
     if evidence.log is not None and evidence.feed is not None:
         for records in evidence.log.blocks():
             spells = status_spells(records, evidence.feed, evidence.feed_share)
+            served = _served(records, spells, evidence, many, held)
             if many:
                 spells = combine_stations(spells, evidence.group)
             else:
                 spells = replace(spells, owner=evidence.group[spells.owner])
             behind = min(int(evidence.group[records.station[-1]]) + 1, evidence.zones)
             moved = _infer(records, evidence, rebalancing) if evidence.inferred else None
-            yield np.arange(following, behind), spells, moved
+            yield np.arange(following, behind), spells, moved, served
             following = behind
     if following < evidence.zones:
-        yield np.arange(following, evidence.zones), no_spells(), None
+        yield np.arange(following, evidence.zones), no_spells(), None, None
+
+
+def _served(
+    records: StatusRecords, spells: Spells, evidence: Evidence, many: bool, held: list[Unusable]
+) -> Served | None:
+    """Find the chance to be served of the zones of some stations; `many` if a zone may have several stations."""
+    if evidence.supply is None or evidence.supply.usable.method == "listed":
+        return None
+    served, unusable = evidence.supply.served(records, spells)
+    if unusable is not None:
+        held.append(unusable)
+    if many:
+        return combine_served(served, spells, evidence.group)
+    return replace(served, owner=evidence.group[served.owner])
 
 
 def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Moved:
@@ -92,7 +119,9 @@ def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Move
     return Moved(zone[inside], bin_[inside], {name: values[inside] for name, values in columns.items()})
 
 
-def zone_rows(evidence: Evidence, zones: Integers, tally: Tally, moved: Moved | None) -> dict[str, NDArray[Any]]:
+def zone_rows(
+    evidence: Evidence, zones: Integers, tally: Tally, moved: Moved | None, served: Served | None
+) -> dict[str, NDArray[Any]]:
     """Make the stored arrays of some zones: one per column of the schema that is stored, of shape (zones, bins)."""
     bins = evidence.bins
     states = {state: tally.by_state(state) for state in STATES}
@@ -107,9 +136,25 @@ def zone_rows(evidence: Evidence, zones: Integers, tally: Tally, moved: Moved | 
         "minutes": bins.minutes,
         **_moves(evidence, zones, known, moved),
         **{f"{state}_minutes": minutes for state, minutes in states.items()},
+        **_out(evidence, zones, states["stockout"], served),
         "supply_mean": supply,
         "evidence": _evidence(evidence, known),
     }
+
+
+def _out(
+    evidence: Evidence, zones: Integers, stockout: NDArray[np.int64], served: Served | None
+) -> dict[str, NDArray[Any]]:
+    """Expected minutes out of stock though listed, and out of stock in all."""
+    if served is None:
+        return {"unusable_minutes": np.zeros(stockout.shape), "out_minutes": stockout}
+    less = np.where(served.shown, 1.0 - served.chance, 0.0)
+    more = np.where(served.shown, 0.0, served.chance)
+    unusable, lent = (
+        integrate(served.owner, served.begin, served.end, height, zones, evidence.bins.edges, evidence.overrides)
+        for height in (less, more)
+    )
+    return {"unusable_minutes": np.maximum(unusable, 0.0), "out_minutes": np.maximum(stockout + unusable - lent, 0.0)}
 
 
 def _moves(

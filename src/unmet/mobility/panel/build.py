@@ -44,7 +44,7 @@ def build_panel(
         Called with a sentence at the start of each step.
     **options
         Fields of `PanelOptions`: `timezone` (required), `zones`, `every`, `start`, `end`, `censored_rule`,
-        `rebalancing`, `hours`, `mapping`, `headers`, `memory`, `max_rejected`, `force`.
+        `rebalancing`, `hours`, `supply`, `mapping`, `headers`, `date_order`, `memory`, `max_rejected`, `force`.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def write_panel(
             progress("writing the panel")
         copy_panel(records.connection, table.sql, table, target)
     nothing = pd.DataFrame(columns=list(table.columns))
-    return Panel(nothing, table.zones, table.quality, table.reasons, table.summary)
+    return Panel(nothing, table.zones, table.quality, table.reasons, table.summary, table.unusable)
 
 
 @contextmanager
@@ -137,6 +137,7 @@ def _making(
         memory=options.memory,
         max_rejected=options.max_rejected,
         force=options.force,
+        date_order=options.date_order,
         keep_duplicates=True,  # they are found when the status is sorted
         within=options.period(),
         progress=progress,
@@ -151,7 +152,7 @@ def _panel(records: Records, table: PanelTable) -> Panel:
     """Fetch the rows of a panel, with names as text."""
     text = ", ".join(f"{column}::VARCHAR AS {column}" for column in ("zone", "evidence"))
     frame = fetch_frame(records.connection, f"SELECT * REPLACE ({text}) FROM ({table.sql})")
-    return Panel(frame, table.zones, table.quality, table.reasons, table.summary)
+    return Panel(frame, table.zones, table.quality, table.reasons, table.summary, table.unusable)
 
 
 def _silent(_: str) -> None:

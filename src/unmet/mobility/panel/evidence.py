@@ -14,6 +14,7 @@ from unmet._storage.sql import fetch_all
 from unmet.mobility.clock.bins import DAY, Bins, Integers, closed_by_hours, cut_bins, parse_every
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, trip_moves, trip_span
+from unmet.mobility.panel.usable import SupplyModel, learn_supply, timelines
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
@@ -29,6 +30,7 @@ __all__ = ["Evidence", "gather"]
 
 NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
 _LONGEST_WITHOUT_RECORDS = 366 * DAY
+_MOST_BINS = 200_000  # 22 years of hours; more are made only for a period that was chosen
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Evidence:
         Supply of the stations, netted from trips.
     silent : array
         Stretches (begin, end) in which the feed is silent.
+    supply : SupplyModel, optional
+        Usable supply. None if every listed vehicle is taken to be rentable.
     """
 
     bins: Bins
@@ -71,6 +75,7 @@ class Evidence:
     trips: TripCounts | None = None
     netted: Spells | None = None
     silent: Integers = field(default_factory=lambda: NO_STRETCHES)
+    supply: SupplyModel | None = None
 
     @property
     def inferred(self) -> bool:
@@ -103,8 +108,8 @@ def gather(
     """
     order, group = _stations_by_zone(zones)
     log, polls = _sort_status(records, order, group, options, progress), _polls(records)
-    if log is not None and polls is not None:  # the last poll shows that the last record still held
-        log = replace(log, last_minute=max(log.last_minute, int(polls.minutes[-1])))
+    if log is not None and polls is not None:  # until the last poll, the last record held
+        log = replace(log, last_minute=max(log.last_minute, int(polls.minutes[-1]) - 1))
     span = trip_span(records.connection) if "trips" in records.tables else None
     bins = cut_bins(*_period(log, span, options), parse_every(options.every), records.timezone)
     first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
@@ -131,8 +136,16 @@ def gather(
     if options.hours is not None:
         shut = closed_by_hours(options.hours, first, last, records.timezone)
         overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
+    supply = None
+    if log is not None and options.supply == "usable":
+        known = None if span is None else holes
+        source = timelines(records, feed, feed_share, silent, order, known, (first, last + 1), options)
+        progress("learning which listed vehicles can be rented")
+        supply = learn_supply(source, log, overrides, options.timezone)
     covered = _covered(bins, holes)
-    return Evidence(bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent)
+    return Evidence(
+        bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent, supply
+    )
 
 
 def _stations_by_zone(zones: Zones) -> tuple[Integers, Integers]:
@@ -189,6 +202,12 @@ def _period(log: StatusLog | None, span: tuple[int, int, int] | None, options: P
     if min(firsts) - first > _LONGEST_WITHOUT_RECORDS or last - max(lasts) > _LONGEST_WITHOUT_RECORDS:
         raise InputError(
             f"The panel would start or end more than a year away from the records: {found}. Check --start and --end."
+        )
+    bins = (last - first) // parse_every(options.every)
+    if bins > _MOST_BINS and (start is None or end is None):
+        raise InputError(
+            f"The panel would have {bins:,} bins of {options.every}: {found}. Some records may have a wrong time. "
+            "Choose the period with --start and --end, or longer bins with --every."
         )
     return first, last
 

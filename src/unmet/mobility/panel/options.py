@@ -1,7 +1,8 @@
 """Options of a panel: each one with its default, check, help text and example.
 
 `build_panel` takes the fields of `PanelOptions` as keywords. The flags of ``unmet panel`` and the settings of
-``unmet run`` take their defaults, help texts and examples from here. To add an option, add a field.
+``unmet run`` take their defaults, help texts and examples from here. To add an option, add a field here and
+its line (``name: type = _panel_option("name")``) to ``pipeline/settings.py``; ``unmet panel`` then has the flag.
 
 This module imports nothing heavy, so that ``unmet --help`` is fast.
 """
@@ -75,10 +76,21 @@ def _check_hours(hours: str | None) -> None:
         parse_hours(hours)
 
 
+def _check_supply(supply: str) -> None:
+    if supply not in ("usable", "listed"):
+        raise InputError(f"Supply should be usable or listed; {supply!r} is neither.")
+
+
 def _check_memory(memory: str) -> None:
     from unmet.mobility.records.read import parse_memory
 
     parse_memory(memory)
+
+
+def _check_date_order(order: str | None) -> None:
+    from unmet.mobility.records.dates import check_date_order
+
+    check_date_order(order)
 
 
 def censored_sql(rule: str) -> str:
@@ -87,18 +99,15 @@ def censored_sql(rule: str) -> str:
     Examples
     --------
     >>> censored_sql("minutes:10")
-    'stockout_minutes >= 10'
+    'out_minutes >= 10'
     """
     kind, _, value = rule.partition(":")
     if rule == "any":
-        return "stockout_minutes > 0"
+        return "out_minutes >= 1"
     if kind == "minutes" and re.fullmatch(r"\d+", value) and int(value) > 0:
-        return f"stockout_minutes >= {int(value)}"
+        return f"out_minutes >= {int(value)}"
     if kind == "share" and re.fullmatch(r"\d*\.?\d+", value) and 0 < float(value) <= 1:
-        return (
-            "stockout_minutes > 0 AND "
-            f"stockout_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
-        )
+        return f"out_minutes >= 1 AND out_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
     raise InputError(f"censored_rule: expected any, minutes:10 (at least) or share:0.25 (at least), got {rule!r}.")
 
 
@@ -124,11 +133,17 @@ class PanelOptions:
         rebalancing, not as pickups or returns.
     hours : str, optional
         Daily opening hours, ``06:00-23:00``. The zone is closed outside them.
+    supply : str
+        ``usable``: exposure is the expected share of the bin in which a rider can be served, by a model of listed
+        vehicles that cannot be rented. ``listed``: every listed vehicle can be rented.
     mapping : mapping, optional
         Our field → the file's column, for columns with unknown headers. Use ``"status.at"`` if several sources have
         the field.
     headers : mapping, optional
         Our field → more headers to recognise it by. See `unmet.mobility.records.headers.more_headers`.
+    date_order : str, optional
+        Order of day, month and year in dates such as 01/02/2024: ``mdy``, ``dmy`` or ``ymd``. The dates decide if not
+        given; a file whose dates do not show it is refused.
     memory : str
         Memory limit. Data that does not fit is kept on disk.
     max_rejected : float
@@ -191,6 +206,14 @@ class PanelOptions:
         '"06:00-23:00"',
         check=_check_hours,
     )
+    supply: str = _option(
+        "usable",
+        "panel",
+        "text",
+        "usable (learn how many listed vehicles cannot be rented) | listed (every listed vehicle can be rented).",
+        '"usable"',
+        check=_check_supply,
+    )
     mapping: Mapping[str, str] | None = _option(
         None,
         "records",
@@ -200,6 +223,14 @@ class PanelOptions:
     )
     headers: Mapping[str, str | Sequence[str]] | None = _option(
         None, None, "names", "Our field → more headers to recognise it by.", '{ started_at = "Checkout Time" }'
+    )
+    date_order: str | None = _option(
+        None,
+        "records",
+        "text",
+        "Order of dates such as 01/02/2024: mdy, dmy or ymd; else found from the dates.",
+        '"dmy"',
+        check=_check_date_order,
     )
     memory: str = _option(
         "2GB",
@@ -246,12 +277,17 @@ def _utc_minute(name: str, text: str | None, timezone: str) -> int | None:
     """Convert a local time to a UTC minute; a local time that occurs twice is the first."""
     import pandas as pd
 
+    from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME
+
     if text is None:
         return None
     try:
         local = pd.Timestamp(text)
         if local.tzinfo is None:
             local = local.tz_localize(timezone, ambiguous=True, nonexistent="shift_forward")
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r}.") from error
-    return int(local.timestamp() // 60)
+        minute = int(local.timestamp() // 60)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r:.60}.") from error
+    if not FIRST_TIME.year <= local.year < LAST_TIME.year:
+        raise InputError(f"{name}: expected a year from {FIRST_TIME.year} to {LAST_TIME.year - 1}, got {text!r:.60}.")
+    return minute

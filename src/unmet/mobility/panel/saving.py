@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import connect, fetch_frame, literal, one_thread, path_literal
 from unmet._storage.writing import replacing
 from unmet.mobility.panel.file import METADATA, read_metadata
-from unmet.mobility.panel.table import PanelTable
+from unmet.mobility.panel.table import UNUSABLE_COLUMNS, PanelTable
 from unmet.mobility.records.files import Given
 
-__all__ = ["Panel", "check_target", "copy_panel", "read_panel"]
+__all__ = ["Panel", "check_target", "copy_panel", "read_panel", "write_unusable"]
 
 # A column of a row group with more distinct values is written without a dictionary, which saves a third of the time.
 _MOST_DISTINCT = 2000
@@ -41,6 +41,9 @@ class Panel:
         ``zone, state, reason, minutes``: minutes by state and reason. `unmet.mobility.supply.states` describes them.
     summary : dict
         Period, zones, trips used, minutes by state, share of censored bins and more.
+    unusable : pandas.DataFrame
+        ``station, name, zone, listed, unusable, probability, since_local``: stations that very probably list vehicles
+        nobody can rent at the end of the records, how many to expect, how probable one or more is, and since when.
     """
 
     panel: pd.DataFrame
@@ -48,6 +51,7 @@ class Panel:
     quality: pd.DataFrame
     reasons: pd.DataFrame
     summary: dict[str, Any]
+    unusable: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=list(UNUSABLE_COLUMNS)))
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a Parquet file that `read_panel` reads. The file appears whole or not at all."""
@@ -69,14 +73,24 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
             metadata = read_metadata(connection, file)
             frame = fetch_frame(connection, f"SELECT * FROM read_parquet({file})")
         except duckdb.Error as error:
-            raise FileFormatError(f"{path}: cannot be read as Parquet: {error}") from error
+            raise FileFormatError(
+                f"{path}: cannot be read as Parquet: it is damaged or incomplete, or another kind of file. Build the "
+                "panel again (unmet panel). (--debug shows the details.)"
+            ) from error
     for name in ("zones", "quality", "reasons", "summary"):
         if name not in metadata:
             raise FileFormatError(
                 f"{path}: is a Parquet file, but not a panel: its metadata does not contain {METADATA}{name}."
             )
     zones, quality, reasons = (pd.DataFrame(metadata[name]) for name in ("zones", "quality", "reasons"))
-    return Panel(frame, zones, quality, reasons, metadata["summary"])
+    unusable = pd.DataFrame(metadata.get("unusable", {}), columns=list(UNUSABLE_COLUMNS))
+    return Panel(frame, zones, quality, reasons, metadata["summary"], unusable)
+
+
+def write_unusable(panel: Panel, path: str | os.PathLike[str]) -> None:
+    """Write the stations that very probably list vehicles nobody can rent to a CSV file, whole or not at all."""
+    with replacing(Path(path)) as aside:
+        panel.unusable.to_csv(aside, index=False)
 
 
 def check_target(target: Path, *given: Given) -> None:
@@ -113,6 +127,7 @@ def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTab
         "quality": _json(panel.quality),
         "reasons": _json(panel.reasons),
         "summary": json.dumps(panel.summary),
+        "unusable": _json(panel.unusable),
     }
     metadata = ", ".join(f"{literal(METADATA + name)}: {literal(text)}" for name, text in parts.items())
     try:
@@ -120,10 +135,9 @@ def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTab
             options = f"FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}"
             connection.execute(f"COPY ({rows}) TO {literal(str(aside))} ({options}, KV_METADATA {{{metadata}}})")
     except duckdb.Error as error:
-        message = str(error).splitlines()[0].replace(str(aside), str(target))
         raise InputError(
-            f"{target}: could not be written; an earlier file of that name is unchanged. Free some space, or name "
-            f"another file. Message of DuckDB: {message}"
+            f"{target}: could not be written; an earlier file of that name is unchanged. The disk may be full: free "
+            "some space, or name another file. (--debug shows the details.)"
         ) from error
 
 

@@ -4,7 +4,8 @@
 panel from them, the checks of `unmet.mobility.panel.file.open_panel` and the table in ``docs/reference/files.md`` come
 from it.
 
-To add a column, add a `PanelColumn` to `SCHEMA`. That is all if SQL can make it from the other columns, for example::
+To add a column, add a `PanelColumn` to `SCHEMA`. That is all if SQL can make it from the stored arrays, in which
+-1 stands for a missing `observed` or `returns`. For example::
 
     PanelColumn("empty_share", FLOAT, "Share of the bin in stock-out.", "stockout_minutes / minutes"),
 
@@ -111,8 +112,8 @@ def _count(name: str, meaning: str, **more: bool) -> PanelColumn:
 
 
 _STATE_MEANINGS = {
-    "available_minutes": "Minutes in which a rider could be served.",
-    "stockout_minutes": "Minutes in which the zone was open and empty.",
+    "available_minutes": "Minutes in which the zone was open and listed a vehicle.",
+    "stockout_minutes": "Minutes in which the zone was open and listed none.",
     "closed_minutes": "Minutes in which the zone was closed.",
     "unknown_minutes": "Minutes in an unknown state. The four sum to `minutes`.",
 }
@@ -141,7 +142,28 @@ SCHEMA: tuple[PanelColumn, ...] = (
         PanelColumn(name, INTEGER, _STATE_MEANINGS[name], f"{name}::INTEGER", np.int16)  # one per state, in their order
         for name in STATE_MINUTES
     ),
-    PanelColumn("exposure", FLOAT, "`available_minutes / minutes`.", "available_minutes / minutes", needed=True),
+    PanelColumn(
+        "unusable_minutes",
+        FLOAT,
+        "Expected minutes in which vehicles were listed and none could be rented. 0 with `--supply listed`.",
+        "unusable_minutes::DOUBLE",
+        np.float32,
+    ),
+    PanelColumn(
+        "out_minutes",
+        FLOAT,
+        "Expected minutes in which the zone was open and nothing could be rented, listed or not.",
+        "out_minutes::DOUBLE",
+        np.float32,
+    ),
+    PanelColumn(
+        "exposure",
+        FLOAT,
+        "Expected share of the bin in which a rider could be served.",
+        "(available_minutes + stockout_minutes - out_minutes::DOUBLE) / minutes",
+        needed=True,
+    ),
+    PanelColumn("listed_exposure", FLOAT, "`available_minutes / minutes`.", "available_minutes / minutes"),
     PanelColumn("censored", LABEL, "Whether stock-outs hid demand, by the chosen rule.", "{censored}", needed=True),
     PanelColumn(
         "supply_mean",

@@ -19,10 +19,15 @@ from unmet.mobility.panel.schema import EVIDENCE, columns_of, select_panel, stor
 from unmet.mobility.panel.trip_counts import loose_starts
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
+from unmet.mobility.supply.served import Unusable
 from unmet.mobility.supply.states import REASONS, STATES
-from unmet.mobility.zones.build import find_zones, report_moved
+from unmet.mobility.zones.build import Zones, find_zones, report_moved
 
-__all__ = ["PanelTable", "make_panel"]
+__all__ = ["UNUSABLE_COLUMNS", "PanelTable", "make_panel"]
+
+UNUSABLE_COLUMNS = ("station", "name", "zone", "listed", "unusable", "probability", "since_local")
+SURE_ENOUGH = 0.8
+"""Probability from which on a station is listed as one that holds vehicles nobody can rent."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class PanelTable:
         Selects the panel. Zone and evidence are ENUM, which Parquet stores as text.
     columns : tuple of str
         Names of its columns.
-    zones, quality, reasons, summary
+    zones, quality, reasons, summary, unusable
         As in `unmet.mobility.panel.Panel`.
     """
 
@@ -45,6 +50,7 @@ class PanelTable:
     quality: pd.DataFrame
     reasons: pd.DataFrame
     summary: dict[str, Any]
+    unusable: pd.DataFrame
 
 
 def make_panel(records: Records, options: PanelOptions, progress: Callable[[str], None]) -> PanelTable:
@@ -58,7 +64,7 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
     log.total("status", read.get("status", 0))
     progress("making zones")
     loose = loose_starts(connection) if "trips" in records.tables else None
-    zones = find_zones(options.zones, stations, log, loose)
+    zones = find_zones(options.zones, stations, log, loose, parse_memory(options.memory))
     log.total("panel", len(zones))
     if "trips" in records.tables:
         report_moved(connection, log)
@@ -66,15 +72,22 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
     if evidence.log is not None:
         detail = "same station and second: the last record was used"
         log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail, of=records.within.get("status"))
-    reasons = _name_reasons(_fill_rows(records, zones.frame, evidence, options, progress), zones.frame)
+    held: list[Unusable] = []
+    reasons = _name_reasons(_fill_rows(records, zones.frame, evidence, options, progress, held), zones.frame)
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
     summary = _summarise(records, options, evidence, reasons, len(stations))
     sql = select_panel(evidence.inferred, censored_sql(options.censored_rule))
-    return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary)
+    unusable = _name_unusable(held, stations, zones, evidence, records.timezone)
+    return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary, unusable)
 
 
 def _fill_rows(
-    records: Records, zones: pd.DataFrame, evidence: Evidence, options: PanelOptions, progress: Callable[[str], None]
+    records: Records,
+    zones: pd.DataFrame,
+    evidence: Evidence,
+    options: PanelOptions,
+    progress: Callable[[str], None],
+    held: list[Unusable],
 ) -> pd.DataFrame:
     """Fill the arrays that DuckDB reads as ``panel_rows``, on disk if they are large; return minutes by reason.
 
@@ -91,7 +104,7 @@ def _fill_rows(
     }
     reasons = []
     filled = 0
-    for rows, minutes_by_reason in panel_rows(evidence, options.rebalancing, progress):
+    for rows, minutes_by_reason in panel_rows(evidence, options.rebalancing, progress, held):
         reasons.append(minutes_by_reason)
         behind = filled + rows["zone"].size
         for name, column in columns.items():
@@ -117,6 +130,30 @@ def _name_reasons(reasons: pd.DataFrame, zones: pd.DataFrame) -> pd.DataFrame:
         }
     )
     return named.sort_values(["zone", "state", "reason"], ignore_index=True)
+
+
+def _name_unusable(
+    held: list[Unusable], stations: pd.DataFrame, zones: Zones, evidence: Evidence, timezone: str
+) -> pd.DataFrame:
+    """List the stations that very probably hold vehicles nobody can rent, the surest and most first."""
+    rows = []
+    for found in held:
+        for i in np.flatnonzero(found.probability >= SURE_ENOUGH):
+            ix = int(evidence.order[found.station[i]])
+            zone = int(zones.of_station[ix])
+            rows.append(
+                {
+                    "station": str(stations["station"].iloc[ix]),
+                    "name": stations["name"].iloc[ix],
+                    "zone": str(zones.frame["zone"].iloc[zone]) if zone >= 0 else None,
+                    "listed": int(found.listed[i]),
+                    "unusable": round(float(found.number[i]), 2),
+                    "probability": round(float(found.probability[i]), 4),
+                    "since_local": _local_end(int(found.since[i]), timezone),
+                }
+            )
+    frame = pd.DataFrame(rows, columns=list(UNUSABLE_COLUMNS))
+    return frame.sort_values(["probability", "unusable"], ascending=False, ignore_index=True)
 
 
 def _summarise(
@@ -156,6 +193,7 @@ def _summarise(
         "bins_open": int(counts[0]),
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
+        "usable_supply": None if evidence.supply is None else evidence.supply.usable.summary(),
         "feed_outages": int(((evidence.silent[:, 0] < bins.edges[-1]) & (evidence.silent[:, 1] > bins.edges[0])).sum()),
     }
 

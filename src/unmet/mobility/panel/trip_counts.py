@@ -18,7 +18,7 @@ from unmet.mobility.clock.bins import Bins, Integers
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.zones.build import Zones
 
-__all__ = ["TripCounts", "count_trips", "loose_starts", "trip_moves", "trip_span"]
+__all__ = ["TripCounts", "count_trips", "loose_starts", "station_events", "trip_moves", "trip_span"]
 
 _VECTORS = 100  # of 2,048 rows at a time from DuckDB
 
@@ -142,6 +142,28 @@ def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:
     result = connection.execute(sql)
     while len(chunk := result.fetch_df_chunk(_VECTORS)):
         yield chunk
+
+
+def station_events(connection: DuckDBPyConnection, order: Integers, folder: Path) -> tuple[Integers, Integers]:
+    """Return the pickups and the returns at stations: station (its place in `order`) × 2**32 + minute, sorted.
+
+    The arrays are on disk, 8 bytes a trip.
+    """
+    place = np.full(len(order) + 1, -1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    (count,) = fetch_one(connection, "SELECT count(*) FROM trips")
+    found = []
+    for end, time in (("start", "started_at"), ("end", "ended_at")):
+        packed = open_memmap(folder / f"events-{end}.npy", mode="w+", dtype=np.int64, shape=(max(count, 1),))
+        filled = 0
+        sql = f"SELECT {end}_ix AS ix, (epoch_us({time}) // 60000000)::BIGINT AS minute FROM trips"
+        for chunk in _chunks(connection, f"{sql} WHERE {end}_ix IS NOT NULL AND {time} IS NOT NULL"):
+            behind = filled + len(chunk)
+            packed[filled:behind] = (place[chunk["ix"].to_numpy(dtype=np.int64)] << 32) | chunk["minute"].to_numpy()
+            filled = behind
+        packed[:filled].sort()
+        found.append(packed[:filled])
+    return found[0], found[1]
 
 
 def trip_moves(connection: DuckDBPyConnection, order: Integers) -> tuple[Integers, Integers, Integers]:

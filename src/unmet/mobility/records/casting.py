@@ -5,14 +5,28 @@ A value that cannot be read becomes NULL, and the caller counts it. No row raise
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from unmet.mobility.records.files import Column
 
-__all__ = ["NOTHING", "EpochUnit", "Time", "boolean", "epoch_range", "number", "seconds", "text", "time"]
+__all__ = [
+    "DATE_ORDERS",
+    "NOTHING",
+    "DateOrder",
+    "EpochUnit",
+    "Time",
+    "boolean",
+    "epoch_range",
+    "number",
+    "seconds",
+    "text",
+    "time",
+]
 
 EpochUnit = Literal["seconds", "milliseconds"]
+DateOrder = Literal["mdy", "dmy", "ymd"]
 
 _INTEGERS = {
     "TINYINT",
@@ -26,20 +40,23 @@ _INTEGERS = {
     "UBIGINT",
 }
 _REALS = ("FLOAT", "DOUBLE", "DECIMAL")
-# Tried in this order if a text is not ISO 8601. The month comes first, as American operators write it.
+# Tried in this order if a text is not ISO 8601.
 _FORMATS = (
-    "%m/%d/%Y %H:%M:%S",
-    "%m/%d/%Y %H:%M",
-    "%m/%d/%Y %I:%M:%S %p",
-    "%m/%d/%Y %I:%M %p",
-    "%m/%d/%Y",
-    "%m/%d/%y %H:%M",
     "%Y-%m-%d %I:%M:%S %p",
     "%Y%m%d %H:%M:%S",
     "%Y%m%d %H:%M",
     "%Y%m%d",
     "%Y-%m-%d %H",
 )
+# Dates that start with one or two digits. %y comes first: %Y would read two digits as a year of the first century.
+_DATES: Mapping[DateOrder, tuple[str, ...]] = {
+    "mdy": ("%m/%d/%y", "%m/%d/%Y"),
+    "dmy": ("%d/%m/%y", "%d/%m/%Y"),
+    "ymd": ("%y/%m/%d",),
+}
+_TIMES = (" %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p", "")
+DATE_ORDERS: tuple[DateOrder, ...] = ("mdy", "dmy", "ymd")
+"""Orders of day, month and year."""
 _PER_SECOND: dict[EpochUnit, int] = {"seconds": 1, "milliseconds": 1000}
 # In seconds the year 5138, in milliseconds March 1973: numbers up to here are seconds, numbers beyond are milliseconds.
 _LARGEST_SECONDS = 100_000_000_000
@@ -104,8 +121,8 @@ def seconds(number: float) -> float | None:
     return None
 
 
-def time(column: Column, unit: EpochUnit = "seconds") -> Time:
-    """Read a column of times: timestamps, dates, numbers since 1970 in a unit, or text."""
+def time(column: Column, unit: EpochUnit = "seconds", order: DateOrder = "mdy") -> Time:
+    """Read a column of times: timestamps, dates, numbers since 1970 in a unit, or text with dates in an order."""
     sql, kind = column.sql, column.type
     if kind.startswith("TIMESTAMP WITH TIME ZONE"):
         return Time(NOTHING, f"CASE WHEN isfinite({sql}) THEN make_timestamp(epoch_us({sql})) END")
@@ -124,18 +141,26 @@ def time(column: Column, unit: EpochUnit = "seconds") -> Time:
     plain = f"right({sql}, 1) BETWEEN '0' AND '9' AND NOT contains({sql}, '+') AND NOT contains(substr({sql}, 9), '-')"
     digits = f"TRY_CAST({sql} AS DOUBLE)"
     is_epoch = f"({digits} >= 1e9)"
-    formats = "[" + ", ".join(f"'{f}'" for f in _FORMATS) + "]"
+    formats = _list(_FORMATS)
+    # 1/2/2024, 01.02.24 or 01-02-2024: one or two digits and a separator. DuckDB's cast reads 1/2/24 as the year 1.
+    dated = " OR ".join(f"contains(left({sql}, 3), '{separator}')" for separator in "/.-")
+    slashes = f"regexp_replace({sql}, '^(\\d+)[.-](\\d+)[.-](\\d+)', '\\1/\\2/\\3')"
     local = (
-        f"CASE WHEN {plain} THEN coalesce(TRY_CAST({sql} AS TIMESTAMP), "
+        f"CASE WHEN {dated} THEN try_strptime({slashes}, {_list(d + t for d in _DATES[order] for t in _TIMES)}) "
+        f"WHEN {plain} THEN coalesce(TRY_CAST({sql} AS TIMESTAMP), "
         f"CASE WHEN {is_epoch} IS NOT TRUE THEN try_strptime({sql}, {formats}) END) "
         f"WHEN TRY_CAST({sql} AS TIMESTAMPTZ) IS NULL THEN try_strptime({sql}, {formats}) END"
     )
     utc = (
         f"CASE WHEN {plain} THEN CASE WHEN {is_epoch} THEN {_from_epoch(digits, unit)} END "
-        f"WHEN isfinite(TRY_CAST({sql} AS TIMESTAMPTZ)) "
+        f"WHEN NOT ({dated}) AND isfinite(TRY_CAST({sql} AS TIMESTAMPTZ)) "
         f"THEN make_timestamp(epoch_us(TRY_CAST({sql} AS TIMESTAMPTZ))) END"
     )
     return Time(local, utc, digits, unit)
+
+
+def _list(formats: Iterable[str]) -> str:
+    return "[" + ", ".join(f"'{f}'" for f in formats) + "]"
 
 
 def _from_epoch(sql: str, unit: EpochUnit) -> str:

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import csv
 import glob
-import gzip
 import os
-import shutil
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import duckdb
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading
 from unmet.collect.history import SEGMENT, find_histories
+from unmet.mobility.records.unpacking import check_path, unpack
 
 __all__ = [
     "Column",
@@ -35,7 +33,6 @@ __all__ = [
     "is_json",
     "open_files",
     "open_tables",
-    "text_of",
 ]
 
 Given: TypeAlias = Any
@@ -45,8 +42,6 @@ _TABLES = (".parquet", ".csv", ".csv.gz", ".zip", ".tsv", ".txt")
 _JSON = (".json", ".json.gz")
 _HEAD = 1 << 16
 _NULLS = ["", "NULL", "null", "NA", "\\N"]
-# A zip that unpacks to more bytes than this, by more than this factor, is refused: CSV shrinks 5 to 50 fold.
-_ZIP_BYTES, _ZIP_FACTOR = 1 << 30, 200
 
 
 @dataclass(frozen=True)
@@ -135,6 +130,7 @@ def expand(given: Given, source: str) -> list[Path]:
     if not unique:
         raise InputError(f"{source}: the list of files is empty.")
     for path in unique:
+        check_path(path)
         if path.suffix != SEGMENT:
             _check_name(path, source)
     return unique
@@ -192,11 +188,13 @@ def open_tables(workspace: Workspace, given: Given, source: str) -> list[InputTa
 def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[InputTable]:
     """Open files as input tables, one per distinct header.
 
-    Zip archives are unpacked into the workspace: only their ``.csv`` members, under new names.
+    Gzipped files and zip archives are unpacked into the workspace, under new names: of archives, only the ``.csv``
+    members.
     """
+    names = (f"{workspace.name('unpacked')}.csv" for _ in count())
     groups: dict[tuple[Any, ...], list[tuple[Path, str]]] = {}
     for path in paths:
-        for file, label in _unpacked(workspace, path):
+        for file, label in unpack(path, workspace.folder, names):
             groups.setdefault(_shape(workspace, file, label), []).append((file, label))
     return [_file_table(workspace, shape, files) for shape, files in groups.items()]
 
@@ -243,7 +241,7 @@ def _file_table(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tu
     relation = (
         f"read_csv({paths}, auto_detect=false, header=true, delim={literal(head.delimiter)}, "
         f"quote='\"', escape='\"', columns={struct}, encoding='{head.encoding}', skip={head.blank}, "
-        f"compression='{head.compression}', "
+        f"compression='none', "
         f"nullstr=[{', '.join(map(literal, _NULLS))}], "
         f"store_rejects=true, rejects_table='{rejects}', rejects_scan='{rejects}_scan')"
     )
@@ -273,15 +271,14 @@ class _CsvHead:
 
     delimiter: str
     encoding: str
-    compression: str
     blank: int
 
 
 def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
     try:
-        with open_binary(path) as stream:
+        with path.open("rb") as stream:
             head = stream.read(_HEAD)
-    except (OSError, EOFError) as error:
+    except OSError as error:
         raise FileFormatError(f"{label}: cannot be opened: {error}") from error
     if not head.strip():
         raise FileFormatError(f"{label}: the file is empty.")
@@ -300,64 +297,4 @@ def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
         header = next(csv.reader([lines[blank]], delimiter=delimiter))
     except csv.Error as error:
         raise FileFormatError(f"{label}: the first line is not a CSV header: {error}") from error
-    return _CsvHead(delimiter, encoding, "gzip" if _is_gzip(path) else "none", blank), [name.strip() for name in header]
-
-
-def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading bytes, and decompress it if it is gzipped."""
-    return cast(IO[bytes], gzip.open(path)) if _is_gzip(path) else path.open("rb")
-
-
-def _is_gzip(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(2) == b"\x1f\x8b"
-
-
-def text_of(path: Path, limit: int = 1 << 30) -> bytes:
-    """Read a whole document, gzipped or not, of at most `limit` bytes."""
-    try:
-        with open_binary(path) as stream:
-            content = stream.read(limit + 1)
-    except (OSError, EOFError) as error:
-        raise FileFormatError(f"{path}: cannot be opened: {error}") from error
-    if len(content) > limit:
-        raise FileFormatError(f"{path}: the document is larger than {limit:,} bytes.")
-    return content
-
-
-def _unpacked(workspace: Workspace, path: Path) -> Iterator[tuple[Path, str]]:
-    if not path.name.lower().endswith(".zip"):
-        yield path, str(path)
-        return
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = [m for m in archive.infolist() if _is_csv_member(m)]
-            if not members:
-                names = ", ".join(repr(m.filename) for m in archive.infolist()[:5])
-                raise FileFormatError(f"{path}: this archive contains no .csv file (it contains {names or 'nothing'}).")
-            for member in members:
-                yield _unpack(workspace, archive, member, path), f"{path}:{member.filename}"
-    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
-        raise FileFormatError(f"{path}: not a readable zip archive: {error}") from error
-
-
-def _is_csv_member(member: zipfile.ZipInfo) -> bool:
-    name = member.filename.rsplit("/", 1)[-1]
-    hidden = name.startswith(".") or member.filename.startswith("__MACOSX")
-    return name.lower().endswith(".csv") and not hidden and not member.is_dir()
-
-
-def _unpack(workspace: Workspace, archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> Path:
-    size = member.file_size
-    if size > _ZIP_BYTES and size > _ZIP_FACTOR * max(member.compress_size, 1):
-        raise FileFormatError(
-            f"{path}:{member.filename}: unpacks to {size:,} bytes, "
-            f"{size // max(member.compress_size, 1)} times its packed size; "
-            "this looks like a zip bomb. Unpack it yourself if it is not."
-        )
-    if size > shutil.disk_usage(workspace.folder).free:
-        raise InputError(f"{path}:{member.filename}: unpacks to {size:,} bytes, more than the free space on the disk.")
-    target = workspace.folder / f"{workspace.name('unpacked')}.csv"
-    with archive.open(member) as packed, target.open("wb") as out:
-        shutil.copyfileobj(packed, out, 1 << 20)  # zipfile stops at the size that the archive declares
-    return target
+    return _CsvHead(delimiter, encoding, blank), [name.strip() for name in header]

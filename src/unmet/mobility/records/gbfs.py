@@ -7,7 +7,7 @@ which are read too. Every error names the document and the field.
 
 from __future__ import annotations
 
-import json
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from typing import Any
 
 from unmet._exceptions import FileFormatError
 from unmet.mobility.records.casting import seconds
-from unmet.mobility.records.files import text_of
+from unmet.mobility.records.unpacking import DEFAULT_MEMORY, read_json
 
 __all__ = ["StationStatus", "read_station_information", "read_station_status"]
 
@@ -38,13 +38,13 @@ class StationStatus:
     stale: list[bool]
 
 
-def read_station_status(path: Path) -> StationStatus:
+def read_station_status(path: Path, memory: int = DEFAULT_MEMORY) -> StationStatus:
     """Read a ``station_status`` document.
 
     `at` is the document's ``last_updated``, the time of the poll. If the document has none, it is the station's own
-    ``last_reported``.
+    ``last_reported``. `memory` is the memory limit in bytes.
     """
-    updated, stations = _stations(path, "station_status")
+    updated, stations = _stations(path, "station_status", memory)
     result = StationStatus([], [], [], [], [], [], [], [])
     reported = []
     for i, station in enumerate(stations):
@@ -68,12 +68,13 @@ def read_station_status(path: Path) -> StationStatus:
     return result
 
 
-def read_station_information(path: Path) -> tuple[float, list[dict[str, Any]]]:
+def read_station_information(path: Path, memory: int = DEFAULT_MEMORY) -> tuple[float, list[dict[str, Any]]]:
     """Read a ``station_information`` document: the time when it was written, and one dict per station.
 
-    The dicts contain every scalar field, because a station may have several ids.
+    The dicts contain every scalar field, because a station may have several ids. `memory` is the memory
+    limit in bytes.
     """
-    updated, stations = _stations(path, "station_information")
+    updated, stations = _stations(path, "station_information", memory)
     rows = []
     for i, station in enumerate(stations):
         where = f"data.stations[{i}]"
@@ -90,14 +91,8 @@ def read_station_information(path: Path) -> tuple[float, list[dict[str, Any]]]:
     return updated or 0.0, rows
 
 
-def _stations(path: Path, feed: str) -> tuple[float | None, list[dict[str, Any]]]:
-    content = text_of(path)
-    if not content.strip():
-        raise FileFormatError(f"{path}: the file is empty.")
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path}: not a complete JSON document ({error}). Is it truncated?") from error
+def _stations(path: Path, feed: str, memory: int) -> tuple[float | None, list[dict[str, Any]]]:
+    document = read_json(path, memory)
     if not isinstance(document, dict):
         raise _bad(path, "(the document)", f"should be an object, is {_short(document)}")
     data = document.get("data")
@@ -120,7 +115,7 @@ def _time(path: Path, value: Any, field: str) -> float | None:
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise _bad(path, field, f"should be POSIX seconds or an RFC 3339 time, is {_short(value)}") from None
         if moment.tzinfo is None:
             raise _bad(path, field, f"has no offset to UTC: {_short(value)}")
@@ -182,5 +177,5 @@ def _bad(path: Path, field: str, problem: str) -> FileFormatError:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    text = reprlib.repr(value)  # of bounded depth and length
     return "missing" if value is None else text if len(text) <= 60 else text[:57] + "..."

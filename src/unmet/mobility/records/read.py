@@ -32,6 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import cast
 
 import duckdb
 import pandas as pd
@@ -39,7 +40,9 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._storage.sql import connect, reading
 from unmet.mobility.clock.timezones import zone_info
+from unmet.mobility.records.casting import DateOrder
 from unmet.mobility.records.collected import split_histories
+from unmet.mobility.records.dates import check_date_order
 from unmet.mobility.records.files import Given, Workspace
 from unmet.mobility.records.headers import Headers, more_headers
 from unmet.mobility.records.quality import QualityLog, check_rejected
@@ -111,6 +114,7 @@ def read_records(
     force: bool = False,
     keep_duplicates: bool = False,
     within: Within = (None, None),
+    date_order: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Records:
     """Read an operator's files.
@@ -139,6 +143,9 @@ def read_records(
     within : tuple of int or None
         The chosen period: its first minute (UTC) and the one after its last. Rows outside are read, but rows rejected
         there are only noted, and shares are of the rows inside. None for no limit.
+    date_order : str, optional
+        Order of day, month and year in dates such as 01/02/2024: ``mdy``, ``dmy`` or ``ymd``. The dates decide if not
+        given; a file whose dates do not show it is refused.
     progress : callable, optional
         Called with a sentence at the start of each step.
 
@@ -167,6 +174,7 @@ def read_records(
         raise InputError("There is nothing to read: give trips, station status, or both.")
     if not 0 <= max_rejected <= 1:
         raise InputError(f"max_rejected: expected a number between 0 and 1, got {max_rejected!r}.")
+    check_date_order(date_order)
     limit = parse_memory(memory)
     folder = Path(tempfile.mkdtemp(prefix="unmet-"))
     try:
@@ -189,6 +197,7 @@ def read_records(
             force,
             keep_duplicates,
             within,
+            cast(DateOrder | None, date_order),
             progress or (lambda _: None),
         )
         if not force:
@@ -211,7 +220,7 @@ def parse_memory(memory: str) -> int:
     >>> parse_memory("2GB"), parse_memory("0.5 GiB")
     (2000000000, 536870912)
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(i?)B", str(memory).strip(), re.IGNORECASE)
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d{1,12})?)\s*([KMGT])(i?)B", str(memory).strip(), re.IGNORECASE)
     if match is None:
         raise InputError(f"memory: expected a size such as '2GB' or '500MB', got {memory!r}.")
     size = int(float(match[1]) * (1024 if match[3] else 1000) ** (1 + "KMGT".index(match[2].upper())))
@@ -232,6 +241,7 @@ def _load(
     force: bool,
     keep_duplicates: bool,
     within: Within,
+    order: DateOrder | None,
     progress: Callable[[str], None],
 ) -> frozenset[str]:
     """Read every source into its table. Return the names of the tables."""
@@ -247,12 +257,12 @@ def _load(
         known, seen["stations"] = read_stations(workspace, stations, timezone, headers, log)
     if trips is not None:
         progress("reading trips")
-        staged_trips = stage_trips(workspace, trips, headers, log)
+        staged_trips = stage_trips(workspace, trips, headers, log, order)
         seen["trips"] = staged_trips.headers
         rows_of["trips"] = find_stations(workspace, staged_trips.staged, ["start_raw", "end_raw"])
     if status is not None:
         progress("reading station status")
-        staged_status = stage_status(workspace, status, headers, log, force, progress)
+        staged_status = stage_status(workspace, status, headers, log, force, progress, order)
         seen["status"] = staged_status.headers
         rows_of["status"] = find_stations(workspace, staged_status.staged, ["raw"])
     if known is None:
@@ -279,7 +289,7 @@ def _load(
     _write_stations(workspace, known, staged_trips if trips is not None and stations is None else None)
     if weather is not None:
         progress("reading weather")
-        seen["weather"] = make_weather(workspace, weather, timezone, headers, log)
+        seen["weather"] = make_weather(workspace, weather, timezone, headers, log, order=order)
     headers.check_used(seen)
     given = {"trips": trips, "status": status, "weather": weather, "polls": histories or None}
     return frozenset({"stations", *(name for name, value in given.items() if value is not None)})

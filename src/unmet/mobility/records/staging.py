@@ -228,6 +228,7 @@ def count_reasons(
     oddities: Mapping[str, str],
     log: QualityLog,
     outside: str | None = None,
+    details: Mapping[str, str] | None = None,
 ) -> tuple[int, set[str], dict[str, int]]:
     """Count rejected rows by their first reason, and oddities of accepted rows, in one pass.
 
@@ -243,6 +244,8 @@ def count_reasons(
         Name → SQL condition, of accepted rows.
     outside : str, optional
         SQL condition of rows outside the chosen period. Rows rejected there are noted, because they change nothing.
+    details : mapping, optional
+        Reason → a remark for the log.
 
     Returns
     -------
@@ -274,7 +277,8 @@ def count_reasons(
         # A row without a time may belong to any period: its share is one of all rows.
         timed = outside is not None and name not in _TIMELESS
         noted = rejected_outside.get(i, 0) if timed else 0
-        log.add(source, name, "rejected", rejected.get(i, 0) - noted, of=log.within[source] if timed else None)
+        detail = (details or {}).get(name, "")
+        log.add(source, name, "rejected", rejected.get(i, 0) - noted, detail, of=log.within[source] if timed else None)
         log.add(source, f"{name}, outside the chosen period", "noted", noted, "not in the panel")
     accepted = next((row[3:] for row in found if row[0] == -1), (0,) * len(oddities))
     occurred = {name for i, name in enumerate(reasons) if i in rejected}

@@ -118,7 +118,8 @@ def read_stations(
         paths = expand(others, "stations")
         label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
         # Documents in the order in which they were written: the last entry of a station is used.
-        documents = sorted((read_station_information(p) for p in paths if is_json(p)), key=lambda d: d[0])
+        read = (read_station_information(p, workspace.memory) for p in paths if is_json(p))
+        documents = sorted(read, key=lambda d: d[0])
         rows += [_station(row, dict.fromkeys(row), row) for _, found in documents for row in found]
         tables = open_files(workspace, [p for p in paths if not is_json(p)])
         rows += _from_tables(tables, workspace, headers, seen, named, log)
@@ -172,7 +173,7 @@ def _station(ours: Mapping[str, Any], headers: Mapping[str, None], row: Mapping[
 def _float(value: Any) -> float | None:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 

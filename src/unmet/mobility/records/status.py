@@ -14,8 +14,10 @@ import numpy.typing as npt
 from unmet._exceptions import FileFormatError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
-from unmet.mobility.records.casting import NOTHING, Time, boolean, number, time
+from unmet.mobility.records.casting import NOTHING, DateOrder, Time, boolean, number, time
 from unmet.mobility.records.collected import make_polls, open_changes, split_histories
+from unmet.mobility.records.dates import date_order
+from unmet.mobility.records.extent import EVERYTHING, Extent, find_extent
 from unmet.mobility.records.files import (
     Column,
     Given,
@@ -81,8 +83,9 @@ def stage_status(
     log: QualityLog,
     force: bool,
     progress: Callable[[str], None],
+    order: DateOrder | None = None,
 ) -> StagedStatus:
-    """Open status and convert it to our columns."""
+    """Open status and convert it to our columns. `order` is that of day, month and year, if chosen."""
     histories, others = split_histories(given)
     tables = [open_changes(workspace, history) for history in histories]
     if histories:
@@ -100,7 +103,8 @@ def stage_status(
     selects = []
     epochs = True
     for table, m in zip(tables, matched, strict=True):
-        at = time(table.columns[m["at"]], epoch_unit(workspace, table, m["at"]))
+        found = date_order(workspace, table, [m["at"]], order, "status", log)
+        at = time(table.columns[m["at"]], epoch_unit(workspace, table, m["at"]), found)
         epochs &= at.epoch is not None and at.local == NOTHING
         selects.append((table, _columns(table.columns, m, at, native=len(kinds) == 1)))
         for flag in ("installed", "renting"):
@@ -145,7 +149,7 @@ def _load_documents(
     first_error = ""
     for i, path in enumerate(paths):
         try:
-            document = read_station_status(path)
+            document = read_station_status(path, workspace.memory)
         except FileFormatError as error:
             if not force:
                 raise
@@ -221,11 +225,14 @@ def make_status(
     # If every id is known and times are numbers, conditions are on plain columns: DuckDB then sees from the statistics
     # of a Parquet file that no row meets them, without reading it.
     plain = None not in resolved.index.values() and status.epochs
-    stations, reasons, oddities = _conditions(status, clock, plain)
+    moments = ["epoch"] if status.epochs else ["at_utc", "at_local"]
+    extent = find_extent(workspace, staged.relation, moments, staged.label, within, seconds=status.epochs)
+    stations, reasons, oddities = _conditions(status, clock, plain, extent)
+    details = {"impossible time": str(extent)} if extent != EVERYTHING else {}
     judged = staged.relation if plain else joined
     outside = outside_period("epoch" if plain else "moment", within, seconds=plain)
     rows, occurred, seen = count_reasons(
-        workspace, "status", staged, judged, stations | reasons, oddities, log, outside
+        workspace, "status", staged, judged, stations | reasons, oddities, log, outside, details
     )
     log.add("status", "hour that came twice", "noted", seen["doubled"], "the first occurrence was used")
     log.add(
@@ -251,18 +258,19 @@ def make_status(
 
 
 def _conditions(
-    status: StagedStatus, clock: Clock, plain: bool
+    status: StagedStatus, clock: Clock, plain: bool, extent: Extent
 ) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return the SQL conditions of the reasons to reject a record, by station and other, and of the oddities.
 
-    `plain` if every station is known and times are numbers.
+    `plain` if every station is known and times are numbers; `extent` is where the records are.
     """
     stations = {"missing station": "raw IS NULL", "unknown station": "false" if plain else "ix IS NULL"}
     reasons = {
         "missing time": "no_time",
-        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND}"
+        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND} "
+        f"OR {extent.outside('epoch', seconds=True)}"
         if status.epochs
-        else f"moment IS NULL OR moment {IMPOSSIBLE}",
+        else f"moment IS NULL OR moment {IMPOSSIBLE} OR {extent.outside('moment')}",
         "missing or unreadable count": "available IS NULL",
         "negative vehicles": "available < 0",
         "impossible count": f"available > {_MOST_VEHICLES}",

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import Clock
-from unmet.mobility.records.casting import NOTHING, Time, number, text, time
+from unmet.mobility.records.casting import NOTHING, DateOrder, Time, number, text, time
+from unmet.mobility.records.dates import date_order
+from unmet.mobility.records.extent import EVERYTHING, Extent, find_extent
 from unmet.mobility.records.files import Column, Given, InputTable, Workspace, open_tables
 from unmet.mobility.records.headers import Headers, is_staff
 from unmet.mobility.records.quality import Action, QualityLog
@@ -27,6 +29,8 @@ from unmet.mobility.records.staging import (
 from unmet.mobility.records.stations import StationTable, check_not_swapped, resolve
 
 __all__ = ["StagedTrips", "make_trips", "stage_trips"]
+
+_LONGEST_TRIP = 366 * 86_400_000_000  # microseconds
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,10 @@ class StagedTrips:
     fields: Mapping[str, str]
 
 
-def stage_trips(workspace: Workspace, given: Given, headers: Headers, log: QualityLog) -> StagedTrips:
-    """Open trips and convert them to our columns."""
+def stage_trips(
+    workspace: Workspace, given: Given, headers: Headers, log: QualityLog, order: DateOrder | None = None
+) -> StagedTrips:
+    """Open trips and convert them to our columns. `order` is that of day, month and year, if chosen."""
     tables = open_tables(workspace, given, "trips")
     selects = []
     header = ""
@@ -60,10 +66,11 @@ def stage_trips(workspace: Workspace, given: Given, headers: Headers, log: Quali
     for table in tables:
         matched = headers.match("trips", table.columns, table.label)
         fields = matched | fields
+        timed = {field: matched[field] for field in ("started_at", "ended_at") if field in matched}
+        found = date_order(workspace, table, list(timed.values()), order, "trips", log)
         times: dict[str, Time] = {
-            field: time(table.columns[matched[field]], epoch_unit(workspace, table, matched[field]))
-            for field in ("started_at", "ended_at")
-            if field in matched
+            field: time(table.columns[header], epoch_unit(workspace, table, header), found)
+            for field, header in timed.items()
         }
         selects.append((table, _columns(table, matched, times)))
         header = header or matched.get("start_station", matched.get("start_station_name", ""))
@@ -126,16 +133,18 @@ def make_trips(
     # If every id is known and none belongs to staff, rows can be judged without looking up their stations.
     plain = None not in resolved.index.values() and not any(staff.values())
     judged = timed if plain else _located(workspace, timed, ids)
-    reasons, oddities = _conditions(plain, _staff_riders(workspace, trips))
+    extent = find_extent(workspace, staged.relation, ["started_utc", "started_local"], staged.label, within)
+    reasons, oddities = _conditions(plain, _staff_riders(workspace, trips), extent)
     outside = outside_period("started", within)
-    rows, occurred, seen = count_reasons(workspace, "trips", staged, judged, reasons, oddities, log, outside)
+    details = {"impossible time": str(extent)} if extent != EVERYTHING else {}
+    rows, occurred, seen = count_reasons(workspace, "trips", staged, judged, reasons, oddities, log, outside, details)
     _note(seen, log)
     accepted = workspace.name("trips_accepted")
     conditions = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {judged}{where}")
     dropped = _duplicates(workspace, accepted, staged, rows, log, outside)
-    ended = f"CASE WHEN ended {IMPOSSIBLE} THEN NULL ELSE ended END" if seen["late_end"] else "ended"
+    ended = f"CASE WHEN {oddities['late_end']} THEN NULL ELSE ended END" if seen["late_end"] else "ended"
     workspace.connection.execute(
         f"""CREATE VIEW trips AS SELECT trip_id, started AS started_at,
         {ended} AS ended_at,
@@ -149,14 +158,15 @@ def make_trips(
     _write_span(workspace, staged, clock, untouched)
 
 
-def _conditions(plain: bool, riders: str) -> tuple[dict[str, str], dict[str, str]]:
+def _conditions(plain: bool, riders: str, extent: Extent) -> tuple[dict[str, str], dict[str, str]]:
     """Return the SQL conditions of the reasons to reject a trip, and of the oddities of accepted ones.
 
-    `plain` if every station is known and none belongs to staff; `riders` is SQL for riders that are staff.
+    `plain` if every station is known and none belongs to staff; `riders` is SQL for riders that are staff; `extent` is
+    where the records are.
     """
     reasons = {
         "missing time": "no_start",
-        "impossible time": f"started IS NULL OR started {IMPOSSIBLE}",
+        "impossible time": f"started IS NULL OR started {IMPOSSIBLE} OR {extent.outside('started')}",
         "end before start": "ended < started",
         "missing station": "start_raw IS NULL AND (start_lat IS NULL OR start_lon IS NULL)",
         "staff and test trips": f"{'false' if plain else 'start_staff OR end_staff'}{riders}",
@@ -166,7 +176,8 @@ def _conditions(plain: bool, riders: str) -> tuple[dict[str, str], dict[str, str
         "nonexistent": "start_gap > 0 OR end_gap > 0",
         "doubled": "start_fold > 0 OR end_fold > 0",
         "no_end": "ended IS NULL",
-        "late_end": f"ended {IMPOSSIBLE}",
+        # A vehicle that is brought back years later was not rented so long.
+        "late_end": f"ended {IMPOSSIBLE} OR epoch_us(ended) - epoch_us(started) > {_LONGEST_TRIP}",
         "no_start_station": "start_raw IS NULL",
         "no_end_station": "end_raw IS NULL",
         "unknown_end": "false" if plain else "end_raw IS NOT NULL AND end_ix IS NULL",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_one, identifier, reading
-from unmet.mobility.records.casting import number, time
+from unmet.mobility.records.casting import DateOrder, number, time
+from unmet.mobility.records.dates import date_order
 from unmet.mobility.records.files import Given, InputTable, Workspace, open_tables
 from unmet.mobility.records.headers import Headers
 from unmet.mobility.records.quality import QualityLog
@@ -26,14 +27,18 @@ def make_weather(
     headers: Headers | None,
     log: QualityLog,
     columns: Sequence[str] | None = None,
+    order: DateOrder | None = None,
 ) -> set[str]:
-    """Make the table ``weather``: `at` in UTC, and all columns of numbers or the named ones. Return all headers."""
+    """Make the table ``weather``: `at` in UTC, and all columns of numbers or the named ones. Return all headers.
+
+    `order` is that of day, month and year, if chosen.
+    """
     rules = headers or Headers()
     tables = open_tables(workspace, given, "weather")
     matched = [rules.match("weather", table.columns, table.label) for table in tables]
     numeric = _choose(workspace, list(zip(tables, matched, strict=True)), log, columns)
     names = {header: f"v{i}" for i, header in enumerate(numeric)}
-    staged = _stage(workspace, list(zip(tables, matched, strict=True)), names, log)
+    staged = _stage(workspace, list(zip(tables, matched, strict=True)), names, log, order)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
     timed = f"(SELECT *, coalesce(at_utc, {clock.utc('at_local')}) AS moment FROM {staged.relation})"
     oddities = {
@@ -90,11 +95,13 @@ def _stage(
     tables: Sequence[tuple[InputTable, Mapping[str, str]]],
     names: Mapping[str, str],
     log: QualityLog,
+    order: DateOrder | None,
 ) -> Staged:
     """Convert weather to a local time, a UTC time, and one column per header, under new names."""
     selects = []
     for table, matched in tables:
-        at = time(table.columns[matched["at"]], epoch_unit(workspace, table, matched["at"]))
+        found_order = date_order(workspace, table, [matched["at"]], order, "weather", log)
+        at = time(table.columns[matched["at"]], epoch_unit(workspace, table, matched["at"]), found_order)
         hour = f"to_hours({number(table.columns[matched['hour']], 'INTEGER')})" if "hour" in matched else ""
         columns = {"at_local": f"{at.local} + {hour}", "at_utc": f"{at.utc} + {hour}"} if hour else {}
         columns = columns or {"at_local": at.local, "at_utc": at.utc}

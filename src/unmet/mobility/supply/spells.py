@@ -30,6 +30,7 @@ __all__ = [
     "Tally",
     "combine_stations",
     "count_minutes",
+    "integrate",
     "no_spells",
     "silent_gaps",
     "status_spells",
@@ -216,6 +217,26 @@ def count_minutes(spells: Spells, zones: Integers, edges: Integers, overrides: l
     _add(totals, left, VEHICLES, override, starts)
     vehicle_minutes[:, override >= 0] = 0.0
     return Tally(totals, _by_stretch(vehicle_minutes, starts))
+
+
+def integrate(
+    owner: Integers,
+    begin: Integers,
+    end: Integers,
+    height: NDArray[np.float64],
+    zones: Integers,
+    edges: Integers,
+    overrides: list[Override],
+) -> NDArray[np.float64]:
+    """Integrate a height over stretches between consecutive edges, for each of `zones`; zero under an override.
+
+    The stretches are sorted by owner (a zone) and time and do not overlap.
+    """
+    grid, of_stretch, override = _grid(edges, overrides)
+    area = _between(begin, end, height, *_last_begun(owner, begin, zones, grid), grid).astype(float)
+    area[:, override >= 0] = 0.0
+    total: NDArray[np.float64] = _by_stretch(area, np.flatnonzero(np.r_[True, np.diff(of_stretch) > 0]))
+    return total
 
 
 def _last_begun(owner: Integers, begin: Integers, zones: Integers, grid: Integers) -> tuple[Integers, Integers]:

@@ -108,6 +108,15 @@ class StatusLog:
     last_minute: int
     duplicates: int
 
+    def of_stations(self, places: Integers) -> Iterator[StatusRecords]:
+        """Yield the records of some stations, one station after the other."""
+        for packed, first in self.chunks:
+            edges = np.concatenate([[0], np.cumsum(self.records[first:])])
+            for place in places[(places >= first) & (edges[np.maximum(places - first, 0)] < _length(packed))]:
+                low, high = edges[place - first : place - first + 2]
+                if high > low:
+                    yield _unpack(_read(packed, low, high), self.records[place : place + 1], int(place), self.origin)
+
     def blocks(self) -> Iterator[StatusRecords]:
         """Yield all records in order, in blocks of whole zones, some hundred thousand records at a time."""
         for packed, first in self.chunks:

@@ -33,6 +33,7 @@ from scipy.spatial.distance import squareform
 from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.stations import MOVED_METRES
+from unmet.mobility.records.unpacking import DEFAULT_MEMORY
 from unmet.mobility.zones.polygons import inside, read_geojson
 
 __all__ = ["Zones", "find_zones", "metres_between", "report_moved"]
@@ -66,7 +67,13 @@ class Zones:
         return len(self.frame)
 
 
-def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None = None) -> Zones:
+def find_zones(
+    spec: str,
+    stations: pd.DataFrame,
+    log: QualityLog,
+    loose: tuple[Floats, Floats] | None = None,
+    memory: int = DEFAULT_MEMORY,
+) -> Zones:
     """Make zones of stations.
 
     Parameters
@@ -79,6 +86,8 @@ def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[
         Log for odd stations and zones.
     loose : tuple of arrays, optional
         Latitudes and longitudes of the starts of trips without a station. They get H3 cells too.
+    memory : int
+        Memory limit in bytes, for the file of polygons.
 
     Examples
     --------
@@ -98,7 +107,7 @@ def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[
     if kind == "h3":
         return _h3_cells(rest, stations, log, loose)
     if spec.lower().endswith((".geojson", ".json")):
-        return _polygons(Path(spec), stations, log, loose)
+        return _polygons(Path(spec), stations, log, loose, memory)
     raise InputError(
         "zones: expected stations, superhubs:200m, superhubs:points.csv:200m, a .geojson file of polygons or h3:9; "
         f"got {spec!r}."
@@ -205,8 +214,10 @@ def _read_points(path: Path) -> pd.DataFrame:
     return points
 
 
-def _polygons(path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None) -> Zones:
-    names, shapes = read_geojson(path)
+def _polygons(
+    path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None, memory: int
+) -> Zones:
+    names, shapes = read_geojson(path, memory)
 
     def locate(lat: Floats, lon: Floats) -> NDArray[np.int64]:
         row = np.full(len(lat), _NOWHERE, dtype=np.int64)

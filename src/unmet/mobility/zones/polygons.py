@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.records.unpacking import DEFAULT_MEMORY, read_json
 
 __all__ = ["inside", "read_geojson"]
 
 Floats = NDArray[np.float64]
 
 
-def read_geojson(path: Path) -> tuple[list[str], list[list[list[Floats]]]]:
-    """Read the names of all features, and their polygons, each a list of rings."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"There is no file {str(path)!r} with polygons.") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: this is not a JSON document: {error}") from error
+def read_geojson(path: Path, memory: int = DEFAULT_MEMORY) -> tuple[list[str], list[list[list[Floats]]]]:
+    """Read the names of all features, and their polygons, each a list of rings. `memory` is the limit in bytes."""
+    if not path.exists():
+        raise InputError(f"There is no file {str(path)!r} with polygons.")
+    document = read_json(path, memory)
     features = _features(document)
     if not features:
         raise FileFormatError(
@@ -73,7 +70,9 @@ def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
         rings = [[np.array([c[:2] for c in ring], dtype=float) for ring in polygon] for polygon in polygons]
         if not rings or any(ring.ndim != 2 or len(ring) < 4 for polygon in rings for ring in polygon):
             raise ValueError("a ring needs four positions or more")
-    except (TypeError, ValueError, IndexError) as error:
+        if not all(np.isfinite(ring).all() for polygon in rings for ring in polygon):
+            raise ValueError("a position is not a finite number")
+    except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
         raise FileFormatError(f"{path}: features[{number}].geometry.coordinates: {error}.") from error
     if any(np.abs(ring[:, 1]).max() > 90 for polygon in rings for ring in polygon):
         raise FileFormatError(f"{path}: features[{number}]: positions are (longitude, latitude); these look swapped.")

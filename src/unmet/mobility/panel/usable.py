@@ -1,0 +1,142 @@
+"""Usable supply for the panel: learnt in a first pass over the records, found block by block in the second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmet.mobility.clock.bins import Integers
+from unmet.mobility.panel.options import PanelOptions
+from unmet.mobility.panel.trip_counts import station_events
+from unmet.mobility.records.read import Records
+from unmet.mobility.supply.served import Served, Unusable, find_served
+from unmet.mobility.supply.silence import Feed
+from unmet.mobility.supply.spells import Override, Spells, status_spells
+from unmet.mobility.supply.status_log import StatusLog, StatusRecords
+from unmet.mobility.supply.timeline import Events, Timeline, find_timeline, status_events
+from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
+from unmet.mobility.supply.usual_rates import make_calendar
+
+__all__ = ["SupplyModel", "Timelines", "learn_supply", "timelines"]
+
+_MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
+
+_LONGEST_CADENCE = 6.0
+"""Minutes between two looks at the feed up to which its changes show single pickups."""
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """All that timelines of stations are made of, beside their status.
+
+    Attributes
+    ----------
+    feed, feed_share, silent
+        Activity of the feed, share of each station in it, stretches in which it is silent.
+    rebalancing : int
+        Vehicles at once that a van moves.
+    pickups, returns : array
+        Sorted trips: station (its place in the order of zones) × 2**32 + minute. Empty without trips.
+    holes : array
+        Stretches (begin, end) that the trip files do not cover.
+    period : tuple of int
+        First minute of the panel, and the one behind its last.
+    """
+
+    feed: Feed
+    feed_share: NDArray[np.float64]
+    silent: Integers
+    rebalancing: int
+    pickups: Integers
+    returns: Integers
+    holes: Integers
+    period: tuple[int, int]
+
+    def find(self, records: StatusRecords, spells: Spells) -> Timeline:
+        """Return the timeline of some stations, from their records and trips."""
+        events = status_events(records, self.feed, self.feed_share, self.silent, self.rebalancing, self._covered)
+        first, behind = int(records.station[0]), int(records.station[-1]) + 1
+        for trips, taken in ((self.pickups, 1), (self.returns, 0)):
+            low, high = np.searchsorted(trips, [first << 32, behind << 32])
+            some = np.asarray(trips[low:high])
+            station, minute = some >> 32, (some & 0xFFFFFFFF) + 1
+            one, none = np.ones(len(some), dtype=np.int64), np.zeros(len(some), dtype=np.int64)
+            events += Events(station, minute, one * taken, one * (1 - taken), none, none > 0)
+        begin, end = self.period
+        inside = (spells.end > begin) & (spells.begin < end)
+        return find_timeline(Spells(*(getattr(spells, f.name)[inside] for f in fields(spells))), events)
+
+    def _covered(self, minutes: Integers) -> NDArray[np.bool_]:
+        begun = np.searchsorted(self.holes[:, 0], minutes, "right")
+        return begun == np.searchsorted(self.holes[:, 1], minutes, "right")
+
+
+@dataclass(frozen=True)
+class SupplyModel:
+    """Usable supply of a system: what was learnt, and what it is found from."""
+
+    usable: UsableSupply
+    timelines: Timelines
+
+    def served(self, records: StatusRecords, spells: Spells) -> tuple[Served, Unusable | None]:
+        """Return the chance to be served of some stations, where it is not what the feed shows."""
+        return find_served(self.usable, self.timelines.find(records, spells))
+
+
+def timelines(
+    source: Records,
+    feed: Feed,
+    feed_share: NDArray[np.float64],
+    silent: Integers,
+    order: Integers,
+    holes: Integers | None,
+    period: tuple[int, int],
+    options: PanelOptions,
+) -> Timelines:
+    """Collect what timelines are made of; `holes` is None without trips, `order` that of the stations."""
+    if holes is None:
+        nothing = np.empty(0, dtype=np.int64)
+        return Timelines(feed, feed_share, silent, options.rebalancing, nothing, nothing, np.array([period]), period)
+    events = station_events(source.connection, order, source.folder)
+    return Timelines(feed, feed_share, silent, options.rebalancing, *events, holes, period)
+
+
+def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], timezone: str) -> SupplyModel:
+    """Learn the usable supply of a system from some of its stations.
+
+    Parameters
+    ----------
+    source : Timelines
+        Feed and trips.
+    log : StatusLog
+        Sorted status.
+    overrides : list of Override
+        Stretches in which the whole system is closed or its feed silent.
+    timezone : str
+        Time zone of the system.
+    """
+    shut = np.array([[o.begin, o.end] for o in overrides], dtype=np.int64).reshape(-1, 2)
+    calendar = make_calendar(source.period[0], source.period[1] - 1, timezone, shut)
+    trips = len(source.pickups) > 0
+    enough = trips or _cadence(source.feed) <= _LONGEST_CADENCE
+    return SupplyModel(learn_usable(_sample(source, log), calendar, enough=enough, trips=trips), source)
+
+
+def _sample(source: Timelines, log: StatusLog) -> Timeline:
+    """The timeline of some stations, evenly spread over all that have records."""
+    heard = np.flatnonzero(log.records)
+    fit = _MOST_RECORDS * len(heard) // int(log.records.sum())
+    number = min(max(fit, 1), len(heard), _MOST_STATIONS)
+    parts = [
+        source.find(records, status_spells(records, source.feed, source.feed_share))
+        for records in log.of_stations(heard[np.arange(number) * len(heard) // number])
+    ]
+    return Timeline(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Timeline)))
+
+
+def _cadence(feed: Feed) -> float:
+    """Minutes between two looks at the feed: the median gap between minutes with a record, among busy ones."""
+    gaps = np.diff(np.flatnonzero(feed.records))
+    return float(np.median(gaps)) if len(gaps) else np.inf

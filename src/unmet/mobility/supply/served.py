@@ -1,0 +1,138 @@
+"""The chance to be served where it differs from what the feed shows, and the vehicles that nobody can rent now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmet.mobility.clock.bins import Integers
+from unmet.mobility.supply.spells import Spells
+from unmet.mobility.supply.states import EMPTY, SILENT, UNDETERMINED, VEHICLES
+from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
+from unmet.mobility.supply.usable import BROKEN, Smoothed, smooth
+from unmet.mobility.supply.usable_learning import UsableSupply, served, with_expected
+from unmet.mobility.supply.usual_rates import tally_hours
+
+__all__ = ["Served", "Unusable", "combine_served", "find_served"]
+
+Floats = NDArray[np.float64]
+_NOTABLE = 1e-4
+
+
+@dataclass(frozen=True)
+class Served:
+    """Stretches in which the chance to be served is not what the feed shows, sorted by `owner` and time.
+
+    Attributes
+    ----------
+    owner, begin, end : array of int
+        Station or zone, first minute, and the one behind the last.
+    chance : array
+        Chance that a rider is served.
+    shown : array of bool
+        Whether the feed shows a vehicle.
+    """
+
+    owner: Integers
+    begin: Integers
+    end: Integers
+    chance: Floats
+    shown: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """Broken vehicles among those that stations list at the end of their records.
+
+    Attributes
+    ----------
+    station : array of int
+        Whose.
+    listed : array of int
+        Vehicles listed; `AMPLE` stands for that many or more.
+    number : array
+        Expected number of broken ones.
+    probability : array
+        Probability that there is at least one.
+    since : array of int
+        Minute from which on that is more likely than not.
+    """
+
+    station: Integers
+    listed: Integers
+    number: Floats
+    probability: Floats
+    since: Integers
+
+
+def find_served(usable: UsableSupply, timeline: Timeline) -> tuple[Served, Unusable | None]:
+    """Find the chance to be served of some stations, and what cannot be rented at the end (if the model tells)."""
+    if len(timeline) == 0:
+        nothing = np.empty(0, dtype=np.int64)
+        return Served(nothing, nothing, nothing, np.empty(0), np.empty(0, dtype=bool)), None
+    cut = to_steps(timeline)
+    if usable.fault is None:
+        chance = np.append(usable.worth, 1.0)[np.minimum(cut.steps.listed, AMPLE)]
+        return _notable(cut, chance), None
+    steps = with_expected(cut, usable.rates.stations(tally_hours(timeline, usable.rates.calendar)))
+    found = smooth(usable.fault, steps)
+    return _notable(cut, served(usable.fault, steps, found)), _unusable_now(cut, found)
+
+
+def _notable(cut: CutSteps, chance: Floats) -> Served:
+    few = np.flatnonzero((cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE))
+    return Served(cut.steps.station[few], cut.begin[few], cut.end[few], chance[few], cut.shown[few])
+
+
+def _unusable_now(cut: CutSteps, found: Smoothed) -> Unusable:
+    steps = cut.steps
+    first = steps.first
+    last = np.append(first[1:], len(steps)) - 1
+    some = found.end[:, BROKEN > 0].sum(axis=1)
+    # The step behind the last one in which a broken vehicle is less likely than not.
+    less = np.where(some < 0.5, np.arange(len(steps)), -1)
+    since = np.minimum(np.maximum(np.maximum.accumulate(less)[last] + 1, first), last)
+    return Unusable(
+        steps.station[last],
+        np.minimum(steps.listed[last], AMPLE),
+        found.end[last] @ BROKEN,
+        some[last],
+        cut.begin[since],
+    )
+
+
+def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:
+    """Join the chances of stations into those of their zones; `spells` are the stations' own, `zone` that of each.
+
+    A rider is served in a zone unless at none of its stations. Stations that show a vehicle and are not in `stations`
+    surely serve. A sweep over all minutes at which anything changes, as in `combine_stations`.
+    """
+    shows = spells.reason == VEHICLES
+    hides = (spells.reason == SILENT) | (spells.reason == UNDETERMINED)
+    open_ = shows | hides | (spells.reason == EMPTY)
+    owner = np.concatenate([spells.owner[open_], stations.owner])
+    begin = np.concatenate([spells.begin[open_], stations.begin])
+    end = np.concatenate([spells.end[open_], stations.end])
+    none = np.zeros(len(stations.owner))
+    sure = np.concatenate([shows[open_].astype(float), -1.0 * stations.shown])
+    shown = np.concatenate([shows[open_].astype(float), none])
+    unknown = np.concatenate([hides[open_].astype(float), none])
+    missed = np.concatenate([np.zeros(int(open_.sum())), np.log(np.maximum(1.0 - stations.chance, 1e-12))])
+    owner, minute = np.tile(zone[owner], 2), np.concatenate([begin, end])
+    order = np.lexsort((minute, owner))
+    owner, minute = owner[order], minute[order]
+    last = np.append((owner[1:] != owner[:-1]) | (minute[1:] != minute[:-1]), True)
+
+    def running(value: Floats) -> Floats:
+        total: Floats = np.cumsum(np.concatenate([value, -value])[order])[last]
+        return total
+
+    chance = np.where(running(sure) > 0.5, 1.0, 1.0 - np.exp(np.minimum(running(missed), 0.0)))
+    shows_any = running(shown) > 0.5
+    chance[(running(unknown) > 0.5) & ~shows_any] = 0.0  # the zone's state is unknown
+    owner, begin = owner[last], minute[last]
+    end = np.append(begin[1:], begin[-1:])
+    keep = (np.abs(chance - shows_any) > _NOTABLE) & np.append(owner[1:] == owner[:-1], False)
+    return Served(owner[keep], begin[keep], end[keep], chance[keep], shows_any[keep])

@@ -1,0 +1,274 @@
+"""What the records of stations show, cut into the steps of the model of usable supply.
+
+A *timeline* has one row for every stretch of a station in which nothing changes. Polls that repeat each other are one
+stretch. `to_steps` cuts and joins stretches so that no step is longer than `LONGEST_STEP`: short of vehicles a long
+stretch is cut; with more listed than may be broken, all that happens within one step is one event, because it says
+nothing about broken vehicles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmet.mobility.clock.bins import Integers
+from unmet.mobility.supply.pickups import find_changes, known_changes
+from unmet.mobility.supply.silence import Feed
+from unmet.mobility.supply.spells import Spells
+from unmet.mobility.supply.states import EMPTY, VEHICLES
+from unmet.mobility.supply.status_log import StatusRecords
+from unmet.mobility.supply.usable import MOST_BROKEN, Steps
+
+__all__ = [
+    "AMPLE",
+    "LONGEST_STEP",
+    "UNKNOWN",
+    "CutSteps",
+    "Events",
+    "Timeline",
+    "find_timeline",
+    "status_events",
+    "to_steps",
+]
+
+UNKNOWN = -1
+"""Listed number where a station is closed, silent or has no record."""
+
+AMPLE = MOST_BROKEN + 2
+"""With so many listed, one can be rented whatever is broken."""
+
+LONGEST_STEP = 120
+"""Integers. Breakages of a step come at its end, after its repairs: at one repair a day that shifts one in 25."""
+
+_PLENTY = 99  # stands for any number of vehicles that leaves one to rent
+_STATION = 1 << 32
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Stretches in which nothing changes at a station, in order of station and time.
+
+    Attributes
+    ----------
+    station, begin, end : array of int
+        Whose, its first minute, and the one behind its last.
+    listed : array of int
+        Vehicles listed meanwhile, or `UNKNOWN`. Between two records of the feed it follows the trips, if known.
+    shown : array of bool
+        Whether the feed shows a vehicle meanwhile.
+    pickups, returned, disabled : array of int
+        Vehicles taken, brought back and turned from listed to disabled at its end.
+    visited : array of bool
+        Whether a van brought or took vehicles at its end.
+    """
+
+    station: Integers
+    begin: Integers
+    end: Integers
+    listed: Integers
+    shown: NDArray[np.bool_]
+    pickups: Integers
+    returned: Integers
+    disabled: Integers
+    visited: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.station)
+
+    def select(self, chosen: NDArray[np.bool_] | Integers | slice) -> Timeline:
+        """Keep some of the stretches."""
+        return Timeline(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+
+@dataclass(frozen=True)
+class Events:
+    """Vehicles that moved at stations, in any order.
+
+    Attributes
+    ----------
+    station, minute : array of int
+        Where, and the first full minute after it.
+    pickups, returned, disabled : array of int
+        Vehicles taken, brought back, and turned from listed to disabled.
+    visited : array of bool
+        Whether a van came.
+    """
+
+    station: Integers
+    minute: Integers
+    pickups: Integers
+    returned: Integers
+    disabled: Integers
+    visited: NDArray[np.bool_]
+
+    def __add__(self, other: Events) -> Events:
+        return Events(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
+
+
+def status_events(
+    block: StatusRecords,
+    feed: Feed,
+    share: NDArray[np.float64],
+    silent: Integers,
+    rebalancing: int,
+    covered: Callable[[Integers], NDArray[np.bool_]],
+) -> Events:
+    """Find what the records of some stations show: pickups, returns, vans, vehicles that were disabled.
+
+    Parameters
+    ----------
+    block : StatusRecords
+        Sorted records.
+    feed, share, silent
+        The feed as a whole, each station's share of it, and the stretches in which it is silent.
+    rebalancing : int
+        Vehicles at once that a van moves.
+    covered : callable
+        Whether trips are known for some minutes: then pickups and returns are theirs, not those of the status.
+    """
+    changes = known_changes(find_changes(block, feed.polled), feed, share, silent)
+    van = (changes.fall >= rebalancing) | (changes.rise >= rebalancing)
+    shown = ~van & ~covered(changes.minute)
+    nothing = np.zeros(len(van), dtype=np.int64)
+    moved = Events(
+        changes.station,
+        changes.after,
+        np.where(shown, changes.fall, 0),
+        np.where(shown, changes.rise, 0),
+        nothing,
+        van,
+    )
+    turned = np.minimum(np.diff(block.disabled), -np.diff(block.available))
+    row = np.flatnonzero((turned > 0) & ~block.is_new[1:] & block.is_open[1:] & block.is_open[:-1])
+    none = np.zeros(len(row), dtype=np.int64)
+    return moved + Events(block.station[row + 1], block.minute[row + 1], none, none, turned[row], none > 0)
+
+
+def find_timeline(spells: Spells, events: Events) -> Timeline:
+    """Cut the spells of stations at the events, and join spells between which nothing happens.
+
+    Parameters
+    ----------
+    spells : Spells
+        The stations' own states, as `unmet.mobility.supply.spells.status_spells` finds them.
+    events : Events
+        Of the same stations.
+    """
+    if len(spells.owner) == 0:
+        none, no = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
+        return Timeline(none, none, none, none, no, none, none, none, no)
+    first_of = spells.owner * _STATION + spells.begin
+    moment = events.station * _STATION + events.minute
+    key = np.concatenate([first_of, np.sort(moment)])
+    key.sort(kind="stable")  # two sorted runs
+    key = key[np.append(True, key[1:] != key[:-1])]
+    spell = np.searchsorted(first_of, key, side="right") - 1
+    inside = (spell >= 0) & (key - spells.owner[spell] * _STATION < spells.end[spell])
+    key, spell = key[inside], spell[inside]
+    row = np.maximum(np.searchsorted(key, moment) - 1, 0)  # an event ends the stretch before it
+    of = spell[row] if len(key) else row
+    in_spell = (spells.owner[of] == events.station) & (spells.begin[of] < events.minute)
+    in_spell &= events.minute <= spells.end[of]
+    row = row[in_spell]
+
+    def at_end(values: NDArray[np.generic]) -> Integers:
+        found: Integers = np.bincount(row, weights=values[in_spell], minlength=len(key)).astype(np.int64)
+        return found
+
+    pickups, returned, disabled, visited = (
+        at_end(v) for v in (events.pickups, events.returned, events.disabled, events.visited)
+    )
+    station = spells.owner[spell]
+    shown = spells.reason[spell] == VEHICLES
+    known = shown | (spells.reason[spell] == EMPTY)
+    moved = np.concatenate([[0], np.cumsum(returned - pickups)])[:-1]
+    since = moved - moved[np.searchsorted(spell, spell)]  # since the record that the feed shows
+    listed = np.where(known, np.maximum(spells.supply[spell] + since, 0), UNKNOWN).astype(np.int64)
+    begin = key - station * _STATION
+    end = np.minimum(np.append(begin[1:], 0), spells.end[spell])
+    is_last = np.append(station[1:] != station[:-1], True)
+    end[is_last] = spells.end[spell][is_last]
+    keep = np.ones(len(key), dtype=bool)
+    keep[1:] = (listed[1:] != listed[:-1]) | (shown[1:] != shown[:-1]) | is_last[:-1]
+    keep[1:] |= (pickups + returned + disabled + visited)[:-1] > 0
+    first = np.flatnonzero(keep)
+    last = np.append(first[1:], len(key)) - 1
+    return Timeline(
+        station[first],
+        begin[first],
+        end[last],
+        listed[first],
+        shown[first],
+        pickups[last],
+        returned[last],
+        disabled[last],
+        visited[last] > 0,
+    )
+
+
+@dataclass(frozen=True)
+class CutSteps:
+    """Steps, and where they lie.
+
+    Attributes
+    ----------
+    steps : Steps
+        One station after the other.
+    begin, end : array of int
+        Minutes between which the listed number of each step held. `steps.minutes` goes on to the next step.
+    shown : array of bool
+        Whether the feed shows a vehicle meanwhile.
+    """
+
+    steps: Steps
+    begin: Integers
+    end: Integers
+    shown: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    @property
+    def scarce(self) -> NDArray[np.bool_]:
+        """Whether some vehicles are listed, but so few that all may be broken."""
+        return (self.steps.listed > 0) & (self.steps.listed < AMPLE)
+
+
+def to_steps(timeline: Timeline) -> CutSteps:
+    """Cut and join the stretches into steps; expected pickups are left at zero."""
+    scarce = (timeline.listed >= 1) & (timeline.listed < AMPLE)
+    pieces = np.where(scarce, (timeline.end - timeline.begin - 1) // LONGEST_STEP + 1, 1)
+    row = np.repeat(np.arange(len(timeline)), pieces)
+    rank = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    begin = timeline.begin[row] + rank * LONGEST_STEP
+    is_last = np.append(rank[1:] == 0, True)
+    end = np.where(is_last, timeline.end[row], begin + LONGEST_STEP)
+    station, listed = timeline.station[row], timeline.listed[row]
+    plenty = (listed >= AMPLE) | (listed == UNKNOWN)
+    same = (station[1:] == station[:-1]) & plenty[1:] & plenty[:-1]
+    joined = same & (begin[1:] // LONGEST_STEP == begin[:-1] // LONGEST_STEP)
+    first = np.flatnonzero(np.append(True, ~joined))
+    last = np.append(first[1:], len(row)) - 1
+    station, plenty = station[first], plenty[first]
+
+    def summed(values: NDArray[np.generic]) -> Integers:
+        total: Integers = np.add.reduceat(np.where(is_last, values[row], 0), first)
+        return total
+
+    begin, end = begin[first], end[last]
+    until = np.append(begin[1:], end[-1:])
+    of_station = np.append(station[1:] != station[:-1], True)
+    steps = Steps(
+        station,
+        (np.where(of_station, end, until) - begin).astype(float),
+        np.zeros(len(first)),
+        np.where(plenty, _PLENTY, listed[first]),
+        np.where(plenty, 0, summed(timeline.pickups)),
+        summed(timeline.returned),
+        summed(timeline.disabled),
+        summed(timeline.visited.astype(np.int64)) > 0,
+    )
+    return CutSteps(steps, begin, end, timeline.shown[row][first])

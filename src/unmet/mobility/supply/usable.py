@@ -1,0 +1,423 @@
+"""The hidden number of listed vehicles that cannot be rented, and what it leaves for riders.
+
+A feed lists vehicles that nobody can rent: a flat tyre, a dock that does not let go. Let ``n`` be the number listed at
+a station. The model has two hidden numbers: ``k`` vehicles are broken, ``j`` (0 or 1) cannot be rented for some
+minutes, and ``u = n - k - j`` are sound.
+
+- Riders take vehicles at rate ``λ s(u)``: `λ` is the usual rate, ``s(u) = 1 - q**u`` the chance that one of `u` sound
+  vehicles is to be had (``fleeting`` `q`: causes that leave no trace in the record), ``s(0) = 0``.
+- A vehicle that is brought back is broken with probability ``breakage``, or else not to be had for a while with
+  probability ``brief``.
+- The latter is over at rate ``recovery``. All broken vehicles of a station are repaired or fetched at once, at rate
+  ``repair``, without a trace.
+- Somebody finds broken vehicles at rate ``found`` if there are any, and the feed shows it: vehicles turn from listed to
+  disabled, and ``k`` falls by their number. At rate ``unforeseen`` sound vehicles turn disabled.
+- A van that brings or takes many vehicles sees to the broken ones with probability ``visit``.
+- ``k + j`` never exceeds ``n``: an empty station has no broken vehicle among those listed.
+
+The record of a station is a sequence of *steps*: stretches in which the listed number stays, each ended by an event
+(pickups, returns, a visit). A step is carried out at once (`_Drift`), so minutes are never looked at one by one. This
+is a Markov-modulated Poisson process, and `smooth` its forward-backward recursion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["BROKEN", "MOST_BROKEN", "STATES", "Fault", "Smoothed", "Steps", "log_likelihood", "served_share", "smooth"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MOST_BROKEN = 3
+"""Broken vehicles of a station that are told apart; more count as so many."""
+
+BROKEN, BRIEF = (v.ravel() for v in np.meshgrid(np.arange(MOST_BROKEN + 1), np.arange(2), indexing="ij"))
+"""Vehicles broken, and out for some minutes, in each hidden state."""
+
+STATES = len(BROKEN)
+_PLENTY = MOST_BROKEN + 2  # with so many listed or more, the hidden state makes no difference
+_MOST_RETURNED, _MOST_DISABLED = 12, 2
+_MOST_TAKEN = 5  # more at once say no more
+_CHUNK = 256
+_SETTLED, _ROUNDS = 1e-7, 3
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Parameters of the model: how vehicles come to be listed that nobody can rent, and for how long.
+
+    Attributes
+    ----------
+    breakage : float
+        Probability that a vehicle is broken when it is brought back.
+    repair : float
+        Rate, per minute, at which a station's broken vehicles are repaired or fetched without a trace.
+    found : float
+        Rate, per minute, at which broken vehicles of a station are found and shown as disabled.
+    unforeseen : float
+        Rate, per minute, at which vehicles turn disabled that were not broken.
+    visit : float
+        Probability that a van that brings or takes vehicles sees to the broken ones.
+    brief : float
+        Probability that a vehicle cannot be rented for some minutes after it was brought back.
+    recovery : float
+        Rate, per minute, at which that is over.
+    fleeting : float
+        Share of the time in which a sound vehicle cannot be had, for reasons that leave no trace.
+    stray : float
+        Pickups recorded while nothing can be rented, over those expected otherwise: a feed that lags behind. It keeps a
+        single such record from ruling out what all others say.
+    """
+
+    breakage: float
+    repair: float
+    found: float = 0.0
+    unforeseen: float = 1e-4
+    visit: float = 0.7
+    brief: float = 0.0
+    recovery: float = 0.05
+    fleeting: float = 0.0
+    stray: float = 0.01
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Stretches without an event, of one station after the other, in order of time.
+
+    Attributes
+    ----------
+    station : array of int
+        Never falling.
+    minutes : array
+        How long the step lasts.
+    expected : array
+        Pickups expected in it if a vehicle can be had all the while.
+    listed : array of int
+        Vehicles listed meanwhile.
+    pickups, returned, disabled : array of int
+        Vehicles taken, brought back, and turned from listed to disabled at its end.
+    visited : array of bool
+        Whether a van came at its end.
+    """
+
+    station: Ints
+    minutes: Floats
+    expected: Floats
+    listed: Ints
+    pickups: Ints
+    returned: Ints
+    disabled: Ints
+    visited: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.station)
+
+    def select(self, chosen: slice | NDArray[np.bool_] | Ints) -> Steps:
+        """Keep some of the steps."""
+        return Steps(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
+    @property
+    def first(self) -> Ints:
+        """Where the steps of each station begin."""
+        return np.flatnonzero(np.append(True, self.station[1:] != self.station[:-1]))
+
+
+@dataclass(frozen=True)
+class Smoothed:
+    """The hidden state given the whole record.
+
+    Attributes
+    ----------
+    begin, end : array, shape (steps, STATES)
+        Probability of each hidden state at the begin of a step, and at its end before the event.
+    log_likelihood : float
+        Of all stations, up to a constant that does not depend on the parameters.
+    """
+
+    begin: Floats
+    end: Floats
+    log_likelihood: float
+
+
+def served_share(fault: Fault, listed: Ints) -> Floats:
+    """Chance that a rider can be served, by number listed (rows) and hidden state (columns).
+
+    Examples
+    --------
+    >>> served_share(Fault(0.01, 0.001, fleeting=0.1), np.array([1, 2]))[:, BRIEF == 0].round(2)
+    array([[0.9 , 0.  , 0.  , 0.  ],
+           [0.99, 0.9 , 0.  , 0.  ]])
+    """
+    sound = np.maximum(np.asarray(listed)[..., None] - BROKEN - BRIEF, 0)
+    share: Floats = 1.0 - fault.fleeting**sound
+    return share
+
+
+# One step
+
+
+class _Drift:
+    """Carry hidden states through steps in which no event happens.
+
+    Half of the repairs come first and half last (Strang splitting: repairs are rare within a step), and between them a
+    vehicle may recover. With `b = Λ s(n - k)` and `a = recovery L + Λ s(n - k - 1)`, nobody takes a vehicle with
+    probability `exp(-b)` where none is out for minutes; with `exp(-a)` where one is and stays so, and with
+    `recovery L (exp(-b) - exp(-a)) / (a - b)` where it recovers at some moment. The `y` pickups at the end multiply all
+    by `s**y`. Left out is what does not depend on the state: the factor `Λ**y` and `exp(-unforeseen L)`.
+    """
+
+    def __init__(self, fault: Fault, steps: Steps) -> None:
+        share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
+        share[_PLENTY] = 1.0
+        listed = np.minimum(steps.listed, _PLENTY)
+        # Where none is listed the hidden state is known, and pickups say nothing about it.
+        expected = np.where(listed > 0, steps.expected, 0.0)[:, None]
+        sound, brief = (expected * share[listed][:, j == BRIEF] for j in (0, 1))
+        over = (fault.recovery * steps.minutes)[:, None]
+        self.sound, self.brief = np.exp(-sound), np.exp(-over - brief)
+        gap = over + brief - sound
+        small = np.abs(gap) < 1e-8
+        self.recover = over * np.where(small, self.sound, (self.sound - self.brief) / np.where(small, 1.0, gap))
+        share[0] = 1.0
+        powers = share[:, None, :] ** np.arange(_MOST_TAKEN + 1)[:, None]
+        self._taken = powers.reshape(len(share) * (_MOST_TAKEN + 1), -1, 2)
+        self.taking = listed * (_MOST_TAKEN + 1) + np.minimum(steps.pickups, _MOST_TAKEN)
+        half = steps.minutes[:, None, None] / 2
+        self.broken = np.exp(-(fault.repair + fault.found) * half)
+        self.repaired = np.exp(-fault.found * half) - self.broken
+
+    def of(self, place: Ints) -> tuple[Floats, ...]:
+        """The factors of some steps; one behind the last stands for a step in which nothing happens."""
+        factors = tuple(v[place] for v in (self.broken, self.repaired, self.sound, self.brief, self.recover))
+        return (*factors, self._taken[self.taking[place]])
+
+    def pad(self) -> None:
+        """Add a step in which nothing happens."""
+        for name in ("broken", "repaired", "sound", "brief", "recover", "taking"):
+            values = getattr(self, name)
+            nothing = np.full((1, *values.shape[1:]), name in ("broken", "sound", "brief"), dtype=values.dtype)
+            setattr(self, name, np.concatenate([values, nothing]))
+
+
+def _half_ahead(state: Floats, broken: Floats, repaired: Floats) -> None:
+    mended = (state[..., 1:, :] * repaired).sum(axis=-2)
+    state[..., 1:, :] *= broken
+    state[..., 0, :] += mended
+
+
+def _half_back(value: Floats, broken: Floats, repaired: Floats) -> None:
+    value[..., 1:, :] *= broken
+    value[..., 1:, :] += repaired * value[..., :1, :]
+
+
+def _ahead(state: Floats, drift: tuple[Floats, ...]) -> Floats:
+    """Row vectors, shape (chunks, STATES), through a step."""
+    broken, repaired, sound, brief, recover, taken = drift
+    table = state.reshape(len(state), -1, 2).copy()
+    _half_ahead(table, broken, repaired)
+    table[..., 0] *= sound
+    table[..., 0] += table[..., 1] * recover
+    table[..., 1] *= brief
+    _half_ahead(table, broken, repaired)
+    table *= taken
+    return table.reshape(state.shape)
+
+
+def _back(value: Floats, drift: tuple[Floats, ...]) -> Floats:
+    """Column vectors, shape (chunks, STATES), back through a step."""
+    broken, repaired, sound, brief, recover, taken = drift
+    table = value.reshape(len(value), -1, 2) * taken
+    _half_back(table, broken, repaired)
+    table[..., 1] *= brief
+    table[..., 1] += table[..., 0] * recover
+    table[..., 0] *= sound
+    _half_back(table, broken, repaired)
+    return table.reshape(value.shape)
+
+
+def _event_codes(steps: Steps) -> Ints:
+    """Number of each step's event in the table of `_event_tables`."""
+    following = np.append(steps.listed[1:], _PLENTY)
+    following[np.append(steps.station[1:] != steps.station[:-1], True)] = _PLENTY
+    code = np.minimum(steps.returned, _MOST_RETURNED)
+    code = code * (_MOST_DISABLED + 1) + np.minimum(steps.disabled, _MOST_DISABLED)
+    code = code * 2 + steps.visited
+    return code * (_PLENTY + 1) + np.minimum(following, _PLENTY)
+
+
+_NO_EVENT = _PLENTY  # nothing returned, nothing disabled, no visit, any number listed afterwards
+
+
+def _moved_to(broken: Ints, brief: Ints) -> Floats:
+    """Transition matrix from each state to the one with so many broken and out for minutes."""
+    return np.eye(STATES)[2 * np.minimum(broken, MOST_BROKEN) + np.minimum(brief, 1)]
+
+
+def _event_tables(fault: Fault) -> Floats:
+    """Transition matrices of all kinds of events: disabled, visited, returned, then no more than are listed."""
+    sound = (1 - fault.breakage) * (1 - fault.brief)
+    back = fault.breakage * _moved_to(BROKEN + 1, BRIEF) + sound * np.eye(STATES)
+    back += (1 - fault.breakage) * fault.brief * _moved_to(BROKEN, BRIEF + 1)
+    visits = [np.eye(STATES), (1 - fault.visit) * np.eye(STATES) + fault.visit * _moved_to(0 * BROKEN, BRIEF)]
+    caps = []
+    for most in range(_PLENTY + 1):
+        kept = np.minimum(BROKEN, most)
+        caps.append(_moved_to(kept, np.minimum(BRIEF, most - kept)))
+    tables, brought = [], np.eye(STATES)
+    for _ in range(_MOST_RETURNED + 1):
+        for disabled in range(_MOST_DISABLED + 1):
+            found = _moved_to(np.maximum(BROKEN - disabled, 0), BRIEF)
+            if disabled:  # relative to sound ones that turned disabled
+                found[disabled <= BROKEN] *= 1.0 + fault.found / fault.unforeseen
+            tables += [found @ visit @ brought @ cap for visit in visits for cap in caps]
+        brought = brought @ back
+    return np.array(tables)
+
+
+def initial(fault: Fault, steps: Steps) -> Floats:
+    """Distribution of the hidden state where the record of each station begins, shape (stations, STATES).
+
+    Breakages and repairs in balance: Poisson with mean `breakage` × returns per minute / rate of repairs, up to the
+    number listed.
+    """
+    first = steps.first
+    minutes = np.maximum(np.add.reduceat(steps.minutes, first), 1.0)
+    returned = np.add.reduceat(steps.returned, first)
+    mean = fault.breakage * returned / minutes / max(fault.repair + fault.found, 1e-6)
+    weights = np.minimum(mean, 2.0)[:, None] ** BROKEN / np.cumprod(np.maximum(np.arange(MOST_BROKEN + 1), 1))[BROKEN]
+    weights[(steps.listed[first, None] < BROKEN) | (BRIEF > 0)] = 0.0
+    result: Floats = weights / weights.sum(axis=1, keepdims=True)
+    return result
+
+
+# All steps: stations are cut into chunks that are worked on side by side
+
+
+class _Chunks:
+    """Steps as a table: its columns are chunks of one station each, its rows the steps of all chunks.
+
+    Attributes
+    ----------
+    place : array of int, shape (rows, chunks)
+        Which step; the number of all steps where a chunk has ended.
+    is_first : array of bool, shape (chunks,)
+        Whether a chunk is the first of its station.
+    """
+
+    def __init__(self, fault: Fault, steps: Steps) -> None:
+        first = steps.first
+        count = np.diff(np.append(first, len(steps)))
+        chunks = -(-count // _CHUNK)
+        station = np.repeat(np.arange(len(first)), chunks)
+        rank = np.arange(len(station)) - np.repeat(np.cumsum(chunks) - chunks, chunks)
+        self.is_first = rank == 0
+        within = rank * _CHUNK + np.arange(min(_CHUNK, int(count.max())))[:, None]
+        self.place = np.where(within < count[station], first[station] + within, len(steps))
+        self._drift = _Drift(fault, steps)
+        self._drift.pad()
+        self._code, self._tables = np.append(_event_codes(steps), _NO_EVENT), _event_tables(fault)
+
+    def forward(self, state: Floats, some: Ints, begin: Floats, end: Floats) -> tuple[Floats, Floats]:
+        """Carry states through some chunks; fill in their steps; return the last states and the log-scales."""
+        scale = np.zeros(len(some))
+        for place in self.place[:, some]:
+            begin[place] = state
+            moved = _ahead(state, self._drift.of(place))
+            end[place] = moved
+            state = np.matmul(moved[:, None, :], self._tables[self._code[place]])[:, 0]
+            scale += _rescale(state)
+        return state, scale
+
+    def backward(self, value: Floats, some: Ints, begin: Floats, end: Floats) -> Floats:
+        """Carry values back through some chunks; fill in begin and end of their steps; return the first."""
+        for place in self.place[::-1, some]:
+            moved = np.matmul(self._tables[self._code[place]], value[:, :, None])[:, :, 0]
+            end[place] = moved
+            value = _back(moved, self._drift.of(place))
+            _rescale(value)
+            begin[place] = value
+        return value
+
+
+def _rescale(values: Floats) -> Floats:
+    """Make the entries of each row sum to one, in place; return the logarithms of their sums."""
+    total = values.sum(axis=1, keepdims=True)
+    values /= total
+    result: Floats = np.log(total[:, 0])
+    return result
+
+
+def _run_forward(chunks: _Chunks, start: Floats, begin: Floats, end: Floats) -> float:
+    """Fill in the states given the record so far; return the log-likelihood.
+
+    A chunk starts where the one before it ends. All run at once from a guess, then those again whose start has moved,
+    up to `_ROUNDS` times: what was the case more than two chunks ago makes no difference.
+    """
+    number = len(chunks.is_first)
+    at, last, scale = np.empty((number, STATES)), np.empty((number, STATES)), np.empty(number)
+    at[chunks.is_first], at[~chunks.is_first] = start, start.mean(axis=0)
+    some = np.arange(number)
+    for _ in range(_ROUNDS):
+        last[some], scale[some] = chunks.forward(at[some], some, begin, end)
+        before = np.roll(last, 1, axis=0)
+        some = np.flatnonzero(~chunks.is_first & (np.abs(before - at).max(axis=1) > _SETTLED))
+        if len(some) == 0:
+            break
+        at[some] = before[some]
+    return float(scale.sum())
+
+
+def _run_backward(chunks: _Chunks, begin: Floats, end: Floats) -> None:
+    """Fill in the likelihood of what is still to come, by hidden state; as `_run_forward`, from the end."""
+    number = len(chunks.is_first)
+    at, first = np.full((number, STATES), 1.0 / STATES), np.empty((number, STATES))
+    is_last = np.roll(chunks.is_first, -1)
+    some = np.arange(number)
+    for _ in range(_ROUNDS):
+        first[some] = chunks.backward(at[some], some, begin, end)
+        behind = np.roll(first, -1, axis=0)
+        some = np.flatnonzero(~is_last & (np.abs(behind - at).max(axis=1) > _SETTLED))
+        if len(some) == 0:
+            break
+        at[some] = behind[some]
+
+
+def log_likelihood(fault: Fault, steps: Steps) -> float:
+    """Log-likelihood of the record, up to a constant that does not depend on the parameters."""
+    room = np.empty((len(steps) + 1, STATES))
+    return _run_forward(_Chunks(fault, steps), initial(fault, steps), room, room)
+
+
+def smooth(fault: Fault, steps: Steps) -> Smoothed:
+    """Find the distribution of the hidden state at both ends of every step, given the whole record.
+
+    Parameters
+    ----------
+    fault : Fault
+        The parameters.
+    steps : Steps
+        At least one.
+
+    Examples
+    --------
+    A vehicle is brought to an empty station and listed all day; nobody takes it, though four riders are expected to:
+
+    >>> one = np.ones(2, dtype=np.int64)
+    >>> listed, returned = np.array([0, 1]), np.array([1, 0])
+    >>> steps = Steps(0 * one, 720.0 * one, 4.0 * one, listed, 0 * one, returned, 0 * one, one < 0)
+    >>> found = smooth(Fault(breakage=0.02, repair=1 / 1440), steps)
+    >>> bool(found.end[1, BROKEN == 1].sum() > 0.3)
+    True
+    """
+    chunks = _Chunks(fault, steps)
+    begin, end, begin_back, end_back = (np.empty((len(steps) + 1, STATES)) for _ in range(4))
+    total = _run_forward(chunks, initial(fault, steps), begin, end)
+    _run_backward(chunks, begin_back, end_back)
+    begin, end = begin[:-1] * begin_back[:-1], end[:-1] * end_back[:-1]
+    for table in (begin, end):
+        _rescale(table)
+    return Smoothed(begin, end, total)

@@ -1,0 +1,186 @@
+"""Usable supply of a system, learnt from its own records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
+from unmet.mobility.supply.usable import Fault, Smoothed, Steps, log_likelihood, served_share, smooth
+from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar, CityRates, StationRates, fit_city, tally_hours
+
+__all__ = ["UsableSupply", "learn_fault", "learn_usable", "served", "with_expected"]
+
+Floats = NDArray[np.float64]
+NUMBERS = np.arange(1, AMPLE)
+
+FEWEST_FOR_CURVE, FEWEST_FOR_MODEL = 30.0, 300.0
+"""Pickups expected with one or two vehicles listed from which on an average curve, and the hidden state, are learnt."""
+
+_CURVE_PICKUPS = 20.0
+"""Expected pickups that weigh as much as the belief that listed vehicles can be rented."""
+
+_FORTNIGHT = 14 * 1440
+_LEARNT_FROM = 20_000  # steps
+_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting")
+# Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
+_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.1)])
+_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 2.0])
+_IS_RATE = np.array([False, True, True, False, True, False])
+# What leaves a trace of minutes is neither every vehicle's lot nor over within a few of them: records that are a minute
+# out of step with each other look like that.
+_BOUNDS = [
+    (logit(1e-5), logit(0.2)),
+    (np.log(1 / 43_200), np.log(1 / 120)),
+    (np.log(1 / 43_200), np.log(1 / 120)),
+    (logit(1e-5), logit(0.3)),
+    (np.log(1 / 240), np.log(1 / 5)),
+    (logit(1e-4), logit(0.6)),
+]
+
+
+@dataclass(frozen=True)
+class UsableSupply:
+    """What listed vehicles are worth, by a model of a system's own records.
+
+    Attributes
+    ----------
+    method : str
+        ``hidden`` (the hidden state of `unmet.mobility.supply.usable`), ``curve`` (an average by number listed), or
+        ``listed`` (every listed vehicle can be rented: too few records to learn from).
+    rates : CityRates
+        What stations have in common in the pickups to expect.
+    fault : Fault, optional
+        Parameters of the hidden state.
+    worth : array, shape (AMPLE,)
+        Pickups over those expected, by number listed; 0 for none. Where records are few it leans towards 1.
+    explained : array, shape (AMPLE,)
+        Pickups over those expected given the model, by number listed.
+    gain : float
+        Log-likelihood of the sample above that of a model in which every listed vehicle can be rented.
+    """
+
+    method: str
+    rates: CityRates
+    fault: Fault | None
+    worth: Floats
+    explained: Floats
+    gain: float
+
+    def summary(self) -> dict[str, Any]:
+        """Return what was learnt, for the summary of a panel."""
+        parameters = {} if self.fault is None else {n: float(getattr(self.fault, n)) for n in Fault.__annotations__}
+        return {
+            "method": self.method,
+            "parameters": parameters,
+            "curve_listed": {str(n): round(float(self.worth[n]), 4) for n in NUMBERS},
+            "curve_usable": {str(n): round(float(self.explained[n]), 4) for n in NUMBERS},
+            "log_likelihood_gain": round(self.gain, 1),
+        }
+
+
+def sample_steps(timeline: Timeline, rates: StationRates) -> Steps:
+    """Cut a timeline into fortnights, each as if of a station of its own; keep some of them, evenly spread."""
+    cut = to_steps(timeline)
+    steps = with_expected(cut, rates)
+    steps = replace(steps, station=steps.station * 1000 + cut.begin // _FORTNIGHT % 1000)
+    edges = np.append(steps.first, len(steps))
+    share = min(1.0, _LEARNT_FROM / max(len(steps), 1))
+    chosen = np.diff(np.floor(np.arange(len(edges)) * share)) > 0
+    return steps.select(np.repeat(chosen, np.diff(edges)))
+
+
+def with_expected(cut: CutSteps, rates: StationRates) -> Steps:
+    """Fill in the pickups expected in each step where they matter."""
+    expected = rates.expected(cut.steps.station, cut.begin, cut.end)
+    return replace(cut.steps, expected=np.where(cut.steps.listed < AMPLE, expected, 0.0))
+
+
+def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True, trips: bool = True) -> UsableSupply:
+    """Learn what listed vehicles are worth.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        Of all stations, or some of them.
+    calendar : Calendar
+        Hours of the period.
+    enough : bool
+        Whether the records show single pickups. If not, every listed vehicle is taken to be rentable.
+    trips : bool
+        Whether pickups and returns are known from trips. If not, causes of minutes are left to `fleeting`: a pickup
+        soon after a return cancels it between two looks at the feed, so that vehicles seem out just after one.
+    """
+    if len(timeline) == 0:
+        city = CityRates(calendar, np.ones(HOURS_OF_WEEK), np.ones(len(calendar)), np.ones(3))
+        return UsableSupply("listed", city, None, np.ones(AMPLE), np.ones(AMPLE), 0.0)
+    tally = tally_hours(timeline, calendar)
+    rates = fit_city(tally, calendar)
+    steps = sample_steps(timeline, rates.stations(tally))
+    pickups, expected = _by_number(steps, steps.pickups), _by_number(steps, steps.expected)
+    worth = np.minimum((pickups + _CURVE_PICKUPS) / (expected + _CURVE_PICKUPS), 1.0)
+    worth[0] = 0.0
+    known = float(expected[1:3].sum())
+    if not enough or known < FEWEST_FOR_CURVE:
+        return UsableSupply("listed", rates, None, worth, worth, 0.0)
+    if known < FEWEST_FOR_MODEL:
+        after = (pickups + _CURVE_PICKUPS) / (expected * worth + _CURVE_PICKUPS)
+        return UsableSupply("curve", rates, None, worth, after, 0.0)
+    fault = learn_fault(steps, brief=trips)
+    found = smooth(fault, steps)
+    usable = _by_number(steps, steps.expected * served(fault, steps, found))
+    nothing = replace(fault, breakage=0.0, brief=0.0, fleeting=0.0, found=0.0)
+    gain = found.log_likelihood - log_likelihood(nothing, steps)
+    before, after = (pickups / np.maximum(of, 1e-9) for of in (expected, usable))
+    before[0] = after[0] = 0.0
+    return UsableSupply("hidden", rates, fault, before, after, gain)
+
+
+def served(fault: Fault, steps: Steps, found: Smoothed) -> Floats:
+    """Chance that a rider can be served in each step, given the whole record."""
+    share = served_share(fault, np.minimum(steps.listed, AMPLE))
+    mean: Floats = 0.5 * ((found.begin + found.end) * share).sum(axis=1)
+    mean[steps.listed >= AMPLE] = 1.0
+    return mean
+
+
+def _by_number(steps: Steps, values: NDArray[Any]) -> Floats:
+    """Sum values over the steps by number listed, up to `AMPLE - 1`."""
+    few = steps.listed < AMPLE
+    total: Floats = np.bincount(steps.listed[few], weights=values[few], minlength=AMPLE).astype(np.float64)
+    return total
+
+
+def learn_fault(steps: Steps, brief: bool = True) -> Fault:
+    """Find the parameters of the hidden state at the maximum of likelihood times prior; without `brief`, that is 0.
+
+    Two parameters are set beforehand: `stray` is what is seen while no vehicle is listed, and half of the vehicles that
+    turned disabled are taken to do so unforeseen.
+    """
+    empty = steps.listed == 0
+    stray = float((steps.pickups[empty].sum() + 1) / (steps.expected[empty].sum() + 50))
+    unforeseen = float((np.count_nonzero(steps.disabled) + 1) / (steps.minutes.sum() + 1) / 2)
+
+    used = np.array([brief or name != "brief" for name in _FREE])
+
+    def fault(free: Floats) -> Fault:
+        values = (np.where(_IS_RATE, np.exp(free), expit(free)) * used).tolist()
+        return Fault(**dict(zip(_FREE, values, strict=True)), stray=stray, unforeseen=unforeseen)
+
+    def objective(free: Floats) -> float:
+        prior = 0.5 * float((((free - _CENTRE) / _SPREAD) ** 2).sum())
+        return prior - log_likelihood(fault(free), steps)
+
+    found = minimize(
+        objective,
+        _CENTRE,
+        method="L-BFGS-B",
+        bounds=_BOUNDS,
+        options={"eps": 1e-3, "ftol": 1e-5, "maxiter": 20},
+    )
+    return fault(found.x)

@@ -1,0 +1,101 @@
+"""Timelines, steps and the chance to be served, on small records that can be checked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unmet.mobility.supply.served import Served, combine_served
+from unmet.mobility.supply.spells import Spells
+from unmet.mobility.supply.states import EMPTY, NOT_RENTING, SILENT, VEHICLES
+from unmet.mobility.supply.timeline import LONGEST_STEP, UNKNOWN, Events, find_timeline, to_steps
+
+
+def spells_of(*rows: tuple[int, int, int, int, int]) -> Spells:
+    """Spells from rows of (owner, begin, end, reason, supply)."""
+    return Spells(*(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)))
+
+
+def events_of(*rows: tuple[int, int, int, int]) -> Events:
+    """Events from rows of (station, minute, pickups, returned)."""
+    station, minute, pickups, returned = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    none = np.zeros(len(station), dtype=np.int64)
+    return Events(station, minute, pickups, returned, none, none > 0)
+
+
+def test_between_two_records_the_listed_number_follows_the_trips():
+    spells = spells_of((0, 0, 30, VEHICLES, 2), (0, 30, 60, EMPTY, 0), (0, 60, 90, NOT_RENTING, 0))
+    found = find_timeline(spells, events_of((0, 10, 1, 0), (0, 20, 1, 0), (0, 45, 0, 1)))
+    rows = list(zip(found.begin, found.end, found.listed, found.shown, found.pickups, found.returned, strict=True))
+    assert rows == [
+        (0, 10, 2, True, 1, 0),
+        (10, 20, 1, True, 1, 0),
+        (20, 30, 0, True, 0, 0),
+        (30, 45, 0, False, 0, 1),
+        (45, 60, 1, False, 0, 0),
+        (60, 90, UNKNOWN, False, 0, 0),
+    ]
+
+
+def test_records_that_repeat_each_other_are_one_stretch_and_stations_stay_apart():
+    spells = spells_of((0, 0, 5, VEHICLES, 3), (0, 5, 9, VEHICLES, 3), (1, 4, 9, VEHICLES, 3))
+    found = find_timeline(spells, events_of((1, 2, 1, 0), (0, 400, 1, 0)))  # before and after all records
+    assert list(zip(found.station, found.begin, found.end, strict=True)) == [(0, 0, 9), (1, 4, 9)]
+    assert found.pickups.sum() == 0
+
+
+def test_steps_keep_all_minutes_and_events():
+    rng = np.random.default_rng(1)
+    rows, events = [], []
+    for station in range(3):
+        at = 0
+        while at < 5000:
+            length = int(rng.integers(1, 700))
+            listed = int(rng.integers(0, 9))
+            rows.append((station, at, at + length, VEHICLES if listed else EMPTY, listed))
+            events += [(station, int(at + 1 + rng.integers(0, length)), 0, 1) for _ in range(rng.integers(0, 3))]
+            at += length
+    timeline = find_timeline(spells_of(*rows), events_of(*events))
+    cut = to_steps(timeline)
+    for station in range(3):
+        own = cut.steps.station == station
+        assert cut.steps.minutes[own].sum() == (timeline.end - timeline.begin)[timeline.station == station].sum()
+    assert cut.steps.returned.sum() == timeline.returned.sum() == len(events)
+    assert (cut.end - cut.begin)[cut.scarce].max() <= LONGEST_STEP
+    few = (timeline.listed > 0) & (timeline.listed < 5)
+    assert (cut.end - cut.begin)[cut.scarce].sum() == (timeline.end - timeline.begin)[few].sum()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_zone_serves_unless_none_of_its_stations_does(seed):
+    """Against a loop over minutes and stations."""
+    rng = np.random.default_rng(seed)
+    rows, pieces = [], []
+    for station in range(4):
+        at = 0
+        while at < 60:
+            length = min(int(rng.integers(1, 15)), 60 - at)
+            reason = int(rng.choice([VEHICLES, EMPTY, SILENT, NOT_RENTING], p=[0.5, 0.3, 0.1, 0.1]))
+            rows.append((station, at, at + length, reason, int(reason == VEHICLES)))
+            if reason in (VEHICLES, EMPTY) and rng.random() < 0.7:
+                pieces.append((station, at, at + length, rng.random(), reason == VEHICLES))
+            at += length
+    zone = np.array([0, 0, 1, 1])
+    owner, begin, end, chance, shown = (np.array(column) for column in zip(*pieces, strict=True))
+    found = combine_served(Served(owner, begin, end, chance, shown), spells_of(*rows), zone)
+    for number in (0, 1):
+        for minute in range(60):
+            states = [r for r in rows if zone[r[0]] == number and r[1] <= minute < r[2]]
+            shows = any(r[3] == VEHICLES for r in states)
+            missed = 1.0
+            for r in states:
+                own = [p for p in pieces if p[0] == r[0] and p[1] <= minute < p[2]]
+                missed *= 1 - own[0][3] if own else 1.0 - (r[3] == VEHICLES)
+            if not shows and any(r[3] == SILENT for r in states):
+                missed = 1.0
+            here = (found.owner == number) & (found.begin <= minute) & (minute < found.end)
+            assert here.sum() <= 1
+            expected = 1 - missed
+            assert (found.chance[here][0] if here.any() else float(shows)) == pytest.approx(expected, abs=2e-4)
+            if here.any():
+                assert found.shown[here][0] == shows
