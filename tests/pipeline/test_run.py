@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +16,6 @@ from unmet._storage.parquet import read_parquet
 from unmet.mobility.panel import read_panel
 from unmet.pipeline import Event, run
 
-HERE = Path(__file__).parent
 OUTPUTS = ["estimate", "panel.parquet", "report.html", "stages.json"]
 
 
@@ -231,24 +228,3 @@ def test_progress_tells_of_every_stage_and_its_end(city, tmp_path):
     assert [event.stage for event in events if event.kind == "begin"] == ["panel", "estimate", "report"]
     zones = [event for event in events if event.kind == "zones"]
     assert (zones[-1].done, zones[-1].zones) == (4, 4)
-
-
-def test_a_run_killed_before_any_of_its_renames_goes_on_to_the_same_tables(city, finished, tmp_path):
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, [HERE.parents[1] / "src", HERE, HERE.parent / "mobility" / "runs"])),
-    }
-    done = subprocess.run(
-        [sys.executable, str(HERE / "killed_run.py"), str(city), str(finished), str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["last"] >= 18  # ledgers, parts, tables, the page, and all of them once more into place
-    assert told["wrong"] == []
-    # Once the first part is there, not all is computed again.
-    assert max(told["finished_before"]) == 4

@@ -18,6 +18,7 @@ from report.small_runs import HOSTILE
 from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
+from unmet.mobility.runs.outputs import write_info
 from unmet.report import write_report
 
 
@@ -83,7 +84,7 @@ def test_the_panel_is_found_beside_a_run_that_was_moved(plain_run, tmp_path):
     shutil.copy(plain_run.panel, tmp_path / "made" / "panel.parquet")
     told = tmp_path / "made" / "estimate" / "run.json"
     info = json.loads(told.read_text())
-    told.write_text(json.dumps({**info, "panel_path": "/not/here/panel.parquet"}))
+    write_info(told, {**info, "panel_path": "/not/here/panel.parquet"})
     # The folder of `unmet run` serves as well as the estimate's own within it.
     assert write_report(tmp_path / "made").is_file()
     (tmp_path / "made" / "panel.parquet").unlink()
@@ -100,7 +101,7 @@ def test_a_run_on_a_frame_needs_its_panel_named(plain_run, hostile_run, tmp_path
     folder = tmp_path / "run"
     shutil.copytree(plain_run.folder, folder)
     info = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps({**info, "panel_path": None}))
+    write_info(folder / "run.json", {**info, "panel_path": None})
     with pytest.raises(InputError, match="does not record the path of its panel"):
         write_report(folder)
     with pytest.raises(InputError, match="the zones of the panel differ from those of the run"):
@@ -120,11 +121,12 @@ def test_tables_that_are_something_else_are_refused(plain_run, tmp_path, table):
     folder = tmp_path / "run"
     shutil.copytree(plain_run.folder, folder)
     (folder / f"{table}.parquet").write_bytes(b"not a table")
-    with pytest.raises(FileFormatError, match=table):
-        write_report(folder, panel=plain_run.panel)
+    for trust in (False, True):
+        with pytest.raises(FileFormatError, match=table):
+            write_report(folder, panel=plain_run.panel, trust=trust)
     pd.DataFrame({"zone": ["a"]}).to_parquet(folder / f"{table}.parquet")
     with pytest.raises(FileFormatError, match="there is no column"):
-        write_report(folder, panel=plain_run.panel)
+        write_report(folder, panel=plain_run.panel, trust=True)
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(plain_run, tmp_path, monkeypatch):

@@ -113,7 +113,7 @@ def test_the_band_of_all_zones_has_the_errors_that_they_share(plain_run, tmp_pat
     folder = shutil.copytree(plain_run.folder, tmp_path / "run")
     wider = pd.read_parquet(folder / "system.parquet")
     pd.DataFrame(wider.assign(rate_sd=3.0)).to_parquet(folder / "system.parquet")
-    with open_run(folder, plain_run.panel) as source:
+    with open_run(folder, plain_run.panel, trust=True) as source:
         system = SystemSeries(source)
         for _, series in each_zone(source):
             system.add(series)

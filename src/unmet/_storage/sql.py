@@ -25,6 +25,7 @@ __all__ = [
     "fetch_one",
     "identifier",
     "literal",
+    "one_thread",
     "path_literal",
     "reading",
     "register",
@@ -73,6 +74,27 @@ def connect(
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET enable_progress_bar = false")
     return connection
+
+
+@contextmanager
+def one_thread(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Let DuckDB use one thread for a while, so that it writes equal rows as equal bytes.
+
+    Examples
+    --------
+    >>> with connect(threads=3) as connection:
+    ...     with one_thread(connection):
+    ...         fetch_one(connection, "SELECT current_setting('threads')")
+    ...     fetch_one(connection, "SELECT current_setting('threads')")
+    (1,)
+    (3,)
+    """
+    (threads,) = fetch_one(connection, "SELECT current_setting('threads')")
+    connection.execute("SET threads = 1")
+    try:
+        yield
+    finally:
+        connection.execute(f"SET threads = {int(threads)}")
 
 
 def fetch_all(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:

@@ -101,10 +101,13 @@ def move_files(source: Path, target: Path, names: Iterable[str]) -> None:
         os.replace(source / name, target / name)
 
 
-def write_text(path: Path, text: str, *, errors: str = "strict") -> None:
-    """Write a text file whole or not at all, in UTF-8 and with Unix line ends; make its folder if need be."""
+def write_text(path: Path, text: str, *, errors: str = "strict", scratch: Path | None = None) -> None:
+    """Write a text file whole or not at all, in UTF-8 and with Unix line ends; make its folder if need be.
+
+    `scratch` is as in `replacing`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as aside:
+    with replacing(path, scratch=scratch) as aside:
         aside.write_text(text, encoding="utf-8", errors=errors, newline="\n")
 
 

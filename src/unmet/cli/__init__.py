@@ -31,6 +31,7 @@ __all__ = ["app", "main"]
 
 _DEBUG = "--debug"
 _UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h: a bug in the program, not an error in its input
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="unmet",
@@ -38,7 +39,7 @@ app = typer.Typer(
     help="Estimate the demand that supply could not serve. From trips and station status, unmet estimates how many "
     "trips were lost, where and when, with intervals.",
     epilog="Exit codes: 0 success; 1 some zones or fits failed, the other results are written; 2 invalid input, "
-    "nothing was changed; 70 a bug in unmet; 130 interrupted.",
+    "nothing was changed; 70 a bug in unmet; 130 interrupted; 143 ended by SIGTERM.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -82,17 +83,20 @@ def main() -> None:
     """Run the command line. An error prints one paragraph and sets the exit code; ``--debug`` adds the traceback."""
     arguments = sys.argv[1:]
     debug, as_json = _DEBUG in arguments, "--json" in arguments
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _stop_once)
+    received = _stop_on_signals()
     try:
         arguments = [argument for argument in arguments if argument != _DEBUG]
         for argument in arguments:
             argument.encode()  # a name that is not UTF-8 could not be passed on, stored or shown
         # With --json, usage errors are reported as JSON like all others; otherwise typer prints them and exits.
         sys.exit(app(args=arguments, prog_name="unmet", standalone_mode=not as_json))
+    except SystemExit as ending:
+        if ending.code == _INTERRUPTED and received:
+            sys.exit(128 + received[0])
+        raise
     except (KeyboardInterrupt, Exception) as error:
         if was_stopped(error):
-            sys.exit(130)
+            sys.exit(_INTERRUPTED)
         if not isinstance(error, Exception):
             raise
         code, message = _explain(error)
@@ -102,10 +106,24 @@ def main() -> None:
         sys.exit(code)
 
 
-def _stop_once(number: int, frame: FrameType | None) -> None:
-    """Handle the first Ctrl-C and ignore later ones, which would interrupt the clean-up."""
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
+def _stop_on_signals() -> list[int]:
+    """Let SIGTERM end a command as Ctrl-C does; return a list that gets the number of the signal.
+
+    Later signals are ignored: they would interrupt the clean-up. A signal that the caller ignores stays ignored.
+    """
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in usual:
+            signal.signal(each, signal.SIG_IGN)
+        received.append(number)
+        raise KeyboardInterrupt
+
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    usual = [number for number, handler in defaults.items() if signal.getsignal(number) is handler]
+    for number in usual:
+        signal.signal(number, stop)
+    return received
 
 
 def _explain(error: Exception) -> tuple[int, str]:

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
+from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
+
+from unmet.cli._progress import stoppable
 
 __all__ = ["Command", "Group", "add_command", "flowing"]
 
@@ -47,7 +50,12 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands whose help shows flags without a type."""
+    """A group of commands whose help shows flags without a type, and which say so when they are interrupted."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; commands that can be continued have a `stoppable` of their own."""
+        with stoppable(Console(stderr=True), "Interrupted. Earlier results were not changed."):
+            return super().invoke(ctx)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters, flags without a type."""

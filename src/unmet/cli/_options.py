@@ -115,6 +115,9 @@ Engine = Annotated[str, option("engine", rich_help_panel=RUN_PANEL)]
 
 Title = Annotated[str | None, option("title")]
 Truth = Annotated[Path | None, option("truth")]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Do not compare the run's files with their checksums; read them as they are.")
+]
 
 PanelFileArgument = Annotated[Path, typer.Argument(help="Panel file written by `unmet panel`.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=RUN_PANEL)]

@@ -25,6 +25,8 @@ from unmet.pipeline.events import FIRST_TIME, Event, Stage
 
 __all__ = ["stage_progress", "step_progress", "stoppable", "was_stopped", "zone_progress"]
 
+_CONTINUE = "Interrupted. Finished work is kept; run the same command to continue."
+
 
 @contextmanager
 def zone_progress(console: Console, title: str, what: str = "zones") -> Iterator[Callable[[int, int, str], None]]:
@@ -67,19 +69,19 @@ def zone_progress(console: Console, title: str, what: str = "zones") -> Iterator
 
 
 @contextmanager
-def stoppable(console: Console) -> Iterator[None]:
-    """Turn Ctrl-C into exit code 130 with a note that the command can be resumed."""
+def stoppable(console: Console, sentence: str = _CONTINUE) -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM into exit code 130 with a sentence; `unmet.cli.main` makes it 143 after SIGTERM."""
     try:
         yield
     except (KeyboardInterrupt, RuntimeError) as error:
         if not was_stopped(error):
             raise
-        console.print("Interrupted. Finished work is kept; run the same command to continue.")
+        console.print(sentence)
         raise typer.Exit(130) from None
 
 
 def was_stopped(error: BaseException) -> bool:
-    """Whether this is Ctrl-C. DuckDB raises a RuntimeError for it that only its text identifies."""
+    """Whether this is Ctrl-C or SIGTERM. DuckDB raises a RuntimeError for it that only its text identifies."""
     return isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted"
 
 

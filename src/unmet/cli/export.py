@@ -37,6 +37,7 @@ def export_command(
         Path | None,
         typer.Option(help="Panel file of the run, if it was moved."),
     ] = None,
+    trust: flags.Trust = False,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
@@ -53,7 +54,7 @@ def export_command(
     stderr = Console(stderr=True, quiet=quiet)
     with stderr.status("reading the run") as status:
         paths = export_tables(
-            run, out, formats=formats, panel=panel, progress=lambda name: status.update(f"writing {name}")
+            run, out, formats=formats, panel=panel, trust=trust, progress=lambda name: status.update(f"writing {name}")
         )
     if as_json:
         typer.echo(json.dumps({"files": [str(path) for path in paths]}))

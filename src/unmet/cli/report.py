@@ -28,6 +28,7 @@ def report_command(
     ] = None,
     title: flags.Title = None,
     truth: flags.Truth = None,
+    trust: flags.Trust = False,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
@@ -48,6 +49,7 @@ def report_command(
             panel=panel,
             title=title,
             truth=truth,
+            trust=trust,
             progress=lambda done, zones: progress(done, zones, ""),
         )
     size = path.stat().st_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import zipfile
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ __all__ = ["read_archive", "restoring", "write_archive"]
 
 _FORMAT = "unmet-model"
 _VERSION = 1
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
@@ -69,6 +71,7 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         raise FileFormatError(f"{path}: no such file. Give a model written by save().")
     try:
         with zipfile.ZipFile(path) as archive:
+            _check_sizes(archive, os.path.getsize(path))
             header = json.loads(archive.read("header.json"))
             if not isinstance(header, dict) or header.get("format") != _FORMAT:
                 raise FileFormatError(f"{path}: not a model written by save() (its header has another format).")
@@ -82,12 +85,45 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
                 blob = archive.read(f"{name}.npy")
                 if hashlib.sha256(blob).hexdigest() != digest:
                     raise FileFormatError(f"{path}: damaged: array {name!r} does not match its digest. Fit again.")
-                arrays[name] = np.lib.format.read_array(io.BytesIO(blob), allow_pickle=False)
+                arrays[name] = _read_array(blob, name)
             return header, arrays
     except FileFormatError:
         raise
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, AttributeError, NotImplementedError) as error:
+    except (
+        zipfile.BadZipFile,
+        KeyError,
+        ValueError,
+        EOFError,
+        OSError,
+        AttributeError,
+        NotImplementedError,
+        RecursionError,
+    ) as error:
         raise FileFormatError(f"{path}: not a model written by save(), or damaged ({error}). Fit again.") from None
+
+
+def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse compressed entries, and entries that claim more bytes than the file has: `save` writes neither."""
+    entries = archive.infolist()
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        raise ValueError("its arrays are compressed")
+    claimed = sum(entry.file_size for entry in entries)
+    if claimed > size:
+        raise ValueError(f"its arrays claim {claimed:,} bytes; the file has {size:,}")
+
+
+def _read_array(blob: bytes, name: str) -> np.ndarray:
+    """Read an array whose header claims as many bytes as there are; memory is asked for only then."""
+    stream = io.BytesIO(blob)
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"array {name!r} has version {version} of NumPy's format")
+    shape, _, dtype = _HEADERS[version](stream)
+    claimed, there = math.prod(shape) * dtype.itemsize, len(blob) - stream.tell()
+    if dtype.hasobject or claimed != there or min(shape, default=0) < 0:
+        raise ValueError(f"array {name!r} claims {dtype} of shape {shape}, {claimed:,} bytes; it has {there:,}")
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 @contextmanager

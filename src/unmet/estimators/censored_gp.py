@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
+from unmet._memory import check_memory
 from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.estimators._auto import choose
@@ -350,6 +351,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             raise InputError("Set return_std or return_cov, not both.")
         if return_cov:
             inputs = self._inputs(X)
+            _check_joint(len(inputs), "Use return_std=True, or predict fewer points at a time.")
             mean, cov = self._model.likelihood.rate_covariance(*self._inference.posterior.joint(inputs))
             return self.y_mean_ + self.y_scale_ * mean, self.y_scale_**2 * cov
         mean, var = self._marginals(X)
@@ -406,6 +408,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         choice("kind", kind, KINDS)
         whole_number("size", size, 0)
         inputs = self._inputs(X)
+        if self._model.block is None:
+            _check_joint(len(inputs), 'Draw fewer points at a time, or fit with inference="lowrank".')
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
         f = self._inference.posterior.sample(inputs, size, rng)
         likelihood = self._model.likelihood
@@ -640,3 +644,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         """
         with one_blas_thread():  # as in `fit`: the last digits depend on the number of threads
             return restore(cls, path, *read_archive(path))
+
+
+def _check_joint(points: int, instead: str) -> None:
+    """Refuse a covariance of more points than memory has room for: 4.3 matrices at its peak, measured."""
+    check_memory(9 * points**2 // 2, f"The joint posterior of {points:,} points", instead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,7 +123,7 @@ class Eigenfunctions(LeafBlock):
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.counts))
+        return math.prod(self.counts)
 
     def _frequencies(self) -> list[Array]:
         """Return the angular frequency of every feature, per column."""

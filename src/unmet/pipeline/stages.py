@@ -18,9 +18,9 @@ from typing import Any
 import unmet
 from unmet._exceptions import InputError
 from unmet._storage.folders import describe_change, hold_folder, remove_if_empty
+from unmet._storage.ledger import Seen, StageRecord, read_ledger, see_all, seen, write_ledger
 from unmet._storage.writing import move_files, writing
 from unmet.pipeline.events import FIRST_TIME, Event, Progress, Stage
-from unmet.pipeline.ledger import Seen, StageRecord, read_ledger, see_all, seen, write_ledger
 
 __all__ = ["Work", "working_in"]
 
@@ -124,7 +124,11 @@ class Work:
         return self._records[name].outputs[output].sha256
 
     def publish(self) -> None:
-        """Move all new results into place."""
+        """Move all new results into place, and write the ledger last.
+
+        Until then, ``stages.json`` does not have the hash of the new ``run.json``, and that of the old one does not
+        have the hashes of new tables and of a new panel: readers of the run refuse a mixture of the two.
+        """
         self._check_places()
         with writing(self.out):
             for name, home in self._homes.items():
@@ -149,7 +153,8 @@ class Work:
     def _write_ledger(self, folder: Path) -> None:
         known = {**read_ledger(folder), **self._records}
         with writing(self.out):
-            write_ledger(folder, {name: record for name, record in known.items() if name not in self.once})
+            kept = {name: record for name, record in known.items() if name not in self.once}
+            write_ledger(folder, kept, scratch=self.aside)
 
 
 def _find(

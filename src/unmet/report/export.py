@@ -29,7 +29,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._storage.sql import fetch_all, identifier, literal
+from unmet._storage.sql import fetch_all, identifier, literal, one_thread
 from unmet._storage.writing import replacing_files, writing
 from unmet.mobility.records.quality import QUALITY_COLUMNS
 from unmet.mobility.supply.states import STATE_MINUTES
@@ -51,6 +51,7 @@ def export_tables(
     *,
     formats: Sequence[str] = FORMATS,
     panel: str | os.PathLike[str] | None = None,
+    trust: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> list[Path]:
     """Write the tables of a run's report into a folder.
@@ -65,6 +66,8 @@ def export_tables(
         Some of ``csv``, ``parquet``, ``geojson``.
     panel : path, optional
         The panel of the run; default: the path recorded in the run.
+    trust : bool
+        Do not compare the files of the run with their checksums.
     progress : callable, optional
         Called with the name of each file before it is written.
 
@@ -78,7 +81,7 @@ def export_tables(
         raise InputError(f"formats: expected some of {', '.join(FORMATS)}; got {', '.join(formats) or 'none'}.")
     folder = Path(out)
     report = progress or (lambda _: None)
-    with open_run(run, panel) as source, _appearing(folder) as aside:
+    with open_run(run, panel, trust=trust) as source, _appearing(folder) as aside:
         zones = zone_table(source)
         if "csv" in formats or "parquet" in formats:
             _register(source, zones)
@@ -163,7 +166,8 @@ def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:
 
 def _copy(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, kind: str) -> None:
     if kind == "parquet":
-        connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+        with one_thread(connection):
+            connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
         return
     columns = [_as_text(name, type_) for name, type_ in _columns(connection, sql).items()]
     connection.execute(f"COPY (SELECT {', '.join(columns)} FROM ({sql})) TO {literal(str(path))} (FORMAT csv, HEADER)")

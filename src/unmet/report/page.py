@@ -41,6 +41,7 @@ def write_report(
     panel: str | os.PathLike[str] | PanelFile | None = None,
     title: str | None = None,
     truth: str | os.PathLike[str] | None = None,
+    trust: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Write the report of a run as one HTML file.
@@ -57,6 +58,8 @@ def write_report(
         Title of the page.
     truth : path, optional
         ``truth.parquet`` of a simulated city; the page then shows its true demand.
+    trust : bool
+        Do not compare the files of the run with their checksums.
     progress : callable, optional
         Called as ``progress(done, zones)``.
 
@@ -90,7 +93,7 @@ def write_report(
     """
     target = Path(out) if out is not None else Path(run) / "report.html"
     plotly = _plotly()
-    with open_run(run, panel) as source:
+    with open_run(run, panel, trust=trust) as source:
         _check_target(target)
         data = _data(source, title, None if truth is None else Path(truth), progress)
     _write(target, _page(data, plotly))

@@ -14,12 +14,14 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.hashes import file_hash
+from unmet._storage.ledger import read_ledger
 from unmet._storage.parquet import read_parquet
 from unmet._storage.sql import fetch_all, fetch_frame, path_literal, reading
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.opening import opened
-from unmet.mobility.runs.outputs import TABLES, read_info
+from unmet.mobility.runs.outputs import TABLES, check_files, read_info
 from unmet.mobility.supply.states import STATE_MINUTES
 
 __all__ = ["RunSource", "open_run"]
@@ -77,7 +79,10 @@ class RunSource:
 
 @contextmanager
 def open_run(
-    run: str | os.PathLike[str], panel: str | os.PathLike[str] | PanelFile | None = None
+    run: str | os.PathLike[str],
+    panel: str | os.PathLike[str] | PanelFile | None = None,
+    *,
+    trust: bool = False,
 ) -> Iterator[RunSource]:
     """Open the folder of a finished run together with its panel.
 
@@ -87,12 +92,24 @@ def open_run(
         The folder written by ``unmet estimate`` or ``unmet run``.
     panel : path or PanelFile, optional
         The panel's Parquet file, which may be open already; default: the path recorded in the run.
+    trust : bool
+        Do not compare the files with their checksums.
+
+    Raises
+    ------
+    InputError
+        If there is no finished run, if a file was damaged or changed since, or if files of two runs are mixed.
     """
     folder = _run_folder(Path(run))
     info = _read_info(folder)
+    if not trust:
+        _check_published(Path(run), folder)
+        check_files(folder, info)
     with opened(panel if isinstance(panel, PanelFile) else _find_panel(folder, info, panel)) as file:
         connection = file.connection
-        _check_panel(file, info)
+        _check_columns(Path(file.label), frozenset(file.columns), STATE_MINUTES)
+        if not trust:
+            _check_panel(file, info)
         quoted = path_literal(str(folder / "demand.parquet"))
         with reading(str(folder / "demand.parquet")):
             connection.execute(f"CREATE OR REPLACE VIEW demand AS SELECT * FROM read_parquet({quoted})")
@@ -101,7 +118,7 @@ def open_run(
         zones = _read_zones(folder, file)
         bins = _read_bins(connection, file.timezone)
         _number(connection, zones, bins)
-        yield RunSource(
+        source = RunSource(
             connection,
             info,
             zones,
@@ -113,12 +130,30 @@ def open_run(
             dict(file.metadata.get("summary", {})),
             columns,
         )
+        with reading(str(folder)):  # also what a report asks of the tables later
+            yield source
 
 
 def _run_folder(given: Path) -> Path:
     """Return the folder of the run, which is inside the folder of ``unmet run``."""
     within = given / "estimate"
     return within if (within / "run.json").is_file() and not (given / "run.json").exists() else given
+
+
+def _check_published(given: Path, folder: Path) -> None:
+    """Refuse the folder of ``unmet run`` if it was stopped while it replaced its results.
+
+    ``stages.json`` is written after all results are in place. It has the hash of ``run.json``, which has those of the
+    tables and the panel.
+    """
+    record = None if folder == given else read_ledger(given).get("estimate")
+    recorded = None if record is None else record.outputs.get("estimate/run.json")
+    if recorded is not None and recorded.sha256 != file_hash(folder / "run.json"):
+        raise InputError(
+            f"{given}: the results are not all of the same run: `unmet run` was stopped while it replaced them, or "
+            f"estimate/run.json was changed. Run the same `unmet run` command again. To read the estimate alone, give "
+            f"{folder}."
+        )
 
 
 def _read_info(folder: Path) -> dict[str, Any]:
@@ -154,11 +189,9 @@ def _find_panel(folder: Path, info: dict[str, Any], panel: str | os.PathLike[str
 
 
 def _check_panel(file: PanelFile, info: dict[str, Any]) -> None:
-    missing = [c for c in STATE_MINUTES if c not in file.columns]
-    _check_columns(Path(file.label), frozenset(file.columns), STATE_MINUTES)
     # A run on a DataFrame records the hash of a temporary file; then only the zones are compared, below.
     expected = info["inputs"].get("panel")
-    if info.get("panel_path") and not missing and expected and file.sha256 != expected:
+    if info.get("panel_path") and expected and file.sha256 != expected:
         raise InputError(
             f"{file.label}: is not the panel of this run, or was changed since. "
             "Give the right panel with --panel, or run `unmet estimate` again."

@@ -13,7 +13,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import connect, fetch_frame, literal, path_literal
+from unmet._storage.sql import connect, fetch_frame, literal, one_thread, path_literal
 from unmet._storage.writing import replacing
 from unmet.mobility.panel.file import METADATA, read_metadata
 from unmet.mobility.panel.table import UNUSABLE_COLUMNS, PanelTable
@@ -117,7 +117,11 @@ def _contains(source: Path, target: Path) -> bool:
 
 
 def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTable | Panel, target: Path) -> None:
-    """Write the rows that some SQL selects, with the tables of a panel, to a Parquet file, whole or not at all."""
+    """Write the rows that some SQL selects, with the tables of a panel, to a Parquet file, whole or not at all.
+
+    Equal panels give equal bytes: one thread writes, because DuckDB's threads lay out the same rows differently each
+    time.
+    """
     parts = {
         "zones": _json(panel.zones),
         "quality": _json(panel.quality),
@@ -127,7 +131,7 @@ def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTab
     }
     metadata = ", ".join(f"{literal(METADATA + name)}: {literal(text)}" for name, text in parts.items())
     try:
-        with replacing(target) as aside:
+        with replacing(target) as aside, one_thread(connection):
             options = f"FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}"
             connection.execute(f"COPY ({rows}) TO {literal(str(aside))} ({options}, KV_METADATA {{{metadata}}})")
     except duckdb.Error as error:

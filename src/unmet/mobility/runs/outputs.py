@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,15 +10,16 @@ from typing import Any
 
 import pandas as pd
 
+from unmet._exceptions import FileFormatError
 from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
 from unmet._storage.sql import connect, fetch_all, literal, path_literal
-from unmet._storage.writing import replacing_files
+from unmet._storage.writing import replacing_files, write_text
 from unmet._typing import Array
 from unmet.mobility.runs.checkpoints import Checkpoint
 from unmet.mobility.runs.totals import tabulate_totals
 
-__all__ = ["TABLES", "finished_run", "publish", "read_info"]
+__all__ = ["TABLES", "check_files", "finished_run", "publish", "read_info", "write_info"]
 
 TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet")
 _SORT_MEMORY = 500_000_000  # bytes
@@ -63,8 +65,7 @@ def publish(
             },
             "outputs": {name: file_hash(aside / name) for name in TABLES},
         }
-        (aside / "run.json").write_text(json.dumps(content, indent=2, default=str) + "\n", encoding="utf-8")
-    return content
+        return write_info(aside / "run.json", content)
 
 
 def finished_run(out: Path, fingerprint: str) -> dict[str, Any] | None:
@@ -74,17 +75,58 @@ def finished_run(out: Path, fingerprint: str) -> dict[str, Any] | None:
         return None
     if any(failure["retry"] for failure in info["failures"]):
         return None
-    for name, expected in info["outputs"].items():
-        if not (out / name).is_file() or file_hash(out / name) != expected:
-            return None
+    try:
+        check_files(out, info)
+    except FileFormatError:
+        return None
     return info
+
+
+def write_info(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Write ``run.json`` with a checksum of its content; return the content."""
+    plain = json.loads(json.dumps(content, default=str))
+    plain["checksum"] = _checksum(plain)
+    write_text(path, json.dumps(plain, indent=2) + "\n")
+    return dict(plain)
+
+
+def check_files(out: Path, info: dict[str, Any]) -> None:
+    """Compare the files of a run with the checksums in ``run.json``, which is moved into place last.
+
+    Raises
+    ------
+    FileFormatError
+        If a file is missing, damaged, or of another run.
+    """
+    recorded = info.get("outputs")
+    if info.get("checksum") != _checksum(info) or not isinstance(recorded, dict):
+        raise FileFormatError(_changed(out / "run.json", "its checksum does not match its content"))
+    for name in TABLES:
+        try:
+            intact = file_hash(out / name) == recorded.get(name)
+        except OSError as error:
+            raise FileFormatError(f"{out / name}: cannot be opened: {error.strerror}.") from error
+        if not intact:
+            raise FileFormatError(_changed(out / name, "its hash is not the one in run.json"))
+
+
+def _checksum(info: dict[str, Any]) -> str:
+    content = {key: value for key, value in info.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _changed(path: Path, how: str) -> str:
+    return (
+        f"{path}: was damaged or changed since the run, or belongs to another run ({how}). Run the command that made "
+        "it again; or use --trust (trust=True) to read the files as they are."
+    )
 
 
 def read_info(out: Path) -> dict[str, Any] | None:
     """Read ``run.json``; return None if it does not exist or cannot be read."""
     try:
         info = json.loads((out / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return info if isinstance(info, dict) else None
 

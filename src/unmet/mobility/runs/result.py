@@ -11,7 +11,8 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError
 from unmet._storage.parquet import read_parquet
-from unmet.mobility.runs.outputs import read_info
+from unmet._storage.sql import reading
+from unmet.mobility.runs.outputs import check_files, read_info
 
 __all__ = ["RunResult", "load_result", "read_run"]
 
@@ -46,18 +47,38 @@ class RunResult:
 
     def demand(self) -> pd.DataFrame:
         """Return ``demand.parquet``: one row per zone and bin."""
-        return read_parquet(self.out / "demand.parquet") if self.rows is None else self.rows
+        return _read(self.out / "demand.parquet") if self.rows is None else self.rows
 
 
-def read_run(out: str | os.PathLike[str]) -> RunResult:
-    """Read the result of a finished run from its folder."""
+def read_run(out: str | os.PathLike[str], *, trust: bool = False) -> RunResult:
+    """Read the result of a finished run from its folder.
+
+    Parameters
+    ----------
+    out : path
+        The folder.
+    trust : bool
+        Do not compare the files with the checksums in ``run.json``.
+
+    Raises
+    ------
+    FileFormatError
+        If there is no finished run, or a file was damaged or changed since.
+    """
     info = read_info(Path(out))
     if info is None:
-        raise FileFormatError(f"{out}: there is no run.json: this is not the folder of a finished run.")
+        raise FileFormatError(f"{out}: there is no readable run.json: this is not the folder of a finished run.")
+    if not trust:
+        check_files(Path(out), info)
     return load_result(Path(out), info)
 
 
 def load_result(out: Path, info: dict[str, Any]) -> RunResult:
     """Read the tables of a run whose ``run.json`` is known."""
     failures = {failure["zone"]: failure["reason"] for failure in info["failures"]}
-    return RunResult(out, read_parquet(out / "zones.parquet"), read_parquet(out / "totals.parquet"), failures, info)
+    return RunResult(out, _read(out / "zones.parquet"), _read(out / "totals.parquet"), failures, info)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    with reading(str(path)):
+        return read_parquet(path)

@@ -1,7 +1,7 @@
 """Records of the inputs and outputs of each stage, which decide whether it can be reused.
 
 A stage is reused if its inputs (contents of files, settings, version of `unmet`) and its own output files are
-unchanged. Files are compared by SHA-256; if size and times are unchanged, the file is not read again.
+unchanged. Files are compared by SHA-256; an input whose size and times are unchanged is not read again.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ class StageRecord:
         """Return the first output file that was changed or removed, or None."""
         for name, before in self.outputs.items():
             try:
-                if seen(folder / name, before).sha256 != before.sha256:
+                # Always read again: a disk that fails changes bytes, but not times.
+                if file_hash(folder / name) != before.sha256:
                     return name
-            except FileFormatError:
+            except OSError:
                 return name
         return None if self.outputs else "a record of its files"
 
@@ -105,8 +106,8 @@ def read_ledger(folder: Path) -> dict[str, StageRecord]:
         return {}
 
 
-def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
-    """Write the records of a folder; the file is replaced only when complete."""
+def write_ledger(folder: Path, records: Mapping[str, StageRecord], scratch: Path | None = None) -> None:
+    """Write the records of a folder; the file is written in `scratch` and replaced only when complete."""
     document = {
         "about": "Inputs and outputs of each stage of `unmet run`. A stage is reused while they are unchanged.",
         "stages": {
@@ -118,4 +119,4 @@ def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
             for name, record in records.items()
         },
     }
-    write_text(folder / LEDGER_NAME, json.dumps(document, indent=1) + "\n")
+    write_text(folder / LEDGER_NAME, json.dumps(document, indent=1) + "\n", scratch=scratch)

@@ -1,0 +1,76 @@
+"""SIGTERM ends a command as Ctrl-C does: with a sentence, an exit code, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.small_city import TIMEZONE, city_flags, save_city
+
+SOURCE = Path(__file__).parents[2] / "src"
+# Sends itself a signal at a moment of the work that is the same every time: when a function is called.
+STOPPED = """
+import importlib, os, sys
+from unmet.cli import main
+module, name, number = sys.argv[1:4]
+module = importlib.import_module(module)
+whole = getattr(module, name)
+def stop(*arguments, **options):
+    os.kill(os.getpid(), int(number))
+    return whole(*arguments, **options)
+setattr(module, name, stop)
+del sys.argv[1:4]
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def city(tmp_path_factory) -> Path:
+    return save_city(tmp_path_factory.mktemp("small"))
+
+
+def stopped(at: str, number: int, temp: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    temp.mkdir()
+    module, _, name = at.partition(":")
+    return subprocess.run(
+        [sys.executable, "-c", STOPPED, module, name, str(int(number)), *arguments],
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "200", "TMPDIR": str(temp)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("number", "code", "more"), [(signal.SIGTERM, 143, []), (signal.SIGINT, 130, ["--json"])])
+def test_a_panel_that_is_stopped_leaves_nothing(city, tmp_path, number, code, more):
+    flags = ["--trips", str(city / "trips.parquet"), "--stations", str(city / "stations.csv"), "--timezone", TIMEZONE]
+    (tmp_path / "out").mkdir()
+    out = str(tmp_path / "out" / "panel.parquet")
+    ended = stopped(
+        "unmet.mobility.panel.build:copy_panel", number, tmp_path / "temp", "panel", *flags, "--out", out, *more
+    )
+    assert ended.returncode == code, ended.stderr
+    assert ended.stderr.strip() == "Interrupted. Earlier results were not changed."
+    assert list((tmp_path / "temp").iterdir()) == []
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "at",
+    ["unmet.mobility.runs.attempt:write_checkpoint", "unmet.report:write_report", "unmet.pipeline.stages:move_files"],
+)
+def test_a_run_that_is_stopped_can_be_continued(city, tmp_path, at):
+    flags = city_flags(city, tmp_path / "out", "--jobs", "2")
+    ended = stopped(at, signal.SIGTERM, tmp_path / "temp", "run", *flags)
+    assert ended.returncode == 143, ended.stderr
+    assert "Interrupted. Finished work is kept; run the same command to continue." in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert [path.name for path in (tmp_path / "temp").iterdir() if not path.name.startswith("joblib")] == []
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["unfinished"]
+    assert not list((tmp_path / "out").rglob("*.partial"))

@@ -1,0 +1,119 @@
+"""Results that were damaged, edited or mixed with those of another run are refused by every reader of a run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from report.small_runs import run_on
+from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.hashes import file_hash
+from unmet._storage.ledger import Seen, StageRecord, write_ledger
+from unmet._storage.parquet import read_parquet, write_parquet
+from unmet.mobility.runs import read_run
+from unmet.mobility.runs.outputs import TABLES
+from unmet.report import export_tables, write_report
+from unmet.simulate import simulate_city
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return run_on(simulate_city(stations=2, days=15, seed=1), tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def folder(made, tmp_path) -> Path:
+    """The folder of `unmet run`, as its results are: the panel, and the estimate within."""
+    shutil.copy(made.panel, tmp_path / "panel.parquet")
+    shutil.copytree(made.folder, tmp_path / "estimate")
+    return tmp_path
+
+
+def readers(folder: Path, tmp_path: Path, trust: bool = False) -> list:
+    panel = folder.parent / "panel.parquet" if folder.name == "estimate" else folder / "panel.parquet"
+    return [
+        lambda: write_report(folder, tmp_path / "page.html", panel=panel, trust=trust),
+        lambda: export_tables(folder, tmp_path / "tables", formats=["csv"], panel=panel, trust=trust),
+    ]
+
+
+def refused(folder: Path, tmp_path: Path, said: str) -> None:
+    for read in readers(folder, tmp_path):
+        with pytest.raises(InputError, match=said):
+            read()
+    assert not (tmp_path / "page.html").exists()
+    assert not (tmp_path / "tables").exists()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_flipped_bit_is_noticed(folder, tmp_path, name):
+    path = folder / "estimate" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 4
+    path.write_bytes(content)
+    refused(folder / "estimate", tmp_path, f"{name}: was damaged or changed since the run.*--trust")
+    with pytest.raises(FileFormatError, match=name):
+        read_run(folder / "estimate")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_other_numbers_in_a_valid_file_are_noticed_unless_trusted(folder, tmp_path, name):
+    path = folder / "estimate" / name
+    table = read_parquet(path)
+    numbers = table.select_dtypes("float64").columns
+    write_parquet(table.assign(**{column: 2 * table[column] for column in numbers}), path)
+    refused(folder / "estimate", tmp_path, "was damaged or changed")
+    for read in readers(folder / "estimate", tmp_path, trust=True):
+        read()
+    pd.testing.assert_frame_equal(
+        read_run(folder / "estimate", trust=True).zones, read_parquet(path.parent / TABLES[1])
+    )
+
+
+def test_other_numbers_in_run_json_are_noticed(folder, tmp_path):
+    path = folder / "estimate" / "run.json"
+    info = json.loads(path.read_text())
+    info["totals"]["lost"]["mean"] += 1
+    path.write_text(json.dumps(info, indent=2))
+    refused(folder / "estimate", tmp_path, "run.json: was damaged or changed")
+
+
+def test_a_panel_of_another_run_is_noticed(folder, tmp_path):
+    run_on(simulate_city(stations=2, days=15, seed=2), tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "panel.parquet", folder / "panel.parquet")
+    refused(folder, tmp_path, "is not the panel of this run")
+
+
+def test_results_whose_ledger_is_of_another_run_are_noticed(folder, tmp_path):
+    """The last moment of a publish: everything is moved into place, but the old ledger is still there."""
+
+    def write(sha256: str) -> None:
+        seen = Seen(0, 0, 0, sha256)
+        write_ledger(folder, {"estimate": StageRecord({}, {}, {"estimate/run.json": seen})})
+
+    write(64 * "0")
+    refused(folder, tmp_path, "not all of the same run.*Run the same `unmet run` command again")
+    write(file_hash(folder / "estimate" / "run.json"))
+    for read in readers(folder, tmp_path):
+        read()
+
+
+def test_damage_that_only_shows_while_tables_are_read_is_bad_input(folder, tmp_path):
+    path = folder / "estimate" / "demand.parquet"
+    whole = path.read_bytes()
+    refusals = {"report": 0, "export": 0}
+    for tenth in range(1, 10):
+        content = bytearray(whole)
+        begin = tenth * len(content) // 10
+        content[begin : begin + 64] = bytes(64)
+        path.write_bytes(content)
+        for name, read in zip(refusals, readers(folder / "estimate", tmp_path, trust=True), strict=True):
+            try:
+                read()  # other numbers in a column, or one that is not needed: trusted
+            except FileFormatError:
+                refusals[name] += 1
+    assert min(refusals.values()) > 0
