@@ -71,8 +71,8 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
     return Observations(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
 
 
-def with_exposure(obs: Observations, exposure: Any, *, counts: bool) -> Observations:
-    """The same observations with the share of each bin in which demand could be served.
+def with_exposure(obs: Observations, exposure: Any, background: Any = None, *, counts: bool) -> Observations:
+    """The same observations with the share of each bin in which demand could be served, and counts from elsewhere.
 
     Parameters
     ----------
@@ -80,14 +80,22 @@ def with_exposure(obs: Observations, exposure: Any, *, counts: bool) -> Observat
         What is known of each row.
     exposure : array-like of shape (n,) or None
         Shares, 0…1; None for 1 throughout.
+    background : array-like of shape (n,) or None
+        Expected counts from elsewhere, at least 0; None for 0 throughout.
     counts : bool
-        Whether the likelihood is one of counts; only these have exposure, and only whole numbers are counts.
+        Whether the likelihood is one of counts; only these have exposure and background, and only whole numbers are
+        counts.
     """
     if not counts:
         if exposure is not None:
             raise InputError(
                 "exposure needs a count likelihood: what half a bin shows of a Gaussian total is not defined. Use "
                 "likelihood='poisson' or 'negative-binomial', or mark such rows censored=True"
+            )
+        if background is not None:
+            raise InputError(
+                "background needs a count likelihood: use likelihood='poisson' or 'negative-binomial'. From a Gaussian "
+                "y, subtract what is expected from elsewhere"
             )
         return obs
     below = np.flatnonzero(np.isneginf(obs.lower))
@@ -103,7 +111,8 @@ def with_exposure(obs: Observations, exposure: Any, *, counts: bool) -> Observat
             "such rows in all). Count in thousands, or use likelihood='gaussian': such counts are Gaussian"
         )
     shares = None if exposure is None else vector(exposure, len(obs), "exposure")
-    with_it = Observations(obs.lower, obs.upper, shares)
+    others = None if background is None else vector(background, len(obs), "background")
+    with_it = Observations(obs.lower, obs.upper, shares, others)
     Poisson().validate(with_it)
     return with_it
 
@@ -151,7 +160,7 @@ def as_asked(X: Array, obs: Observations, censoring: str, *, counts: bool) -> tu
         low = np.where(np.isfinite(obs.lower), obs.lower, obs.upper)
         high = np.where(np.isfinite(obs.upper), obs.upper, obs.lower)
         middle = 0.5 * (low + high)
-        obs = Observations(middle, middle, obs.exposure)
+        obs = Observations(middle, middle, obs.exposure, obs.background)
     return _informative(X, obs) if counts else (X, obs)
 
 

@@ -64,9 +64,10 @@ def _one_number(given: float | Parameter | None, name: str) -> Parameter:
 
 
 def log_level(obs: Observations) -> float:
-    """Log of counts over exposure, half a count added so that it is finite."""
+    """Log of counts beyond their background over exposure, half a count added so that it is finite."""
     exposure = len(obs) if obs.exposure is None else obs.exposure.sum()
-    return float(np.log((obs.lower.sum() + 0.5) / exposure))
+    background = 0.0 if obs.background is None else obs.background.sum()
+    return float(np.log((max(obs.lower.sum() - background, 0.0) + 0.5) / exposure))
 
 
 def likelihood_to_dict(likelihood: Likelihood) -> dict[str, Any]:

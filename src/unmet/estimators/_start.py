@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unmet._exceptions import InputError
 from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.estimators._likelihoods import COUNTS, log_level, make_likelihood
@@ -51,7 +52,11 @@ def starting_model(
     as_given = given.resolved(names, X.shape[1])
     likelihood = make_likelihood(gp.likelihood, gp.noise_variance, gp.dispersion, variance=variance, level=level)
     kernel = as_given.filled(scales_of(X, variance))
-    if gp.inference == "dense" or (gp.inference == "auto" and len(X) <= _DENSE_ROWS):
+    # With a background sites may need negative precisions, which the factor of dense inference cannot hold.
+    mixed = obs.background is not None and bool((obs.background > 0).any())
+    if gp.inference == "dense" and mixed:
+        raise InputError("inference='dense' takes no background: use 'auto' or 'lowrank'")
+    if gp.inference == "dense" or (gp.inference == "auto" and len(X) <= _DENSE_ROWS and not mixed):
         return Model.dense(kernel, likelihood, X, obs), as_given, (y_mean, y_scale)
     block = plan(kernel, X, left_out=LEFT_OUT, budget=budget)
     return Model.lowrank(kernel, likelihood, X, obs, block), as_given, (y_mean, y_scale)

@@ -75,7 +75,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         `noise_variance` are then in those units. With False they are in y's own. For counts, f then varies about
         the log of the mean rate rather than about 0.
     inference : {"auto", "dense", "lowrank"}
-        Full covariance matrices, features in weight space, or (auto) dense up to 2,000 rows.
+        Full covariance matrices, features in weight space, or (auto) dense up to 2,000 rows without background.
     n_features : int, optional
         Most features of low-rank inference, by default 400; as many are used as the length-scales need.
     max_iter : int
@@ -164,6 +164,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         lower: Any = None,
         upper: Any = None,
         exposure: Any = None,
+        background: Any = None,
     ) -> Self:
         """Fit hyper-parameters and posterior.
 
@@ -179,14 +180,18 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             Bounds of the truth, NaN for none; rows with neither are exact at y.
         exposure : array-like of shape (n,), optional
             Counts only: share of the bin in which demand could be served, 0…1. Rows with exposure 0 say nothing.
+        background : array-like of shape (n,), optional
+            Counts only: expected number of counts in the row that are not of this demand (riders who come from a
+            neighbour that ran out, stray light, false alarms), at least 0. The mean is then
+            ``exposure·rate + background``; predictions and draws are of the rate, without background.
         """
         self._check_settings()
         with one_blas_thread(), all_or_nothing(self):
             table, obs = read_rows(self, X, y, censored, lower, upper)
-            refuse_other_order(X, y=y, exposure=exposure)
+            refuse_other_order(X, y=y, exposure=exposure, background=background)
             counts = self.likelihood in COUNTS
-            with naming_rows(X, y, exposure):
-                obs = with_exposure(obs, exposure, counts=counts)
+            with naming_rows(X, y, exposure, background):
+                obs = with_exposure(obs, exposure, background, counts=counts)
             model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
                 self, *as_asked(table, obs, self.censoring, counts=counts), budget=self._budget()
             )
@@ -331,8 +336,9 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         *,
         lower: Any = None,
         upper: Any = None,
+        background: Any = None,
     ) -> float:
-        """R² of the expected observation: the predicted mean, for counts the rate times the exposure.
+        """R² of the expected observation: the predicted mean, for counts ``exposure·rate + background``.
 
         Parameters
         ----------
@@ -346,16 +352,22 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             As of `fit`: rows with exposure 0, where nothing could be seen, are left out.
         lower, upper : array-like of shape (n,), optional
             Bounds as of `fit`: rows that have one are left out, and y may be NaN there.
+        background : array-like of shape (n,), optional
+            As of `fit`.
         """
-        refuse_other_order(X, y=y, censored=censored, exposure=exposure, lower=lower, upper=upper)
+        refuse_other_order(
+            X, y=y, censored=censored, exposure=exposure, lower=lower, upper=upper, background=background
+        )
         expected = self.predict(X)
-        if exposure is not None:
+        if exposure is not None or background is not None:
             seen = Observations(np.zeros(len(expected)), np.zeros(len(expected)))
-            shares = with_exposure(seen, exposure, counts=self.likelihood in COUNTS).exposure
-            assert shares is not None
-            expected = expected * shares
-            open_ = (shares > 0).astype(float)
-            sample_weight = open_ if sample_weight is None else open_ * np.asarray(sample_weight)
+            seen = with_exposure(seen, exposure, background, counts=self.likelihood in COUNTS)
+            if seen.exposure is not None:
+                expected = expected * seen.exposure
+                open_ = (seen.exposure > 0).astype(float)
+                sample_weight = open_ if sample_weight is None else open_ * np.asarray(sample_weight)
+            if seen.background is not None:
+                expected = expected + seen.background
         return r2_on_exact_rows(y, expected, sample_weight, censored, lower, upper)
 
     def log_marginal_likelihood(self, theta: Array | None = None, eval_gradient: bool = False) -> Any:

@@ -189,6 +189,7 @@ class _Conditioned:
     mean: Array
     cov: Array
     work: tuple[Array, Array]
+    signed: bool = False  # the factor is scaled by roots of precisions
 
     def factor(self, root: Array) -> Array:
         """Cholesky factor of ``I + S^½ V S^½`` (R&W eq. 3.26)."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from unmet._exceptions import NumericalError
 from unmet._typing import Array
 from unmet.likelihoods.base import Likelihood, Observations, Tilted
 
@@ -20,6 +21,7 @@ _MEMORY = 5  # past steps that Anderson acceleration combines
 _FAR = 1.0  # no acceleration while a site moves by more than this many posterior standard deviations
 _FAST = 0.2  # nor while the last step left less than this share of the movement
 _PATIENCE = 8  # sweeps without progress
+_HALVINGS = 20  # of a step to sites that leave no posterior
 _ROUNDING = 1e-6  # movements this small that no longer shrink are rounding (a broad prior, large counts)
 
 
@@ -69,6 +71,11 @@ class Marginals:
 
 class Engine(Protocol):
     """A Gaussian prior over the latent values at the observations, multiplied by sites on demand."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether sites may have negative precisions, as likelihoods that are not log-concave ask for."""
+        ...
 
     def marginals(self, sites: Sites) -> Marginals:
         """The posterior under the given sites."""
@@ -140,11 +147,13 @@ def expectation_propagation(
     sites = start if start is not None else Sites(np.zeros(len(obs)), np.zeros(len(obs)))
     history = _History(sites.secants)
     damping, best, last, idle = 1.0, np.inf, np.inf, 0
+    known = Sites(np.maximum(sites.tau, 0.0), sites.nu)
     for sweep in range(1, max_sweeps + 1):
-        posterior = engine.marginals(sites)
+        posterior, sites = _proper(engine, sites, known)
+        known = sites
         m, v = _cavities(posterior, sites)
         tilted = likelihood.tilted(obs, m, v)
-        proposed = _proposed(tilted, m)
+        proposed = _proposed(tilted, m, signed=engine.signed)
         change = _difference(proposed, sites)
         residual = float(np.abs(_in_units(change, posterior)).max(initial=0.0))
         idle = 0 if residual < best else idle + 1
@@ -161,20 +170,40 @@ def expectation_propagation(
             history.secants = None
         elif damping == 1.0 and (moved := engine.moved(posterior, proposed)) is not None:
             m, v = _cavities(moved, sites)
-            change = _difference(_proposed(likelihood.tilted(obs, m, v), m), sites)
+            change = _difference(_proposed(likelihood.tilted(obs, m, v), m, signed=engine.signed), sites)
         history.observe(sites, change)
         fast = residual < _FAST * last < np.inf
-        sites = history.step(sites, change, posterior, damping, accelerated=not fast)
+        sites = history.step(sites, change, posterior, damping, accelerated=not fast, signed=engine.signed)
         best, last = min(best, residual), residual
     sites = replace(sites, secants=history.secants)
     log_z = posterior.log_normaliser + float(np.sum(tilted.log_z - _site_log_normaliser(sites, m, v)))
     return EPResult(sites, log_z, tilted, posterior, converged, sweep, residual)
 
 
-def _proposed(tilted: Tilted, m: Array) -> Sites:
-    """Sites that match the tilted moments: R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ."""
-    # Likelihoods are log-concave: d2 > 0 is rounding.
-    return Sites(np.maximum(-tilted.d2, 0.0) / tilted.shrink, (tilted.d1 - m * tilted.d2) / tilted.shrink)
+def _proper(engine: Engine, sites: Sites, known: Sites) -> tuple[Marginals, Sites]:
+    """The posterior, and its sites: halfway back to those known to have one, as often as there is none.
+
+    Only negative precisions can leave no posterior. Each is checked against its own cavity; together they may still be
+    too much.
+    """
+    for _ in range(_HALVINGS):
+        try:
+            return engine.marginals(sites), sites
+        except NumericalError:
+            if not (sites.tau < 0).any():
+                raise
+            sites = Sites(0.5 * (sites.tau + known.tau), 0.5 * (sites.nu + known.nu))
+    return engine.marginals(known), known
+
+
+def _proposed(tilted: Tilted, m: Array, *, signed: bool) -> Sites:
+    """Sites that match the tilted moments: R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ.
+
+    A likelihood that is not log-concave may widen its cavity (``d2 > 0``). Where the engine takes no negative
+    precision, the site then has none and matches the mean alone.
+    """
+    d2, shrink = (tilted.d2, tilted.shrink) if signed else (np.minimum(tilted.d2, 0.0), np.minimum(tilted.shrink, 1.0))
+    return Sites(-d2 / shrink, (tilted.d1 - m * d2) / shrink)
 
 
 def _difference(new: Sites, old: Sites) -> Array:
@@ -213,7 +242,14 @@ class _History:
         self._last = now
 
     def step(
-        self, sites: Sites, change: Array, posterior: Marginals, damping: float, *, accelerated: bool = True
+        self,
+        sites: Sites,
+        change: Array,
+        posterior: Marginals,
+        damping: float,
+        *,
+        accelerated: bool = True,
+        signed: bool = False,
     ) -> Sites:
         """The next sites: the combination of past steps whose changes ``[dτ, dν]`` cancel best."""
         n = sites.tau.size
@@ -228,8 +264,8 @@ class _History:
         gram = free @ free.T
         gamma = np.linalg.lstsq(gram[1:, 1:], gram[1:, 0], rcond=1e-12)[0] * norms[0] / norms[1:]
         mixed = plain - gamma @ (steps + damping * responses)
-        # A negative precision has no meaning for a log-concave likelihood: such sites take the plain step.
-        illegal = np.flatnonzero(mixed[:n] < 0)
+        # A negative precision that is not proposed has no meaning: such sites take the plain step.
+        illegal = np.flatnonzero((mixed[:n] < 0) & ~(signed & (plain[:n] < 0)))
         mixed[illegal], mixed[n + illegal] = plain[illegal], plain[n + illegal]
         return Sites(mixed[:n], mixed[n:])
 

@@ -92,11 +92,15 @@ def _cavities(tau: Array, nu: Array, alpha: Array, var: Array) -> tuple[Array, A
 
 
 def _weighted_square(psi: Array, tau: Array) -> Array:
-    """``Ψᵀ T Ψ``."""
+    """``Ψᵀ T Ψ``; the few rows with negative precisions are taken off at the end."""
     total = np.zeros((psi.shape[1], psi.shape[1]))
     for rows in stretches(len(psi)):
-        scaled = psi[rows] * np.sqrt(tau[rows])[:, None]
+        scaled = psi[rows] * np.sqrt(np.maximum(tau[rows], 0.0))[:, None]
         total += scaled.T @ scaled
+    negative = np.flatnonzero(tau < 0)
+    for some in stretches(negative.size):
+        scaled = psi[negative[some]] * np.sqrt(-tau[negative[some]])[:, None]
+        total -= scaled.T @ scaled
     return total
 
 
@@ -119,6 +123,7 @@ class _WeightSpace:
     psi: Array
     A: Array
     h: Array
+    signed: bool = True
 
     def marginals(self, sites: Sites) -> _Weights:
         L = cholesky(np.asfortranarray(self.A + _weighted_square(self.psi, sites.tau)))

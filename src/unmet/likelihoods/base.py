@@ -52,11 +52,14 @@ class Observations:
         Bounds of the true value.
     exposure : array of shape (n,), optional
         Share of the bin in which demand could be served, 0…1 (counts only). None means 1 everywhere.
+    background : array of shape (n,), optional
+        Expected number of counts in the row that are not of this demand, at least 0 (counts only). None means 0.
     """
 
     lower: Array
     upper: Array
     exposure: Array | None = None
+    background: Array | None = None
 
     def __post_init__(self) -> None:
         if self.lower.shape != self.upper.shape or self.lower.ndim != 1:
@@ -86,7 +89,8 @@ class Observations:
     def __getitem__(self, rows: BoolArray | slice | np.ndarray) -> Observations:
         """The same for some of the rows."""
         exposure = None if self.exposure is None else self.exposure[rows]
-        return Observations(self.lower[rows], self.upper[rows], exposure)
+        background = None if self.background is None else self.background[rows]
+        return Observations(self.lower[rows], self.upper[rows], exposure, background)
 
 
 @dataclass(frozen=True)
