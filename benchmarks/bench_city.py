@@ -18,11 +18,11 @@ import numpy as np
 import pandas as pd
 from pandas.tseries.holiday import USFederalHolidayCalendar
 
+from unmet._storage.writing import write_parquet
+from unmet.execution import in_processes
 from unmet.mobility.demand import DemandModel
-from unmet.mobility.executors import in_processes
-from unmet.mobility.panelfile import write_parquet
+from unmet.mobility.models.city import learn_shared_of_rows
 from unmet.mobility.runs import run_estimates
-from unmet.mobility.shared import learn_shared_of_rows
 from unmet.simulate import City, simulate_city
 
 

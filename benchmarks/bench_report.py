@@ -19,9 +19,9 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from unmet.mobility.panelfile import file_hash
-from unmet.mobility.sql import literal
-from unmet.mobility.totals import tabulate_totals
+from unmet._storage.hashes import file_hash
+from unmet._storage.sql import literal
+from unmet.mobility.runs.totals import tabulate_totals
 from unmet.report import write_report
 
 LIMIT_MB = 15.0

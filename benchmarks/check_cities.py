@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from unmet.mobility.backtest import backtest
-from unmet.mobility.binfeatures import bin_features
 from unmet.mobility.demand import LatentDemand
+from unmet.mobility.features.bins import bin_features
 from unmet.mobility.panel import write_panel
-from unmet.mobility.panelfile import open_panel
+from unmet.mobility.panel.file import open_panel
 from unmet.mobility.runs import RunResult
 from unmet.simulate import City, simulate_city
 

@@ -20,10 +20,11 @@ from pathlib import Path
 import _measure  # noqa: F401  sets one BLAS thread, so it comes before NumPy
 import pandas as pd
 
+from unmet._storage.writing import write_parquet
 from unmet.mobility.backtest import Backtest, backtest
-from unmet.mobility.binfeatures import bin_features
+from unmet.mobility.features.bins import bin_features
 from unmet.mobility.panel import write_panel
-from unmet.mobility.panelfile import open_panel, write_parquet
+from unmet.mobility.panel.file import open_panel
 
 ZONE = "America/New_York"
 MODELS = ("exposure", "weekly-mean")

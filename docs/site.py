@@ -109,7 +109,7 @@ def settings() -> str:
 
 def headers() -> str:
     """The headers under which the fields of each kind of file are known."""
-    from unmet.mobility.schema import SOURCES
+    from unmet.mobility.records.headers import SOURCES
 
     parts = []
     for source in SOURCES.values():

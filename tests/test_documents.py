@@ -217,7 +217,7 @@ def test_the_panel_has_the_columns_that_are_documented() -> None:
 def test_estimates_have_the_columns_that_are_documented() -> None:
     import pandas as pd
 
-    from unmet.mobility.zone_estimate import DemandModel, estimate_zone
+    from unmet.mobility.models.zone_estimate import DemandModel, estimate_zone
 
     start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
     panel = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
@@ -242,7 +242,7 @@ def test_files_and_spellings_of_the_experiments_are_those_that_are_documented() 
 
 
 def test_every_state_and_reason_is_documented() -> None:
-    from unmet.mobility.states import REASONS
+    from unmet.mobility.supply.states import REASONS
 
     text = (DOCS / "guide" / "labels.md").read_text(encoding="utf-8")
     told = set(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", text, flags=re.MULTILINE))
@@ -250,7 +250,7 @@ def test_every_state_and_reason_is_documented() -> None:
 
 
 def test_every_model_is_in_the_table_of_choices() -> None:
-    from unmet.mobility.demand_models import MODELS
+    from unmet.mobility.models.zone_models import MODELS
 
     text = (DOCS / "guide" / "choosing.md").read_text(encoding="utf-8")
     assert [name for name in MODELS if f"`{name}`" not in text] == ["ncgp-a"]  # for the paper's sake only

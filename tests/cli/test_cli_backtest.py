@@ -12,12 +12,12 @@ from known_city import known_panel
 from typer.testing import CliRunner
 
 from unmet import cli
-from unmet.mobility import backtest as module
-from unmet.mobility.backtest_files import FILES
-from unmet.mobility.executors import serially
+from unmet._storage.writing import write_parquet
+from unmet.execution import serially
+from unmet.mobility.backtest import compare as module
+from unmet.mobility.backtest.output import FILES
 from unmet.mobility.panel import write_panel
-from unmet.mobility.panelfile import write_parquet
-from unmet.mobility.runfiles import read_table
+from unmet.mobility.runs.outputs import read_table
 from unmet.simulate import simulate_city
 
 FAST = "weekly-mean,observed"

@@ -14,11 +14,11 @@ from toy_model import toy_panel
 from typer.testing import CliRunner
 
 from unmet import cli
-from unmet.mobility import runs
+from unmet._storage.writing import write_parquet
+from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
-from unmet.mobility.executors import serially
-from unmet.mobility.panelfile import write_parquet
-from unmet.mobility.runfiles import read_table
+from unmet.mobility.runs import run as runs
+from unmet.mobility.runs.outputs import read_table
 
 PANEL = toy_panel(zones=7)
 

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 import unmet
 from unmet import cli
-from unmet.mobility import panel as panel_module
-from unmet.mobility.runfiles import read_table
+from unmet.mobility.panel import build as panel_module
+from unmet.mobility.runs.outputs import read_table
 
 SOURCE = Path(unmet.__file__).parents[1]
 HOSTILE = [

@@ -13,13 +13,14 @@ import pytest
 from scipy.stats import binom, nbinom
 
 from unmet import InputError, NumericalError
-from unmet.mobility.binfeatures import bin_features
+from unmet._storage.writing import write_parquet
+from unmet.execution import serially
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
-from unmet.mobility.demand_models import MODELS, demand_kernel
-from unmet.mobility.executors import serially
+from unmet.mobility.features.bins import bin_features
+from unmet.mobility.models.zone_data import zone_data
+from unmet.mobility.models.zone_models import MODELS, demand_kernel
 from unmet.mobility.panel import build_panel, read_panel
-from unmet.mobility.panelfile import open_panel, write_parquet
-from unmet.mobility.zone_data import zone_data
+from unmet.mobility.panel.file import open_panel
 from unmet.simulate import simulate_city
 
 COLUMNS = [

@@ -18,9 +18,10 @@ from small_city import city_settings
 from toy_run import kill_before_rename
 
 import unmet.report
-from unmet.mobility import binfeatures, panel
+from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
-from unmet.mobility.executors import serially
+from unmet.mobility.features import bins as binfeatures
+from unmet.mobility.panel import build as panel
 from unmet.pipeline import run, stages
 
 assert all([unmet.report, binfeatures, panel, stages])  # imported before the forks

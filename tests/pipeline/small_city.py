@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
-from unmet.mobility.executors import serially
 from unmet.pipeline import RunSettings
 from unmet.simulate import simulate_city
 

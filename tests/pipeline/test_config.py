@@ -108,7 +108,7 @@ def test_paths_are_relative_to_the_file_even_in_a_folder_named_like_a_glob(tmp_p
     )
     monkeypatch.chdir(tmp_path)
     values = read_config(path.relative_to(tmp_path))
-    from unmet.mobility.sources import expand
+    from unmet.mobility.records.files import expand
 
     assert [p.name for p in expand(list(values["trips"]), "trips")] == ["a.csv", "b.csv", "w.csv"]
     assert [p.name for p in expand(list(values["status"]), "status")] == ["status.parquet"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import unmet
-from unmet.mobility.runfiles import read_table
+from unmet.mobility.runs.outputs import read_table
 
 SIZE = ("--stations", "4", "--days", "35", "--seed", "4", "--jobs", "2")
 

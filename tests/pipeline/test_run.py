@@ -15,7 +15,7 @@ from small_city import city_settings, in_one_process, save_city
 
 from unmet import InputError
 from unmet.mobility.panel import read_panel
-from unmet.mobility.runfiles import read_table
+from unmet.mobility.runs.outputs import read_table
 from unmet.pipeline import Event, run
 
 HERE = Path(__file__).parent
@@ -235,7 +235,7 @@ def test_progress_tells_of_every_stage_and_its_end(city, tmp_path):
 def test_a_run_killed_before_any_of_its_renames_goes_on_to_the_same_tables(city, finished, tmp_path):
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, [HERE.parents[1] / "src", HERE, HERE.parent / "mobility"])),
+        "PYTHONPATH": os.pathsep.join(map(str, [HERE.parents[1] / "src", HERE, HERE.parent / "mobility" / "runs"])),
     }
     done = subprocess.run(
         [sys.executable, str(HERE / "killed_run.py"), str(city), str(finished), str(tmp_path)],

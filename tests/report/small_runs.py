@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unmet.execution import serially
 from unmet.mobility.demand import DemandModel
-from unmet.mobility.executors import serially
 from unmet.mobility.panel import write_panel
 from unmet.mobility.runs import run_estimates
 from unmet.report import write_report

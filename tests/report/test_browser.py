@@ -394,8 +394,8 @@ def test_what_prints_it_unattended_waits_until_it_is_drawn(plain_page, browser, 
 
 @pytest.mark.data
 def test_jersey_city_is_all_there(data_dir, open_page, tmp_path):
+    from unmet.execution import serially
     from unmet.mobility.demand import DemandModel
-    from unmet.mobility.executors import serially
     from unmet.mobility.panel import write_panel
     from unmet.mobility.runs import run_estimates
     from unmet.report import write_report

@@ -16,8 +16,8 @@ import pytest
 
 from report.small_runs import HOSTILE
 from unmet._exceptions import FileFormatError, InputError, MissingExtraError
+from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
-from unmet.mobility.executors import serially
 from unmet.report import write_report
 
 

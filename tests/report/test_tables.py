@@ -95,7 +95,7 @@ def test_the_truth_of_another_city_is_refused(plain_run, city, tmp_path):
 
 
 def test_every_model_is_explained():
-    from unmet.mobility.demand_models import MODELS
+    from unmet.mobility.models.zone_models import MODELS
 
     assert MODEL_WORDS.keys() == MODELS.keys()
 

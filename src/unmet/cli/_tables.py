@@ -15,7 +15,7 @@ from unmet.cli._ending import end_with_failures
 if TYPE_CHECKING:
     import pandas as pd
 
-    from unmet.mobility.runs import RunResult
+    from unmet.mobility.runs.run import RunResult
 
 __all__ = [
     "add_zone_column",

@@ -15,7 +15,7 @@ from unmet.cli._ending import end_with_failures
 from unmet.cli._progress import zone_progress
 
 if TYPE_CHECKING:
-    from unmet.mobility.backtest import Backtest
+    from unmet.mobility.backtest.compare import Backtest
 
 __all__ = ["backtest_command"]
 
@@ -65,10 +65,10 @@ def backtest_command(
     For example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
     """
     # Slow to import, and `unmet --help` should not be.
-    from unmet.mobility.backtest import backtest
-    from unmet.mobility.backtest_files import writing_backtest
-    from unmet.mobility.binfeatures import bin_features
-    from unmet.mobility.panelfile import open_panel
+    from unmet.mobility.backtest.compare import backtest
+    from unmet.mobility.backtest.output import writing_backtest
+    from unmet.mobility.features.bins import bin_features
+    from unmet.mobility.panel.file import open_panel
 
     told = Console(stderr=True, quiet=quiet)
     with open_panel(panel) as opened:
@@ -109,7 +109,7 @@ def _names(given: str) -> list[str]:
 
 
 def _print_summary(console: Console, result: Backtest, out: Path) -> None:
-    from unmet.mobility.backtest_files import readable_tables
+    from unmet.mobility.backtest.output import readable_tables
 
     for shown in readable_tables(result.summary):
         table = Table(title=Text(shown.title), title_justify="left", caption=Text(shown.note), caption_justify="left")

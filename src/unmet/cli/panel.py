@@ -15,12 +15,12 @@ from rich.text import Text
 from unmet.cli import _options as flags
 from unmet.cli._progress import step_progress
 from unmet.cli._tables import count, counted
-from unmet.mobility.states import REASONS, WORDS
+from unmet.mobility.supply.states import REASONS, WORDS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from unmet.mobility.panel import Panel
+    from unmet.mobility.panel.build import Panel
 
 __all__ = ["panel_command", "panel_facts"]
 
@@ -63,7 +63,7 @@ def panel_command(
           --timezone America/New_York --out panel.parquet
     """
     # Slow to import, and `unmet --help` should not be.
-    from unmet.mobility.panel import write_panel
+    from unmet.mobility.panel.build import write_panel
 
     with step_progress(Console(stderr=True, quiet=quiet), "starting") as progress:
         made = write_panel(

@@ -24,7 +24,7 @@ from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import InputError, UnmetError
-from unmet.mobility.executors import WorkerDied, in_processes, serially
+from unmet.execution import WorkerDied, in_processes, serially
 
 __all__ = ["Cell", "Progress", "Result", "generator", "run_cells", "write_text"]
 

@@ -10,8 +10,8 @@ import pandas as pd
 
 from unmet.experiments._data import data_file, read_table
 from unmet.experiments.bike_data import Say, Zone, zone_of
-from unmet.mobility.panel import panel_of
-from unmet.mobility.records import read_records
+from unmet.mobility.panel.build import panel_of
+from unmet.mobility.records.read import read_records
 
 __all__ = ["CENTRES", "east_village_hubs", "hub_days", "label_any_station"]
 

@@ -11,15 +11,16 @@ from typing import Any
 
 import pandas as pd
 
-from unmet.mobility.binfeatures import BinFeatures, bin_features
-from unmet.mobility.executors import Executor, in_processes
-from unmet.mobility.horizon import horizon_bins, usual_minutes
-from unmet.mobility.panel import Panel
-from unmet.mobility.panelfile import open_panel, write_parquet
-from unmet.mobility.runs import Progress, RunResult, run_estimates
-from unmet.mobility.shared import learn_shared_of_rows
-from unmet.mobility.sources import Given
-from unmet.mobility.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
+from unmet._storage.writing import write_parquet
+from unmet.execution import Executor, in_processes
+from unmet.mobility.clock.horizon import horizon_bins, usual_minutes
+from unmet.mobility.features.bins import BinFeatures, bin_features
+from unmet.mobility.models.city import learn_shared_of_rows
+from unmet.mobility.models.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
+from unmet.mobility.panel.build import Panel
+from unmet.mobility.panel.file import open_panel
+from unmet.mobility.records.files import Given
+from unmet.mobility.runs.run import Progress, RunResult, run_estimates
 
 __all__ = ["DemandModel", "LatentDemand", "ZoneEstimate", "estimate_zone"]
 
@@ -56,7 +57,7 @@ class LatentDemand:
 
     Examples
     --------
-    >>> from unmet.mobility.executors import serially
+    >>> from unmet.execution import serially
     >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
     >>> panel = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
     >>> panel["observed"] = 2
@@ -115,7 +116,7 @@ class LatentDemand:
         jobs : int, optional
             Worker processes; as many as processors unless given.
         executor : callable
-            Where the work is done: see `unmet.mobility.executors`.
+            Where the work is done: see `unmet.execution`.
         progress : callable, optional
             Called as ``progress(done, zones, note)``.
         tell : callable, optional

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from unmet._exceptions import FileFormatError
-from unmet.mobility.panelfile import file_hash
+from unmet._storage.hashes import file_hash
 
 __all__ = [
     "LEDGER_NAME",

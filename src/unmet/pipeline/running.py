@@ -17,7 +17,7 @@ from unmet.pipeline.settings import RunSettings
 
 if TYPE_CHECKING:
     from unmet.mobility.demand import LatentDemand
-    from unmet.mobility.runs import RunResult
+    from unmet.mobility.runs.run import RunResult
     from unmet.pipeline.stages import Work
 
 __all__ = ["RunOutcome", "run"]
@@ -114,7 +114,7 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
     >>> [stage.reused for stage in first.stages], [stage.reused for stage in again.stages]
     ([False, False, False], [True, True, True])
     """
-    from unmet.mobility.runs import read_run
+    from unmet.mobility.runs.run import read_run
     from unmet.pipeline.stages import working_in
 
     estimator = _check(settings)
@@ -137,12 +137,12 @@ def _check(settings: RunSettings) -> LatentDemand:
     """Find what makes no sense before hours of work."""
     import pandas as pd
 
-    from unmet.mobility.binfeatures import read_weather
+    from unmet.mobility.clock.horizon import horizon_bins
+    from unmet.mobility.clock.timezones import zone_info
     from unmet.mobility.demand import LatentDemand
-    from unmet.mobility.features import add_holidays
-    from unmet.mobility.horizon import horizon_bins
-    from unmet.mobility.paneltable import Plan
-    from unmet.mobility.timezones import zone_info
+    from unmet.mobility.features.bins import read_weather
+    from unmet.mobility.features.covariates import add_holidays
+    from unmet.mobility.panel.table import Plan
     from unmet.report.tables import check_truth
 
     if find_spec("plotly") is None:
@@ -168,7 +168,7 @@ def _check(settings: RunSettings) -> LatentDemand:
 
 def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
     """The files that each stage reads, by what they are."""
-    from unmet.mobility.sources import expand
+    from unmet.mobility.records.files import expand
 
     panel = {
         name: expand(list(getattr(settings, name)), name)
@@ -192,7 +192,7 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
 
 
 def _make_panel(chosen: RunSettings, work: Work) -> None:
-    from unmet.mobility.panel import write_panel
+    from unmet.mobility.panel.build import write_panel
 
     write_panel(
         work.aside / "panel.parquet",
@@ -216,7 +216,7 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
 
 
 def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand) -> None:
-    from unmet.mobility.runfiles import writing
+    from unmet._storage.writing import writing
 
     result = estimator.fit(
         panel,
@@ -236,7 +236,7 @@ def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: Late
 
 
 def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -> None:
-    from unmet.mobility.runfiles import writing
+    from unmet._storage.writing import writing
     from unmet.report import write_report
 
     work.tell(Event(REPORT, "step", "writing the page"))
@@ -252,7 +252,7 @@ def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -
 
 
 def _panel_summary(panel: Path) -> dict[str, Any]:
-    from unmet.mobility.panelfile import open_panel
+    from unmet.mobility.panel.file import open_panel
 
     with open_panel(panel) as opened:
         return dict(opened.metadata["summary"])

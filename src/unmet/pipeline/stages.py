@@ -18,8 +18,8 @@ from typing import Any
 
 import unmet
 from unmet._exceptions import InputError
-from unmet.mobility.runfiles import writing
-from unmet.mobility.runfolder import hold_folder
+from unmet._storage.folders import hold_folder
+from unmet._storage.writing import writing
 from unmet.pipeline.events import FIRST_TIME, Event, Progress, Stage
 from unmet.pipeline.ledger import Seen, StageRecord, describe_difference, read_ledger, see_all, seen, write_ledger
 

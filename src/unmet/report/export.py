@@ -31,8 +31,8 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet.mobility.quality import QUALITY_COLUMNS
-from unmet.mobility.sql import fetch_all, identifier, literal
+from unmet._storage.sql import fetch_all, identifier, literal
+from unmet.mobility.records.quality import QUALITY_COLUMNS
 from unmet.report.places import geometry
 from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run

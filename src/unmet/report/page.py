@@ -67,9 +67,9 @@ def write_report(
     --------
     >>> import tempfile
     >>> from unmet.mobility.demand import DemandModel
-    >>> from unmet.mobility.executors import serially
-    >>> from unmet.mobility.panelfile import write_parquet
-    >>> from unmet.mobility.runs import run_estimates
+    >>> from unmet.execution import serially
+    >>> from unmet.mobility.panel.file import write_parquet
+    >>> from unmet.mobility.runs.run import run_estimates
     >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
     >>> rows = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
     >>> rows["observed"] = 2.0

@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from unmet._storage.sql import reading
 from unmet._typing import Array
-from unmet.mobility.sql import reading
-from unmet.mobility.totals import HOURS
+from unmet.mobility.runs.totals import HOURS
 from unmet.report.source import RunSource
 
 __all__ = ["DRAWN", "WEEKLY", "SystemSeries", "ZoneSeries", "day_numbers", "each_zone"]

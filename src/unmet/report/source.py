@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet.mobility.panelfile import PanelFile, fetch_frame, file_hash, open_panel
-from unmet.mobility.runfiles import TABLES, read_info, read_table
-from unmet.mobility.sql import fetch_all, path_literal, reading
+from unmet._storage.hashes import file_hash
+from unmet._storage.sql import fetch_all, fetch_frame, path_literal, reading
+from unmet.mobility.panel.file import PanelFile, open_panel
+from unmet.mobility.runs.outputs import TABLES, read_info, read_table
 
 __all__ = ["RunSource", "open_run"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.sql import fetch_all, path_literal, reading
 from unmet._typing import Array
-from unmet.mobility.sql import fetch_all, path_literal, reading
-from unmet.mobility.totals import HOURS
+from unmet.mobility.runs.totals import HOURS
 from unmet.report.source import RunSource
 
 __all__ = [

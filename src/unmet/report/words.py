@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unmet.mobility.states import REASONS, STATES, WORDS
+from unmet.mobility.supply.states import REASONS, STATES, WORDS
 from unmet.report.source import RunSource
 
 __all__ = ["MODEL_WORDS", "assumptions", "data_used", "minutes_by_state", "model_facts", "quality_rows", "span"]

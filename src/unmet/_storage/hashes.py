@@ -1,0 +1,26 @@
+"""SHA-256 hashes of files and data frames."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pandas as pd
+
+__all__ = ["file_hash", "frame_hash"]
+
+
+def file_hash(path: Path) -> str:
+    """Give the SHA-256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def frame_hash(frame: pd.DataFrame) -> str:
+    """Give the SHA-256 of a frame's names, types and values; its index does not count."""
+    digest = hashlib.sha256()
+    for name in frame.columns:
+        column = frame[name]
+        digest.update(f"{name}\0{column.dtype}\0".encode())
+        digest.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+    return digest.hexdigest()

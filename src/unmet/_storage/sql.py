@@ -1,0 +1,106 @@
+"""Small helpers around DuckDB: quoting, and errors that name the file.
+
+Names and values from files never become SQL: identifiers are quoted, values are bound, and the few places
+where a value must stand in the text of a view (a path) go through `literal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from unmet._exceptions import FileFormatError, InputError
+
+__all__ = ["fetch_all", "fetch_frame", "fetch_one", "identifier", "literal", "path_literal", "reading", "register"]
+
+
+def fetch_all(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    """Run a query and fetch all of its rows, which leaves the connection free for others."""
+    return connection.execute(sql, list(values)).fetchall()
+
+
+def fetch_one(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> tuple[Any, ...]:
+    """Run a query that has one row."""
+    (row,) = fetch_all(connection, sql, values)
+    return row
+
+
+def fetch_frame(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> pd.DataFrame:
+    """Run a query and fetch a frame; moments are in UTC.
+
+    DuckDB converts moments with a deprecated call of pandas; their zone is put on here instead.
+    """
+    described = fetch_all(connection, f"DESCRIBE {sql}", values)
+    moments = [row[0] for row in described if row[1] == "TIMESTAMP WITH TIME ZONE"]
+    if moments:
+        changed = ", ".join(f"{identifier(c)} AT TIME ZONE 'UTC' AS {identifier(c)}" for c in moments)
+        sql = f"SELECT * REPLACE ({changed}) FROM ({sql})"
+    frame = connection.execute(sql, list(values)).df()
+    for name in moments:
+        frame[name] = frame[name].dt.tz_localize("UTC")
+    return frame
+
+
+def register(connection: duckdb.DuckDBPyConnection, name: str, frame: pd.DataFrame) -> None:
+    """Let SQL see a frame. DuckDB cannot read one whose columns run backwards in memory: that is copied first."""
+    try:
+        connection.register(name, frame)
+    except duckdb.Error:
+        connection.register(name, pd.DataFrame({column: frame[column].array.copy() for column in frame.columns}))
+
+
+def identifier(name: str) -> str:
+    """Quote a name for SQL.
+
+    Examples
+    --------
+    >>> print(identifier('an "odd" name'))
+    "an ""odd"" name"
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: str) -> str:
+    """Quote a string for SQL; DuckDB's plain string literals know no escape but the doubled quote.
+
+    Examples
+    --------
+    >>> print(literal("Schindler's"))
+    'Schindler''s'
+    """
+    if "\0" in value:
+        raise InputError(f"a name with a NUL character cannot be read: {value!r}")
+    return "'" + value.replace("'", "''") + "'"
+
+
+def path_literal(path: str) -> str:
+    """Quote a path for SQL, with its ``*?[`` taken literally: globs are expanded before, not by DuckDB.
+
+    Examples
+    --------
+    >>> print(path_literal("trips[1].parquet"))
+    'trips[[]1].parquet'
+    """
+    return literal("".join(f"[{c}]" if c in "*?[" else c for c in path))
+
+
+@contextmanager
+def reading(label: str) -> Iterator[None]:
+    """Turn DuckDB's errors into a `FileFormatError` that names what was being read."""
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise InputError(
+            f"{label}: the memory limit is too small for this step; raise it (memory=, --memory). "
+            f"DuckDB said: {_first_line(error)}"
+        ) from error
+    except duckdb.Error as error:
+        raise FileFormatError(f"{label}: cannot be read. DuckDB said: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", 1)[0]

@@ -1,0 +1,78 @@
+"""Bins still to come: how many a length of time is, and when they start by the wall clock of the place."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet.mobility.clock.bins import cut_bins
+
+__all__ = ["future_bins", "horizon_bins", "usual_minutes"]
+
+_UNITS = {"min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
+_LONGEST = (5 * 365 + 2) * 24 * 60  # minutes of five years; beyond them nothing that a panel tells is of use
+
+
+def usual_minutes(bins: pd.DataFrame) -> int:
+    """The usual length of a panel's bins."""
+    return int(bins["minutes"].mode().iloc[0])
+
+
+def horizon_bins(horizon: str | None, minutes: int) -> int:
+    """How many bins a length of time is.
+
+    Examples
+    --------
+    >>> horizon_bins("7d", 60)
+    168
+    """
+    if horizon is None:
+        return 0
+    match = re.fullmatch(r"0*(\d+)\s*(min|h|d|w)", horizon.strip().lower(), re.ASCII)
+    if match is None:
+        raise InputError(f"horizon: expected a length of time such as 12h, 7d or 2w, got {horizon!r}.")
+    if len(match[1]) > 9 or int(match[1]) * _UNITS[match[2]] > _LONGEST:
+        raise InputError(
+            f"horizon: {horizon:.20} is longer than five years, of which a panel tells nothing; try days or weeks: 7d."
+        )
+    bins, rest = divmod(int(match[1]) * _UNITS[match[2]], minutes)
+    if rest:
+        raise InputError(f"horizon: {horizon} is not a whole number of the panel's bins of {minutes} minutes.")
+    return bins
+
+
+def future_bins(bins: pd.DataFrame, count: int, timezone: str | None = None) -> pd.DataFrame:
+    """The bins that follow the last of a panel: ``start, start_local, minutes``.
+
+    Parameters
+    ----------
+    bins : DataFrame
+        ``start`` (UTC), ``start_local``, ``minutes`` of the panel's bins.
+    count : int
+        How many.
+    timezone : str, optional
+        Cuts them by its wall clock. Without, the last bin's offset from UTC is kept.
+
+    Examples
+    --------
+    >>> start = pd.to_datetime(["2020-10-31 04:00"], utc=True)
+    >>> day = pd.DataFrame({"start": start, "start_local": start.tz_localize(None), "minutes": 1440})
+    >>> future_bins(day, 2, "America/New_York")["minutes"].tolist()  # the clocks go back on 1 November
+    [1500, 1440]
+    """
+    every, last = usual_minutes(bins), bins.sort_values("start").iloc[-1]
+    begin = last["start"] + pd.Timedelta(minutes=int(last["minutes"]))
+    if timezone is None:
+        start = begin + pd.to_timedelta(np.arange(count) * every, unit="min")
+        local = start.tz_localize(None) + (last["start_local"] - last["start"].tz_localize(None))
+        return pd.DataFrame({"start": start.as_unit("us"), "start_local": local.as_unit("us"), "minutes": every})
+    first = int(begin.timestamp()) // 60
+    # A day to spare, as clocks set forward make bins shorter.
+    cut = cut_bins(first, first + count * every + 24 * 60, every, timezone)
+    start = pd.to_datetime(cut.edges[:count] * 60, unit="s", utc=True)
+    local = pd.DatetimeIndex(cut.start_local[:count])
+    frame = {"start": start.as_unit("us"), "start_local": local.as_unit("us"), "minutes": cut.minutes[:count]}
+    return pd.DataFrame(frame)

@@ -1,0 +1,1 @@
+"""Covariates of bins: calendar, holidays, daylight and weather."""

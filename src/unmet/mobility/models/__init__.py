@@ -1,0 +1,1 @@
+"""Demand models of zones and of the whole city."""

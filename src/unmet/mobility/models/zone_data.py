@@ -1,0 +1,236 @@
+"""One zone of a panel as arrays: what was seen, for how long it could be seen, and what may explain it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet._typing import Array, BoolArray, IntArray
+from unmet.kernels import Kernel
+from unmet.mobility.panel.build import PANEL_COLUMNS, REBALANCED_COLUMNS
+
+__all__ = ["NOT_COVARIATES", "SHARED", "SHARED_OFF", "Learnt", "ZoneData", "zone_data"]
+
+SHARED = "shared_log_rate"
+"""The input of what all zones share: see `unmet.mobility.models.city`."""
+
+SHARED_OFF = [f"shared_off_{i}" for i in range(1, 13)]
+"""Inputs of how that may be off: each a curve, to be multiplied by a standard normal number."""
+
+_NEEDED = (
+    "zone",
+    "start",
+    "start_local",
+    "minutes",
+    "observed",
+    "available_minutes",
+    "stockout_minutes",
+    "closed_minutes",
+    "unknown_minutes",
+    "exposure",
+    "censored",
+)
+# Columns of a panel that say what happened, not why: none may be a covariate, or demand would explain itself.
+NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", SHARED}
+_CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
+# Minutes. A pickup proves that a vehicle was there for a moment, even where no minute began with one. One moment per
+# bin, not per pickup: over many bins the minutes that began with a vehicle are right as they are.
+_MOMENT = 0.5
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What several zones have taught of all.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        Of log-demand, at its hyper-parameters.
+    dispersion : float
+        Of counts.
+    dispersion_sd : float
+        Standard deviation of its logarithm: what it is off, it is off in every zone.
+    """
+
+    kernel: Kernel
+    dispersion: float
+    dispersion_sd: float = 0.0
+
+
+@dataclass(frozen=True)
+class ZoneData:
+    """The rows of one zone, in order of time.
+
+    Attributes
+    ----------
+    zone : str
+        Its name.
+    start, local : DatetimeIndex
+        Start of each bin, UTC and by the wall clock.
+    minutes : float
+        Length of the usual bin.
+    observed : array
+        Pickups; NaN where nothing was recorded, and in bins that are still to come.
+    exposure, stockout : array
+        Shares of the bin with something to rent, and with nothing though it was open. What is closed or unknown is
+        neither.
+    censored : array of bool
+        The panel's label.
+    slot : array of int
+        Hour of the week, 0 for Monday from midnight; for bins of a day or more the first hour of its day.
+    inputs : DataFrame
+        Columns ``t`` (days), ``week`` (position in the week, in days; holidays are Sundays), ``weekend``, ``holiday``,
+        covariates; and, where it is known, what all zones share: ``shared_log_rate``, ``shared_off_1`` ...
+    covariates : tuple of str
+        The covariates among the inputs.
+    flags : array of str
+        What to know of each row, words joined by semicolons.
+    notes : dict
+        How many rows were repaired, by what.
+    learnt : Learnt or None
+        What other zones have taught; None where this one is to be learnt by itself.
+    """
+
+    zone: str
+    start: pd.DatetimeIndex
+    local: pd.DatetimeIndex
+    minutes: float
+    observed: Array
+    exposure: Array
+    stockout: Array
+    censored: BoolArray
+    slot: IntArray
+    inputs: pd.DataFrame
+    covariates: tuple[str, ...]
+    flags: np.ndarray
+    notes: dict[str, int]
+    learnt: Learnt | None = None
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def seen(self) -> BoolArray:
+        """Bins that say something of demand: some exposure, and not still to come."""
+        return np.isfinite(self.observed) & (self.exposure > 0)
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether what was seen are whole numbers, one for each bin."""
+        seen = self.observed[self.seen]
+        return bool(self.start.is_unique and seen.size and (seen == np.floor(seen)).all())
+
+    @property
+    def daily(self) -> bool:
+        """Whether bins are a day or longer."""
+        return self.minutes >= 1440
+
+
+def zone_data(panel: pd.DataFrame) -> ZoneData:
+    """Check and arrange the rows of one zone.
+
+    Parameters
+    ----------
+    panel : DataFrame
+        Rows of one zone: the columns of a panel; ``holiday`` and any other numeric columns (weather) are used if
+        there; ``future`` tells the bins still to come.
+    """
+    missing = [c for c in _NEEDED if c not in panel.columns]
+    if missing:
+        raise InputError(
+            f"the panel lacks the columns {', '.join(missing)}; build it with build_panel or `unmet panel`"
+        )
+    if panel.empty or panel["zone"].nunique() != 1:
+        raise InputError(f"expected the rows of one zone; got {len(panel)} rows of {panel['zone'].nunique()} zones")
+    frame = panel.sort_values("start", ignore_index=True)
+    minutes = frame["minutes"].to_numpy(dtype=float)
+    observed = frame["observed"].to_numpy(dtype=float)
+    exposure = frame["exposure"].to_numpy(dtype=float)
+    _check(frame, observed, exposure)
+    moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
+    repaired = exposure < moment
+    local = pd.DatetimeIndex(frame["start_local"])
+    inputs, covariates, gaps = _inputs(frame, local)
+    data = ZoneData(
+        zone=str(frame["zone"].iloc[0]),
+        start=pd.DatetimeIndex(frame["start"]),
+        local=local,
+        minutes=float(np.median(minutes)),
+        observed=observed,
+        exposure=np.maximum(exposure, moment),
+        stockout=frame["stockout_minutes"].to_numpy(dtype=float) / minutes,
+        censored=frame["censored"].to_numpy(dtype=bool),
+        slot=np.asarray(local.day_of_week * 24 + local.hour, dtype=np.intp),
+        inputs=inputs,
+        covariates=covariates,
+        flags=np.full(len(frame), "", dtype=object),
+        notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
+    )
+    future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
+    _flag(data.flags, future, "future")
+    _flag(data.flags, np.isnan(observed) & ~future, "unobserved")
+    _flag(data.flags, frame["unknown_minutes"].to_numpy() >= minutes, "unknown")
+    _flag(data.flags, frame["closed_minutes"].to_numpy() >= minutes, "closed")
+    _flag(data.flags, gaps, "covariate-missing")
+    _flag(data.flags, ~np.isin(data.slot, data.slot[data.seen]), "extrapolation")
+    return data
+
+
+def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
+    """Refuse numbers that cannot be: what was observed may be missing, shares and minutes may not."""
+    states = frame[["available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes"]].to_numpy(dtype=float)
+    share = ~((exposure >= 0) & (exposure <= 1))
+    label = frame["censored"].isna().to_numpy()
+    state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)
+    for wrong, words in (
+        (np.isinf(observed) | (observed < 0), "observed must be 0 or more, or missing"),
+        (share, "exposure must be a share, 0 to 1"),
+        (state, "the minutes of each state must be 0 or more"),
+        (label, "censored must be true or false"),
+    ):
+        if wrong.any():
+            row = frame[wrong].iloc[0]
+            raise InputError(
+                f"zone {row['zone']}: {words}; {int(wrong.sum())} bins are not so, the first at {row['start']}: "
+                f"observed {row['observed']}, exposure {row['exposure']}, stock-out minutes {row['stockout_minutes']}"
+            )
+
+
+def _flag(flags: np.ndarray, rows: BoolArray, word: str) -> None:
+    flags[rows] = [f"{old};{word}" if old else word for old in flags[rows]]
+
+
+def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame, tuple[str, ...], BoolArray]:
+    """Columns for the kernels; a covariate with gaps gets its median there, and the rows are told."""
+    inputs = pd.DataFrame({"t": (local - local[0]) / pd.Timedelta(days=1)})
+    holiday = frame["holiday"].to_numpy(dtype=float) if "holiday" in frame else np.zeros(len(frame))
+    holiday = np.nan_to_num(holiday)
+    clock = (local - local.normalize()) / pd.Timedelta(days=1)
+    inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)
+    inputs["weekend"] = (inputs["week"] >= 5).astype(float)
+    inputs["holiday"] = holiday
+    gaps = np.zeros(len(frame), dtype=bool)
+    covariates = []
+    for name in frame.columns:
+        if name in NOT_COVARIATES or name in _CALENDAR or not pd.api.types.is_numeric_dtype(frame[name]):
+            continue
+        values = frame[name].to_numpy(dtype=float)
+        hole = ~np.isfinite(values)
+        if hole.all() or np.nanmax(values[~hole]) == np.nanmin(values[~hole]):
+            continue  # says nothing
+        gaps |= hole
+        values = np.where(hole, np.median(values[~hole]), values)
+        inputs[f"x:{name}"] = _spread_out(values)
+        covariates.append(f"x:{name}")
+    return inputs, tuple(covariates), gaps
+
+
+def _spread_out(values: Array) -> Array:
+    """Amounts that are mostly zero, as rain, on a log scale about their mean where not zero; others as they are."""
+    positive = values > 0
+    if values.min() >= 0 and 0 < positive.mean() < 0.5:
+        return np.log1p(values / values[positive].mean())
+    return values

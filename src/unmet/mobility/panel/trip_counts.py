@@ -1,0 +1,167 @@
+"""Trips by zone and minute: the pickups and returns of each bin, and what moved when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from duckdb import DuckDBPyConnection
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from unmet._exceptions import InputError
+from unmet._storage.sql import fetch_one
+from unmet.mobility.clock.bins import Bins, Minutes
+from unmet.mobility.records.quality import QualityLog
+from unmet.mobility.zones.build import Zones
+
+__all__ = ["TripCounts", "count_trips", "loose_starts", "trip_moves", "trip_span"]
+
+_VECTORS = 100  # of 2,048 rows at a time from DuckDB
+
+
+@dataclass(frozen=True)
+class TripCounts:
+    """Trips by zone and bin.
+
+    Attributes
+    ----------
+    pickups, returns : array, shape (zones, bins)
+        On disk; `returns` is None where no trip says where it ended.
+    used : int
+        Trips that start in a zone and a bin.
+    starts, moves : array
+        Minutes in which any trip started; in which any started or ended.
+    """
+
+    pickups: NDArray[np.int32]
+    returns: NDArray[np.int32] | None
+    used: int
+    starts: Minutes
+    moves: Minutes
+
+
+def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Where trips that name no station started: distinct latitudes and longitudes."""
+    found = connection.execute(
+        """SELECT DISTINCT start_lat AS lat, start_lon AS lon FROM trips
+        WHERE start_ix IS NULL AND start_lat IS NOT NULL AND start_lon IS NOT NULL ORDER BY ALL"""
+    ).fetchnumpy()
+    return np.asarray(found["lat"], dtype=float), np.asarray(found["lon"], dtype=float)
+
+
+def trip_span(connection: DuckDBPyConnection) -> tuple[int, int, int]:
+    """Minutes of the first and the last start, and of the last end (or start)."""
+    first, last, end = fetch_one(
+        connection,
+        "SELECT epoch_us(first), epoch_us(last), epoch_us(last_end) FROM trip_span",
+    )
+    if first is None:
+        raise InputError("The trips have no accepted row: there is nothing to build a panel from.")
+    return first // 60_000_000, last // 60_000_000, max(last, end or last) // 60_000_000
+
+
+def _select_ends(connection: DuckDBPyConnection, zones: Zones, columns: str) -> str:
+    """SQL for some columns of all trips, with ``start_at, end_at``: zones of ends that name no station, else NULL."""
+    joins, ends = "", []
+    for end in ("start", "end"):
+        at = "NULL::INTEGER"
+        if zones.locate is not None:
+            _locate(connection, zones, end)
+            joins += f" LEFT JOIN located_{end} {end}_l ON {end}_lat = {end}_l.lat AND {end}_lon = {end}_l.lon"
+            at = f"CASE WHEN {end}_ix IS NULL THEN {end}_l.zone END"
+        ends.append(f"{at} AS {end}_at")
+    return f"SELECT {columns} FROM (SELECT t.*, {', '.join(ends)} FROM trips t {joins})"
+
+
+def _locate(connection: DuckDBPyConnection, zones: Zones, end: str) -> None:
+    assert zones.locate is not None
+    places = connection.execute(
+        f"""SELECT DISTINCT {end}_lat AS lat, {end}_lon AS lon FROM trips
+        WHERE {end}_ix IS NULL AND {end}_lat IS NOT NULL AND {end}_lon IS NOT NULL"""
+    ).df()
+    places["zone"] = zones.locate(places["lat"].to_numpy(float), places["lon"].to_numpy(float))
+    connection.register("places", places)
+    connection.execute(
+        f"CREATE OR REPLACE TEMP TABLE located_{end} AS SELECT lat::DOUBLE AS lat, lon::DOUBLE AS lon, zone FROM places"
+    )
+    connection.unregister("places")
+
+
+def count_trips(
+    connection: DuckDBPyConnection,
+    zones: Zones,
+    bins: Bins,
+    span: tuple[int, int, int],
+    folder: Path,
+    log: QualityLog,
+) -> TripCounts:
+    """Count trips by zone and bin, in one pass; report those that fall in no zone or in no bin."""
+    shape = (len(zones), len(bins))
+    pickups, returns = (
+        open_memmap(folder / f"trips-{name}.npy", mode="w+", dtype=np.int32, shape=shape) for name in ("out", "in")
+    )
+    started, ended = (np.zeros(span[2] - span[0] + 1, dtype=bool) for _ in range(2))
+    outside = nowhere = used = found = 0
+    # -1 for what is not there, so that whole numbers stay whole on their way to NumPy.
+    whole = [f"coalesce({c}, -1)::INTEGER AS {c}" for c in ("start_ix", "end_ix", "start_at", "end_at")]
+    whole += [f"coalesce(epoch_us({c}_at) // 60000000, -1)::INTEGER AS {c}" for c in ("started", "ended")]
+    zone_of = np.append(zones.of_station, -1)
+    for chunk in _chunks(connection, _select_ends(connection, zones, ", ".join(whole))):
+        start, end = chunk["started"].to_numpy(), chunk["ended"].to_numpy()
+        zone = np.maximum(zone_of[chunk["start_ix"].to_numpy()], chunk["start_at"].to_numpy())
+        started[start - span[0]] = True
+        inside = _add(pickups, zone, start, bins)
+        outside += int((~inside).sum())
+        nowhere += int((inside & (zone < 0)).sum())
+        used += int((inside & (zone >= 0)).sum())
+        zone = np.maximum(zone_of[chunk["end_ix"].to_numpy()], chunk["end_at"].to_numpy())
+        ended[end[end >= span[0]] - span[0]] = True
+        _add(returns, zone, end, bins)
+        found += int((zone >= 0).sum())
+    log.add("trips", "outside the panel's period", "noted", outside, "not in the panel")
+    log.add("trips", "start in no zone", "noted", nowhere, "not in the panel")
+    starts, moves = span[0] + np.flatnonzero(started), span[0] + np.flatnonzero(started | ended)
+    return TripCounts(pickups, returns if found else None, used, starts, moves)
+
+
+def _add(table: NDArray[np.int32], zone: Minutes, minute: NDArray[np.int32], bins: Bins) -> NDArray[np.bool_]:
+    """Add one per trip to its zone and bin; return which fall into a bin."""
+    bin_ = bins.of(minute)
+    inside = (bin_ >= 0) & (bin_ < len(bins))
+    chosen = inside & (zone >= 0)
+    # One of the table's own type: NumPy is thirty times slower where it must convert.
+    np.add.at(table.reshape(-1), zone[chosen] * len(bins) + bin_[chosen], np.int32(1))
+    return inside
+
+
+def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:
+    result = connection.execute(sql)
+    while len(chunk := result.fetch_df_chunk(_VECTORS)):
+        yield chunk
+
+
+def trip_moves(connection: DuckDBPyConnection, order: Minutes) -> tuple[Minutes, Minutes, Minutes]:
+    """Every pickup (-1) and return (+1) at a station, sorted by station (its place in `order`) and time.
+
+    Minutes are the full ones from which a move holds; of those that share one, returns come first.
+    """
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    found = connection.execute(
+        """SELECT ix, holds, change FROM (
+            SELECT start_ix AS ix, (epoch_us(started_at) + 59999999) // 60000000 AS holds, -1 AS change FROM trips
+            UNION ALL
+            SELECT end_ix, (epoch_us(ended_at) + 59999999) // 60000000, 1 FROM trips WHERE ended_at IS NOT NULL)
+        WHERE ix IS NOT NULL ORDER BY holds, change DESC"""
+    ).fetchnumpy()
+    station = place[np.asarray(found["ix"], dtype=np.int64)]
+    by_station = np.argsort(station, kind="stable")
+    return (
+        station[by_station],
+        np.asarray(found["holds"], dtype=np.int64)[by_station],
+        np.asarray(found["change"], dtype=np.int64)[by_station],
+    )

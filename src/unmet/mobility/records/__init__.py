@@ -1,0 +1,5 @@
+"""Records as operators publish them: trips, station status, stations and weather, read and checked."""
+
+from unmet.mobility.records.read import Records, parse_memory, read_records
+
+__all__ = ["Records", "parse_memory", "read_records"]

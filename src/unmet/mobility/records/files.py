@@ -1,0 +1,345 @@
+"""Open what the user gave - files, folders, globs or frames - as relations DuckDB can read.
+
+Nothing is interpreted here. A `Part` is one relation of known columns: a group of Parquet files or of CSV
+files with the same header, or one frame. CSV columns are named by position, so a header never reaches SQL.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import gzip
+import os
+import shutil
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from os import PathLike, fspath
+from pathlib import Path
+from typing import IO, Any, TypeAlias, cast
+
+import duckdb
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading
+
+__all__ = [
+    "Column",
+    "Given",
+    "Part",
+    "Workspace",
+    "expand",
+    "is_frame",
+    "is_json",
+    "open_files",
+    "open_parts",
+    "text_of",
+]
+
+Given: TypeAlias = Any
+"""A path, a list of paths, a folder, a glob, or a pandas, polars or Arrow frame."""
+
+_TABLES = (".parquet", ".csv", ".csv.gz", ".zip", ".tsv", ".txt")
+_JSON = (".json", ".json.gz")
+_HEAD = 1 << 16
+_NULLS = ["", "NULL", "null", "NA", "\\N"]
+# A zip that would unpack to more than this, by this factor, is taken for a bomb: CSV shrinks 5-50 fold.
+_ZIP_BYTES, _ZIP_FACTOR = 1 << 30, 200
+
+
+@dataclass(frozen=True)
+class Column:
+    """How SQL refers to a column, and DuckDB's name of its type."""
+
+    sql: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One relation: `relation` may follow FROM.
+
+    `row` orders and identifies its rows (SQL); `lazy` says that it can be read again at little cost.
+    `rejects` is the temporary table where DuckDB leaves the CSV lines that it could not split, and `lenient`
+    the relation by DuckDB's lenient CSV reader, which mixed line ends and stray quotes do not stop.
+    """
+
+    label: str
+    relation: str
+    columns: Mapping[str, Column]
+    lazy: bool
+    row: str | None = None
+    rejects: str | None = None
+    lenient: str | None = None
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The DuckDB connection, the temporary folder around its file, its memory limit in bytes, fresh names."""
+
+    connection: duckdb.DuckDBPyConnection
+    folder: Path
+    memory: int
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def name(self, prefix: str) -> str:
+        """Return a name that nothing else has."""
+        return f"{prefix}_{next(self.numbers)}"
+
+
+def is_frame(given: Given) -> bool:
+    """Whether this is a table in memory: pandas, polars, Arrow or anything with its stream interface."""
+    # Asked of the class: to look at the columns of a lazy frame would work them out.
+    return hasattr(type(given), "__arrow_c_stream__") or hasattr(type(given), "columns")
+
+
+def is_json(path: Path) -> bool:
+    """Whether the name is that of a JSON document, gzipped or not."""
+    return path.name.lower().endswith(_JSON)
+
+
+def expand(given: Given, source: str) -> list[Path]:
+    """List the files that a path, a folder, a glob or a list of those stands for, in order of name.
+
+    A folder is searched to the bottom. Where some names in it say ``station_status`` (for status) or
+    ``station_information`` (for stations), only those are taken: feeds are often kept side by side.
+    """
+    if isinstance(given, str | PathLike):
+        given = [given]
+    if not isinstance(given, Iterable):
+        raise InputError(
+            f"{source}: expected a path, a list of paths, a folder, a glob or a frame; got {type(given).__name__}."
+        )
+    found: list[Path] = []
+    for item in given:
+        if not isinstance(item, str | PathLike):
+            raise InputError(f"{source}: expected paths; got {type(item).__name__}: {item!r:.80}.")
+        found.extend(_expand_one(str(fspath(item)), source))
+    unique = list(dict.fromkeys(found))
+    if not unique:
+        raise InputError(f"{source}: an empty list of files was given.")
+    for path in unique:
+        _check_name(path, source)
+    return unique
+
+
+def _kinds(source: str) -> tuple[str, ...]:
+    """Endings of the files that may hold a source; GBFS documents only tell of stations."""
+    return _TABLES + _JSON if source in ("status", "stations") else _TABLES
+
+
+def _expand_one(item: str, source: str) -> list[Path]:
+    path = Path(item).expanduser()
+    try:
+        if path.is_dir():
+            return _in_folder(path, source)
+        if path.exists():
+            return [path]
+        matches = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
+    except OSError as error:
+        raise FileFormatError(f"{item!r}: cannot be opened: {error}") from error
+    if not matches:
+        raise FileFormatError(f"{item!r}: no such file, folder or match for {source}.")
+    return matches
+
+
+def _in_folder(path: Path, source: str) -> list[Path]:
+    kinds = _kinds(source)
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise FileFormatError(f"{path}: this folder cannot be opened: permission denied. Allow reading, or copy it.")
+    files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(kinds))
+    if not files:
+        raise FileFormatError(f"{path}: nothing to read in this folder (looked for {', '.join(kinds)}).")
+    word = {"status": "station_status", "stations": "station_information"}.get(source)
+    return [f for f in files if word and word in f.name.lower()] or files
+
+
+def _check_name(path: Path, source: str) -> None:
+    if not path.name.lower().endswith(_kinds(source)):
+        raise FileFormatError(
+            f"{path}: unknown kind of file for {source}; expected one of {', '.join(_kinds(source))}."
+        )
+    if path.stat().st_size == 0:
+        raise FileFormatError(f"{path}: the file is empty.")
+
+
+def open_parts(workspace: Workspace, given: Given, source: str) -> list[Part]:
+    """Open a frame, or all files that are meant, as parts."""
+    if is_frame(given):
+        return [_frame_part(workspace, given, source)]
+    return open_files(workspace, expand(given, source))
+
+
+def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[Part]:
+    """Open files that are tables, those with the same header together.
+
+    Zip archives are unpacked into the workspace: only their ``.csv`` members, under names of our own.
+    """
+    groups: dict[tuple[Any, ...], list[tuple[Path, str]]] = {}
+    for path in paths:
+        for file, label in _unpacked(workspace, path):
+            groups.setdefault(_shape(workspace, file, label), []).append((file, label))
+    return [_file_part(workspace, shape, files) for shape, files in groups.items()]
+
+
+def _frame_part(workspace: Workspace, frame: Any, source: str) -> Part:
+    name = workspace.name("frame")
+    label = f"the {source} frame"
+    with reading(label):
+        try:
+            workspace.connection.register(name, frame)
+        except (duckdb.InvalidInputException, TypeError, ValueError) as error:
+            raise InputError(f"{label}: {type(frame).__name__} cannot be read as a table: {error}") from error
+        columns = _described(workspace, name)
+    return Part(label, name, columns, lazy=False)
+
+
+def _described(workspace: Workspace, relation: str) -> dict[str, Column]:
+    rows = fetch_all(workspace.connection, f"DESCRIBE SELECT * FROM {relation}")
+    return {row[0]: Column(identifier(row[0]), row[1]) for row in rows}
+
+
+def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
+    if path.name.lower().endswith(".parquet"):
+        with reading(label):
+            columns = _described(workspace, f"read_parquet({path_literal(str(path))})")
+        return ("parquet", *((name, column.type) for name, column in columns.items()))
+    head, header = _csv_head(path, label)
+    return ("csv", head, *header)
+
+
+def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tuple[Path, str]]) -> Part:
+    label = files[0][1] + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+    paths = "[" + ", ".join(path_literal(str(path)) for path, _ in files) + "]"
+    if shape[0] == "parquet":
+        columns = {name: Column(identifier(name), kind) for name, kind in shape[1:]}
+        # file_index and file_row_number are DuckDB's own; a file's column of that name would hide them.
+        hidden = {"file_index", "file_row_number"} & {name.lower() for name in columns}
+        row = None if hidden else "(file_index::BIGINT << 40 | file_row_number)"
+        return Part(label, f"read_parquet({paths})", columns, lazy=row is not None, row=row)
+    _, head, *header = shape
+    names = [f"c{i}" for i in range(len(header))]
+    rejects = workspace.name("rejects")
+    struct = "{" + ", ".join(f"'{name}': 'VARCHAR'" for name in names) + "}"
+    relation = (
+        f"read_csv({paths}, auto_detect=false, header=true, delim={literal(head.delimiter)}, "
+        f"quote='\"', escape='\"', columns={struct}, encoding='{head.encoding}', skip={head.blank}, "
+        f"compression='{head.compression}', "
+        f"nullstr=[{', '.join(map(literal, _NULLS))}], "
+        f"store_rejects=true, rejects_table='{rejects}', rejects_scan='{rejects}_scan')"
+    )
+    columns = {}
+    for name, found in zip(names, header, strict=True):
+        columns.setdefault(found, Column(name, "VARCHAR"))
+    lenient = relation.replace("store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1)
+    # The strict reader counts the lines to skip by the first line's end alone.
+    strict = lenient if head.blank else relation
+    return Part(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
+
+
+def malformed_lines(workspace: Workspace, part: Part) -> int:
+    """Count the lines of a part, once it was read, that could not be split into its columns."""
+    if part.rejects is None:
+        return 0
+    try:
+        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {part.rejects}"
+        return int(fetch_one(workspace.connection, sql)[0])
+    except duckdb.CatalogException:  # the table is made with the first such line
+        return 0
+
+
+@dataclass(frozen=True)
+class _CsvHead:
+    """How a CSV file is written; `blank` lines stand before its header."""
+
+    delimiter: str
+    encoding: str
+    compression: str
+    blank: int
+
+
+def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
+    try:
+        with open_binary(path) as stream:
+            head = stream.read(_HEAD)
+    except (OSError, EOFError) as error:
+        raise FileFormatError(f"{label}: cannot be opened: {error}") from error
+    if not head.strip():
+        raise FileFormatError(f"{label}: the file is empty.")
+    if b"\0" in head:
+        raise FileFormatError(f"{label}: this is not a text file (it holds NUL bytes).")
+    encoding = "utf-8"
+    try:
+        # A character cut in two at the end of what was read is no error.
+        text = (head[: head.rfind(b"\n") + 1] or head).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text, encoding = head.decode("latin-1"), "latin-1"
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
+    delimiter = max(",;\t|", key=lines[blank].count)
+    try:
+        header = next(csv.reader([lines[blank]], delimiter=delimiter))
+    except csv.Error as error:
+        raise FileFormatError(f"{label}: the first line is no CSV header: {error}") from error
+    return _CsvHead(delimiter, encoding, "gzip" if _is_gzip(path) else "none", blank), [name.strip() for name in header]
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a file for reading bytes, unzipping it where its first bytes say gzip."""
+    return cast(IO[bytes], gzip.open(path)) if _is_gzip(path) else path.open("rb")
+
+
+def _is_gzip(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(2) == b"\x1f\x8b"
+
+
+def text_of(path: Path, limit: int = 1 << 30) -> bytes:
+    """Read a whole document, gzipped or not, of at most `limit` bytes."""
+    try:
+        with open_binary(path) as stream:
+            content = stream.read(limit + 1)
+    except (OSError, EOFError) as error:
+        raise FileFormatError(f"{path}: cannot be opened: {error}") from error
+    if len(content) > limit:
+        raise FileFormatError(f"{path}: the document is larger than {limit:,} bytes.")
+    return content
+
+
+def _unpacked(workspace: Workspace, path: Path) -> Iterator[tuple[Path, str]]:
+    if not path.name.lower().endswith(".zip"):
+        yield path, str(path)
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [m for m in archive.infolist() if _is_csv_member(m)]
+            if not members:
+                names = ", ".join(repr(m.filename) for m in archive.infolist()[:5])
+                raise FileFormatError(f"{path}: no .csv file in this archive (it holds {names or 'nothing'}).")
+            for member in members:
+                yield _unpack(workspace, archive, member, path), f"{path}:{member.filename}"
+    except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+        raise FileFormatError(f"{path}: not a readable zip archive: {error}") from error
+
+
+def _is_csv_member(member: zipfile.ZipInfo) -> bool:
+    name = member.filename.rsplit("/", 1)[-1]
+    hidden = name.startswith(".") or member.filename.startswith("__MACOSX")
+    return name.lower().endswith(".csv") and not hidden and not member.is_dir()
+
+
+def _unpack(workspace: Workspace, archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> Path:
+    size = member.file_size
+    if size > _ZIP_BYTES and size > _ZIP_FACTOR * max(member.compress_size, 1):
+        raise FileFormatError(
+            f"{path}:{member.filename}: unpacks to {size:,} bytes, "
+            f"{size // max(member.compress_size, 1)} times its packed size; "
+            "this looks like a zip bomb. Unpack it yourself if it is not."
+        )
+    if size > shutil.disk_usage(workspace.folder).free:
+        raise InputError(f"{path}:{member.filename}: unpacks to {size:,} bytes, more than is free on the disk.")
+    target = workspace.folder / f"{workspace.name('unpacked')}.csv"
+    with archive.open(member) as packed, target.open("wb") as out:
+        shutil.copyfileobj(packed, out, 1 << 20)  # zipfile itself stops at the size the archive declares
+    return target

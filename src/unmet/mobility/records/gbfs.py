@@ -1,0 +1,187 @@
+"""GBFS documents, versions 1.0 to 3.0: ``station_status`` and ``station_information``.
+
+What changed between the versions and matters here: times are POSIX seconds to 2.3 and RFC 3339 text from 3.0;
+``num_bikes_*`` became ``num_vehicles_*``; booleans were 0/1 in 1.0; names are lists of translations in 3.0.
+Every refusal names the document and the field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from unmet._exceptions import FileFormatError
+from unmet.mobility.records.casting import EPOCH_SECONDS_LIMIT
+from unmet.mobility.records.files import text_of
+
+__all__ = ["StationStatus", "read_station_information", "read_station_status"]
+
+# A station last heard from this long before the others of the same document is dead, whatever it once said.
+STALE_SECONDS = 86_400
+
+
+@dataclass(frozen=True)
+class StationStatus:
+    """One document as columns, in the order of its stations; times are seconds since 1970."""
+
+    station: list[str]
+    at: list[float]
+    available: list[int]
+    disabled: list[int | None]
+    docks: list[int | None]
+    installed: list[bool]
+    renting: list[bool]
+    stale: list[bool]
+
+
+def read_station_status(path: Path) -> StationStatus:
+    """Read a ``station_status`` document.
+
+    `at` is the document's ``last_updated``: the state seen when the feed was asked. Only where a document has
+    none, the station's own ``last_reported`` stands in.
+    """
+    updated, stations = _stations(path, "station_status")
+    result = StationStatus([], [], [], [], [], [], [], [])
+    reported = []
+    for i, station in enumerate(stations):
+        where = f"data.stations[{i}]"
+        last = _time(path, station.get("last_reported"), f"{where}.last_reported")
+        if updated is None and last is None:
+            raise _bad(path, "last_updated", "is missing, and so is the station's last_reported")
+        reported.append(last)
+        result.station.append(_id(path, station, where))
+        result.at.append(updated if updated is not None else last or 0.0)
+        result.available.append(_available(path, station, where))
+        result.disabled.append(_count(path, station, where, "num_vehicles_disabled", "num_bikes_disabled"))
+        result.docks.append(_count(path, station, where, "num_docks_available"))
+        result.installed.append(_flag(path, station, where, "is_installed"))
+        result.renting.append(_flag(path, station, where, "is_renting"))
+    newest = max((last for last in reported if last is not None), default=0.0)
+    result.stale.extend(
+        last is not None and newest - last > STALE_SECONDS and installed and renting
+        for last, installed, renting in zip(reported, result.installed, result.renting, strict=True)
+    )
+    return result
+
+
+def read_station_information(path: Path) -> tuple[float, list[dict[str, Any]]]:
+    """Read a ``station_information`` document: when it was written, and one dict per station.
+
+    The dicts keep every scalar field, for a station may be known by several ids.
+    """
+    updated, stations = _stations(path, "station_information")
+    rows = []
+    for i, station in enumerate(stations):
+        where = f"data.stations[{i}]"
+        row: dict[str, Any] = {key: value for key, value in station.items() if isinstance(value, str | int | float)}
+        row["station_id"] = _id(path, station, where)
+        row["name"] = _name(station)
+        for key in ("lat", "lon"):
+            value = station.get(key)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise _bad(path, f"{where}.{key}", f"should be a number, is {_short(value)}")
+            row[key] = value
+        row["capacity"] = _count(path, station, where, "capacity")
+        rows.append(row)
+    return updated or 0.0, rows
+
+
+def _stations(path: Path, feed: str) -> tuple[float | None, list[dict[str, Any]]]:
+    content = text_of(path)
+    if not content.strip():
+        raise FileFormatError(f"{path}: the file is empty.")
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"{path}: not a whole JSON document ({error}). Is it cut off?") from error
+    if not isinstance(document, dict):
+        raise _bad(path, "(the document)", f"should be an object, is {_short(document)}")
+    data = document.get("data")
+    if not isinstance(data, dict):
+        raise _bad(path, "data", f"should be an object, is {_short(data)}")
+    stations = data.get("stations")
+    if not isinstance(stations, list):
+        found = ", ".join(sorted(map(str, data))[:5]) or "nothing"
+        raise _bad(path, "data.stations", f"should be a list; this is no {feed} document (data holds: {found})")
+    for i, station in enumerate(stations):
+        if not isinstance(station, dict):
+            raise _bad(path, f"data.stations[{i}]", f"should be an object, is {_short(station)}")
+    return _time(path, document.get("last_updated"), "last_updated"), stations
+
+
+def _time(path: Path, value: Any, field: str) -> float | None:
+    """POSIX seconds, or RFC 3339 text."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise _bad(path, field, f"should be POSIX seconds or an RFC 3339 time, is {_short(value)}") from None
+        if moment.tzinfo is None:
+            raise _bad(path, field, f"has no offset to UTC: {_short(value)}")
+        return moment.timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _bad(path, field, f"should be a time, is {_short(value)}")
+    if EPOCH_SECONDS_LIMIT < value < float("inf"):
+        raise _bad(path, field, f"should be in seconds since 1970; {value} looks like milliseconds")
+    if not 0 <= value <= EPOCH_SECONDS_LIMIT:
+        raise _bad(path, field, f"should be in seconds since 1970, is {_short(value)}")
+    return float(value)
+
+
+def _id(path: Path, station: Mapping[str, Any], where: str) -> str:
+    value = station.get("station_id")
+    if isinstance(value, bool) or not isinstance(value, str | int) or not str(value).strip():
+        raise _bad(path, f"{where}.station_id", f"should be a text, is {_short(value)}")
+    return str(value).strip()
+
+
+def _name(station: Mapping[str, Any]) -> str | None:
+    name = station.get("name", station.get("station_name"))
+    if isinstance(name, list):  # version 3: [{"text": ..., "language": ...}, ...]
+        name = next((n.get("text") for n in name if isinstance(n, dict)), None)
+    return name if isinstance(name, str) else None
+
+
+def _available(path: Path, station: Mapping[str, Any], where: str) -> int:
+    available = _count(path, station, where, "num_vehicles_available", "num_bikes_available")
+    if available is not None:
+        return available
+    types = station.get("vehicle_types_available")
+    if isinstance(types, list) and all(isinstance(t, dict) for t in types):
+        return sum(_count(path, t, f"{where}.vehicle_types_available", "count") or 0 for t in types)
+    raise _bad(path, f"{where}.num_bikes_available", "is missing (from version 3.0: num_vehicles_available)")
+
+
+def _count(path: Path, station: Mapping[str, Any], where: str, *names: str) -> int | None:
+    for name in names:
+        value = station.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+            raise _bad(path, f"{where}.{name}", f"should be a whole number, is {_short(value)}")
+        if abs(value) >= 2**31:
+            raise _bad(path, f"{where}.{name}", f"is no number of vehicles: {_short(value)}")
+        return int(value)
+    return None
+
+
+def _flag(path: Path, station: Mapping[str, Any], where: str, name: str) -> bool:
+    value = station.get(name, True)
+    if value in (0, 1) and isinstance(value, bool | int):
+        return bool(value)
+    raise _bad(path, f"{where}.{name}", f"should be true or false (1 or 0 in version 1), is {_short(value)}")
+
+
+def _bad(path: Path, field: str, problem: str) -> FileFormatError:
+    return FileFormatError(f"{path}: {field} {problem}.")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return "missing" if value is None else text if len(text) <= 60 else text[:57] + "..."

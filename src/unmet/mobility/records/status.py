@@ -1,0 +1,302 @@
+"""Station status: a change log or polled snapshots, from tables or GBFS documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unmet._exceptions import FileFormatError
+from unmet._storage.sql import fetch_all, fetch_one, reading
+from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
+from unmet.mobility.records.casting import NOTHING, Time, boolean, number, time
+from unmet.mobility.records.files import (
+    Column,
+    Given,
+    Part,
+    Workspace,
+    expand,
+    is_frame,
+    is_json,
+    open_files,
+    open_parts,
+)
+from unmet.mobility.records.gbfs import StationStatus, read_station_status
+from unmet.mobility.records.headers import match_columns
+from unmet.mobility.records.quality import QualityLog
+from unmet.mobility.records.staging import (
+    IMPOSSIBLE,
+    Staged,
+    Within,
+    check_epochs,
+    clock_for,
+    count_reasons,
+    make_ids,
+    outside_period,
+    repeated_keys,
+    report_matches,
+    stage,
+)
+from unmet.mobility.records.stations import StationTable, resolve
+
+__all__ = ["StagedStatus", "make_status", "stage_status"]
+
+# No station holds as many vehicles; a number like this is a wrong column or an overflow.
+_MOST_VEHICLES = 100_000
+_FIRST_SECOND, _LAST_SECOND = (int(t.replace(tzinfo=UTC).timestamp()) for t in (FIRST_TIME, LAST_TIME))
+
+
+@dataclass(frozen=True)
+class StagedStatus:
+    """Status in our columns, not yet checked.
+
+    `header` is what the files call the station's id; `epochs` says that all times are numbers of seconds.
+    """
+
+    staged: Staged
+    header: str
+    headers: set[str]
+    epochs: bool
+
+
+def stage_status(
+    workspace: Workspace,
+    given: Given,
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+    force: bool,
+    progress: Callable[[str], None],
+) -> StagedStatus:
+    """Open status and bring it to our columns."""
+    parts: list[Part] = []
+    if is_frame(given):
+        parts = open_parts(workspace, given, "status")
+    else:
+        paths = expand(given, "status")
+        documents = [p for p in paths if is_json(p)]
+        if documents:
+            parts.append(_load_documents(workspace, documents, log, force, progress))
+        tables = [p for p in paths if not is_json(p)]
+        if tables:
+            parts += open_files(workspace, tables)
+    matched = [match_columns("status", part.columns, part.label, mapping) for part in parts]
+    kinds = {part.columns[m["station"]].type for part, m in zip(parts, matched, strict=True)}
+    selects = []
+    epochs = True
+    for part, m in zip(parts, matched, strict=True):
+        at = time(part.columns[m["at"]])
+        epochs &= at.epoch is not None and at.local == NOTHING
+        check_epochs(workspace, part, m["at"], at)
+        selects.append((part, _columns(part.columns, m, native=len(kinds) == 1)))
+        for flag in ("installed", "renting"):
+            if flag not in m:
+                log.add("status", f"no column {flag}", "noted", 1, f"{part.label}: taken as always true")
+    staged = stage(workspace, "status", selects, log)
+    return StagedStatus(staged, matched[0]["station"], set().union(*(part.columns for part in parts)), epochs)
+
+
+def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], native: bool) -> dict[str, str]:
+    def have(field: str) -> Column | None:
+        return columns[matched[field]] if field in matched else None
+
+    station, at = columns[matched["station"]], time(columns[matched["at"]])
+    disabled, docks, installed, renting = (have(f) for f in ("disabled", "docks", "installed", "renting"))
+    return {
+        # Ids stay in their own type, so that millions of numbers need not become text.
+        "raw": station.sql if native else f"CAST({station.sql} AS VARCHAR)",
+        "at_local": at.local,
+        "at_utc": at.utc,
+        "no_time": f"{columns[matched['at']].sql} IS NULL",
+        "epoch": _whole_seconds(at),
+        "available": number(columns[matched["available"]], "INTEGER"),
+        "disabled": number(disabled, "INTEGER") if disabled else "NULL::INTEGER",
+        "docks": number(docks, "INTEGER") if docks else "NULL::INTEGER",
+        "installed": f"coalesce({boolean(installed)}, true)" if installed else "true",
+        "renting": f"coalesce({boolean(renting)}, true)" if renting else "true",
+    }
+
+
+def _whole_seconds(at: Time) -> str:
+    """SQL for a time given in seconds, as a whole number; rounded up, for a record is in force from then on."""
+    if at.epoch is None:
+        return "NULL::BIGINT"
+    return at.epoch if at.epoch.endswith("AS BIGINT)") else f"TRY_CAST(ceil({at.epoch}) AS BIGINT)"
+
+
+def _load_documents(
+    workspace: Workspace, paths: Sequence[Path], log: QualityLog, force: bool, progress: Callable[[str], None]
+) -> Part:
+    """Load GBFS documents into a table, a batch of documents at a time."""
+    name = workspace.name("gbfs")
+    workspace.connection.execute(
+        f"CREATE TABLE {name} (station_id VARCHAR, last_updated DOUBLE, num_bikes_available INTEGER, "
+        "num_bikes_disabled INTEGER, num_docks_available INTEGER, is_installed BOOLEAN, is_renting BOOLEAN)"
+    )
+    batch: list[StationStatus] = []
+    stale = held = unreadable = 0
+    first_error = ""
+    for i, path in enumerate(paths):
+        try:
+            document = read_station_status(path)
+        except FileFormatError as error:
+            if not force:
+                raise
+            unreadable += 1
+            first_error = first_error or str(error)
+            continue
+        stale += sum(document.stale)
+        held += len(document.station)
+        batch.append(document)
+        if i % 100 == 0:
+            progress(f"reading GBFS documents: {i + 1:,} of {len(paths):,}")
+        if held > 200_000 or i == len(paths) - 1:
+            _append(workspace, name, batch)
+            batch, held = [], 0
+    _append(workspace, name, batch)
+    log.total("status", stale + unreadable)
+    log.add("status", "stale report", "rejected", stale, "last_reported a day or more before the other stations'")
+    log.add("status", "unreadable document", "rejected", unreadable, first_error)
+    label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+    columns = {r[0]: Column(r[0], r[1]) for r in fetch_all(workspace.connection, f"DESCRIBE {name}")}
+    return Part(label, name, columns, lazy=True, row="rowid")
+
+
+def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) -> None:
+    if not batch:
+        return
+    keep = ~np.concatenate([np.array(d.stale, dtype=bool) for d in batch])
+
+    def column(field: str, dtype: type) -> npt.NDArray[Any]:
+        values: list[Any] = [value for d in batch for value in getattr(d, field)]
+        if dtype is float:  # counts that may be missing travel as float with NaN
+            values = [np.nan if v is None else v for v in values]
+        array: npt.NDArray[Any] = np.array(values, dtype=dtype)[keep]
+        return array
+
+    frame = {
+        "station": column("station", object),
+        "moment": column("at", float),
+        "available": column("available", float),
+        "disabled": column("disabled", float),
+        "docks": column("docks", float),
+        "installed": column("installed", bool),
+        "renting": column("renting", bool),
+    }
+    workspace.connection.register("gbfs_batch", frame)
+    counts = ", ".join(f"CASE WHEN NOT isnan({c}) THEN {c}::INTEGER END" for c in ("available", "disabled", "docks"))
+    workspace.connection.execute(
+        f"INSERT INTO {table} SELECT station, moment, {counts}, installed, renting FROM gbfs_batch"
+    )
+    workspace.connection.unregister("gbfs_batch")
+
+
+def make_status(
+    workspace: Workspace,
+    status: StagedStatus,
+    table: StationTable,
+    rows_of: Mapping[str, int],
+    timezone: str,
+    log: QualityLog,
+    *,
+    matched: bool,
+    keep_duplicates: bool,
+    within: Within,
+) -> None:
+    """Make the view ``status`` of accepted records; `matched` where ids were looked up in a table of stations."""
+    staged = status.staged
+    resolved = resolve(table, rows_of, status.header)
+    if matched:
+        report_matches("status", resolved, log)
+    ids = make_ids(workspace, table, resolved)
+    clock = clock_for(workspace, staged, timezone, ["at_local"])
+    joined = _joined(workspace, staged, clock, ids)
+    # Where every id is known and times are numbers, the columns are judged as they stand: DuckDB then sees from the
+    # statistics of a Parquet file that nothing in it is odd, and does not read it for that.
+    plain = None not in resolved.index.values() and status.epochs
+    stations = {"missing station": "raw IS NULL", "unknown station": "false" if plain else "ix IS NULL"}
+    reasons = {
+        "missing time": "no_time",
+        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND}"
+        if status.epochs
+        else f"moment IS NULL OR moment {IMPOSSIBLE}",
+        "missing or unreadable count": "available IS NULL",
+        "negative vehicles": "available < 0",
+        "impossible count": f"available > {_MOST_VEHICLES}",
+    }
+    oddities = {
+        "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
+        "skipped": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
+        "negative_docks": "docks < 0",
+        "negative_disabled": "disabled < 0",
+    }
+    judged = staged.relation if plain else joined
+    outside = outside_period("epoch" if plain else "moment", within, seconds=plain)
+    rows, occurred, seen = count_reasons(
+        workspace, "status", staged, judged, stations | reasons, oddities, log, outside
+    )
+    log.add("status", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
+    log.add("status", "hour that did not exist", "repaired", seen["skipped"], "moved on by the jump of the clock")
+    log.add("status", "negative docks", "repaired", seen["negative_docks"], "left blank")
+    log.add("status", "negative disabled vehicles", "repaired", seen["negative_disabled"], "left blank")
+    where = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
+    where.append("ix IS NOT NULL")
+    if not keep_duplicates:
+        dropped = _duplicates(workspace, f"{joined} WHERE {' AND '.join(where)}", staged, rows, log)
+        if dropped:
+            where.append(f"rn NOT IN (SELECT rn FROM {dropped})")
+    docks = "CASE WHEN docks >= 0 THEN docks END" if seen["negative_docks"] else "docks"
+    disabled = "CASE WHEN disabled >= 0 THEN disabled END" if seen["negative_disabled"] else "disabled"
+    second = "epoch" if status.epochs else "(epoch_us(moment) + 999999) // 1000000"
+    workspace.connection.execute(
+        f"""CREATE VIEW status AS
+        SELECT station, moment AS "at", available, {disabled} AS disabled, {docks} AS docks,
+            installed, renting, ix, rn, {second} AS second
+        FROM {joined} WHERE {" AND ".join(where)}"""
+    )
+
+
+def _joined(workspace: Workspace, staged: Staged, clock: Clock, ids: str) -> str:
+    """Make a view with UTC times and stations."""
+    joined = workspace.name("status_joined")
+    described = f"SELECT column_type FROM (DESCRIBE {staged.relation}) WHERE column_name = 'raw'"
+    raw_type = fetch_one(workspace.connection, described)[0]
+    workspace.connection.execute(
+        f"""CREATE VIEW {joined} AS
+        SELECT s.*, coalesce(at_utc, {clock.utc("at_local")}) AS moment, i.ix, i.station
+        FROM {staged.relation} s LEFT JOIN {ids} i ON s.raw = CAST(i.raw AS {raw_type})"""
+    )
+    return joined
+
+
+def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog) -> str | None:
+    """Find all but the last record of each station and second; None where there are none."""
+    # Station and second in one number (there are no more than 2 ** 20 stations), in the order in which rows
+    # seem to come: by station, as in most change logs, or by time.
+    sample = f"(SELECT raw FROM {staged.relation} LIMIT 10000)"
+    with reading(staged.label):
+        runs, rows_seen = fetch_one(
+            workspace.connection,
+            f"""SELECT count(*) FILTER (raw IS DISTINCT FROM before), count(*)
+            FROM (SELECT raw, lag(raw) OVER () AS before FROM {sample})""",
+        )
+        second = "epoch_us(moment) // 1000000"
+        key = f"ix::BIGINT << 34 | {second}" if runs < rows_seen / 4 else f"({second}) << 20 | ix"
+        keyed = f"(SELECT rn, ix, {key} AS k FROM {accepted})"
+        keys, _ = repeated_keys(workspace, keyed, "ix", rows)
+        if keys is None:
+            return None
+        name = workspace.name("dropped")
+        workspace.connection.execute(
+            f"""CREATE TABLE {name} AS SELECT rn FROM
+            (SELECT rn, row_number() OVER (PARTITION BY k ORDER BY rn DESC) AS nth
+             FROM {keyed} WHERE k IN (SELECT k FROM {keys}))
+            WHERE nth > 1"""
+        )
+        count = fetch_one(workspace.connection, f"SELECT count(*) FROM {name}")[0]
+    log.add("status", "duplicate", "rejected", count, "same station and second: the last record holds")
+    return name

@@ -1,0 +1,346 @@
+"""Trips: read, time-zoned, stations resolved, and every row that is left out counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from unmet._storage.sql import fetch_all, fetch_one, reading
+from unmet.mobility.clock.timezones import Clock
+from unmet.mobility.records.casting import NOTHING, number, text, time
+from unmet.mobility.records.files import Column, Given, Part, Workspace, open_parts
+from unmet.mobility.records.headers import is_staff, match_columns
+from unmet.mobility.records.quality import QualityLog
+from unmet.mobility.records.staging import (
+    IMPOSSIBLE,
+    Staged,
+    Within,
+    check_epochs,
+    clock_for,
+    count_reasons,
+    make_ids,
+    outside_period,
+    repeated_keys,
+    report_matches,
+    stage,
+)
+from unmet.mobility.records.stations import StationTable, check_not_swapped, resolve
+
+__all__ = ["StagedTrips", "make_trips", "stage_trips"]
+
+
+@dataclass(frozen=True)
+class StagedTrips:
+    """Trips in our columns, not yet checked.
+
+    `header` is what the files call the start station's id, `fields` those of ours that any of them has, and what
+    (the first of) them calls these.
+    """
+
+    staged: Staged
+    header: str
+    headers: set[str]
+    fields: Mapping[str, str]
+
+
+def stage_trips(workspace: Workspace, given: Given, mapping: Mapping[str, str] | None, log: QualityLog) -> StagedTrips:
+    """Open trips and bring them to our columns."""
+    parts = open_parts(workspace, given, "trips")
+    selects = []
+    header = ""
+    fields: dict[str, str] = {}
+    for part in parts:
+        matched = match_columns("trips", part.columns, part.label, mapping)
+        fields = matched | fields
+        for field in ("started_at", "ended_at"):
+            if field in matched:
+                check_epochs(workspace, part, matched[field], time(part.columns[matched[field]]))
+        selects.append((part, _columns(part, matched)))
+        header = header or matched.get("start_station", matched.get("start_station_name", ""))
+    staged = stage(workspace, "trips", selects, log)
+    return StagedTrips(staged, header, set().union(*(part.columns for part in parts)), fields)
+
+
+def _columns(part: Part, matched: Mapping[str, str]) -> dict[str, str]:
+    def have(field: str) -> Column | None:
+        return part.columns[matched[field]] if field in matched else None
+
+    def as_text(*fields: str) -> str:
+        return next((text(c) for field in fields if (c := have(field))), "NULL::VARCHAR")
+
+    def as_degrees(field: str) -> str:
+        return number(c, "DOUBLE") if (c := have(field)) else "NULL::DOUBLE"
+
+    started = time(part.columns[matched["started_at"]])
+    ended = time(c) if (c := have("ended_at")) else None
+    return {
+        "trip_id": as_text("trip_id"),
+        "bike": as_text("bike"),
+        "rider": as_text("rider"),
+        "started_local": started.local,
+        "started_utc": started.utc,
+        "ended_local": ended.local if ended else NOTHING,
+        "ended_utc": ended.utc if ended else NOTHING,
+        "no_start": f"{part.columns[matched['started_at']].sql} IS NULL",
+        "start_raw": as_text("start_station", "start_station_name"),
+        "end_raw": as_text("end_station", "end_station_name"),
+        "start_name": as_text("start_station_name"),
+        "end_name": as_text("end_station_name"),
+        "start_lat": as_degrees("start_lat"),
+        "start_lon": as_degrees("start_lon"),
+        "end_lat": as_degrees("end_lat"),
+        "end_lon": as_degrees("end_lon"),
+    }
+
+
+def make_trips(
+    workspace: Workspace,
+    trips: StagedTrips,
+    table: StationTable,
+    rows_of: Mapping[str, int],
+    timezone: str,
+    log: QualityLog,
+    *,
+    matched: bool,
+    within: Within,
+) -> None:
+    """Make the view ``trips`` of accepted trips; `matched` where their ids were looked up in a table of stations."""
+    staged = trips.staged
+    resolved = resolve(table, rows_of, trips.header)
+    if matched:
+        report_matches("trips", resolved, log)
+    staff = _staff_stations(workspace, trips, rows_of)
+    ids = make_ids(workspace, table, resolved, staff)
+    riders = _staff_riders(workspace, trips)
+    _check_places(workspace, trips, timezone)
+    clock = clock_for(workspace, staged, timezone, ["started_local", "ended_local"])
+    timed = _timed(workspace, trips, clock)
+    # Where every id is known and none is of staff, no row need be looked up to be judged.
+    plain = None not in resolved.index.values() and not any(staff.values())
+    judged = timed if plain else _located(workspace, timed, ids)
+    reasons = {
+        "missing time": "no_start",
+        "impossible time": f"started IS NULL OR started {IMPOSSIBLE}",
+        "end before start": "ended < started",
+        "missing station": "start_raw IS NULL AND (start_lat IS NULL OR start_lon IS NULL)",
+        "staff and test trips": f"{'false' if plain else 'start_staff OR end_staff'}{riders}",
+        "unknown station": "false" if plain else "start_raw IS NOT NULL AND start_ix IS NULL",
+    }
+    oddities = {
+        "nonexistent": "start_gap > 0 OR end_gap > 0",
+        "doubled": "start_fold > 0 OR end_fold > 0",
+        "no_end": "ended IS NULL",
+        "late_end": f"ended {IMPOSSIBLE}",
+        "no_start_station": "start_raw IS NULL",
+        "no_end_station": "end_raw IS NULL",
+        "unknown_end": "false" if plain else "end_raw IS NOT NULL AND end_ix IS NULL",
+        "impossible_place": "bad_start_place OR bad_end_place",
+    }
+    outside = outside_period("started", within)
+    rows, occurred, seen = count_reasons(workspace, "trips", staged, judged, reasons, oddities, log, outside)
+    _note(seen, log)
+    accepted = workspace.name("trips_accepted")
+    conditions = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {judged}{where}")
+    dropped = _duplicates(workspace, accepted, staged, rows, log, outside)
+    ended = f"CASE WHEN ended {IMPOSSIBLE} THEN NULL ELSE ended END" if seen["late_end"] else "ended"
+    workspace.connection.execute(
+        f"""CREATE VIEW trips AS SELECT trip_id, started AS started_at,
+        {ended} AS ended_at,
+        start_station, end_station, start_lat, start_lon, end_lat, end_lon, start_ix, end_ix
+        FROM {_located(workspace, accepted, ids) if plain else accepted}
+        {f"WHERE rn NOT IN (SELECT rn FROM {dropped})" if dropped else ""}"""
+    )
+    untouched = (
+        not occurred and dropped is None and not any(seen[o] for o in ("doubled", "nonexistent", "late_end", "no_end"))
+    )
+    _write_span(workspace, staged, clock, untouched)
+
+
+def _write_span(workspace: Workspace, staged: Staged, clock: Clock, untouched: bool) -> None:
+    """Make the table ``trip_span``: the first and the last start, and the last end, of the accepted trips.
+
+    Where all rows stand as they are in the files, the ends of their columns tell, and those a Parquet file knows.
+    """
+
+    def end(function: str, side: str) -> str:
+        local = clock.utc(f"{function}({side}_local)")
+        return f"{'least' if function == 'min' else 'greatest'}({function}({side}_utc), {local})"
+
+    ends = [f"{f}({side}_at)" for f, side in (("min", "started"), ("max", "started"), ("max", "ended"))]
+    source = "trips"
+    if untouched:
+        ends = [end("min", "started"), end("max", "started"), end("max", "ended")]
+        source = staged.relation
+    with reading(staged.label):
+        workspace.connection.execute(
+            f"""CREATE TABLE trip_span AS
+            SELECT {ends[0]} AS first, {ends[1]} AS last, {ends[2]} AS last_end FROM {source}"""
+        )
+
+
+def _note(seen: Mapping[str, int], log: QualityLog) -> None:
+    log.add(
+        "trips",
+        "hour that did not exist",
+        "repaired",
+        seen["nonexistent"],
+        "moved on by the jump of the clock",
+    )
+    log.add(
+        "trips",
+        "hour that came twice",
+        "noted",
+        seen["doubled"],
+        "taken for the shortest trip, else the first",
+    )
+    log.add("trips", "missing or unreadable end", "noted", seen["no_end"], "counted as a pickup")
+    log.add("trips", "impossible end time", "repaired", seen["late_end"], "left blank")
+    log.add("trips", "missing start station", "noted", seen["no_start_station"], "placed by coordinates")
+    log.add(
+        "trips",
+        "missing end station",
+        "noted",
+        seen["no_end_station"],
+        "counted as a pickup, not as a return",
+    )
+    log.add("trips", "unknown end station", "repaired", seen["unknown_end"], "left blank: no return is counted")
+    log.add("trips", "impossible coordinates", "repaired", seen["impossible_place"], "left blank")
+
+
+def _timed(workspace: Workspace, trips: StagedTrips, clock: Clock) -> str:
+    """Make a view with UTC times and places that are possible.
+
+    Of the two readings of a time in an hour that came twice, the one that makes the shorter trip holds, and
+    the first where that does not tell: a start is moved to the second occurrence when the trip ended after
+    the doubled hour, an end when it would lie before the start. A start in an hour that did not exist is
+    moved on over the gap, or back where the trip would else end before it began.
+    """
+    name = workspace.name("trips_timed")
+
+    def outside(side: str) -> str:
+        if f"{side}_lat" not in trips.fields:
+            return "false"
+        lat, lon = f"{side}_lat", f"{side}_lon"
+        return f"(abs({lat}) > 90 OR abs({lon}) > 180 OR ({lat} = 0 AND {lon} = 0)) IS TRUE"
+
+    def place(side: str, axis: str) -> str:
+        known = f"{side}_lat" in trips.fields
+        return (
+            f"{f'CASE WHEN NOT bad_{side}_place THEN {side}_{axis} END' if known else 'NULL::DOUBLE'} AS {side}_{axis}"
+        )
+
+    workspace.connection.execute(
+        f"""CREATE VIEW {name} AS
+        WITH first_reading AS (
+            SELECT *, coalesce(started_utc, {clock.utc("started_local")}) AS started_0,
+                coalesce(ended_utc, {clock.utc("ended_local")}) AS ended_0,
+                CASE WHEN started_utc IS NULL THEN {clock.doubled("started_local")} ELSE 0 END AS start_fold,
+                CASE WHEN ended_utc IS NULL THEN {clock.doubled("ended_local")} ELSE 0 END AS end_fold,
+                CASE WHEN started_utc IS NULL THEN {clock.skipped("started_local")} ELSE 0 END AS start_gap,
+                CASE WHEN ended_utc IS NULL THEN {clock.skipped("ended_local")} ELSE 0 END AS end_gap,
+                {outside("start")} AS bad_start_place,
+                {outside("end")} AS bad_end_place
+            FROM {trips.staged.relation})
+        SELECT * EXCLUDE (started_0, ended_0, start_lat, start_lon, end_lat, end_lon),
+            {place("start", "lat")}, {place("start", "lon")}, {place("end", "lat")}, {place("end", "lon")},
+            CASE WHEN start_fold > 0 AND end_fold = 0
+                    AND epoch_us(ended_0) - epoch_us(started_0) >= start_fold
+                    THEN make_timestamp(epoch_us(started_0) + start_fold)
+                WHEN start_gap > 0 AND end_gap = 0 AND ended_0 < started_0
+                    THEN make_timestamp(epoch_us(started_0) - start_gap)
+                ELSE started_0 END AS started,
+            CASE WHEN start_fold > 0 AND end_fold > 0 AND ended_0 < started_0
+                THEN make_timestamp(epoch_us(ended_0) + end_fold) ELSE ended_0 END AS ended
+        FROM first_reading"""
+    )
+    return name
+
+
+def _located(workspace: Workspace, trips: str, ids: str) -> str:
+    """Make a view with the stations at which trips start and end."""
+    name = workspace.name("trips_located")
+    workspace.connection.execute(
+        f"""CREATE VIEW {name} AS SELECT t.*,
+            s.ix AS start_ix, s.station AS start_station, coalesce(s.staff, false) AS start_staff,
+            e.ix AS end_ix, e.station AS end_station, coalesce(e.staff, false) AS end_staff
+        FROM {trips} t LEFT JOIN {ids} s ON t.start_raw = s.raw LEFT JOIN {ids} e ON t.end_raw = e.raw"""
+    )
+    return name
+
+
+def _staff_stations(workspace: Workspace, trips: StagedTrips, ids: Mapping[str, int]) -> dict[str, bool]:
+    """Raw station id → whether its id or any of its names is that of a depot or a test."""
+    staff = {raw: is_staff(raw) for raw in ids}
+    for side in ("start", "end"):
+        if f"{side}_station_name" not in trips.fields:
+            continue
+        sql = f"SELECT DISTINCT {side}_raw, {side}_name FROM {trips.staged.relation} WHERE {side}_raw IS NOT NULL"
+        with reading(trips.staged.label):
+            for raw, name in fetch_all(workspace.connection, sql):
+                staff[raw] = staff.get(raw, False) or (name is not None and is_staff(name))
+    return staff
+
+
+def _staff_riders(workspace: Workspace, trips: StagedTrips) -> str:
+    """SQL to follow a condition: or the rider is of a type that means staff."""
+    if "rider" not in trips.fields:
+        return ""
+    sql = f"SELECT DISTINCT rider FROM {trips.staged.relation} WHERE rider IS NOT NULL LIMIT 1000"
+    with reading(trips.staged.label):
+        riders = [r[0] for r in fetch_all(workspace.connection, sql) if is_staff(r[0])]
+    if not riders:
+        return ""
+    name = workspace.name("staff")
+    workspace.connection.execute(f"CREATE TABLE {name} AS SELECT unnest(?) AS rider", [riders])
+    return f" OR rider IN (SELECT rider FROM {name})"
+
+
+def _check_places(workspace: Workspace, trips: StagedTrips, timezone: str) -> None:
+    """Refuse trips whose latitudes and longitudes are swapped, judged by the median of a sample."""
+    if "start_lat" not in trips.fields:
+        return
+    sql = (
+        "SELECT median(start_lat), median(start_lon) FROM "
+        f"(SELECT start_lat, start_lon FROM {trips.staged.relation} "
+        "WHERE start_lat <> 0 AND start_lon <> 0 LIMIT 100000)"
+    )
+    with reading(trips.staged.label):
+        lat, lon = fetch_one(workspace.connection, sql)
+    if lat is not None and lon is not None:
+        pairs = [(f"{side}_lat", f"{side}_lon") for side in ("start", "end")]
+        check_not_swapped(lat, lon, timezone, trips.staged.label, trips.fields, pairs)
+
+
+def _duplicates(
+    workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog, outside: str | None
+) -> str | None:
+    """Find all but the first trip of each id; without an id, of each bike, start and time.
+
+    Where a file has neither, two equal rows may be two riders: nothing is dropped.
+    """
+    key = (
+        "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
+    )
+    keyed = f"(SELECT *, {key} AS k FROM {accepted})"
+    with reading(staged.label):
+        suspects, keys = repeated_keys(workspace, keyed, "k", rows)
+        log.add("trips", "no trip or bike id", "noted", rows - keys, "duplicates cannot be told")
+        if suspects is None:
+            return None
+        # Equal hashes are only suspects: the values themselves decide.
+        name = workspace.name("dropped")
+        workspace.connection.execute(
+            f"""CREATE TABLE {name} AS SELECT rn, outside FROM
+            (SELECT rn, {outside or "false"} AS outside,
+                row_number() OVER (PARTITION BY trip_id, CASE WHEN trip_id IS NULL THEN
+                (bike, started, start_raw) END ORDER BY rn) AS nth
+             FROM {keyed} WHERE k IN (SELECT k FROM {suspects}))
+            WHERE nth > 1"""
+        )
+        count, beside = fetch_one(workspace.connection, f"SELECT count(*), count(*) FILTER (outside) FROM {name}")
+    detail = "same trip id, or same bike, start and time: the first holds"
+    log.add("trips", "duplicate", "rejected", count - beside, detail, of=log.within.get("trips"))
+    log.add("trips", "duplicate, outside the period asked for", "noted", beside, "not in the panel")
+    return name if count else None

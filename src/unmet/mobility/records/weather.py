@@ -1,0 +1,156 @@
+"""Weather: any table with a time and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.sql import fetch_one, identifier, reading
+from unmet.mobility.records.casting import number, time
+from unmet.mobility.records.files import Given, Part, Workspace, open_parts
+from unmet.mobility.records.headers import match_columns
+from unmet.mobility.records.quality import QualityLog
+from unmet.mobility.records.staging import IMPOSSIBLE, Staged, check_epochs, clock_for, count_reasons, stage
+
+__all__ = ["make_weather"]
+
+# What weather services write for "no value" (NOAA's GSOD and GHCN). Taken for that only where it stands far
+# from everything else in its column: 999.9 is also a pressure.
+_MISSING = (-9999.0, 99.99, 999.9, 9999.9, 99999.0)
+
+
+def make_weather(
+    workspace: Workspace,
+    given: Given,
+    timezone: str,
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+    columns: Sequence[str] | None = None,
+) -> set[str]:
+    """Make the table ``weather``: `at` in UTC and numeric columns (all, or those named); return the headers."""
+    parts = open_parts(workspace, given, "weather")
+    numeric = _choose(workspace, parts, mapping, log, columns)
+    names = {header: f"v{i}" for i, header in enumerate(numeric)}
+    staged = _stage(workspace, parts, names, mapping, log)
+    clock = clock_for(workspace, staged, timezone, ["at_local"])
+    timed = f"(SELECT *, coalesce(at_utc, {clock.utc('at_local')}) AS moment FROM {staged.relation})"
+    oddities = {
+        "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
+        "nonexistent": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
+    }
+    reasons = {"missing or impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}"}
+    rows, occurred, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
+    log.add("weather", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
+    log.add(
+        "weather",
+        "hour that did not exist",
+        "repaired",
+        seen["nonexistent"],
+        "moved on by the jump of the clock",
+    )
+    where = "".join(f"WHERE ({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred)
+    values = ", ".join(f"{name} AS {identifier(header)}" for header, name in names.items())
+    with reading(staged.label):
+        workspace.connection.execute(
+            f"""CREATE TABLE weather AS SELECT moment AS "at", {values} FROM {timed} {where}
+            QUALIFY row_number() OVER (PARTITION BY moment ORDER BY rn DESC) = 1 ORDER BY moment"""
+        )
+        kept = fetch_one(workspace.connection, "SELECT count(*) FROM weather")[0]
+    log.add("weather", "duplicate", "rejected", rows - kept, "same time: the last row holds")
+    _blank_missing(workspace, numeric, log)
+    _compare_units(workspace, numeric, log)
+    return set().union(*(part.columns for part in parts))
+
+
+def _choose(
+    workspace: Workspace,
+    parts: Sequence[Part],
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+    columns: Sequence[str] | None,
+) -> list[str]:
+    """Headers of the columns to use: all of numbers, or those named, which must be there."""
+    found = list(dict.fromkeys(h for part in parts for h in _numeric(workspace, part, mapping, log, columns)))
+    if not found and not columns:
+        raise FileFormatError(f"{parts[0].label}: no numeric column beside the time.")
+    unknown = [name for name in columns or () if name not in found]
+    if unknown:
+        every = dict.fromkeys(h for part in parts for h in _numeric(workspace, part, mapping, QualityLog()))
+        raise InputError(
+            f"weather_columns: there is no column of numbers {', '.join(map(repr, unknown))} in {parts[0].label}; "
+            f"found: {', '.join(map(repr, every))}."
+        )
+    return list(dict.fromkeys(columns)) if columns else found
+
+
+def _stage(
+    workspace: Workspace,
+    parts: Sequence[Part],
+    names: Mapping[str, str],
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+) -> Staged:
+    """Bring weather to a local and a UTC time and one column per header, under names of our own."""
+    selects = []
+    for part in parts:
+        matched = match_columns("weather", part.columns, part.label, mapping)
+        at = time(part.columns[matched["at"]])
+        check_epochs(workspace, part, matched["at"], at)
+        hour = f"to_hours({number(part.columns[matched['hour']], 'INTEGER')})" if "hour" in matched else ""
+        columns = {"at_local": f"{at.local} + {hour}", "at_utc": f"{at.utc} + {hour}"} if hour else {}
+        columns = columns or {"at_local": at.local, "at_utc": at.utc}
+        for header, name in names.items():
+            found = part.columns.get(header)
+            columns[name] = number(found, "DOUBLE") if found else "NULL::DOUBLE"
+        selects.append((part, columns))
+    return stage(workspace, "weather", selects, log)
+
+
+def _numeric(
+    workspace: Workspace,
+    part: Part,
+    mapping: Mapping[str, str] | None,
+    log: QualityLog,
+    columns: Sequence[str] | None = None,
+) -> list[str]:
+    """Headers of the columns of numbers, of all or of some: at least half of what stands in them is one."""
+    matched = match_columns("weather", part.columns, part.label, mapping)
+    rest = {h: c for h, c in part.columns.items() if h and h not in matched.values() and h.lower() != "at"}
+    rest = {h: c for h, c in rest.items() if not columns or h in columns}
+    if not rest:
+        return []
+    counts = ", ".join(f"count({number(c, 'DOUBLE')}), count({c.sql})" for c in rest.values())
+    with reading(part.label):
+        found = fetch_one(workspace.connection, f"SELECT {counts} FROM {part.lenient or part.relation}")
+    headers = []
+    for header, numbers, values in zip(rest, found[::2], found[1::2], strict=True):
+        if numbers and numbers >= 0.5 * values:
+            headers.append(header)
+            log.add("weather", "unreadable number", "repaired", values - numbers, f"{header}: left blank")
+    ignored = [header for header in rest if header not in headers]
+    log.add("weather", "column without numbers", "noted", len(ignored), ", ".join(ignored), of=len(rest))
+    return headers
+
+
+def _blank_missing(workspace: Workspace, headers: list[str], log: QualityLog) -> None:
+    for header in headers:
+        name = identifier(header)
+        for code in _MISSING:
+            sql = f"""SELECT count(*) FILTER ({name} = $1),
+                max(abs({name})) FILTER ({name} NOT IN ({", ".join(map(str, _MISSING))})) FROM weather"""
+            times, largest = fetch_one(workspace.connection, sql, [code])
+            if times and (largest is None or largest * 3 < abs(code)):
+                workspace.connection.execute(f"UPDATE weather SET {name} = NULL WHERE {name} = $1", [code])
+                log.add("weather", "code for a missing value", "repaired", times, f"{header}: {code} left blank")
+
+
+def _compare_units(workspace: Workspace, headers: list[str], log: QualityLog) -> None:
+    """Note columns in (C) that are not what the same column in (F) says."""
+    for celsius in (h for h in headers if h.endswith("(C)")):
+        fahrenheit = celsius[:-3] + "(F)"
+        if fahrenheit not in headers:
+            continue
+        c, f = identifier(celsius), identifier(fahrenheit)
+        sql = f"SELECT count(*) FILTER (abs({c} * 1.8 + 32 - {f}) > 1) FROM weather"
+        differ = fetch_one(workspace.connection, sql)[0]
+        log.add("weather", "units disagree", "noted", differ, f"{celsius} is not {fahrenheit}: check which to use")

@@ -1,0 +1,166 @@
+"""Finished work on disk: each chunk of zones is a folder that appears whole, sealed with checksums.
+
+::
+
+    out/.parts/<fingerprint>/inputs.json            what the fingerprint stands for
+                             part-<hash>/rows.parquet   the rows of the chunk's zones
+                                         draws.npz      lost (zone, hour of week, draw), observed (zone, hour of week)
+                                         part.json      zones, failures, summaries, costs, checksums
+
+A part that is not what was written (a torn write, a full disk, a bad sector) is found out by its checksums, removed
+and computed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from unmet._storage.hashes import file_hash
+from unmet._storage.seals import sealed, unsealed
+from unmet._storage.writing import write_parquet
+from unmet._typing import Array
+
+if TYPE_CHECKING:
+    from unmet.mobility.models.zone_estimate import ZoneEstimate
+
+__all__ = ["Part", "ZoneCost", "ZoneOutcome", "read_parts", "write_part"]
+
+_FILES = ("rows.parquet", "draws.npz")
+
+
+@dataclass(frozen=True)
+class ZoneCost:
+    """What a zone cost: processor seconds, and the largest memory its process had had by then (MB, where known)."""
+
+    cpu_seconds: float
+    peak_mb: float | None
+
+
+@dataclass(frozen=True)
+class ZoneOutcome:
+    """What came of one zone: an estimate, or the reason why there is none."""
+
+    zone: str
+    estimate: ZoneEstimate | None
+    reason: str | None
+    warnings: tuple[str, ...]
+    cost: ZoneCost
+
+
+@dataclass(frozen=True)
+class Part:
+    """A finished chunk on disk.
+
+    Attributes
+    ----------
+    folder : Path
+        Where it is.
+    fitted : tuple of str
+        The zones with an estimate, in the order of `draws`.
+    failed : dict
+        Zone → reason.
+    summaries : tuple of dict
+        What the models say about themselves, as JSON knows it; beside `fitted`.
+    costs : dict
+        Zone → `ZoneCost`.
+    """
+
+    folder: Path
+    fitted: tuple[str, ...]
+    failed: dict[str, str]
+    summaries: tuple[dict[str, Any], ...]
+    costs: dict[str, ZoneCost]
+
+    @property
+    def zones(self) -> frozenset[str]:
+        """All zones of the chunk."""
+        return frozenset(self.fitted) | frozenset(self.failed)
+
+    def draws(self) -> tuple[Array, Array]:
+        """Read ``lost`` (zone, 168, draws) and ``observed`` (zone, 168)."""
+        with np.load(self.folder / "draws.npz", allow_pickle=False) as file:
+            return file["lost"], file["observed"]
+
+
+def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> Part:
+    """Write a chunk into `scratch` and move it into `folder`."""
+    fresh = scratch / "part"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    fitted = [(o, o.estimate) for o in outcomes if o.estimate is not None]
+    if fitted:
+        write_parquet(pd.concat([e.rows for _, e in fitted], ignore_index=True), fresh / "rows.parquet")
+        np.savez(
+            fresh / "draws.npz",
+            lost=np.stack([e.lost for _, e in fitted]),
+            observed=np.stack([e.observed for _, e in fitted]),
+        )
+    body = {
+        "fitted": [o.zone for o, _ in fitted],
+        "failed": {o.zone: o.reason for o in outcomes if o.estimate is None},
+        "summaries": [{**e.summary, "warnings": "; ".join(o.warnings)} for o, e in fitted],
+        "costs": {o.zone: asdict(o.cost) for o in outcomes},
+        "sha256": {name: file_hash(fresh / name) for name in _FILES} if fitted else {},
+    }
+    text = json.dumps(body, default=_plain)
+    (fresh / "part.json").write_text(sealed(text), encoding="utf-8")
+    target = folder / f"part-{hashlib.sha256(json.dumps([o.zone for o in outcomes]).encode()).hexdigest()[:16]}"
+    shutil.rmtree(target, ignore_errors=True)  # of the same zones, and found damaged
+    os.replace(fresh, target)
+    return _read(target)
+
+
+def read_parts(folder: Path) -> tuple[list[Part], int]:
+    """Give the sound parts, and how many others were removed.
+
+    No zone is in two parts of the list: a part that repeats one is removed as well.
+    """
+    parts: list[Part] = []
+    seen: set[str] = set()
+    removed = 0
+    for path in sorted(folder.glob("part-*")):
+        try:
+            part = _read(path)
+            _check(part)
+        except (OSError, ValueError, KeyError, TypeError):
+            shutil.rmtree(path)
+            removed += 1
+            continue
+        if seen & part.zones:
+            shutil.rmtree(path)
+            removed += 1
+            continue
+        seen |= part.zones
+        parts.append(part)
+    return parts, removed
+
+
+def _read(folder: Path) -> Part:
+    body = json.loads(unsealed(folder / "part.json"))
+    costs = {zone: ZoneCost(**cost) for zone, cost in body["costs"].items()}
+    return Part(folder, tuple(body["fitted"]), body["failed"], tuple(body["summaries"]), costs)
+
+
+def _check(part: Part) -> None:
+    for name, expected in json.loads(unsealed(part.folder / "part.json"))["sha256"].items():
+        if file_hash(part.folder / name) != expected:
+            raise ValueError(f"{part.folder / name}: is not what was written.")
+
+
+def _plain(value: object) -> object:
+    """For JSON: NumPy's numbers and arrays as Python's, anything else as text."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple | set | frozenset):
+        return list(value)
+    return str(value)

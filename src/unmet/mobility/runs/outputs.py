@@ -1,0 +1,171 @@
+"""The files of a finished run, made from its parts without holding them all in memory."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from unmet._storage.hashes import file_hash
+from unmet._storage.sql import fetch_frame, literal, path_literal
+from unmet._storage.writing import write_parquet
+from unmet._typing import Array
+from unmet.mobility.runs.checkpoints import Part
+from unmet.mobility.runs.totals import tabulate_totals
+
+__all__ = ["TABLES", "finished_run", "publish", "read_table"]
+
+TABLES = ("demand.parquet", "zones.parquet", "totals.parquet")
+_SORT_MEMORY = "500MB"
+# Costs differ from run to run; they are told in run.json so that the tables of equal runs are equal.
+_COSTS = "_seconds"
+
+
+def publish(
+    out: Path, scratch: Path, parts: Sequence[Part], zones: pd.DataFrame, hours: Sequence[int], info: dict[str, Any]
+) -> dict[str, Any]:
+    """Write all files aside, then move them into place, ``run.json`` last; return what it says.
+
+    Parameters
+    ----------
+    out, scratch : Path
+        Where the files go, and a folder on the same disk to make them in.
+    parts : sequence of Part
+        All of the run.
+    zones : pandas.DataFrame
+        One row per zone of the panel: ``zone, name, status, reason`` and what the panel says of it.
+    hours : sequence of int
+        Hours of the week that bins of the panel start in.
+    info : dict
+        For ``run.json``; checksums and the system's totals are added.
+    """
+    _merge_rows(parts, scratch)
+    totals = tabulate_totals(_draws_by_zone(parts), hours)
+    write_parquet(totals, scratch / "totals.parquet")
+    write_parquet(_zone_table(zones, totals, parts), scratch / "zones.parquet")
+    system = totals[totals["level"] == "system"].set_index("quantity")
+    told = {
+        **info,
+        "totals": {
+            str(name): {k: float(row[k]) for k in ("mean", "sd", "q025", "q05", "q50", "q95", "q975")}
+            for name, row in system.iterrows()
+        },
+        "outputs": {name: file_hash(scratch / name) for name in TABLES},
+    }
+    (scratch / "run.json").write_text(json.dumps(told, indent=2, default=str) + "\n", encoding="utf-8")
+    for name in (*TABLES, "run.json"):
+        os.replace(scratch / name, out / name)
+    return told
+
+
+def finished_run(out: Path, fingerprint: str) -> dict[str, Any] | None:
+    """What ``run.json`` says if this very run is finished, with nothing left to retry and its files intact."""
+    told = read_info(out)
+    if told is None or told.get("fingerprint") != fingerprint:
+        return None
+    if any(failure["retry"] for failure in told["failures"]):
+        return None
+    for name, expected in told["outputs"].items():
+        if not (out / name).is_file() or file_hash(out / name) != expected:
+            return None
+    return told
+
+
+def read_info(out: Path) -> dict[str, Any] | None:
+    """What ``run.json`` says, if there is one that can be read."""
+    try:
+        told = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return told if isinstance(told, dict) else None
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a Parquet file of a run."""
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        return fetch_frame(connection, f"SELECT * FROM read_parquet({path_literal(str(path))})")
+
+
+# Columns of ``demand.parquet`` between the bin and its flags: there also where no zone could be estimated.
+_ESTIMATES = (
+    *("observed", "exposure", "censored"),
+    *(f"rate_{k}" for k in ("mean", "sd", "q05", "q95")),
+    *(f"demand_{k}" for k in ("mean", "sd", "q05", "q50", "q95")),
+    *(f"lost_{k}" for k in ("mean", "sd", "q05", "q95")),
+)
+
+
+def _merge_rows(parts: Sequence[Part], scratch: Path) -> None:
+    files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
+    if not files:
+        empty = {
+            "zone": pd.Series(dtype="str"),
+            "start": pd.Series(dtype="datetime64[us, UTC]"),
+            **{c: pd.Series(dtype="bool" if c == "censored" else "float64") for c in _ESTIMATES},
+            "flags": pd.Series(dtype="str"),
+        }
+        write_parquet(pd.DataFrame(empty), scratch / "demand.parquet")
+        return
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")  # one thread writes the same bytes every time
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")
+        connection.execute(f"SET memory_limit = '{_SORT_MEMORY}'")
+        connection.execute(f"SET temp_directory = {literal(str(scratch / 'spill'))}")
+        listed = ", ".join(path_literal(file) for file in sorted(files))
+        connection.execute(
+            f"COPY (SELECT * FROM read_parquet([{listed}], union_by_name = true) ORDER BY zone, start) "
+            f"TO {literal(str(scratch / 'demand.parquet'))} (FORMAT parquet, COMPRESSION zstd)"
+        )
+
+
+def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, Array, Array]]:
+    """Zones in order of name, whatever the parts: sums then come out the same. One part is held at a time."""
+    place = sorted((zone, number, i) for number, part in enumerate(parts) for i, zone in enumerate(part.fitted))
+    held: tuple[int, Array, Array] | None = None
+    for zone, number, i in place:
+        if held is None or held[0] != number:
+            held = (number, *parts[number].draws())
+        yield zone, held[1][i], held[2][i]
+
+
+def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Part]) -> pd.DataFrame:
+    """One row per zone: what is known from the panel, the totals, what the model says of itself."""
+    of_zones = totals[totals["level"] == "zone"]
+    table = zones
+    for quantity, names in {
+        "observed": {"mean": "observed_fitted"},
+        "demand": {k: f"demand_{k}" for k in ("mean", "sd", "q05", "q95")},
+        "lost": {k: f"lost_{k}" for k in ("mean", "sd", "q05", "q95")},
+    }.items():
+        some = of_zones[of_zones["quantity"] == quantity][["zone", *names]].rename(columns=names)
+        table = table.merge(some, on="zone", how="left")
+    table["observed"] = table.pop("observed_fitted").fillna(table["observed"])
+    said = {zone: summary for part in parts for zone, summary in zip(part.fitted, part.summaries, strict=True)}
+    keys = sorted({k for s in said.values() for k in s if k != "zone" and not k.endswith(_COSTS)})
+    for key in keys:
+        values = [_cell(said.get(zone, {}).get(key)) for zone in table["zone"]]
+        table[f"model_{key}" if key in table.columns else key] = _column(values)
+    return table
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | dict) else value
+
+
+def _column(values: list[Any]) -> pd.Series:
+    """Numbers as numbers, truth as truth, anything else as text; missing stays missing."""
+    present = [v for v in values if v is not None]
+    if all(isinstance(v, bool) for v in present):
+        return pd.Series(values, dtype="boolean")
+    if all(isinstance(v, int) for v in present):
+        return pd.Series(values, dtype="Int64")
+    if all(isinstance(v, int | float) for v in present):
+        return pd.Series([float("nan") if v is None else float(v) for v in values], dtype="float64")
+    return pd.Series([None if v is None else str(v) for v in values], dtype="str")

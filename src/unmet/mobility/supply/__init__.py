@@ -1,0 +1,1 @@
+"""Supply: what riders could rent in every minute, with the reason for each state."""

@@ -1,0 +1,89 @@
+"""What all status records together say: how often the feed speaks, what moves, who is closed."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmet.mobility.clock.bins import Minutes
+from unmet.mobility.supply.pickups import moves
+from unmet.mobility.supply.silence import Feed
+from unmet.mobility.supply.status_log import Block, StatusLog
+
+__all__ = ["feed_of_trips", "watch_feed"]
+
+# In a poll nearly every station is listed at each minute that has a record; in a change log only those that changed.
+_POLLED_STATIONS = 0.8
+# Of one or two stations that tells nothing; a poll then repeats itself, a log of changes does not.
+_POLLED_REPEATS = 0.5
+
+
+def watch_feed(log: StatusLog, trip_minutes: Minutes) -> tuple[Feed, NDArray[np.float64]]:
+    """Go through all records once; return the feed and each station's usual share of its records.
+
+    Parameters
+    ----------
+    log : StatusLog
+        Sorted records of all stations.
+    trip_minutes : array
+        Minutes in which a trip started or ended: vehicles moved then, whatever the status says.
+    """
+    first, last = log.first_minute, log.last_minute
+    watch = _Watch(first, last - first + 1, len(log.records))
+    for block in log.blocks():
+        watch.add(block)
+    moving = watch.moves > 0
+    moving[trip_minutes[(trip_minutes >= first) & (trip_minutes <= last)] - first] = True
+    stations, shut = np.cumsum(watch.appear), np.cumsum(watch.close)
+    feed = Feed(first, watch.records, watch.moves, moving, stations, shut, watch.is_polled(stations))
+    heard = np.concatenate([[0], np.cumsum(feed.records)])
+    of_all = heard[watch.until - first + 1] - heard[watch.since - first]
+    return feed, log.records / np.maximum(of_all, 1)
+
+
+def feed_of_trips(trip_minutes: Minutes) -> Feed:
+    """Make the feed of a system without status: only what moves is known."""
+    first, last = int(trip_minutes.min()), int(trip_minutes.max())
+    moves = np.bincount(trip_minutes - first).astype(np.int64)
+    nothing = np.zeros(last - first + 1, dtype=np.int64)
+    return Feed(first, nothing, moves, moves > 0, nothing, nothing, polled=False)
+
+
+class _Watch:
+    """Running counts per minute over the blocks of a log."""
+
+    def __init__(self, first: int, minutes: int, stations: int) -> None:
+        self.first, self.minutes = first, minutes
+        self.records, self.moves, self.listed, self.appear, self.close = (
+            np.zeros(minutes, dtype=np.int64) for _ in range(5)
+        )
+        self.since, self.until = (np.full(stations, first, dtype=np.int64) for _ in range(2))
+        self.repeats = 0
+
+    def add(self, block: Block) -> None:
+        minute = block.minute - self.first
+        self.records += self._count(minute)
+        moved, _, _ = moves(block)
+        self.moves += self._count(minute[1:][moved])
+        begins = np.flatnonzero(block.is_new)
+        ends = np.append(begins[1:], len(block)) - 1
+        self.appear += self._count(minute[begins])
+        self.since[block.station[begins]] = block.minute[begins]
+        self.until[block.station[ends]] = block.minute[ends]
+        shut = ~block.is_open
+        was_shut = np.append(False, shut[:-1]) & ~block.is_new
+        self.close += self._count(minute[shut & ~was_shut]) - self._count(minute[was_shut & ~shut])
+        first_of_minute = block.is_new.copy()
+        first_of_minute[1:] |= minute[1:] != minute[:-1]
+        self.listed += self._count(minute[first_of_minute])
+        same = (np.diff(block.available) == 0) & (np.diff(block.disabled) == 0) & (np.diff(block.reason) == 0)
+        self.repeats += int((same & ~block.is_new[1:]).sum())
+
+    def _count(self, minute: Minutes) -> Minutes:
+        return np.bincount(minute, minlength=self.minutes).astype(np.int64)
+
+    def is_polled(self, stations: Minutes) -> bool:
+        if stations[-1] <= 2:
+            return self.repeats >= _POLLED_REPEATS * max(int(self.records.sum()) - 1, 1)
+        heard = self.records > 0
+        return bool(np.median(self.listed[heard] / stations[heard]) >= _POLLED_STATIONS)

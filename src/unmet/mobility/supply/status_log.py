@@ -1,0 +1,358 @@
+"""Status records in the order in which they are read off: station by station, each in time, out of core.
+
+A record is packed into one 64-bit number (station, second, vehicles, disabled, what it says of the station), so that
+sorting 50 million of them costs less than a tenth of a window over the columns. Chunks of stations go through memory
+one at a time and wait on disk, sorted, for the second pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from duckdb import DuckDBPyConnection
+from numpy.typing import NDArray
+
+from unmet._exceptions import InputError
+from unmet._storage.sql import fetch_one
+from unmet.mobility.clock.bins import Minutes
+from unmet.mobility.supply.states import DEAD, EMPTY, NOT_INSTALLED, NOT_RENTING, VEHICLES
+
+__all__ = ["Block", "StatusLog", "sort_status"]
+
+# Bits of the packed record, from the top: station within its chunk; second; vehicles; disabled ones; what it says.
+_STATION, _SECOND, _COUNT, _SAYS = 11, 30, 10, 3
+_PAYLOAD = 2 * _COUNT + _SAYS
+_MOST_STATIONS, _LAST_SECOND, _TOO_MANY = 1 << _STATION, (1 << _SECOND) - 1, (1 << _COUNT) - 1
+_ORIGIN = 1_104_537_600  # 2005-01-01: the seconds reach to 2039; for older records another origin is looked up
+# What a record says, twice, plus one where it has a free dock (or does not know).
+_SAYS_VEHICLES, _SAYS_EMPTY, _SAYS_NOT_RENTING, _SAYS_NOT_INSTALLED = 0, 2, 4, 6
+_REASON = np.array([VEHICLES, VEHICLES, EMPTY, EMPTY, *[NOT_RENTING] * 2, *[NOT_INSTALLED] * 2], dtype=np.int8)
+# Sorting takes 8 bytes a record twice, and DuckDB needs room too.
+_BYTES_PER_RECORD = 32
+_BLOCK = 300_000  # fits into the cache
+_NOTHING = "The station status has no accepted record: there is nothing to build a panel from."
+
+
+@dataclass(frozen=True)
+class Block:
+    """Sorted records of some whole zones, one array per column.
+
+    Attributes
+    ----------
+    station : array
+        Place of the station in the order given to `sort_status`.
+    minute : array
+        The first full minute at which each record is in force.
+    second, origin : array, int
+        The second in which it came, counted from `origin`.
+    available, disabled : array
+        Vehicles that can be rented, and those that cannot.
+    reason : array
+        `VEHICLES`, `EMPTY`, `NOT_RENTING`, `DEAD` or `NOT_INSTALLED`.
+    is_new : array of bool
+        Where the records of a station begin.
+    """
+
+    station: Minutes
+    minute: Minutes
+    second: NDArray[np.int32]
+    origin: int
+    available: NDArray[np.int16]
+    disabled: NDArray[np.int16]
+    reason: NDArray[np.int8]
+    is_new: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.station)
+
+    def minute_of_arrival(self, rows: Minutes) -> Minutes:
+        """The minutes in which some of the records came."""
+        minutes: Minutes = (self.second[rows].astype(np.int64) + self.origin) // 60
+        return minutes
+
+    @property
+    def is_open(self) -> NDArray[np.bool_]:
+        """Whether the station rents, be it empty or not."""
+        return (self.reason == VEHICLES) | (self.reason == EMPTY)
+
+
+@dataclass(frozen=True)
+class StatusLog:
+    """Sorted status.
+
+    Attributes
+    ----------
+    chunks : tuple of (array or Path, int)
+        Sorted packed records (in a file where they are many), and the place of the chunk's first station.
+    group : array
+        The zone of each station, in the given order: a block never ends within one.
+    records : array
+        How many records each station has.
+    origin : int
+        The second from which the packed seconds count.
+    first_minute, last_minute : int
+        The full minutes at which the first and the last record come into force.
+    duplicates : int
+        Records of the period asked for that were left out because a later one is of the same station and second.
+    """
+
+    chunks: tuple[tuple[NDArray[np.uint64] | Path, int], ...]
+    group: Minutes
+    records: Minutes
+    origin: int
+    first_minute: int
+    last_minute: int
+    duplicates: int
+
+    def blocks(self) -> Iterator[Block]:
+        """Go through all records in order, whole zones, some hundred thousand at a time."""
+        for packed, first in self.chunks:
+            behind = first + np.searchsorted(np.cumsum(self.records[first:]), _length(packed)) + 1
+            edges = np.concatenate([[0], np.cumsum(self.records[first:behind])])
+            zone_ends = np.flatnonzero(np.diff(self.group[first:behind], append=-1)) + 1
+            begin = 0
+            while begin < behind - first:
+                fits = np.searchsorted(edges[zone_ends], edges[begin] + _BLOCK, side="right") - 1
+                end = int(zone_ends[max(fits, np.searchsorted(zone_ends, begin, side="right"))])
+                if edges[end] > edges[begin]:
+                    some = _read(packed, edges[begin], edges[end])
+                    yield _unpack(some, self.records[first + begin : first + end], first + begin, self.origin)
+                begin = end
+
+
+def _length(packed: NDArray[np.uint64] | Path) -> int:
+    return packed.stat().st_size // 8 if isinstance(packed, Path) else len(packed)
+
+
+def _read(packed: NDArray[np.uint64] | Path, begin: int, end: int) -> NDArray[np.uint64]:
+    """Some records; of a file only these, for pages of a mapped one would pile up in memory."""
+    if isinstance(packed, Path):
+        return np.fromfile(packed, dtype=np.uint64, count=int(end - begin), offset=int(begin) * 8)
+    return packed[begin:end]
+
+
+def sort_status(
+    connection: DuckDBPyConnection,
+    order: Sequence[int],
+    group: Sequence[int],
+    folder: Path,
+    memory: int,
+    rows: int,
+    within: tuple[int | None, int | None] = (None, None),
+    origin: int = _ORIGIN,
+) -> StatusLog:
+    """Sort the table ``status`` by station and time, and leave out duplicates.
+
+    Parameters
+    ----------
+    connection : DuckDBPyConnection
+        Has ``status`` as `unmet.mobility.records.read` makes it.
+    order : sequence of int
+        Numbers (``ix``) of the stations, zone by zone.
+    group : sequence of int
+        The zone of each of them, never falling.
+    folder : Path
+        For the sorted chunks.
+    memory : int
+        Bytes that the work may take.
+    rows : int
+        How many records there are, or a little more.
+    within : tuple of int or None
+        The period asked for, in minutes: duplicates elsewhere are left out as well, but not counted.
+    origin : int
+        The second from which to count.
+    """
+    if rows == 0:
+        raise InputError(_NOTHING)
+    zones = np.asarray(group, dtype=np.int64)
+    records = np.zeros(len(order), dtype=np.int64)
+    chunks: list[tuple[NDArray[np.uint64] | Path, int]] = []
+    ends: list[int] = []
+    duplicates = 0
+    for number, (begin, end) in enumerate(_cut_chunks(connection, order, zones, rows, memory // _BYTES_PER_RECORD)):
+        packed, dropped = _fetch_sorted(connection, order[begin:end], len(order), origin)
+        if len(packed) == 0:
+            continue
+        duplicates += _count_within(dropped + origin, within)
+        edges = np.searchsorted(packed, np.arange(end - begin, dtype=np.uint64) << np.uint64(64 - _STATION))
+        edges = np.append(edges, len(packed))
+        of_station = edges[:-1][np.diff(edges) > 0]
+        seconds = _seconds(packed[np.concatenate([of_station, np.append(of_station[1:], len(packed)) - 1])])
+        ends += [int(seconds.min()), int(seconds.max())]
+        if end - begin == len(order):  # sorted by their numbers
+            if list(order) != sorted(order):
+                packed = np.concatenate([packed[edges[ix] : edges[ix + 1]] for ix in order])
+            records[:] = np.diff(edges)[np.asarray(order)]
+        else:
+            records[begin:end] = np.diff(edges)
+        _check_counts(connection, packed, order[begin:end], np.cumsum(records[begin:end]))
+        if rows * packed.itemsize > memory // 4:
+            path = folder / f"status-{number}.bin"
+            packed.tofile(path)
+            chunks.append((path, begin))
+        else:
+            chunks.append((packed, begin))
+    if not ends:
+        raise InputError(_NOTHING)
+    if min(ends) == 0 or max(ends) == _LAST_SECOND:
+        return _sort_old(connection, order, group, folder, memory, rows, within, origin)
+    first, last = -(-(origin + min(ends)) // 60), -(-(origin + max(ends)) // 60)
+    return StatusLog(tuple(chunks), zones, records, origin, first, last, duplicates)
+
+
+def _sort_old(
+    connection: DuckDBPyConnection,
+    order: Sequence[int],
+    group: Sequence[int],
+    folder: Path,
+    memory: int,
+    rows: int,
+    within: tuple[int | None, int | None],
+    origin: int,
+) -> StatusLog:
+    """Sort records that are older (or newer) than the packed seconds reach."""
+    (earliest,) = fetch_one(connection, "SELECT min(second) FROM status")
+    if origin == earliest - 60:
+        raise InputError("The status records span more than 34 years. Check their times, or give fewer files.")
+    return sort_status(connection, order, group, folder, memory, rows, within, earliest - 60)
+
+
+def _count_within(seconds: Minutes, within: tuple[int | None, int | None]) -> int:
+    begin, end = (limit if minute is None else 60 * minute for minute, limit in zip(within, (0, 1 << 62), strict=True))
+    return int(((seconds >= begin) & (seconds < end)).sum())
+
+
+def _cut_chunks(
+    connection: DuckDBPyConnection, order: Sequence[int], group: Minutes, rows: int, most_records: int
+) -> list[tuple[int, int]]:
+    """Cut the stations into runs of whole zones that fit into memory and into the packed number."""
+    if rows <= most_records and len(group) <= _MOST_STATIONS:
+        return [(0, len(group))]
+    counts = dict(connection.execute("SELECT ix, count(*) FROM status GROUP BY ix").fetchall())
+    records = np.array([counts.get(ix, 0) for ix in order])
+    chunks = []
+    begin = end = held = 0
+    for stop in [*(np.flatnonzero(np.diff(group)) + 1).tolist(), len(group)]:
+        size = int(records[end:stop].sum())
+        if stop - end > _MOST_STATIONS:
+            raise InputError(
+                f"A zone with {stop - end:,} stations is too large; up to {_MOST_STATIONS:,} are possible."
+            )
+        if end > begin and (held + size > most_records or stop - begin > _MOST_STATIONS):
+            chunks.append((begin, end))
+            begin, held = end, 0
+        held += size
+        end = stop
+    chunks.append((begin, end))
+    return chunks
+
+
+def _fetch_sorted(
+    connection: DuckDBPyConnection, stations: Sequence[int], of_all: int, origin: int
+) -> tuple[NDArray[np.uint64], Minutes]:
+    """Fetch the records of some stations, packed and sorted, and the seconds of the duplicates that were left out.
+
+    All stations are sorted by their numbers (``ix``), some of them by their place among `stations`.
+    """
+    number, source = "ix", "status"
+    if len(stations) < of_all:
+        values = ", ".join(f"({int(ix)}, {place})" for place, ix in enumerate(stations))
+        connection.execute("CREATE OR REPLACE TEMP TABLE chunk_of_stations (ix INTEGER, place INTEGER)")
+        connection.execute(f"INSERT INTO chunk_of_stations VALUES {values}")
+        number, source = "place", "status JOIN chunk_of_stations USING (ix)"
+    says = f"""CASE WHEN NOT installed THEN {_SAYS_NOT_INSTALLED} WHEN NOT renting THEN {_SAYS_NOT_RENTING}
+        WHEN available > 0 THEN {_SAYS_VEHICLES} ELSE {_SAYS_EMPTY} END + (coalesce(docks, 1) > 0)::INTEGER"""
+    select = f"""SELECT ({number}::UBIGINT << {64 - _STATION})
+            | ((CASE WHEN second < {origin} THEN 0 WHEN second > {origin + _LAST_SECOND} THEN {_LAST_SECOND}
+                ELSE second - {origin} END)::UBIGINT << {_PAYLOAD})
+            | (least(available, {_TOO_MANY}) * {1 << (_COUNT + _SAYS)}
+               + least(coalesce(disabled, 0), {_TOO_MANY}) * {1 << _SAYS} + {says})::UBIGINT AS packed, rn
+        FROM {source}"""
+    found = connection.execute(f"SELECT packed FROM ({select})").fetchnumpy()
+    packed = np.ascontiguousarray(found.pop("packed"), dtype=np.uint64)
+    packed.sort(kind="stable")  # files come by station and time, or by time: runs, of which this sort makes use
+    again = _repeated(packed)
+    if len(again) == 0:
+        return packed, np.empty(0, dtype=np.int64)
+    # Of each station and second the last record of the files holds.
+    keys = np.unique(packed[again] >> np.uint64(_PAYLOAD))
+    connection.register("some_rows", {"key": keys})
+    winners = connection.execute(
+        f"""SELECT packed >> {_PAYLOAD} AS key, arg_max(packed, rn) AS packed FROM ({select})
+        WHERE packed >> {_PAYLOAD} IN (SELECT key FROM some_rows) GROUP BY 1 ORDER BY 1"""
+    ).fetchnumpy()
+    connection.unregister("some_rows")
+    packed[np.searchsorted(packed, keys << np.uint64(_PAYLOAD))] = np.asarray(winners["packed"], dtype=np.uint64)
+    return np.delete(packed, again), _seconds(packed[again]).astype(np.int64)
+
+
+def _repeated(packed: NDArray[np.uint64]) -> Minutes:
+    """Places of the sorted records that are of the same station and second as the one before."""
+    found = []
+    for begin in range(0, len(packed), _BLOCK):
+        some = packed[begin : begin + _BLOCK + 1]
+        found.append(begin + 1 + np.flatnonzero((some[1:] ^ some[:-1]) < np.uint64(1 << _PAYLOAD)))
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def _seconds(packed: NDArray[np.uint64]) -> NDArray[np.int32]:
+    kept = (packed >> np.uint64(_PAYLOAD)).astype(np.int32)
+    kept &= np.int32(_LAST_SECOND)
+    return kept
+
+
+def _check_counts(
+    connection: DuckDBPyConnection, packed: NDArray[np.uint64], stations: Sequence[int], ends: Minutes
+) -> None:
+    """Refuse more vehicles than a record can hold; `ends` are the places behind each station's records."""
+    for begin in range(0, len(packed), _BLOCK):
+        some = packed[begin : begin + _BLOCK]
+        for low in (_SAYS, _SAYS + _COUNT):
+            field = np.uint64(_TOO_MANY << low)
+            if (some & field).max() == field:
+                row = begin + int(((some & field) == field).argmax())
+                ix = stations[int(np.searchsorted(ends, row, side="right"))]
+                (name,) = fetch_one(connection, "SELECT station FROM stations WHERE ix = ?", [ix])
+                raise InputError(
+                    f"Station {name!r} reports {_TOO_MANY:,} vehicles or more at once; fewer were expected. "
+                    "Is the column of vehicles the right one?"
+                )
+
+
+def _unpack(packed: NDArray[np.uint64], records: Minutes, first: int, origin: int) -> Block:
+    """Take records apart; `records` is how many each of the stations from `first` on has."""
+
+    def bits(low: int, width: int, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
+        kept = (packed >> np.uint64(low)).astype(dtype)
+        kept &= dtype((1 << width) - 1)
+        return kept
+
+    station = np.repeat(np.arange(first, first + len(records)), records)
+    is_new = np.zeros(len(packed), dtype=bool)
+    is_new[(np.cumsum(records) - records)[records > 0]] = True
+    second = _seconds(packed)
+    # Rounded up to a full minute, in 32 bits as long as that goes.
+    whole, rest = divmod(origin + 59, 60)
+    minute = ((second + np.int32(rest)) // np.int32(60)).astype(np.int64)
+    minute += whole
+    says = bits(0, _SAYS, np.int8)
+    reason = _REASON[says]
+    no_dock = np.flatnonzero(says == _SAYS_EMPTY)
+    if len(no_dock):
+        # Without a vehicle and a dock a station is dead; but one that never has a dock has none to lose.
+        docked = np.bincount(station - first, weights=says & 1) > 0
+        reason[no_dock[docked[station[no_dock] - first]]] = DEAD
+    return Block(
+        station,
+        minute,
+        second,
+        origin,
+        bits(_COUNT + _SAYS, _COUNT, np.int16),
+        bits(_SAYS, _COUNT, np.int16),
+        reason,
+        is_new,
+    )

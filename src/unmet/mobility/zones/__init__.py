@@ -1,0 +1,1 @@
+"""Zones: stations, super-hubs, polygons and H3 cells."""

@@ -1,0 +1,239 @@
+"""What strangers' files may do to us."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import os
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.records import Records, read_records
+from unmet.mobility.records.files import Workspace
+
+TRIPS = "ride_id,started_at,ended_at,start_station_id\n"
+TRIPS += "1,2021-01-01 08:00,2021-01-01 08:10,a\n2,2021-01-01 09:00,,b\n"
+
+
+def count(records: Records, table: str = "trips") -> int:
+    return int(records.connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
+
+
+def read(given: object, **options: object) -> Records:
+    return read_records(given, timezone="America/New_York", **options)  # type: ignore[arg-type]
+
+
+def frames() -> list[object]:
+    frame = pd.DataFrame({"started_at": ["2021-01-01 08:00"], "start_station_id": [7]})
+    return [
+        frame,
+        pl.from_pandas(frame),
+        pl.from_pandas(frame).lazy(),
+        pa.Table.from_pandas(frame),
+        frame.convert_dtypes(dtype_backend="pyarrow"),
+    ]
+
+
+@pytest.mark.parametrize("frame", frames(), ids=lambda f: type(f).__module__)
+def test_frames_of_any_kind_are_read_and_not_changed(frame: object) -> None:
+    before = str(frame)
+    with read(frame) as records:
+        assert records.connection.execute("SELECT start_station FROM trips").fetchall() == [("7",)]
+    assert str(frame) == before
+
+
+def test_a_frame_changed_after_reading_changes_nothing() -> None:
+    frame = pd.DataFrame({"started_at": ["2021-01-01 08:00"], "start_station_id": ["a"]})
+    with read(frame) as records:
+        frame.loc[0, "start_station_id"] = "z"
+        assert records.connection.execute("SELECT start_station FROM trips").fetchall() == [("a",)]
+
+
+def test_csv_gz_zip_parquet_folder_list_and_glob_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(TRIPS)
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(TRIPS.replace("1,", "11,").replace("2,2", "22,2").encode()))
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as archive:
+        archive.writestr("../../evil.csv", TRIPS.replace("1,2", "111,2").replace("2,2", "222,2"))
+        archive.writestr("__MACOSX/._evil.csv", b"\0\0junk")
+        archive.writestr("readme.txt", "hello")
+    pd.DataFrame(
+        {"ride_id": ["p"], "started_at": pd.to_datetime(["2021-01-01"]), "start_station_id": ["a"]}
+    ).to_parquet(tmp_path / "d.parquet")
+    for given in (
+        tmp_path,
+        str(tmp_path / "*"),
+        sorted(tmp_path.iterdir()),
+        [str(p) for p in tmp_path.iterdir()],
+    ):
+        with read(given) as records:
+            assert count(records) == 7
+    assert not (tmp_path.parent.parent / "evil.csv").exists()
+
+
+def test_the_temporary_folder_goes_with_the_records(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(TRIPS)
+    records = read(tmp_path / "a.csv")
+    assert records.folder.exists()
+    records.close()
+    records.close()
+    assert not records.folder.exists()
+
+
+def test_records_that_nobody_closes_take_their_folder_along(tmp_path: Path) -> None:
+    records = read(frames()[0])
+    folder = records.folder
+    del records
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_nothing_is_left_behind_by_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "tmp"
+    home.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(home))
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    with pytest.raises(FileFormatError):
+        read(tmp_path / "a.csv")
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["it's [1]*?.csv", 'a "b"; DROP TABLE trips; --.csv', "ü ñ 日本.csv", "per%cent&#.csv"]
+)
+def test_odd_names_of_files_are_only_names(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(TRIPS)
+    (tmp_path / "it's 1xx.csv").write_text(TRIPS)
+    with read(tmp_path / name) as records:
+        assert count(records) == 2
+    pd.DataFrame({"started_at": pd.to_datetime(["2021-01-01"]), "start_station_id": ["a"]}).to_parquet(
+        tmp_path / (name + ".parquet")
+    )
+    with read(tmp_path / (name + ".parquet")) as records:
+        assert count(records) == 1
+
+
+def test_odd_names_and_values_in_files_are_only_data(tmp_path: Path) -> None:
+    evil = "'; DROP TABLE trips; --"
+    (tmp_path / "a.csv").write_text(f'started_at,start_station_id,"{evil}"\n2021-01-01,"{evil}",1\n')
+    weather = pd.DataFrame({"date": ["2021-01-01"], "r\"a'in); --": [1.5]})
+    with read_records(tmp_path / "a.csv", weather=weather, timezone="UTC") as records:
+        assert records.connection.execute("SELECT start_station FROM trips").fetchall() == [(evil,)]
+        assert [d[0] for d in records.connection.execute("SELECT * FROM weather").description][1] == "r\"a'in); --"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("a.csv", b"", "empty"),
+        ("a.csv", b"\n\n", "empty"),
+        ("a.csv.gz", b"\x1f\x8b", "cannot be opened"),
+        ("a.csv.gz", gzip.compress(b"", mtime=0), "empty"),
+        ("a.csv", b"\0\1\2", "not a text file"),
+        ("a.parquet", b"PAR1 but no more", "cannot be read"),
+        ("a.parquet", b"x", "cannot be read"),
+        ("a.zip", b"PK\3\4 no archive", "not a readable zip"),
+        ("a.xlsx", b"PK", "unknown kind of file"),
+        ("a.json", b"{}", "unknown kind of file for trips"),
+        ("a.csv", b"just one line without a comma", "no column was recognised"),
+    ],
+)
+def test_bad_files_are_refused_by_path(tmp_path: Path, name: str, content: bytes, match: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=match) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_parquet_cut_in_the_middle_is_refused_by_path(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pd.DataFrame(
+        {"started_at": pd.date_range("2021-01-01", periods=9999, freq="s"), "start_station_id": "a"}
+    ).to_parquet(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + os.urandom(1) * (len(whole) // 2) + whole[4 + len(whole) // 2 :])
+    with pytest.raises(FileFormatError, match=r"a\.parquet"):
+        read(path)
+
+
+def test_malformed_lines_are_counted_and_the_others_kept(tmp_path: Path) -> None:
+    lines = [f"{i},2021-01-01 08:00,,a" for i in range(100)]
+    lines[50:50] = ["too,few", "one,2021-01-01 08:00,,a,many", 'bad "quote,2021-01-01 08:00,,a']
+    (tmp_path / "a.csv").write_text("\r\n".join(["ride_id,started_at,ended_at,start_station_id", *lines]) + "\n")
+    with read(tmp_path / "a.csv") as records:
+        malformed = records.quality.query("reason == 'malformed line'")["rows"].sum()
+        assert count(records) + malformed == 103
+        assert count(records) >= 100
+        assert records.quality.query("source == 'trips' and reason == 'read'")["rows"].to_list() == [103]
+
+
+def test_semicolons_latin_letters_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("started_at;start_station_id\n2021-01-01;Café\n".encode("latin-1"))
+    (tmp_path / "b.csv").write_bytes("started_at\tstart_station_id\n2021-01-01\tCafé\n".encode("utf-8-sig"))
+    for name in ("a.csv", "b.csv"):
+        with read(tmp_path / name) as records:
+            assert records.connection.execute("SELECT start_station FROM trips").fetchall() == [("Café",)]
+
+
+def test_blank_lines_before_the_header_and_a_wrong_ending_of_gzip_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\r\n\n" + TRIPS)
+    (tmp_path / "b.csv").write_bytes(gzip.compress(TRIPS.encode()))
+    (tmp_path / "c.csv.gz").write_text(TRIPS)
+    (tmp_path / "d.csv").write_bytes(TRIPS.replace("\n", "\r").replace(",a", ",\xe9").encode("latin-1"))
+    for name in ("a.csv", "b.csv", "c.csv.gz", "d.csv"):
+        with read(tmp_path / name) as records:
+            assert count(records) == 2
+
+
+def test_a_zip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unmet.mobility.records.files._ZIP_BYTES", 1 << 20)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", b"0" * (4 << 20))
+    with pytest.raises(FileFormatError, match="zip bomb"):
+        read(tmp_path / "a.zip")
+
+
+def test_a_zip_without_csv_is_refused_and_says_what_it_holds(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("readme.txt", "x")
+    with pytest.raises(FileFormatError, match=r"readme\.txt"):
+        read(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("given", [7, [7], [], object(), "no-such-file.csv", "nothing-*.csv"])
+def test_what_is_no_source_is_refused(given: object) -> None:
+    with pytest.raises(InputError, match="trips"):
+        read(given)
+
+
+def test_too_many_rejected_rows_are_an_error_that_lists_the_reasons() -> None:
+    frame = pd.DataFrame({"started_at": ["2021-01-01", "never", None], "start_station_id": ["a", "a", "a"]})
+    with pytest.raises(InputError) as caught:
+        read(frame)
+    assert "2 of 3 rows (66.7%) were rejected, more than the allowed 20%" in str(caught.value)
+    assert "impossible time: 1" in str(caught.value)
+    with read(frame, force=True) as records:
+        assert count(records) == 1
+
+
+@pytest.mark.parametrize("memory", ["2 apples", "'; DROP", "", "-1GB"])
+def test_a_memory_limit_that_is_none_is_refused(memory: str) -> None:
+    with pytest.raises(InputError, match="memory"):
+        read(frames()[0], memory=memory)
+
+
+def test_duplicates_are_found_in_several_passes_when_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "unmet.mobility.records.read.Workspace", lambda connection, folder, _: Workspace(connection, folder, 2000)
+    )
+    ids = [f"t{i % 150}" for i in range(200)]
+    frame = pd.DataFrame({"ride_id": ids, "started_at": "2021-01-01", "start_station_id": "a"})
+    status = pd.DataFrame({"station": [i % 7 for i in range(200)], "at": [1_600_000_000 + i % 140 for i in range(200)]})
+    with read_records(frame, status.assign(available=1), timezone="UTC", force=True) as records:
+        assert (count(records), count(records, "status")) == (150, 140)

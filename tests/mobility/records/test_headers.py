@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.records import read_records
+from unmet.mobility.records.headers import is_staff, match_columns
+
+
+@pytest.mark.data
+def test_every_header_in_the_fixtures_is_recognised(data_dir: Path) -> None:
+    files = sorted((data_dir / "fixtures" / "trip_headers").glob("*.csv"))
+    assert len(files) > 15
+    for path in files:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            header = next(csv.reader(stream))
+        source = "stations" if "stations" in path.name else "trips"
+        found = match_columns(source, header, str(path))
+        if source == "stations":
+            assert set(found) == {"station", "name", "lat", "lon", "capacity"}
+        else:
+            assert {"started_at", "ended_at"} <= set(found)
+            assert {"start_station", "end_station"} <= set(found) or {
+                "start_lat",
+                "start_lon",
+                "end_lat",
+            } <= set(found)
+
+
+@pytest.mark.data
+def test_every_file_with_rows_in_the_fixtures_is_read_without_a_rejected_row(data_dir: Path) -> None:
+    zones = {"divvy": "America/Chicago"}
+    for path in sorted((data_dir / "fixtures" / "trip_headers").glob("*.csv")):
+        if "stations" in path.name:
+            continue
+        rows = len(path.read_text().strip().splitlines()) - 1
+        zone = next((z for word, z in zones.items() if word in path.name), "America/New_York")
+        with read_records(path, timezone=zone) as records:
+            assert records.connection.execute("SELECT count(*) FROM trips").fetchall() == [(rows,)], path
+
+
+def test_capital_bikeshare_has_the_number_for_id_and_the_other_column_for_name() -> None:
+    header = ["Start date", "Start station number", "Start station", "End station number", "End station"]
+    found = match_columns("trips", header, "x.csv")
+    assert found["start_station"] == "Start station number"
+    assert found["start_station_name"] == "Start station"
+
+
+def test_unknown_headers_get_an_error_that_shows_them_and_how_to_map() -> None:
+    frame = pd.DataFrame({"abfahrt": ["2021-01-01 10:00"], "ort": ["a"]})
+    with pytest.raises(FileFormatError) as caught:
+        read_records(frame, timezone="Europe/Berlin")
+    message = str(caught.value)
+    assert "'abfahrt', 'ort'" in message
+    assert "--map started_at=THEIR_COLUMN" in message
+
+
+def test_any_file_can_be_mapped() -> None:
+    frame = pd.DataFrame({"abfahrt": ["2021-01-01 10:00"], "ort \"'; DROP": ["a"]})
+    mapping = {"started_at": "abfahrt", "start_station": "ort \"'; DROP"}
+    with read_records(frame, timezone="Europe/Berlin", mapping=mapping) as records:
+        assert records.connection.execute("SELECT start_station FROM trips").fetchall() == [("a",)]
+
+
+def test_a_mapping_goes_before_what_was_recognised() -> None:
+    frame = pd.DataFrame(
+        {"started_at": ["2021-01-01 10:00"], "real_start": ["2021-01-01 12:00"], "start_station_id": [1]}
+    )
+    with read_records(frame, timezone="UTC", mapping={"started_at": "real_start"}) as records:
+        assert "12:00" in str(records.connection.execute("SELECT started_at::VARCHAR FROM trips").fetchall())
+
+
+@pytest.mark.parametrize(
+    "mapping", [{"started_at": "nope"}, {"colour": "started_at"}, {"status.started_at": "started_at"}]
+)
+def test_a_mapping_that_leads_nowhere_is_refused(mapping: dict[str, str]) -> None:
+    frame = pd.DataFrame({"started_at": ["2021-01-01 10:00"], "start_station_id": [1]})
+    with pytest.raises(InputError, match="mapping"):
+        read_records(frame, timezone="UTC", mapping=mapping)
+
+
+def test_one_source_can_be_mapped_apart_from_another() -> None:
+    status = pd.DataFrame({"stop": ["a"], "when": ["2021-01-01 10:00"], "available": [1]})
+    stations = pd.DataFrame({"code": ["a"], "stop": ["x"]})
+    mapping = {"status.station": "stop", "stations.station": "code", "at": "when"}
+    with read_records(status=status, stations=stations, timezone="UTC", mapping=mapping) as records:
+        assert records.connection.execute("SELECT station FROM status").fetchall() == [("a",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "staff"),
+    [
+        ("JCBS Depot", True),
+        ("NYCBS DEPOT - DELANCEY", True),
+        ("8D OPS 02", True),
+        ("HUBBARD ST BIKE CHECKING (LBS-WH-TEST)", True),
+        ("Staff", True),
+        ("TEST", True),
+        ("Depot Pl & Main St", False),
+        ("Contest Hall", False),
+        ("Subscriber", False),
+        ("Grove St PATH", False),
+        ("Protest Ave", False),
+    ],
+)
+def test_staff_and_test_names_are_told_from_streets(name: str, staff: bool) -> None:
+    assert is_staff(name) is staff

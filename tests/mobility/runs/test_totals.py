@@ -1,0 +1,65 @@
+"""Totals against a plain count over all draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unmet.mobility.runs.totals import HOURS, QUANTILES, tabulate_totals
+
+
+@pytest.fixture(scope="module")
+def zones():
+    rng = np.random.default_rng(5)
+    return [(name, rng.gamma(2.0, size=(HOURS, 50)), rng.poisson(4.0, size=HOURS).astype(float)) for name in "ab"]
+
+
+@pytest.fixture(scope="module")
+def table(zones):
+    return tabulate_totals(zones)
+
+
+def expected(draws: np.ndarray) -> list[float]:
+    return [draws.mean(), draws.std(ddof=1), *(np.quantile(draws, q) for q in QUANTILES.values())]
+
+
+@pytest.mark.parametrize("level", ["system", "zone", "hour_of_week", "zone_hour_of_week"])
+def test_every_total_is_that_of_the_summed_draws(zones, table, level):
+    some = table[table["level"] == level]
+    names = [("a", "b")] if level in ("system", "hour_of_week") else [("a",), ("b",)]
+    hours = [range(HOURS)] if level in ("system", "zone") else [[hour] for hour in range(HOURS)]
+    assert len(some) == 3 * len(names) * len(hours)
+    rows = iter(some.itertuples())
+    for chosen in names:
+        for few in hours:
+            lost = sum(lost[list(few)].sum(axis=0) for name, lost, _ in zones if name in chosen)
+            seen = sum(observed[list(few)].sum() for name, _, observed in zones if name in chosen)
+            for quantity, draws in (("observed", 0 * lost + seen), ("lost", lost), ("demand", seen + lost)):
+                row = next(rows)
+                assert row.quantity == quantity
+                np.testing.assert_allclose(row[5:], expected(draws), rtol=1e-12, atol=1e-12)
+                assert row.zone == chosen[0] if level.startswith("zone") else row.zone != row.zone
+                if level.endswith("hour_of_week"):
+                    assert row.hour_of_week == few[0]
+
+
+def test_the_systems_spread_is_not_the_sum_of_the_zones_spreads(table):
+    sd = table[table["quantity"] == "lost"].set_index("level")["sd"]
+    assert sd["system"] < 0.9 * sd["zone"].sum()
+
+
+def test_no_zones_have_totals_of_nothing():
+    table = tabulate_totals([])
+    assert set(table["level"]) == {"system", "hour_of_week"}
+    assert (table["mean"] == 0).all()
+
+
+def test_hours_in_which_no_bin_starts_have_no_rows_and_change_no_total(zones, table):
+    midnights = range(0, HOURS, 24)
+    daily = [(name, *(np.where(np.isin(np.arange(HOURS), midnights), v.T, 0.0).T for v in own)) for name, *own in zones]
+    few = tabulate_totals(daily, midnights)
+    assert few["hour_of_week"].dropna().unique().tolist() == list(midnights)
+    every = tabulate_totals(daily)
+    kept = every[every["hour_of_week"].isna() | every["hour_of_week"].isin(midnights)].reset_index(drop=True)
+    pd.testing.assert_frame_equal(few, kept)

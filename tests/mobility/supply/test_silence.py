@@ -1,0 +1,168 @@
+"""Silence, standstill and coverage at their limits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unmet.mobility.supply.silence import Feed, expected_events, outside_coverage, silent_stretches, standstills
+from unmet.mobility.supply.spells import silent_gaps
+
+DAY = 1440
+NONE = np.empty((0, 2), dtype=np.int64)
+
+
+def feed(records, *, shut=0, stations=4, polled=False, moves=None, first=0):
+    records = np.asarray(records, dtype=np.int64)
+    moves = records if moves is None else np.asarray(moves, dtype=np.int64)
+    many = np.full(len(records), stations)
+    return Feed(first, records, moves, moves > 0, many, np.full(len(records), shut), polled)
+
+
+def days(n, per_minute):
+    """A feed of `n` days with as many records in each minute of a day as `per_minute` says."""
+    return np.tile(np.asarray(per_minute, dtype=np.int64), n)
+
+
+def test_what_is_expected_is_the_lower_quartile_of_the_same_hour_around():
+    counts = np.zeros((20, 24, 60), dtype=np.int64)
+    counts[:, 8, 0] = np.arange(20) * 6  # 8 o'clock grows from day to day
+    counts[:, 9, 0] = 1  # every day lives
+    total, unknown = expected_events(counts.reshape(-1), 0)
+    assert unknown[-1] == 0
+    of_hour = total[10 * DAY + 9 * 60] - total[10 * DAY + 8 * 60]
+    others = sorted(i * 6 for i in range(20) if i != 10)
+    assert of_hour == pytest.approx(others[19 // 4])
+
+
+@pytest.mark.parametrize(("rate", "is_silent"), [(2, True), (1, False)])
+def test_a_silence_counts_when_more_than_sixty_records_were_expected_in_it(rate, is_silent):
+    records = days(20, [rate] * DAY)
+    records[10 * DAY + 600 : 10 * DAY + 650] = 0  # 50 minutes
+    found = silent_stretches(feed(records))
+    assert found.tolist() == ([[10 * DAY + 600, 10 * DAY + 650]] if is_silent else [])
+
+
+def test_a_quiet_night_is_no_outage_but_the_same_silence_by_day_is():
+    per_minute = np.r_[np.zeros(360, dtype=int), np.full(DAY - 360, 3)]
+    per_minute[::100] = 1
+    records = days(20, per_minute)
+    records[10 * DAY + 1 : 10 * DAY + 300] = 0
+    assert len(silent_stretches(feed(records))) == 0
+    records[12 * DAY + 601 : 12 * DAY + 900] = 0
+    assert silent_stretches(feed(records)).tolist() == [[12 * DAY + 601, 12 * DAY + 900]]
+
+
+def test_half_an_hour_is_no_silence():
+    records = days(20, [9] * DAY)
+    records[10 * DAY + 600 : 10 * DAY + 629] = 0
+    assert len(silent_stretches(feed(records))) == 0
+    records[10 * DAY + 629] = 0
+    assert len(silent_stretches(feed(records))) == 1
+
+
+def test_a_closed_system_has_nothing_to_say():
+    records = days(20, [9] * DAY)
+    records[10 * DAY : 11 * DAY] = 0
+    assert len(silent_stretches(feed(records, shut=1))) == 1
+    assert len(silent_stretches(feed(records, shut=2))) == 0
+
+
+def test_outages_less_than_half_an_hour_apart_are_one():
+    records = days(20, [9] * DAY)
+    records[10 * DAY : 10 * DAY + 200] = 0
+    records[10 * DAY + 229 : 10 * DAY + 400] = 0
+    assert silent_stretches(feed(records)).tolist() == [[10 * DAY, 10 * DAY + 400]]
+    records[10 * DAY + 229] = 9
+    assert len(silent_stretches(feed(records))) == 2
+
+
+def test_an_outage_of_a_month_is_silent_to_its_middle():
+    records = days(80, [9] * DAY)
+    records[20 * DAY : 60 * DAY] = 0
+    assert silent_stretches(feed(records)).tolist() == [[20 * DAY, 60 * DAY]]
+
+
+def test_polls_are_missed_by_their_own_clock():
+    records = np.zeros(3000, dtype=np.int64)
+    records[::60] = 4
+    records[600:780] = 0  # polls at 600, 660 and 720 are missing: four hours between two
+    assert silent_stretches(feed(records, polled=True)).tolist() == [[541, 780]]
+    records[720] = 4  # two missing: three intervals
+    assert len(silent_stretches(feed(records, polled=True))) == 0
+
+
+def test_a_standstill_is_judged_without_the_minutes_of_an_outage():
+    moves = days(20, [2] * DAY)
+    moves[10 * DAY + 600 : 10 * DAY + 640] = 0  # 80 expected
+    given = feed(days(20, [9] * DAY), moves=moves)
+    assert standstills(given, NONE)[0].tolist() == [[10 * DAY + 600, 10 * DAY + 640]]
+    outage = np.array([[10 * DAY + 600, 10 * DAY + 611]])
+    assert len(standstills(given, outage)[0]) == 0  # 58 are left
+
+
+def test_without_a_week_of_history_nothing_is_called_a_standstill():
+    moves = days(5, [9] * DAY)
+    moves[2 * DAY + 600 : 2 * DAY + 900] = 0
+    assert len(standstills(feed(days(5, [9] * DAY), moves=moves), NONE)[0]) == 0
+
+
+def test_a_trip_in_the_middle_ends_a_standstill():
+    moves = days(20, [2] * DAY)
+    moves[10 * DAY + 600 : 10 * DAY + 650] = 0
+    given = feed(days(20, [9] * DAY), moves=moves)
+    given.moving[10 * DAY + 625] = True
+    assert len(standstills(given, NONE)[0]) == 0
+
+
+@pytest.mark.parametrize(("share", "is_silent"), [(0.31, True), (0.30, False)])
+def test_a_station_is_silent_when_more_than_thirty_of_its_records_are_missing(share, is_silent):
+    given = feed(np.ones(200))
+    found = silent_gaps(np.array([0]), np.array([10]), np.array([111]), given, np.array([share]))
+    assert found.tolist() == [is_silent]  # a hundred records of the others lie between
+
+
+def test_trips_cover_what_lies_between_two_of_them_no_more_than_a_week_apart():
+    at = np.array([100, 100 + 7 * DAY, 101 + 14 * DAY])
+    assert outside_coverage(at, 0, 20 * DAY).tolist() == [
+        [0, 100],
+        [101 + 7 * DAY, 101 + 14 * DAY],
+        [102 + 14 * DAY, 20 * DAY + 1],
+    ]
+    assert outside_coverage(np.empty(0, dtype=np.int64), 5, 9).tolist() == [[5, 10]]
+
+
+@pytest.mark.parametrize("length", [2, 3, 5, 20])
+def test_a_quiet_night_is_no_outage_however_few_days_there_are(length):
+    per_minute = np.zeros(DAY, dtype=int)
+    per_minute[360:] = 3
+    per_minute[:360:45] = 1  # at night a record every three quarters of an hour
+    records = days(length, per_minute)
+    records[DAY + 46 : DAY + 300] = 0
+    assert len(silent_stretches(feed(records))) == 0
+    records[DAY + 601 : DAY + 700] = 0
+    assert silent_stretches(feed(records)).tolist() == [[DAY + 601, DAY + 700]]
+
+
+def test_a_standstill_without_records_is_unknown_and_joins_the_silence_beside_it():
+    moves = days(20, [2] * DAY)
+    moves[10 * DAY + 600 : 10 * DAY + 700] = 0
+    records = days(20, [9] * DAY)
+    records[10 * DAY + 650 : 10 * DAY + 700] = 0
+    records[10 * DAY + 660] = 1  # the collector starts again, and hears little
+    outage = np.array([[10 * DAY + 590, 10 * DAY + 650]])
+    closed, silent = standstills(feed(records, moves=moves), outage)
+    assert closed.tolist() == []
+    assert silent.tolist() == [[10 * DAY + 590, 10 * DAY + 700]]
+    records[10 * DAY + 650 : 10 * DAY + 700] = 1  # a ninth of what is usual: it lives
+    closed, silent = standstills(feed(records, moves=moves), outage)
+    assert closed.tolist() == [[10 * DAY + 600, 10 * DAY + 700]]
+    assert silent.tolist() == outage.tolist()
+
+
+def test_a_system_known_by_its_trips_alone_stands_still_when_nobody_rides():
+    moves = days(20, [2] * DAY)
+    moves[10 * DAY + 600 : 10 * DAY + 700] = 0
+    closed, silent = standstills(feed(np.zeros(20 * DAY), moves=moves), NONE)
+    assert closed.tolist() == [[10 * DAY + 600, 10 * DAY + 700]]
+    assert len(silent) == 0
