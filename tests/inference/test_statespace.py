@@ -14,7 +14,7 @@ from unmet.likelihoods.counts import Poisson
 
 
 def problem(seed: int = 0, places: int = 4, steps: int = 9, m: int = 3) -> tuple[StateSpace, np.ndarray]:
-    """A ragged record: two thirds of the place-steps have a row, one step has none. And the prior covariance of rows."""
+    """A ragged record in which one step has no row, and the prior covariance of its rows."""
     rng = np.random.default_rng(seed)
     phi, decay = rng.normal(size=(places, m)), rng.uniform(0.0, 0.95, m)
     seen = rng.random((steps, places)) < 0.67

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ def random_city(seed: int, zones: int = 5) -> tuple[Spells, np.ndarray]:
     rows, minutes = [], np.full((zones, LAST), -1)
     for zone in range(zones):
         cuts = np.unique(np.concatenate([[0, LAST], rng.integers(1, LAST, 30)]))
-        for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+        for begin, end in itertools.pairwise(cuts):
             reason = rng.choice([VEHICLES, EMPTY, -1])
             if reason >= 0:
                 rows.append((zone, begin, end, reason, 1))
@@ -39,7 +41,7 @@ def test_minutes_equal_a_count_of_single_minutes(seed: int) -> None:
     metres[4] = metres[:, 4] = np.nan
     got = minutes_beside(spells, EDGES, overrides, metres, 500.0)
     expected = {}
-    for b, (low, high) in enumerate(zip(EDGES[:-1], EDGES[1:], strict=True)):
+    for b, (low, high) in enumerate(itertools.pairwise(EDGES)):
         for i in range(5):
             out = minutes[i, low:high] == EMPTY
             for j in range(5):

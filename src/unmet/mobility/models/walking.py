@@ -1,9 +1,10 @@
 """Riders who find a zone empty and walk on to the next: how likely by distance, and where they end up.
 
-A rider at an empty zone i tries the others in order of distance. The chance to be served at zone j, available in a share
-A of the time, is ``P(i→j) = w(d_ij) A_j Π_{k nearer} (1 − w(d_ik) A_k)``. So in a bin in which i is out for a share ``b``,
-zone j expects ``λ_i b P(i→j)`` walkers beside its own riders (a *background*), and ``λ_i b (1 − Σ_j P(i→j))`` riders are
-lost. ``w`` falls with distance; it is learnt from the counts of zones beside empty ones.
+A rider at an empty zone i tries the others in order of distance. The chance to be served at zone j, available in a
+share A of the time, is ``P(i→j) = w(d_ij) A_j Π_{k nearer} (1 − w(d_ik) A_k)``. So in a bin in which i is out for a
+share ``b``, zone j expects ``λ_i b P(i→j)`` walkers besides its own riders (a *background*), and
+``λ_i b (1 − Σ_j P(i→j))`` riders are lost. ``w`` falls with distance; it is learnt from the counts of zones near empty
+ones.
 """
 
 from __future__ import annotations
@@ -117,8 +118,7 @@ NO_WALKING = Walking(np.empty(0))
 class Walks:
     """Who was out and who had stock: pairs of an empty zone and a neighbour, bin by bin.
 
-    Rows are sorted by source, bin and distance; a source that was out in a bin has a row for each zone in reach that had
-    something to rent meanwhile.
+    Rows are sorted by source, bin and distance. A source that was out in a bin has a row for each zone in reach.
 
     Attributes
     ----------
