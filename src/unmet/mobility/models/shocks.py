@@ -166,6 +166,8 @@ class Shocks:
         Its prior.
     mean, var : arrays of shape (zones, bins)
         Of h.
+    left_out_mean, left_out_var : arrays of shape (zones, bins)
+        The same without the count of that zone and bin (EP's cavity).
     dispersion : float
         Of counts beside it.
     log_evidence : float
@@ -175,6 +177,8 @@ class Shocks:
     law: ShockLaw
     mean: Array
     var: Array
+    left_out_mean: Array
+    left_out_var: Array
     dispersion: float
     log_evidence: float
     space: StateSpace
@@ -229,7 +233,12 @@ def estimate_shocks(
     ep = expectation_propagation(space, likelihood, obs, start, tol=_TOLERANCE, max_sweeps=_SWEEPS)
     assert isinstance(ep.posterior, Filtered)
     mean, var = space.everywhere(ep.posterior)
-    return Shocks(law, mean, var, dispersion, ep.log_z, space, ep.posterior, Sites(ep.sites.tau, ep.sites.nu))
+    rest_mean, rest_var = mean.copy(), var.copy()
+    tau, nu, kept = ep.sites.tau, ep.sites.nu, 1 - ep.sites.tau * ep.posterior.var
+    rest_var[zone, bin_] = ep.posterior.var / kept
+    rest_mean[zone, bin_] = (ep.posterior.mean - ep.posterior.var * nu) / kept - space.offset
+    sites = Sites(tau, nu)
+    return Shocks(law, mean, var, rest_mean, rest_var, dispersion, ep.log_z, space, ep.posterior, sites)
 
 
 def spatial_features(law: ShockLaw, metres: Array, hours: float) -> tuple[Array, Array]:

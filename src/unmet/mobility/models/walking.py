@@ -196,7 +196,7 @@ def learn_walking(
     own: Array,
     rate: Array,
     *,
-    dispersion: float = 0.0,
+    dispersion: Array | float = 0.0,
     prior: Walking = DEFAULT_WALKING,
     prior_sd: float = _PRIOR_SD,
 ) -> Walking:
@@ -212,11 +212,12 @@ def learn_walking(
     observed : array of shape (zones, bins)
         Pickups; NaN where none were recorded.
     own : array of shape (zones, bins)
-        Pickups expected of a zone's own riders: exposure times rate.
+        Pickups expected of a zone's own riders: exposure times rate. It must not have been learnt from the count of
+        the same zone and bin, or walkers would be taken for own riders (see `Shocks.left_out_mean`).
     rate : array of shape (zones, bins)
         Riders who come to the zone first, in a full bin.
-    dispersion : float
-        Of the counts beyond Poisson.
+    dispersion : float or array of shape (zones, bins)
+        Of the counts beyond Poisson, with what is not known of `own`.
     prior : Walking
         About which the curve is shrunk.
     prior_sd : float
@@ -225,24 +226,23 @@ def learn_walking(
     seen = np.isfinite(observed[walks.target, walks.bin])
     cells, cell = np.unique(walks.target[seen] * observed.shape[1] + walks.bin[seen], return_inverse=True)
     y, mine = observed.ravel()[cells], own.ravel()[cells]
+    spread = np.broadcast_to(np.asarray(dispersion, dtype=float), observed.shape).ravel()[cells]
     riders = (rate[walks.source, walks.bin] * walks.out)[seen]
 
     def negative(theta: Array) -> float:
         chance = walks.chances(Walking(theta))[seen]
         mean = mine + np.bincount(cell, riders * chance, minlength=len(cells))
         distance = (theta - prior.theta) / prior_sd
-        return -_log_counts(y, np.maximum(mean, 1e-9), dispersion) + 0.5 * float(distance @ distance)
+        return -_log_counts(y, np.maximum(mean, 1e-9), spread) + 0.5 * float(distance @ distance)
 
     found = minimize(negative, prior.theta, method="BFGS", options={"gtol": 1e-3 * max(1.0, np.sqrt(len(y)) / 10)})
     return Walking(found.x, np.linalg.inv(_hessian(negative, found.x)))
 
 
-def _log_counts(y: Array, mean: Array, dispersion: float) -> float:
-    """Log likelihood without what does not depend on the mean."""
-    if dispersion <= 0:
-        return float(np.sum(y * np.log(mean) - mean))
-    r = 1 / dispersion
-    return float(np.sum(y * np.log(mean) - (y + r) * np.log(r + mean)))
+def _log_counts(y: Array, mean: Array, dispersion: Array) -> float:
+    """Log likelihood without what does not depend on the mean; Poisson counts are the limit of little dispersion."""
+    r = 1 / np.maximum(dispersion, 1e-6)
+    return float(np.sum(y * np.log(mean) - (y + r) * np.log1p(mean / r)))
 
 
 def _hessian(function: Any, at: Array, step: float = 0.02) -> Array:
