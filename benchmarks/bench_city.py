@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from pandas.tseries.holiday import USFederalHolidayCalendar
 
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.execution import in_processes
 from unmet.mobility.demand import DemandModel
 from unmet.mobility.models.city import learn_shared_of_rows

@@ -45,6 +45,7 @@ PANEL = """SELECT zone, start, start_local, 60 AS minutes, observed, 60 - empty 
 DEMAND = """SELECT zone, start, observed, 1 - empty / 60 AS exposure, empty > 0 AS censored, rate AS rate_mean,
     rate * spread AS rate_sd, rate * exp(-1.64 * spread) AS rate_q05, rate * exp(1.64 * spread) AS rate_q95,
     observed + lost AS demand_mean, lost AS lost_mean, '' AS flags FROM rows"""
+SYSTEM = """SELECT start, sum(rate) AS rate_mean, sum(rate * spread) / 2 AS rate_sd FROM rows GROUP BY start"""
 
 
 def main() -> None:
@@ -81,7 +82,11 @@ def make_run(folder: Path, zones: int, hours: int) -> None:
             "SELECT zone, (extract(isodow FROM start_local) - 1) * 24 + extract(hour FROM start_local) AS slot, "
             "sum(observed) AS observed, sum(lost) AS lost FROM rows GROUP BY ALL ORDER BY 1, 2"
         ).df()
-        for name, sql, metadata in (("panel", PANEL, panel_metadata(by_zone)), ("run/demand", DEMAND, "")):
+        for name, sql, metadata in (
+            ("panel", PANEL, panel_metadata(by_zone)),
+            ("run/demand", DEMAND, ""),
+            ("run/system", SYSTEM, ""),
+        ):
             connection.execute(f"COPY ({sql}) TO {literal(str(folder / f'{name}.parquet'))} (FORMAT parquet{metadata})")
     write_totals(folder, by_zone, by_slot)
 

@@ -37,13 +37,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--cities", type=int, default=3)
     parser.add_argument("--first", type=int, default=1, help="which city to begin with, from 1")
-    parser.add_argument("--walkers", type=float, default=0.0, help="probability that a rider walks on, such as 0.5")
+    parser.add_argument("--walkers", type=float, default=0.0, help="probability of walking to a station next door")
     parser.add_argument("--no-backtest", action="store_true")
     options = parser.parse_args()
     met, inside = True, []
     for number in range(options.first - 1, options.first - 1 + options.cities):
         seed, settings = FIRST_SEED + number, SETTINGS[number % len(SETTINGS)]
-        city = simulate_city(options.stations, options.days, seed=seed, walk_probability=options.walkers, **settings)
+        if options.walkers:  # stations as close as in an inner city, so that there is somewhere to walk to
+            settings = {**settings, "walk_probability": options.walkers, "density": 20.0}
+        city = simulate_city(options.stations, options.days, seed=seed, **settings)
         with tempfile.TemporaryDirectory(prefix="unmet-city-") as folder:
             panel = Path(folder) / "panel.parquet"
             make_panel(city, Path(folder), panel)

@@ -20,7 +20,7 @@ from pathlib import Path
 import _measure  # noqa: F401  sets one BLAS thread, so it comes before NumPy
 import pandas as pd
 
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.mobility.backtest import Backtest, backtest
 from unmet.mobility.features.bins import bin_features
 from unmet.mobility.panel import write_panel

@@ -122,4 +122,17 @@ def headers() -> str:
     return "\n\n".join(parts)
 
 
-MADE: dict[str, Callable[[], str]] = {"commands": commands, "settings": settings, "headers": headers}
+def panel_columns() -> str:
+    """Return the columns of a panel, from its schema."""
+    from unmet.mobility.panel.schema import SCHEMA
+
+    rows = [f"| `{column.name}` | {column.type.name} | {column.meaning} |" for column in SCHEMA]
+    return "\n".join(["| column | type | meaning |", "|---|---|---|", *rows])
+
+
+MADE: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "settings": settings,
+    "headers": headers,
+    "panel_columns": panel_columns,
+}

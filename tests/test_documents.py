@@ -209,9 +209,11 @@ def columns_in(section: str) -> list[str]:
 
 
 def test_the_panel_has_the_columns_that_are_documented() -> None:
-    from unmet.mobility.panel import PANEL_COLUMNS
+    from unmet.mobility.panel.schema import SCHEMA
 
-    assert columns_in("## `panel.parquet`") == list(PANEL_COLUMNS)
+    text = (DOCS / "reference" / "files.md").read_text(encoding="utf-8").split("made: panel_columns -->\n")[1]
+    rows = [f"| `{column.name}` | {column.type.name} | {column.meaning} |" for column in SCHEMA]
+    assert text.split("\n<!-- /made -->")[0].splitlines()[2:] == rows
 
 
 def test_estimates_have_the_columns_that_are_documented() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import graphlib
 import importlib.util
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -11,6 +12,7 @@ from types import ModuleType
 import pytest
 from PIL import Image
 
+from test_imports import GROUND, MAY_IMPORT, imported_by, modules, part_of
 from unmet.mobility.demand import LatentDemand
 
 DRAWING = Path(__file__).parent.parent / "docs" / "drawing"
@@ -47,6 +49,38 @@ def test_every_figure_is_drawn_anew_light_and_dark(tmp_path, monkeypatch, capsys
         assert drawn.tag.endswith("svg")
         assert len(list(drawn.iter())) > 30, f"{path.name}: there is nothing on it"
     assert "figure1: " in capsys.readouterr().out
+
+
+def arrows_of(table: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The imports between parts without those that others imply, by the last part of their names."""
+    reached: dict[str, set[str]] = {}
+    arrows = {}
+    for part in graphlib.TopologicalSorter(table).static_order():
+        implied = set().union(*(reached[other] for other in table[part]))
+        reached[part] = table[part] | implied
+        arrows[part.removeprefix("mobility.")] = {o.removeprefix("mobility.") for o in table[part] - implied}
+    return arrows
+
+
+def test_the_arrows_of_the_import_picture_are_the_imports_of_the_code(monkeypatch):
+    way = load("way", monkeypatch)
+    helpers = {name for row in way.GROUND for name in row}
+    assert helpers == GROUND | {part for part in helpers if MAY_IMPORT[part] <= GROUND}
+    done: dict[str, set[str]] = {}
+    for module in modules():
+        part = part_of(module)
+        done.setdefault(part, set()).update({part_of(other) for other in imported_by(module)} - helpers - {part})
+    table = {part: others for part, others in done.items() if part not in helpers | {"mobility"}}
+    drawn = {part: set(others) for part, others in way.ARROWS.items()}
+    assert drawn == {part: others for part, others in arrows_of(table).items() if others}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_import_picture_is_drawn_anew_after_a_change(theme, monkeypatch):
+    way = load("way", monkeypatch)
+    for name, draw in (("imports", way.draw_imports), ("way", way.draw_way)):
+        file = DRAWING.parent / "figures" / f"{name}.{theme}.svg"
+        assert file.read_text(encoding="utf-8") == draw(theme), f"{name}: run `make figures`"
 
 
 def test_the_report_has_its_picture_taken(tmp_path, monkeypatch):

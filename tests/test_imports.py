@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "inference": {"kernels", "likelihoods"},
     "evidence": {"kernels", "likelihoods", "inference"},
-    "estimators": SCIENCE,
+    "estimators": {"_storage"} | SCIENCE,
     "plots": {"estimators"},
     "mobility": set(),
     "mobility.clock": {"_storage"},
@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mobility.demand": {"_storage", "execution"} | DATA | ESTIMATES,
     "simulate": {"_storage"},
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
-    "report": {"_storage", "mobility.panel", "mobility.records", "mobility.runs", "mobility.supply"},
+    "report": {"_storage", "mobility.clock", "mobility.panel", "mobility.records", "mobility.runs", "mobility.supply"},
     "pipeline": {"_storage", "execution", "report", "simulate"} | DATA | ESTIMATES,
     "cli": {"experiments", "mobility.backtest", "pipeline", "report", "simulate"} | DATA | ESTIMATES,
 }

@@ -91,13 +91,13 @@ def test_bias_and_wape_are_relative_to_the_total():
         (lambda: m.rmse([1.0], [1.0], where=[False]), "no rows"),
         (lambda: m.r2([1.0, 1.0], [1.0, 2.0]), "constant"),
         (lambda: m.bias([0.0], [1.0]), "sums to zero"),
-        (lambda: m.wape([0.0], [1.0]), "zero throughout"),
+        (lambda: m.wape([0.0], [1.0]), "zero everywhere"),
         (lambda: m.pinball([1.0], [1.0], 1.5), "between 0 and 1"),
         (lambda: m.crps([1.0], [1.0], [0.0]), "positive"),
         (lambda: m.crps([1.0], [1.0], [1.0], limit=[0.5]), "exceed the limit"),
         (lambda: m.nlpd([1.0], [1.0], [1.0], censored=[2]), "−1, 0, \\+1"),
         (lambda: m.crps_samples([1.0], [[1.0]]), "two draws"),
-        (lambda: m.concordance([1.0, 1.0], [1.0, 2.0]), "no pair"),
+        (lambda: m.concordance([1.0, 1.0], [1.0, 2.0]), "No pair"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_with_the_reason(call, message):

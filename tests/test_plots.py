@@ -66,7 +66,7 @@ def test_of_several_columns_one_is_chosen_and_the_others_are_held_at_their_media
 
 
 def test_which_of_several_columns_must_be_said():
-    with pytest.raises(InputError, match=r"X has 3 columns: say which .* column='a' \(of a, b, c\); .* median"):
+    with pytest.raises(InputError, match=r"X has 3 columns\. Choose .* column='a' \(of a, b, c\); .* median"):
         plot_fit(CensoredGP(optimizer=None).fit(FRAME, Y), FRAME, Y)
 
 
@@ -111,10 +111,10 @@ def test_a_linear_model_is_drawn_with_its_band():
 
 
 def test_what_cannot_be_drawn_is_refused_in_words():
-    with pytest.raises(InputError, match=r"draws a CensoredGP, a TobitRegressor, or a pipeline .* got a Ridge"):
+    with pytest.raises(InputError, match=r"needs a CensoredGP, a TobitRegressor, or a pipeline .* got a Ridge"):
         plot_fit(Ridge().fit(X, Y), X, Y)
     search = GridSearchCV(CensoredGP(optimizer=None), {"normalize_y": [True]}, cv=2).fit(X, Y)
-    with pytest.raises(InputError, match="got a GridSearchCV: give its best_estimator_"):
+    with pytest.raises(InputError, match=r"got a GridSearchCV\. Give its best_estimator_"):
         plot_fit(search, X, Y)
     plot_fit(search.best_estimator_, X, Y)
 
@@ -140,7 +140,7 @@ def test_a_position_that_is_none_is_refused(gp, column):
 
 def test_a_name_that_is_not_there_is_refused_with_those_that_are():
     frame = pd.DataFrame({"hour": X[:, 0]})
-    with pytest.raises(InputError, match=r"no column 'day'; X has hour"):
+    with pytest.raises(InputError, match=r"X has no column 'day'; it has hour"):
         plot_fit(CensoredGP(optimizer=None).fit(frame, Y), frame, Y, column="day")
 
 

@@ -1,10 +1,10 @@
-"""Two drawings of boxes and arrows, as SVG: the way data takes, and which part may import which."""
+"""Two drawings of boxes and arrows, as SVG: the path of the data, and which part may import which."""
 
 from __future__ import annotations
 
 from html import escape
 
-__all__ = ["draw_imports", "draw_way"]
+__all__ = ["ARROWS", "GROUND", "draw_imports", "draw_way"]
 
 _COLOURS = {
     "light": {
@@ -36,18 +36,18 @@ class _Drawing:
         self.title = title
         self.parts: list[str] = []
 
-    def box(self, x: int, y: int, width: int, name: str, words: str, kind: str) -> None:
+    def box(self, x: int, y: int, width: int, name: str, words: str, kind: str, height: int = _HEIGHT) -> None:
         ink, soft = self.colours["ink"], self.colours["soft"]
         self.parts.append(
-            f'<rect x="{x}" y="{y}" width="{width}" height="{_HEIGHT}" rx="7" fill="{self.colours[kind]}" '
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="7" fill="{self.colours[kind]}" '
             f'stroke="{soft}" stroke-width="0.8"/>'
         )
         middle = x + width / 2
         lines = [(name, 13, ink, "bold"), (words, 10.5, soft, "normal")] if words else [(name, 13, ink, "bold")]
         for i, (text, size, colour, weight) in enumerate(lines):
-            height = y + (19 if words else 28) + 16 * i
+            baseline = y + (19 if words else height / 2 + 5) + 16 * i
             self.parts.append(
-                f'<text x="{middle}" y="{height}" font-size="{size}" font-weight="{weight}" fill="{colour}" '
+                f'<text x="{middle}" y="{baseline}" font-size="{size}" font-weight="{weight}" fill="{colour}" '
                 f'text-anchor="middle">{escape(text)}</text>'
             )
 
@@ -73,12 +73,12 @@ class _Drawing:
 
 
 def draw_way(theme: str) -> str:
-    """The way data takes, from an operator's files to a report."""
+    """The path of the data, from an operator's files to a report."""
     d = _Drawing(820, 432, theme, "From records to a report")
     stations = [
         ("records", "read, checked, time-zoned", "data"),
         ("zones", "stations → hubs, polygons, H3", "data"),
-        ("availability", "each minute: one state, a reason", "data"),
+        ("supply", "each minute: one state, a reason", "data"),
         ("panel", "zone × bin: observed, exposure", "data"),
         ("features", "calendar, holidays, weather", "data"),
     ]
@@ -88,7 +88,7 @@ def draw_way(theme: str) -> str:
         d.box(x, 34 + 72 * i, width, name, words, kind)
         if i:
             d.arrow((x + width / 2, 34 + 72 * i - 26), (x + width / 2, 34 + 72 * i - 2))
-    d.label(x, 415, "knows nothing of Gaussian processes")
+    d.label(x, 415, "imports no Gaussian processes")
     gp = [
         ("kernels · likelihoods", "covariances; tilted moments", "gp"),
         ("inference", "exact, EP, weight space", "gp"),
@@ -100,11 +100,11 @@ def draw_way(theme: str) -> str:
         d.box(gx, 34 + 72 * i, width, name, words, kind)
         if i:
             d.arrow((gx + width / 2, 34 + 72 * i - 26), (gx + width / 2, 34 + 72 * i - 2))
-    d.label(gx + width, 415, "knows nothing of mobility", "end")
-    d.box(300, 250, 220, "demand", "a fit per zone: the halves meet", "join")
+    d.label(gx + width, 415, "imports nothing of mobility", "end")
+    d.box(300, 250, 220, "models", "one estimate per zone", "join")
     d.arrow((x + width, 345), (275, 345), (275, 273), (298, 273))
     d.arrow((gx, 273), (522, 273))
-    d.box(300, 322, 105, "runs", "survive kills", "out")
+    d.box(300, 322, 105, "runs", "resumable", "out")
     d.box(415, 322, 105, "report", "one page", "out")
     d.arrow((352, 298), (352, 320))
     d.arrow((405, 345), (413, 345))
@@ -112,35 +112,71 @@ def draw_way(theme: str) -> str:
     return d.svg()
 
 
+# Centre, row and kind of each box. A box may import the boxes that its arrows lead to, directly or by way of others.
+_BOXES = {
+    "cli": (410, 0, "out"),
+    "experiments": (130, 1, "gp"),
+    "pipeline": (430, 1, "out"),
+    "backtest": (730, 1, "join"),
+    "report": (370, 2, "out"),
+    "demand": (510, 2, "join"),
+    "simulate": (740, 2, "data"),
+    "runs": (470, 3, "join"),
+    "plots": (60, 4, "gp"),
+    "models": (330, 4, "join"),
+    "features": (670, 4, "data"),
+    "estimators": (200, 5, "gp"),
+    "panel": (570, 5, "data"),
+    "evidence": (120, 6, "gp"),
+    "zones": (500, 6, "data"),
+    "supply": (650, 6, "data"),
+    "inference": (270, 6, "gp"),
+    "records": (500, 7, "data"),
+    "kernels": (200, 7, "gp"),
+    "likelihoods": (330, 7, "gp"),
+    "clock": (570, 8, "data"),
+}
+ARROWS = {
+    "cli": ("experiments", "pipeline", "backtest"),
+    "pipeline": ("report", "demand", "simulate"),
+    "experiments": ("estimators", "panel"),
+    "backtest": ("runs",),
+    "report": ("runs",),
+    "demand": ("runs", "features"),
+    "runs": ("models",),
+    "models": ("estimators", "panel"),
+    "plots": ("estimators",),
+    "estimators": ("evidence", "inference"),
+    "inference": ("kernels", "likelihoods"),
+    "features": ("panel",),
+    "panel": ("zones", "supply"),
+    "zones": ("records",),
+    "supply": ("clock",),
+    "records": ("clock",),
+}
+"""Imports between parts, without those that others imply; `tests/test_figures.py` compares them with the code."""
+GROUND = (
+    ("_storage", "execution", "censoring", "metrics"),
+    ("_exceptions", "_linalg", "_normal", "_parameters", "_typing"),
+)
+"""Parts that import only those in the rows below them."""
+_ROW, _BOX = 52, (104, 30)
+
+
 def draw_imports(theme: str) -> str:
-    """Which part may import which: only what stands to its left, or below."""
-    d = _Drawing(820, 300, theme, "Imports point one way")
-    d.box(
-        20,
-        214,
-        780,
-        "common ground",
-        "_normal · _linalg · _parameters · _exceptions · _typing: imported by all, import nothing of ours",
-        "out",
-    )
-    chain = [("kernels", 20), ("likelihoods", 20), ("inference", 165), ("evidence", 290), ("estimators", 415)]
-    d.box(20, 30, 125, "kernels", "", "gp")
-    d.box(20, 90, 125, "likelihoods", "", "gp")
-    for name, x in chain[2:]:
-        d.box(x, 60, 105, name, "", "gp")
-    d.arrow((165, 75), (147, 53))
-    d.arrow((165, 92), (147, 113))
-    d.arrow((290, 83), (272, 83))
-    d.arrow((415, 83), (397, 83))
-    d.box(540, 60, 130, "mobility.demand", "", "join")
-    d.arrow((540, 83), (522, 83))
-    d.box(20, 152, 500, "records ← zones ← availability ← panel ← features", "no GP code", "data")
-    d.arrow((605, 106), (605, 175), (522, 175))
-    d.box(690, 60, 110, "report · cli", "pipeline between", "out")
-    d.arrow((690, 83), (672, 83))
-    d.label(
-        20,
-        284,
-        "An arrow points at what is imported; kernels and likelihoods never import each other. A test enforces it.",
-    )
+    """Which part may import which: arrows lead down, to what is imported."""
+    d = _Drawing(820, 620, theme, "Imports point one way")
+    width, height = _BOX
+    for name, (x, row, kind) in _BOXES.items():
+        d.box(x - width // 2, 20 + _ROW * row, width, name, "", kind, height)
+    for name, imported in ARROWS.items():
+        x, row, _ = _BOXES[name]
+        for other in imported:
+            end, below, _ = _BOXES[other]
+            lean = max(-1.0, min(1.0, (end - x) / 250)) * (width / 2 - 12)
+            d.arrow((x + lean, 20 + _ROW * row + height), (end - lean, 20 + _ROW * below - 2))
+    words = ("used where needed", "used everywhere")
+    for number, (names, use) in enumerate(zip(GROUND, words, strict=True)):
+        d.box(20, 498 + _ROW * number, 780, " · ".join(names), use, "out")
+    d.label(20, 612, "Left: Gaussian processes. Right: records and panels. They meet in models.")
     return d.svg()

@@ -4,10 +4,10 @@ from unmet.mobility.demand import LatentDemand
 from unmet.mobility.panel import build_panel
 from unmet.simulate import simulate_city
 
-city = simulate_city(20, 56, seed=8, fleet_share=0.3, walk_probability=0.6)
+city = simulate_city(20, 56, seed=8, fleet_share=0.3, density=20.0, walk_probability=0.54)
 fates = city.truth["fate"].value_counts()
 print(f"wanted {len(city.truth):,}: walked on {fates['walked']:,}, went home {fates['lost']:,}")
-for zones in ("stations", "superhubs:300m"):
+for zones in ("stations", "superhubs:200m"):
     made = build_panel(city.trips, city.status, city.stations, timezone=city.settings.timezone, zones=zones, every="1h")
     totals = LatentDemand("weekly-mean").fit(made.panel, jobs=1).totals
     system = totals[totals["level"] == "system"].set_index("quantity")["mean"]

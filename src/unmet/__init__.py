@@ -1,4 +1,4 @@
-"""Recover the demand that supply could not serve.
+"""Estimate the demand that supply could not serve.
 
 >>> import unmet
 >>> unmet.CensoredGP()
@@ -38,7 +38,7 @@ __all__ = [
     "__version__",
 ]
 
-# scikit-learn takes seconds to import: what needs it is imported when it is first asked for (PEP 562).
+# Names that need scikit-learn, which takes seconds to import, are imported on first use (PEP 562).
 _WHERE = {
     "CensoredGP": "unmet.estimators",
     "ConvergenceWarning": "unmet._exceptions",

@@ -1,16 +1,15 @@
-"""Everything that `unmet` raises on purpose.
+"""Exceptions and warnings that `unmet` raises.
 
 ::
 
     UnmetError
-    ├── InputError (also a ValueError)      an argument, a file or a column is not what was expected
-    │   └── FileFormatError                 a file cannot be read as what it was given for
+    ├── InputError (also a ValueError)      an argument, a file or a column is not as expected
+    │   └── FileFormatError                 a file does not have the expected format
     ├── MissingExtraError (also ImportError) an optional package is not installed
     └── NumericalError (also ArithmeticError) a computation cannot be done in double precision
 
-Warnings: ``ConvergenceWarning`` (scikit-learn's own) when a fit ends without converging, `NumericalWarning` when
-something had to be done to the numbers for it to be computed at all, `UninformativeWarning` when rows or columns say
-nothing.
+Warnings: ``ConvergenceWarning`` (scikit-learn's own) if a fit ends without converging, `NumericalWarning` if numbers
+were changed to make a computation possible, `UninformativeWarning` if rows or columns carry no information.
 """
 
 from __future__ import annotations
@@ -33,27 +32,39 @@ __all__ = [
 
 
 class UnmetError(Exception):
-    """The root of every error that `unmet` raises on purpose."""
+    """Base class of all errors that `unmet` raises."""
 
 
 class InputError(UnmetError, ValueError):
-    """What was given is not what was expected; the message says which, and what to do."""
+    """An argument, a file or a column is not as expected. The message states what was expected and what to do.
+
+    Parameters
+    ----------
+    message : str
+        What was expected, what was found, and what to do.
+    row : int, optional
+        Position of the first row that the message names.
+    """
+
+    def __init__(self, message: str = "", *, row: int | None = None) -> None:
+        super().__init__(message)
+        self.row = row
 
 
 class FileFormatError(InputError):
-    """A file cannot be read as what it was given for; the message names the file and the field."""
+    """A file does not have the expected format. The message names the file and the field."""
 
 
 class NumericalError(UnmetError, ArithmeticError):
-    """A computation cannot be carried out in double precision; the message says what to change."""
+    """A computation cannot be carried out in double precision. The message states what to change."""
 
 
 class NumericalWarning(UserWarning):
-    """Numbers were changed so that a computation could be done; the message says what and by how much."""
+    """Numbers were changed to make a computation possible. The message states which, and by how much."""
 
 
 class UninformativeWarning(UserWarning):
-    """Some rows or columns say nothing about demand; the message says which, why, and what was done."""
+    """Some rows or columns carry no information about demand. The message states which, why, and what was done."""
 
 
 class MissingExtraError(UnmetError, ImportError):
@@ -62,11 +73,11 @@ class MissingExtraError(UnmetError, ImportError):
     Parameters
     ----------
     package : str
-        What could not be imported.
+        The package that could not be imported.
     extra : str
-        The extra of `unmet` that brings it.
+        The extra of `unmet` that installs it.
     purpose : str
-        What needs it, as the start of a sentence: "Plots", "H3 zones".
+        The feature that needs it, as the start of a sentence: "Plots", "H3 zones".
     """
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
@@ -77,7 +88,7 @@ class MissingExtraError(UnmetError, ImportError):
 
 
 def __getattr__(name: str) -> Any:
-    """Import scikit-learn, which takes seconds, only when its warning is asked for (PEP 562)."""
+    """Import scikit-learn's warning on first use, because the import takes seconds (PEP 562)."""
     if name != "ConvergenceWarning":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from sklearn.exceptions import ConvergenceWarning

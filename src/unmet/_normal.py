@@ -1,10 +1,10 @@
 """The standard normal, its tails and its truncations, accurate where the textbook formulas are not.
 
-Naming: ``φ`` density, ``Φ`` distribution function, ``r(z) = φ(z)/Φ(z)`` the inverse Mills ratio. Cutting
-``X ~ N(0, 1)`` to ``X > t`` leaves mean ``r(−t)`` and variance ``1 − r(−t)(r(−t) − t)``.
+Naming: ``φ`` density, ``Φ`` distribution function, ``r(z) = φ(z)/Φ(z)`` the inverse Mills ratio. ``X ~ N(0, 1)``
+truncated to ``X > t`` has mean ``r(−t)`` and variance ``1 − r(−t)(r(−t) − t)``.
 
-Why not the textbook: at t = 1e3 the variance is 1e-6 and the formula, a difference of two ones, has a relative
-error of 2e-4; at t = 1e4 its sign is wrong. A search over hyper-parameters reaches such t.
+The textbook formula for the variance is a difference of two ones. At t = 1e3 the variance is 1e-6 and the formula has a
+relative error of 2e-4; at t = 1e4 its sign is wrong. A search over hyper-parameters reaches such t.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["LOG_SQRT_2PI", "Truncated", "log_pdf", "truncated_above", "truncated
 
 LOG_SQRT_2PI = 0.5 * np.log(2 * np.pi)
 
-# From here on the continued fraction of the Mills ratio converges to double precision in `_DEPTH` steps.
+# Beyond `_TAIL` the continued fraction of the Mills ratio converges to double precision in `_DEPTH` steps.
 _TAIL = 5.0
 _DEPTH = 24
-# Intervals narrower than this (in units in which log φ changes by about one) are integrated by Gauss-Legendre.
+# Intervals narrower than this (in units over which log φ changes by about one) are integrated by Gauss-Legendre.
 _NARROW = 4.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 class Truncated(NamedTuple):
-    """A standard normal cut to an interval: log of its mass, and its mean and variance."""
+    """A standard normal truncated to an interval: log of its mass, mean and variance."""
 
     log_mass: Array
     mean: Array
@@ -37,15 +37,24 @@ class Truncated(NamedTuple):
 
 
 def log_pdf(x: Array) -> Array:
-    """Log density of the standard normal."""
+    """Return the log density of the standard normal."""
     return -0.5 * np.square(x) - LOG_SQRT_2PI
 
 
 def truncated_above(t: Array) -> Truncated:
-    """The standard normal given that it exceeds ``t``.
+    """Return the moments of a standard normal given that it exceeds ``t``.
 
-    Relative accuracy about 1e-12 in mean and variance for every t from −1e6 to 1e6 (the mass as
-    accurate as its logarithm can be told).
+    Relative accuracy is about 1e-12 in mean and variance for t from −1e6 to 1e6. The log of the mass is accurate to
+    double precision.
+
+    Parameters
+    ----------
+    t : array
+        Lower ends.
+
+    Returns
+    -------
+    Truncated
 
     Examples
     --------
@@ -58,7 +67,7 @@ def truncated_above(t: Array) -> Truncated:
 
 
 def _beyond(t: Array) -> tuple[Array, Array, Array]:
-    """``E[X | X > t]``, ``E[X − t | X > t]`` and ``Var[X | X > t]``, none a difference of near equals."""
+    """Return ``E[X | X > t]``, ``E[X − t | X > t]`` and ``Var[X | X > t]``, without cancellation."""
     with np.errstate(over="ignore"):
         mean = np.sqrt(2 / np.pi) / erfcx(t / np.sqrt(2))  # r(−t), without φ or Φ
     excess = mean - t
@@ -79,9 +88,18 @@ def _beyond(t: Array) -> tuple[Array, Array, Array]:
 
 
 def truncated_between(a: Array, b: Array) -> Truncated:
-    """The standard normal given that it lies between ``a`` and ``b`` (``a < b``; one of them may be infinite).
+    """Return the moments of a standard normal given that it lies between ``a`` and ``b`` (``a < b``).
 
-    Relative accuracy about 1e-11 in mean (about ``a``) and variance for ends up to 1e6 in size.
+    Relative accuracy is about 1e-11 in mean (minus ``a``) and variance for ends up to 1e6 in size.
+
+    Parameters
+    ----------
+    a, b : array
+        Ends of the intervals. One of the two may be infinite.
+
+    Returns
+    -------
+    Truncated
 
     Examples
     --------
@@ -90,7 +108,7 @@ def truncated_between(a: Array, b: Array) -> Truncated:
     ['0.36', '8.3e-14']
     """
     a, b = (np.array(end, dtype=float) for end in np.broadcast_arrays(a, b))
-    # Reflect so that `a` is the end nearer to zero: the mass then sits at `a`, the small tail is beyond `b`.
+    # Reflect so that `a` is the end nearer to zero. The mass is then at `a`, and the small tail beyond `b`.
     flip = -b > a
     a, b = np.where(flip, -b, a), np.where(flip, -a, b)
     log_mass, excess, var = np.empty_like(a), np.empty_like(a), np.empty_like(a)
@@ -105,7 +123,7 @@ def truncated_between(a: Array, b: Array) -> Truncated:
 
 
 def _by_quadrature(a: Array, width: Array) -> tuple[Array, Array, Array]:
-    """Narrow intervals: exp(−(x² − a²)/2) is smooth there, and sums of positive terms do not cancel."""
+    """Integrate narrow intervals: exp(−(x² − a²)/2) is smooth there, and sums of positive terms do not cancel."""
     u = 0.5 * width[:, None] * (1.0 + _NODES)  # distance from a
     density = _WEIGHTS * np.exp(-u * (a[:, None] + 0.5 * u))
     mass = density.sum(axis=1)
@@ -115,11 +133,11 @@ def _by_quadrature(a: Array, width: Array) -> tuple[Array, Array, Array]:
 
 
 def _by_difference(a: Array, width: Array) -> tuple[Array, Array, Array]:
-    """Wide intervals: what lies above a is a mixture of the interval and of what lies above b."""
+    """Integrate wide intervals: the distribution above a is a mixture of the interval and of the part above b."""
     b = a + width
     log_above_a, log_above_b = log_ndtr(-a), log_ndtr(-b)
     with np.errstate(invalid="ignore", divide="ignore"):  # b may be infinite
-        # log Φ(−b) − log Φ(−a); in the tail from scaled functions, where the two logs are large and near.
+        # log Φ(−b) − log Φ(−a). In the tail the two logs are large and close, so scaled functions are used.
         log_p = np.where(
             a > 0,
             -0.5 * width * (a + b) + np.log(erfcx(b / np.sqrt(2)) / erfcx(np.maximum(a, 0) / np.sqrt(2))),

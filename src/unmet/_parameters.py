@@ -1,6 +1,6 @@
-"""Positive hyper-parameters: one value (or one per column), bounds, and whether they may move.
+"""Positive hyper-parameters: one value (or one per column), bounds, and whether they are free.
 
-Kernels and likelihoods keep their hyper-parameters as `Parameter`; optimisers see their logarithms.
+Kernels and likelihoods store their hyper-parameters as `Parameter`; optimisers use their logs.
 A value of ``None`` is *open*: it is taken from the scale of the data when a model is fitted.
 """
 
@@ -22,7 +22,14 @@ Bounds = tuple[float, float] | tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A log-normal prior on a positive hyper-parameter, given by its median and log-scale sd.
+    """A log-normal prior on a positive hyper-parameter.
+
+    Parameters
+    ----------
+    median : float
+        Median of the hyper-parameter.
+    sd : float
+        Standard deviation of its log.
 
     Examples
     --------
@@ -35,15 +42,15 @@ class LogNormal:
 
     def __post_init__(self) -> None:
         if not (self.median > 0 and self.sd > 0 and np.isfinite(self.median) and np.isfinite(self.sd)):
-            raise InputError(f"LogNormal needs a median > 0 and an sd > 0; got median={self.median}, sd={self.sd}")
+            raise InputError(f"LogNormal needs a median > 0 and an sd > 0; got median={self.median}, sd={self.sd}.")
 
     def log_density(self, log_value: Array) -> Array:
-        """Log density over ``log(value)``: normal about ``log(median)``."""
+        """Return the log density over ``log(value)``: normal with mean ``log(median)``."""
         z = (np.asarray(log_value) - np.log(self.median)) / self.sd
         return -0.5 * z**2 - np.log(self.sd) - 0.5 * np.log(2 * np.pi)
 
     def d_log_density(self, log_value: Array) -> Array:
-        """Derivative of `log_density` by ``log(value)``."""
+        """Return the derivative of `log_density` by ``log(value)``."""
         return -(np.asarray(log_value) - np.log(self.median)) / self.sd**2
 
 
@@ -54,15 +61,15 @@ class Parameter:
     Parameters
     ----------
     value : float, sequence of float or None
-        The value, one per column where a sequence; None takes it from the data at fit.
+        The value, or one per column if a sequence. None takes it from the data at fit.
     bounds : (float, float), or one such pair per column, optional
-        Where an optimiser may take it; None takes them from the data at fit.
+        Bounds of the search. None takes them from the data at fit.
     fixed : bool
-        True keeps the value as it is.
+        Whether the value stays as it is.
     prior : LogNormal, optional
-        Adds its log density to the evidence (maximum a posteriori instead of type-II ML).
+        Prior. Its log density is added to the evidence (maximum a posteriori instead of type-II ML).
     per_column : bool
-        An open value becomes one value per column; kernels also take the words ``"per column"`` for it.
+        Whether an open value becomes one value per column. Kernels also accept the string ``"per column"`` for this.
 
     Examples
     --------
@@ -83,12 +90,12 @@ class Parameter:
             flat = np.atleast_1d(np.asarray(self.value, dtype=float))
             if flat.ndim != 1 or flat.size == 0 or not (np.isfinite(flat).all() and (flat > 0).all()):
                 raise InputError(
-                    f"a hyper-parameter must be a positive, finite number (or one per column); got {self.value!r}"
+                    f"A hyper-parameter must be a positive, finite number (or one per column); got {self.value!r}."
                 )
             as_given = tuple(float(v) for v in flat) if np.ndim(self.value) else float(flat[0])
             object.__setattr__(self, "value", as_given)
         elif self.fixed:
-            raise InputError("a fixed hyper-parameter needs a value; got value=None with fixed=True")
+            raise InputError("A fixed hyper-parameter needs a value; got value=None with fixed=True.")
         if self.bounds is not None:
             rows = np.asarray(self.bounds, dtype=float)
             if (
@@ -96,46 +103,56 @@ class Parameter:
                 or rows.ndim > 2
                 or not ((rows[..., 0] > 0) & (rows[..., 0] <= rows[..., 1])).all()
             ):
-                raise InputError(f"bounds must be 0 < low <= high, one pair or one per column; got {self.bounds!r}")
+                raise InputError(f"bounds must be 0 < low <= high, one pair or one per column; got {self.bounds!r}.")
             pairs = [(float(low), float(high)) for low, high in np.atleast_2d(rows)]
             object.__setattr__(self, "bounds", pairs[0] if rows.ndim == 1 else tuple(pairs))
             if rows.ndim == 2 and self.value is not None and len(pairs) != self.array.size:
-                raise InputError(f"give one pair of bounds, or one per value; got {len(pairs)} for {self.value!r}")
+                raise InputError(f"Give one pair of bounds, or one per value; got {len(pairs)} for {self.value!r}.")
 
     @property
     def is_open(self) -> bool:
-        """Whether the value still has to be taken from data."""
+        """Whether the value has to be taken from data."""
         return self.value is None
 
     @property
     def array(self) -> Array:
-        """The value as an array of one element, or one per column."""
+        """The value as an array with one element, or one per column."""
         if self.value is None:
             raise InputError(
-                "this hyper-parameter is open: give it a value, or fit a model, which takes it from the data"
+                "This hyper-parameter is open. Give it a value, or fit a model, which takes it from the data."
             )
         return np.atleast_1d(np.asarray(self.value, dtype=float))
 
     @property
     def theta(self) -> Array:
-        """Logarithms of what an optimiser may move: empty where fixed."""
+        """Logs of the free values; empty if fixed."""
         return np.empty(0) if self.fixed else np.log(self.array)
 
     @property
     def theta_bounds(self) -> Array:
-        """Bounds of `theta`, one row per element; infinite where none are set."""
+        """Bounds of `theta`, one row per element; infinite if not set."""
         rows = np.array([-np.inf, np.inf]) if self.bounds is None else np.log(np.asarray(self.bounds))
         return np.array(np.broadcast_to(rows, (self.theta.size, 2)))
 
     def with_theta(self, theta: Array) -> Parameter:
-        """The same parameter with new free logarithms."""
+        """Return the parameter with new logs of its free values."""
         if self.fixed or np.array_equal(theta, self.theta):  # exp(log(7)) is not quite 7
             return self
         values = np.exp(theta)
         return replace(self, value=tuple(values) if isinstance(self.value, tuple) else float(values[0]))
 
     def filled(self, value: float | tuple[float, ...], bounds: Bounds) -> Parameter:
-        """Fill in what is open: the value (within given bounds), or the bounds (widened to hold a given value)."""
+        """Return the parameter with its open parts filled.
+
+        An open value is moved within the bounds. Open bounds are widened to include the value.
+
+        Parameters
+        ----------
+        value : float or tuple of float
+            Value to use if open.
+        bounds : pair, or tuple of pairs
+            Bounds to use if open.
+        """
         new = self.value if self.value is not None else value
         if self.bounds is None:
             low, high = np.moveaxis(np.asarray(bounds, dtype=float), -1, 0)
@@ -146,11 +163,11 @@ class Parameter:
             within = np.clip(value, low, high)
             return replace(self, value=tuple(within.tolist()) if within.ndim else float(within))
         if (self.array < low * (1 - 1e-9)).any() or (self.array > high * (1 + 1e-9)).any():
-            raise InputError(f"the value {self.value} lies outside its bounds {self.bounds}; widen them, or move it")
+            raise InputError(f"The value {self.value} lies outside its bounds {self.bounds}. Change one of them.")
         return self
 
     def log_prior(self) -> tuple[float, Array]:
-        """Log prior density of `theta` and its gradient: zero without a prior."""
+        """Return the log prior density of `theta` and its gradient; zero without a prior."""
         theta = self.theta
         if self.prior is None:
             return 0.0, np.zeros(theta.size)
@@ -175,16 +192,16 @@ def _short(value: float | tuple[float, ...] | None) -> str:
 
 
 def as_parameter(given: float | Sequence[float] | str | Parameter | None) -> Parameter:
-    """A `Parameter` from what a user writes: a number, one per column, "per column", None or a `Parameter`."""
+    """Return a `Parameter` from a number, one number per column, "per column", None or a `Parameter`."""
     if isinstance(given, str):
         if given != "per column":
-            raise InputError(f"a hyper-parameter is a number, one per column, or 'per column'; got {given!r}")
+            raise InputError(f"A hyper-parameter must be a number, one per column, or 'per column'; got {given!r}.")
         return Parameter(per_column=True)
     return given if isinstance(given, Parameter) else Parameter(given)  # type: ignore[arg-type]
 
 
 def parameter_to_dict(parameter: Parameter) -> dict[str, Any]:
-    """A JSON-able description."""
+    """Return a JSON-able description."""
     value, prior = parameter.value, parameter.prior
     return {
         "value": list(value) if isinstance(value, tuple) else value,
@@ -196,7 +213,7 @@ def parameter_to_dict(parameter: Parameter) -> dict[str, Any]:
 
 
 def parameter_from_dict(description: dict[str, Any]) -> Parameter:
-    """Read back what `parameter_to_dict` wrote."""
+    """Read the description written by `parameter_to_dict`."""
     value, prior = description["value"], description["prior"]
     return Parameter(
         value=tuple(value) if isinstance(value, list) else value,

@@ -1,7 +1,7 @@
-"""The paper's censoring processes: how demand that is known gets hidden, so that models can be judged.
+"""The paper's censoring processes: they hide known demand, so that models can be compared with the truth.
 
-Each is a pure function of true values and a random generator. All of them lower values towards zero by a share of
-themselves, and say of every row whether, and on which side, what is left bounds the truth.
+Each is a pure function of true values and a random generator. All of them reduce values towards zero by a fraction.
+They label each row with the side on which the observation bounds the true value, if any.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Censored:
     Attributes
     ----------
     y : array of shape (n,)
-        What is left to be seen.
+        Observed values.
     label : array of int, shape (n,)
-        +1 where the truth is at least y, −1 where it is at most y, 0 where it is y. `CensoredGP.fit` takes it as
+        +1 where the true value is at least y, −1 where it is at most y, 0 where it is y. Pass it to `CensoredGP.fit` as
         ``censored=``.
     """
 
@@ -37,30 +37,29 @@ class Censored:
 
     @property
     def censored(self) -> BoolArray:
-        """Whether each row is labelled, on whatever side."""
+        """Mask of the rows that are censored, on either side."""
         return self.label != 0
 
 
 def censor_where(y: Any, where: Any, low: float, high: float, rng: np.random.Generator) -> Censored:
-    """Take a random share ``u ~ U[low, high]`` off the rows asked for (paper section 4.2): ``y ← (1 − u) y``.
+    """Reduce the selected rows by a random fraction ``u ~ U[low, high]``: ``y ← (1 − u) y`` (paper section 4.2).
 
     Parameters
     ----------
     y : array-like of shape (n,)
         True values.
     where : array-like of bool, shape (n,)
-        Which rows are censored.
+        Rows to censor.
     low, high : float
-        Range of the share, within [0, 1].
+        Range of the fraction, within [0, 1].
     rng : Generator
-        Source of the shares. One is drawn per row, so that what happens to a row does not depend on `where`.
+        Generator of the fractions. One is drawn per row, so that the result of a row does not depend on `where`.
 
     Returns
     -------
     Censored
-        Labelled by what the definition of censoring says. A negative value moves *up* towards zero, so that the
-        observation is above the truth: its label is −1. A zero stays zero whatever share is taken: nothing is hidden,
-        and its label is 0.
+        Labelled by the definition of censoring. A negative value moves *up* towards zero, so the observation is above
+        the true value: its label is −1. A zero stays zero for any fraction, so nothing is hidden: its label is 0.
 
     Examples
     --------
@@ -69,11 +68,11 @@ def censor_where(y: Any, where: Any, low: float, high: float, rng: np.random.Gen
     """
     truth, chosen = _values(y), np.asarray(where, dtype=bool)
     if chosen.shape != truth.shape:
-        raise InputError(f"where must have one True or False per value; got shape {chosen.shape} for {truth.shape}")
+        raise InputError(f"where must have one True or False per value; got shape {chosen.shape} for {truth.shape}.")
     _check_share(low, "low")
     _check_share(high, "high")
     if low > high:
-        raise InputError(f"low must not exceed high; got low={low}, high={high}")
+        raise InputError(f"low must not exceed high; got low={low}, high={high}.")
     share = rng.uniform(low, high, truth.size)
     return Censored(np.where(chosen, (1 - share) * truth, truth), np.where(chosen, np.sign(truth), 0).astype(np.intp))
 
@@ -87,21 +86,25 @@ def censor_random(
     *,
     labels: Literal["side-aware", "literal"] = "side-aware",
 ) -> Censored:
-    """Censor ``⌈p n⌉`` rows chosen at random by shares ``U[low, high]`` (paper section 4.3).
+    """Reduce ``⌈p n⌉`` random rows by fractions ``U[low, high]`` (paper section 4.3).
 
     Parameters
     ----------
     y : array-like of shape (n,)
         True values.
     p : float
-        Share of rows, within [0, 1].
+        Fraction of rows to censor, within [0, 1].
     low, high : float
-        Range of the share taken off a chosen row.
+        Range of the fraction by which a chosen row is reduced.
     rng : Generator
-        Source of the choice, then of the shares.
+        Generator of the choice, then of the fractions.
     labels : {"side-aware", "literal"}
-        "side-aware" labels each chosen row with the side on which the truth lies (see `censor_where`). "literal" is
-        the paper's reading: every chosen row says "at least y", which is false where the truth is negative.
+        "side-aware" labels each chosen row with the side of the true value (see `censor_where`). "literal" is the
+        paper's reading: it labels every chosen row "at least y", which is false where the true value is negative.
+
+    Returns
+    -------
+    Censored
 
     Examples
     --------
@@ -111,7 +114,7 @@ def censor_random(
     truth = _values(y)
     _check_share(p, "p")
     if labels not in ("side-aware", "literal"):
-        raise InputError(f"labels must be 'side-aware' or 'literal'; got {labels!r}")
+        raise InputError(f"labels must be 'side-aware' or 'literal'; got {labels!r}.")
     count = math.ceil(round(p * truth.size, 9))  # 0.1 · 30 is 3.0000000000000004 in binary
     chosen = np.zeros(truth.size, dtype=bool)
     chosen[rng.choice(truth.size, count, replace=False)] = True
@@ -120,9 +123,22 @@ def censor_random(
 
 
 def censor_labelled(y: Any, labelled: Any, c: float) -> Censored:
-    """Take the share `c` off every labelled row (paper section 4.4.2, second stage): ``y ← (1 − c) y``.
+    """Reduce every labelled row by the fraction `c`: ``y ← (1 − c) y`` (paper section 4.4.2, second stage).
 
-    Labels stay as they are, whatever c: with c = 0 they say "at least" of values that are exact.
+    The labels do not depend on c: with c = 0 they are "at least" for values that are exact.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,)
+        True values.
+    labelled : array-like of bool, shape (n,)
+        Rows to censor.
+    c : float
+        Fraction, within [0, 1].
+
+    Returns
+    -------
+    Censored
 
     Examples
     --------
@@ -131,19 +147,19 @@ def censor_labelled(y: Any, labelled: Any, c: float) -> Censored:
     """
     truth, label = _values(y), np.asarray(labelled, dtype=bool)
     if label.shape != truth.shape:
-        raise InputError(f"labelled must have one True or False per value; got shape {label.shape} for {truth.shape}")
+        raise InputError(f"labelled must have one True or False per value; got shape {label.shape} for {truth.shape}.")
     _check_share(c, "c")
     return Censored(np.where(label, (1 - c) * truth, truth), label.astype(np.intp))
 
 
 def dropoff_probability(y: Any, previous_dropoffs: Any, gamma: float) -> Array:
-    """Probability that a bin is censored under RandDropoff (paper algorithm 1, line 2).
+    """Return the probability that a bin is censored under RandDropoff (paper algorithm 1, line 2).
 
-    ``p = 1 / (1 + exp(ln((1 − γ)/γ) − (y − d)/y))``, with d the dropoffs of the bin before: γ where pickups equal the
-    dropoffs before them, more where they exceed them, since then vacant cabs were short.
+    ``p = 1 / (1 + exp(ln((1 − γ)/γ) − (y − d)/y))``, where d are the dropoffs of the previous bin. p equals γ if
+    pickups equal the previous dropoffs, and is larger if they exceed them, because vacant cabs were then scarce.
 
-    Where y = 0 the formula divides by zero. Nobody wanted a cab in such a bin, so there was nothing to hide: p = 0.
-    That is also the formula's limit for y → 0 wherever there were dropoffs.
+    For y = 0 the formula divides by zero. There was no demand in such a bin, hence nothing to hide: p = 0. That is also
+    the limit of the formula for y → 0 if there were dropoffs.
 
     Parameters
     ----------
@@ -154,6 +170,10 @@ def dropoff_probability(y: Any, previous_dropoffs: Any, gamma: float) -> Array:
     gamma : float
         Between 0 and 1, both excluded.
 
+    Returns
+    -------
+    array of shape (n,)
+
     Examples
     --------
     >>> dropoff_probability([10.0, 10.0, 10.0, 0.0], [10.0, 0.0, 30.0, 5.0], 0.2).round(3)
@@ -161,22 +181,35 @@ def dropoff_probability(y: Any, previous_dropoffs: Any, gamma: float) -> Array:
     """
     pickups, dropoffs = _values(y), _values(previous_dropoffs, "previous_dropoffs")
     if pickups.shape != dropoffs.shape:
-        raise InputError(f"y and previous_dropoffs must have one length; got {pickups.size} and {dropoffs.size}")
+        raise InputError(f"y and previous_dropoffs must have one length; got {pickups.size} and {dropoffs.size}.")
     if (pickups < 0).any() or (dropoffs < 0).any():
-        raise InputError("pickups and dropoffs are counts and cannot be negative")
+        raise InputError("Pickups and dropoffs are counts and cannot be negative.")
     if not 0 < gamma < 1:
-        raise InputError(f"gamma must lie between 0 and 1, both excluded; got {gamma}")
+        raise InputError(f"gamma must lie between 0 and 1, both excluded; got {gamma}.")
     wanted = pickups > 0
     excess = (pickups - dropoffs) / np.where(wanted, pickups, 1.0)
     return np.where(wanted, expit(logit(gamma) + excess), 0.0)
 
 
 def rand_dropoff(y: Any, previous_dropoffs: Any, gamma: float, c: float, rng: np.random.Generator) -> Censored:
-    """RandDropoff censoring (paper algorithm 1).
+    """Censor by RandDropoff (paper algorithm 1).
 
-    Each bin is labelled with the probability of `dropoff_probability`, and labelled bins keep ``(1 − c)`` of
-    their pickups. One uniform number is drawn per bin: the same generator gives the same labels for every c, and labels
-    that only grow with gamma.
+    Each bin is labelled with the probability of `dropoff_probability`. Labelled bins keep ``(1 − c)`` of their pickups.
+    One uniform number is drawn per bin: the same generator gives the same labels for every c, and a larger gamma only
+    adds labels.
+
+    Parameters
+    ----------
+    y, previous_dropoffs, gamma
+        As in `dropoff_probability`.
+    c : float
+        Fraction by which labelled bins are reduced, within [0, 1].
+    rng : Generator
+        Generator of the labels.
+
+    Returns
+    -------
+    Censored
 
     Examples
     --------
@@ -190,10 +223,10 @@ def rand_dropoff(y: Any, previous_dropoffs: Any, gamma: float, c: float, rng: np
 def _values(given: Any, name: str = "y") -> Array:
     values = np.asarray(given, dtype=float)
     if values.ndim != 1 or not np.isfinite(values).all():
-        raise InputError(f"{name} must be one column of finite numbers; got shape {values.shape}, or NaN or infinity")
+        raise InputError(f"{name} must be one column of finite numbers; got shape {values.shape}, or NaN or infinity.")
     return values
 
 
 def _check_share(value: float, name: str) -> None:
     if not 0 <= value <= 1:
-        raise InputError(f"{name} must lie within [0, 1]; got {value}")
+        raise InputError(f"{name} must lie within [0, 1]; got {value}.")

@@ -1,7 +1,7 @@
-"""The one optimiser loop: type-II maximum likelihood, or maximum a posteriori where there are priors.
+"""The optimiser loop: type-II maximum likelihood, or maximum a posteriori if there are priors.
 
-Whatever is optimised is a function of ``theta`` and of a warm start, and gives back the warm start for the next call;
-nothing else is remembered between calls.
+The objective is a function of ``theta`` and of a warm start, and returns the warm start for the next call.
+Nothing else is kept between calls.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ __all__ = ["Evaluation", "Optimum", "maximise", "random_starts"]
 
 State = TypeVar("State")
 
-# A projected gradient below this (nats per unit of log hyper-parameter) is an optimum for every purpose here.
+# A point with a projected gradient below this (nats per unit of log hyper-parameter) counts as an optimum.
 _FLAT = 1e-2
-# Step of the differences that measure curvature: small beside the width of any peak, large beside EP's tolerance.
+# Step of the finite differences for curvature: small compared to the width of any peak, large compared to EP's
+# tolerance.
 _DIFFERENCE = 1e-3
 
 
 @dataclass(frozen=True)
 class Evaluation(Generic[State]):
-    """Value and gradient of the objective, and the warm start that the next evaluation may use."""
+    """Value and gradient of the objective, and the warm start for the next evaluation."""
 
     value: float
     gradient: Array
@@ -37,24 +38,24 @@ class Evaluation(Generic[State]):
 
 @dataclass(frozen=True)
 class Optimum(Generic[State]):
-    """Where the search ended.
+    """Result of a search.
 
     Attributes
     ----------
     theta : array
         The best point of all starts.
     value : float
-        The objective there.
+        The objective at `theta`.
     state : State
-        The warm start that belongs to it.
+        The warm start at `theta`.
     converged : bool
         Whether the best start ended at an optimum.
     message : str
-        What ended it, in the optimiser's words.
+        Message of the optimiser.
     evaluations : int
-        How often the objective was evaluated, all starts together.
+        Evaluations of the objective, over all starts.
     reached : tuple of float
-        The value that each start reached.
+        Value reached by each start.
     """
 
     theta: Array
@@ -80,14 +81,14 @@ def maximise(
     measure_curvature: bool = False,
     least_gain: float = 0.0,
 ) -> Optimum[State]:
-    """Maximise `objective` from each start and keep the best.
+    """Maximise `objective` from each start and return the best result.
 
     Parameters
     ----------
     objective : callable
         ``objective(theta, state) -> Evaluation``.
     starts : sequence of arrays
-        Where to start; points outside the bounds are moved onto them.
+        Starting points. Points outside the bounds are moved onto them.
     bounds : array of shape (p, 2)
         Box of the search.
     optimizer : "lbfgs" or "adam"
@@ -97,11 +98,15 @@ def maximise(
     learning_rate : float
         Adam's step in log hyper-parameters.
     measure_curvature : bool
-        L-BFGS: spend one more evaluation per hyper-parameter on the curvature at the start, and search in units in
-        which it is one. A period is known to a thousandth, a variance to a half: in the same units for both, a
-        search takes two to four times as many evaluations.
+        L-BFGS: whether to spend one more evaluation per hyper-parameter on the curvature at the start, and to search in
+        units in which it is one. Data determine a period to a thousandth and a variance to a half. With the same units
+        for both, a search takes two to four times as many evaluations.
     least_gain : float
-        L-BFGS: an iteration that gains less is the last one; by default only where no digits are left.
+        L-BFGS: stop after an iteration that gains less. By default only where no digits are left.
+
+    Returns
+    -------
+    Optimum
 
     Examples
     --------
@@ -111,7 +116,7 @@ def maximise(
     array([0.])
     """
     if optimizer not in ("lbfgs", "adam"):
-        raise InputError(f"optimizer must be 'lbfgs', 'adam' or None; got {optimizer!r}")
+        raise InputError(f"optimizer must be 'lbfgs', 'adam' or None; got {optimizer!r}.")
     climb = _lbfgs if optimizer == "lbfgs" else _adam
     ends: list[tuple[_Trace[State], bool, str]] = []
     failure: NumericalError | None = None
@@ -131,7 +136,7 @@ def maximise(
             converged = bool(np.abs(_projected(trace.theta, trace.best.gradient, bounds)).max(initial=0.0) < _FLAT)
         ends.append((trace, converged, message))
     trace, converged, message = max(ends, key=lambda end: end[0].value)
-    if trace.best is None:  # no start could be evaluated even once
+    if trace.best is None:  # every evaluation failed
         assert failure is not None
         raise failure
     return Optimum(
@@ -146,7 +151,7 @@ def maximise(
 
 
 class _Settings(NamedTuple):
-    """What belongs to one of the optimisers."""
+    """Settings of single optimisers."""
 
     learning_rate: float
     measure_curvature: bool
@@ -154,7 +159,7 @@ class _Settings(NamedTuple):
 
 
 class _Trace(Generic[State]):
-    """The objective with its warm start handed on, and the best point seen."""
+    """The objective with its current warm start, and the best point so far."""
 
     def __init__(self, objective: Objective[State]) -> None:
         self._objective = objective
@@ -171,7 +176,10 @@ class _Trace(Generic[State]):
         self.evaluations += 1
         evaluation = self._objective(theta, self._state)
         if not (np.isfinite(evaluation.value) and np.isfinite(evaluation.gradient).all()):
-            raise NumericalError(f"the evidence or its gradient is not finite at log hyper-parameters {theta.tolist()}")
+            raise NumericalError(
+                f"The evidence or its gradient is not finite at log hyper-parameters {theta.tolist()}. "
+                "Set tighter bounds, or check the scale of the data."
+            )
         self._state = evaluation.state
         if evaluation.value > self.value:
             self.best, self.theta = evaluation, theta.copy()
@@ -179,7 +187,7 @@ class _Trace(Generic[State]):
 
 
 def _projected(theta: Array, gradient: Array, bounds: Array) -> Array:
-    """The gradient without what pushes against a bound."""
+    """Return the gradient without the components that point out of the box."""
     blocked = ((theta <= bounds[:, 0]) & (gradient < 0)) | ((theta >= bounds[:, 1]) & (gradient > 0))
     return np.where(blocked, 0.0, gradient)
 
@@ -192,7 +200,7 @@ def _lbfgs(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, setti
         return -evaluation.value, -unit * evaluation.gradient
 
     ftol = 1e-10
-    if settings.least_gain:  # SciPy's tolerance is relative to the value, of which that at the start is near enough
+    if settings.least_gain:  # SciPy's tolerance is relative to the value; that at the start is close enough
         ftol = max(ftol, settings.least_gain / max(abs(trace(start).value), 1.0))
     options = {"maxiter": max_iter, "maxfun": 10 * max_iter, "ftol": ftol, "gtol": 1e-4, "maxcor": 20}
     box = bounds / unit[:, None]
@@ -201,10 +209,10 @@ def _lbfgs(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, setti
 
 
 def _units(trace: _Trace[Any], start: Array, bounds: Array) -> Array:
-    """Per coordinate, the step over which the gradient changes by about one nat; never more than one.
+    """Return per coordinate the step over which the gradient changes by about one nat; at most one.
 
-    Differences of the gradient, towards the inside of the box. Where the objective is nearly flat at the start the unit
-    stays one: flat here may be steep elsewhere.
+    Uses differences of the gradient towards the inside of the box. The unit is one where the objective is nearly flat
+    at the start, because it may be steep elsewhere.
     """
     gradient = trace(start).gradient
     curvature = np.empty_like(start)
@@ -217,7 +225,7 @@ def _units(trace: _Trace[Any], start: Array, bounds: Array) -> Array:
 
 
 def _adam(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, settings: _Settings) -> tuple[bool, str]:
-    """Kingma & Ba 2015, algorithm 1; stops when 50 steps have gained less than 1e-6 nats."""
+    """Run Adam (Kingma & Ba 2015, algorithm 1); stop when 50 steps have gained less than 1e-6 nats."""
     theta, first, second, last_gain = start, np.zeros_like(start), np.zeros_like(start), 0
     best = -np.inf
     for k in range(1, max_iter + 1):
@@ -235,5 +243,17 @@ def _adam(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, settin
 
 
 def random_starts(start: Array, bounds: Array, n: int, rng: np.random.Generator) -> list[Array]:
-    """Further starts about the first: log-normal with a factor of e^1.5, within bounds."""
+    """Return n random starts around the first one: log-normal with a factor of e^1.5, within bounds.
+
+    Parameters
+    ----------
+    start : array of shape (p,)
+        The first start.
+    bounds : array of shape (p, 2)
+        Bounds.
+    n : int
+        Number of starts.
+    rng : Generator
+        Random generator.
+    """
     return [np.clip(start + rng.normal(scale=1.5, size=start.shape), bounds[:, 0], bounds[:, 1]) for _ in range(n)]

@@ -1,23 +1,8 @@
-"""Where work is done: in this process, in worker processes, or on another engine.
+"""Executors: where work is done - in this process, in worker processes, or on another engine.
 
-An executor is any callable of the form of `Executor`: it takes a function, work items and a number of workers, and
-yields ``(item, outcome)`` as the items finish, in any order. The outcome is what the function returned, or the
-exception that kept it from returning; an executor raises nothing for the sake of one item, not even when the process
-that worked on it died. It is a generator, closed early where the run must stop, and it draws items from the iterable
-only as it needs them: each holds the rows of its zones.
-
-Everything that `unmet.mobility.runs` hands over can be pickled, does not look at files and depends on nothing but the
-item, so that another engine can take the place of joblib's processes without a change to model code. On Dask::
-
-    def on_dask(function, items, jobs):
-        client, running = get_client(), as_completed()
-        items = iter(items)
-        for item in islice(items, jobs):
-            ...                                            # keep at most `jobs` under way
-        for future in running:
-            yield item_of[future], future.exception() or future.result()
-
-and on Spark, per batch of items: ``sc.parallelize(batch, len(batch)).map(guarded(function)).collect()``.
+An executor is a function of the form of `Executor`. It calls a function on work items, several at a time, and yields
+each item with its outcome as it finishes, in any order. Runs, backtests and experiments go through `work_through`,
+which adds batches and retries to any executor.
 """
 
 from __future__ import annotations
@@ -26,29 +11,55 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-__all__ = ["Executor", "WorkerDied", "in_processes", "serially"]
+from unmet._exceptions import InputError
 
+__all__ = [
+    "ENGINES",
+    "Executor",
+    "WorkerDied",
+    "count_workers",
+    "find_executor",
+    "in_processes",
+    "serially",
+    "work_through",
+]
+
+Key = TypeVar("Key")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# One thread of linear algebra per process: several pools on one machine fight, and the order in which threads add
-# up would show in the last digits.
+# One thread of linear algebra per process: several pools on one machine compete for its processors, and the order in
+# which threads add numbers changes the last digits.
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")}
 
 
 class WorkerDied(Exception):
-    """A worker process ended while this item was among those under way; it need not be the one to blame."""
+    """The outcome of an item whose worker ended without a result; another item may have caused it."""
 
 
 class Executor(Protocol):
-    """What `run_estimates` asks of an engine: see the head of this module."""
+    """The interface of an executor.
+
+    An executor
+
+    * yields ``(item, outcome)`` once for every item. The outcome is the function's result, or the exception that the
+      function raised, or `WorkerDied` if the worker ended without a result. It raises nothing for a single item;
+    * has at most `jobs` items under way and takes items from the iterable only when it needs them: each item holds the
+      rows of its zones;
+    * is a generator. Closing it early stops the work.
+
+    The functions and items of this package can be pickled, read no files and keep nothing between calls. An executor
+    may therefore call them in any process on any machine.
+    """
 
     def __call__(
         self, function: Callable[[Item], Result], items: Iterable[Item], jobs: int
@@ -57,12 +68,124 @@ class Executor(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _Batch(Generic[Key, Item]):
+    """Some keys, and the work item loaded for them."""
+
+    keys: tuple[Key, ...]
+    item: Item
+
+
+def work_through(
+    function: Callable[[Item], Result],
+    keys: Sequence[Key],
+    load: Callable[[tuple[Key, ...]], Item],
+    *,
+    executor: Executor,
+    jobs: int,
+    size: int = 1,
+    attempts: int = 2,
+    lost: Callable[[tuple[Key, ...], Exception], None] = lambda keys, error: None,
+) -> Generator[tuple[tuple[Key, ...], Result | Exception], None, None]:
+    """Call a function on all keys, in batches, and try again where a worker was lost.
+
+    A worker that dies, or runs out of memory, can take other work down with it. Its keys are tried again. On the last
+    attempt one key is under way at a time: a key that fails then is itself the cause, and its outcome is the exception.
+
+    Parameters
+    ----------
+    function : callable
+        Called with one work item, with one thread of linear algebra.
+    keys : sequence
+        Names of the pieces of work.
+    load : callable
+        From a batch of keys to its work item. Called only when the executor asks for the item.
+    executor : Executor
+        Where the work is done.
+    jobs : int
+        How many batches are under way at a time.
+    size : int
+        Keys per batch.
+    attempts : int
+        How often a key is tried.
+    lost : callable, optional
+        Called with the keys and the exception whenever a batch is lost and will be tried again.
+
+    Yields
+    ------
+    tuple
+        The keys of a batch, and its result or exception.
+
+    Examples
+    --------
+    >>> list(work_through(sum, [1, 2, 3], list, executor=serially, jobs=1, size=2))
+    [((1, 2), 3), ((3,), 3)]
+    """
+    left = list(keys)
+    for attempt in range(attempts):
+        alone = attempt == attempts - 1
+        step = 1 if alone else size
+        batches = (tuple(left[i : i + step]) for i in range(0, len(left), step))
+        items = (_Batch(batch, load(batch)) for batch in batches)
+        again: list[Key] = []
+        with closing(executor(partial(_work_on, function), items, 1 if alone else jobs)) as outcomes:
+            for batch, outcome in outcomes:
+                if isinstance(outcome, WorkerDied | MemoryError) and not alone:
+                    lost(batch.keys, outcome)
+                    again += batch.keys
+                else:
+                    yield batch.keys, outcome
+        if not again:
+            return
+        left = again
+
+
+def _work_on(function: Callable[[Item], Result], batch: _Batch[Key, Item]) -> Result:
+    from threadpoolctl import threadpool_limits
+
+    # Also where `ONE_THREAD` could not be set, as in this process.
+    with threadpool_limits(limits=1):
+        return function(batch.item)
+
+
+def count_workers(jobs: int | None) -> int:
+    """Give the number of workers asked for; one per processor if None.
+
+    Examples
+    --------
+    >>> count_workers(3)
+    3
+    """
+    if jobs is None:
+        from joblib import cpu_count
+
+        return int(cpu_count())
+    if jobs < 1:
+        raise InputError(f"jobs: expected a whole number of at least 1, got {jobs}.")
+    return jobs
+
+
+def find_executor(engine: str | Executor) -> Executor:
+    """Give the executor of a name in `ENGINES`; an executor is returned as it is.
+
+    Examples
+    --------
+    >>> find_executor("serial") is serially
+    True
+    """
+    if not isinstance(engine, str):
+        return engine
+    if engine not in ENGINES:
+        raise InputError(f"engine: expected one of {', '.join(ENGINES)}; got {engine!r}.")
+    return ENGINES[engine]
+
+
 def serially(
     function: Callable[[Item], Result], items: Iterable[Item], jobs: int = 1
 ) -> Generator[tuple[Item, Result | Exception], None, None]:
-    """Work in this process, one item after the other; `jobs` is not looked at.
+    """Work in this process, one item after the other; `jobs` is ignored.
 
-    For debugging and for small panels. What kills the process kills the run (which can be continued).
+    For debugging and for small panels. Anything that ends the process ends the run, which can be resumed.
 
     Examples
     --------
@@ -83,11 +206,11 @@ def in_processes(
 ) -> Generator[tuple[Item, Result | Exception], None, None]:
     """Work in `jobs` processes of joblib's pool (loky), one BLAS thread each.
 
-    At most `jobs` items are under way at a time, so that few are suspect when a process dies: their outcome is
-    `WorkerDied`, and the others go on in fresh processes. The processes end with this one, even if it is killed.
+    When a process dies, all items under way have the outcome `WorkerDied`, and the others go on in new processes. The
+    processes end with this one, even if it is killed.
     """
     remaining = iter(items)
-    waiting: list[Item] = []  # drawn, and not begun because the pool was found broken
+    waiting: list[Item] = []  # taken from `items`, and not started because the pool was broken
     while True:
         pool = _pool(jobs)
         under_way: dict[Future[Result], Item] = {}
@@ -106,10 +229,10 @@ def in_processes(
                     else:
                         yield under_way.pop(future), future.result() if error is None else _plain(error)
             for item in under_way.values():
-                yield item, WorkerDied("the process that worked on it ended without a word")
+                yield item, WorkerDied("the worker process ended without a result")
         finally:
-            # Where work is under way its processes are ended first: told to kill them itself, loky's manager stumbles
-            # over an item that it was handed a moment ago, and prints a traceback.
+            # Processes with work under way are ended here: if loky's manager kills them itself, it fails on an item
+            # that was submitted a moment ago and prints a traceback.
             for process in list((pool._processes or {}).values()) if under_way else []:
                 process.terminate()
             pool.shutdown(wait=True, kill_workers=not under_way)
@@ -121,7 +244,7 @@ def _submit_all(
     waiting: list[Item],
     under_way: dict[Future[Result], Item],
 ) -> bool:
-    """Move what waits into the pool; False where it turns out to be broken."""
+    """Submit all waiting items; return False if the pool is broken."""
     while waiting:
         try:
             with _interrupts_held():
@@ -140,7 +263,7 @@ def _pool(jobs: int) -> Any:  # loky ships no types
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Hold Ctrl-C back for a moment: a worker that starts now inherits that, until it knows what to do with one."""
+    """Block Ctrl-C for a moment: a worker started now inherits the block until its own handler is set."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -152,9 +275,9 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _end_with_parent(parent: int) -> None:
-    """In a worker: end soon after the run's process has, so that none is left to compute for nobody.
+    """Make a worker end soon after its parent process has ended.
 
-    Ctrl-C reaches every process of a terminal. Workers leave it to the run's process, which ends them.
+    Ctrl-C reaches every process of a terminal. Workers ignore it; the parent process ends them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
@@ -170,3 +293,7 @@ def _end_with_parent(parent: int) -> None:
 
 def _plain(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else WorkerDied(repr(error))
+
+
+ENGINES: dict[str, Executor] = {"processes": in_processes, "serial": serially}
+"""Executors by the names that settings and the command line use."""

@@ -1,9 +1,8 @@
-"""How good is an estimate of demand? Scores for complete truth, and scores that stay valid where truth is censored.
+"""Scores of demand estimates, for complete truth and for censored truth.
 
 Arguments follow scikit-learn: truth first. ``where=`` limits a score to some rows: ``where=~censored`` is the paper's
-"only non-censored" column. `nlpd`, `coverage` and `concordance` also take ``censored=`` (True or +1: the truth is at
-least y; −1: at most y): a bound is then scored as the bound it is, not as if it were the truth. `crps` takes
-``limit=``.
+"only non-censored" column. `nlpd`, `coverage` and `concordance` also accept ``censored=`` (True or +1: the true value
+is at least y; −1: at most y): a bound is then scored as a bound, not as the true value. `crps` accepts ``limit=``.
 """
 
 from __future__ import annotations
@@ -21,27 +20,36 @@ __all__ = ["bias", "concordance", "coverage", "crps", "crps_samples", "nlpd", "p
 
 
 def _columns(where: Any, **columns: Any) -> list[Array]:
-    """Vectors of one length, limited to the rows asked for."""
+    """Return vectors of one length, limited to the selected rows."""
     vectors = {name: np.asarray(column, dtype=float) for name, column in columns.items()}
     n = max((v.size for v in vectors.values() if v.ndim), default=1)
     full = {name: np.full(n, v) if v.ndim == 0 else v for name, v in vectors.items()}
     shapes = {name: v.shape for name, v in full.items()}
     if any(shape != (n,) for shape in shapes.values()):
-        raise InputError(f"expected vectors of one length; got {shapes}")
+        raise InputError(f"Expected vectors of one length; got {shapes}.")
     keep = np.ones(n, dtype=bool) if where is None else np.asarray(where, dtype=bool)
     if keep.shape != (n,):
-        raise InputError(f"where must be one True or False per row ({n}); got shape {keep.shape}")
+        raise InputError(f"where must be one True or False per row ({n}); got shape {keep.shape}.")
     if not keep.any():
-        raise InputError("there are no rows to score: where is False everywhere, or the vectors are empty")
+        raise InputError("There are no rows to score: where is False everywhere, or the vectors are empty.")
     for name, v in full.items():
         bad = np.flatnonzero(np.isnan(v) & keep)
         if bad.size:
-            raise InputError(f"{name} must not contain NaN; row {bad[0]} does ({bad.size} such rows in all)")
+            raise InputError(
+                f"{name} must not contain NaN; row {bad[0]} does ({bad.size} such rows in all).", row=int(bad[0])
+            )
     return [v[keep] for v in full.values()]
 
 
 def rmse(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
-    """Root mean squared error (paper appendix A.1).
+    """Return the root mean squared error (paper appendix A.1).
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n,)
+        True and predicted values.
+    where : array-like of bool, optional
+        Rows to score.
 
     Examples
     --------
@@ -53,7 +61,14 @@ def rmse(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
 
 
 def r2(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
-    """Coefficient of determination (paper appendix A.1): 1 is perfect, 0 the mean, negative worse than that.
+    """Return the coefficient of determination (paper appendix A.1): 1 is perfect, 0 the mean, negative worse than that.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n,)
+        True and predicted values.
+    where : array-like of bool, optional
+        Rows to score.
 
     Examples
     --------
@@ -63,12 +78,19 @@ def r2(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
     truth, guess = _columns(where, y_true=y_true, y_pred=y_pred)
     spread = float(np.sum(np.square(truth - truth.mean())))
     if spread == 0:
-        raise InputError("R² is not defined where the truth is constant; use rmse")
+        raise InputError("R² is not defined if the truth is constant. Use rmse.")
     return 1.0 - float(np.sum(np.square(guess - truth))) / spread
 
 
 def bias(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
-    """Total predicted over total true, minus one: −0.1 means a tenth is missing.
+    """Return total predicted over total true, minus one: −0.1 means that a tenth is missing.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n,)
+        True and predicted values.
+    where : array-like of bool, optional
+        Rows to score.
 
     Examples
     --------
@@ -77,12 +99,19 @@ def bias(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
     """
     truth, guess = _columns(where, y_true=y_true, y_pred=y_pred)
     if truth.sum() == 0:
-        raise InputError("bias relative to the total is not defined where the truth sums to zero")
+        raise InputError("Bias relative to the total is not defined if the truth sums to zero. Use rmse.")
     return float(guess.sum() / truth.sum() - 1.0)
 
 
 def wape(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
-    """Weighted absolute percentage error: total absolute error over total truth.
+    """Return the weighted absolute percentage error: total absolute error over total truth.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n,)
+        True and predicted values.
+    where : array-like of bool, optional
+        Rows to score.
 
     Examples
     --------
@@ -91,12 +120,21 @@ def wape(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
     """
     truth, guess = _columns(where, y_true=y_true, y_pred=y_pred)
     if np.abs(truth).sum() == 0:
-        raise InputError("WAPE is not defined where the truth is zero throughout; use rmse")
+        raise InputError("WAPE is not defined if the truth is zero everywhere. Use rmse.")
     return float(np.abs(guess - truth).sum() / np.abs(truth).sum())
 
 
 def pinball(y_true: Any, y_quantile: Any, q: float, *, where: Any = None) -> float:
-    """Mean pinball loss of predicted q-quantiles: the score that quantiles minimise.
+    """Return the mean pinball loss of predicted q-quantiles, which true quantiles minimise.
+
+    Parameters
+    ----------
+    y_true, y_quantile : array-like of shape (n,)
+        True values and predicted quantiles.
+    q : float
+        Probability of the quantiles, between 0 and 1.
+    where : array-like of bool, optional
+        Rows to score.
 
     Examples
     --------
@@ -105,13 +143,24 @@ def pinball(y_true: Any, y_quantile: Any, q: float, *, where: Any = None) -> flo
     """
     truth, guess = _columns(where, y_true=y_true, y_quantile=y_quantile)
     if not 0 < q < 1:
-        raise InputError(f"q must lie between 0 and 1; got {q}")
+        raise InputError(f"q must lie between 0 and 1; got {q}.")
     miss = truth - guess
     return float(np.mean(np.maximum(q * miss, (q - 1) * miss)))
 
 
 def nlpd(y_true: Any, mean: Any, std: Any, *, censored: Any = None, where: Any = None) -> float:
-    """Negative log predictive density of normal predictions; of a bound, the negative log of its probability.
+    """Return the negative log predictive density of normal predictions.
+
+    A censored row contributes the negative log of the probability of its bound.
+
+    Parameters
+    ----------
+    y_true, mean, std : array-like of shape (n,)
+        True values, and means and standard deviations of the predictions.
+    censored : array-like of shape (n,), optional
+        True or +1: the true value is at least y. −1: at most y. False or 0: exactly y.
+    where : array-like of bool, optional
+        Rows to score.
 
     Examples
     --------
@@ -124,12 +173,25 @@ def nlpd(y_true: Any, mean: Any, std: Any, *, censored: Any = None, where: Any =
 
 
 def crps(y_true: Any, mean: Any, std: Any, *, limit: Any = None, where: Any = None) -> float:
-    """Continuous ranked probability score of normal predictions, in the units of y; smaller is better.
+    """Return the continuous ranked probability score of normal predictions, in the units of y; smaller is better.
 
-    Where demand could only be seen up to a known `limit` (the supply of each row, reached or not), the squared
-    difference of distribution functions is integrated up to the limit only, so that the score is proper for what could
-    be seen (Gneiting & Ranjan 2011). A rule that integrates one way for censored rows and another for exact ones,
-    without the limit of the exact ones, is not proper: it rewards predictions that are too low.
+    If demand could only be observed up to a known `limit` (the supply of each row, reached or not), the squared
+    difference of distribution functions is integrated up to the limit only. The score is then proper for what could
+    be observed (Gneiting & Ranjan 2011). A rule that integrates differently for censored and exact rows, without the
+    limit of the exact ones, is not proper: it rewards predictions that are too low.
+
+    Parameters
+    ----------
+    y_true, mean, std : array-like of shape (n,)
+        True values, and means and standard deviations of the predictions.
+    limit : array-like of shape (n,), optional
+        Value up to which each row could be observed.
+    where : array-like of bool, optional
+        Rows to score.
+
+    References
+    ----------
+    Gneiting & Ranjan (2011), "Comparing density forecasts using threshold- and quantile-weighted scoring rules".
 
     Examples
     --------
@@ -139,21 +201,30 @@ def crps(y_true: Any, mean: Any, std: Any, *, limit: Any = None, where: Any = No
     ends = np.inf if limit is None else limit
     truth, mu, sd, end = _columns(where, y_true=y_true, mean=mean, std=std, limit=ends)
     if (truth > end).any():
-        raise InputError("y_true must not exceed the limit up to which it could be seen")
+        raise InputError("y_true must not exceed the limit up to which it could be observed.")
     z, top = (truth - mu) / _positive(sd), (end - mu) / sd
     return float(np.mean(sd * (_squared_below(z) + _squared_below(-z) - _squared_below(-top))))
 
 
 def _squared_below(x: Array) -> Array:
-    """``∫ Φ²`` up to x."""
-    x = np.maximum(x, -40.0)  # nothing is left beyond
+    """Return ``∫ Φ²`` up to x."""
+    x = np.maximum(x, -40.0)  # the integral is zero in double precision below
     return x * ndtr(x) ** 2 + 2 * ndtr(x) * np.exp(log_pdf(x)) - ndtr(np.sqrt(2) * x) / np.sqrt(np.pi)
 
 
 def crps_samples(y_true: Any, samples: Any, *, where: Any = None) -> float:
-    """Continuous ranked probability score of predictions given as draws, shape ``(size, n)``.
+    """Return the continuous ranked probability score of predictions given as draws.
 
     Unbiased in the number of draws (Zamo & Naveau 2018, the fair score).
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+        True values.
+    samples : array-like of shape (size, n)
+        Draws of the predictions.
+    where : array-like of bool, optional
+        Rows to score.
 
     Examples
     --------
@@ -166,7 +237,7 @@ def crps_samples(y_true: Any, samples: Any, *, where: Any = None) -> float:
     size = len(draws)
     if draws.shape[1] != truth.size or size < 2:
         raise InputError(
-            f"samples must be draws × rows, two draws or more, for {truth.size} rows; got {np.shape(samples)}"
+            f"samples must be draws × rows, two draws or more, for {truth.size} rows; got {np.shape(samples)}."
         )
     # E|X − X'| from order statistics: Σ (2k − size − 1) x_(k) · 2/(size (size − 1))
     rank = 2 * np.arange(1, size + 1) - size - 1
@@ -175,10 +246,19 @@ def crps_samples(y_true: Any, samples: Any, *, where: Any = None) -> float:
 
 
 def coverage(y_true: Any, low: Any, high: Any, *, censored: Any = None, where: Any = None) -> float:
-    """Share of rows whose truth lies within ``[low, high]``; with `censored`, among the rows that can be judged.
+    """Return the fraction of rows whose true value lies in ``[low, high]``.
 
-    A bound settles the matter only where it contradicts the interval (the truth is at least y > high: missed). All
-    other censored rows are left out, so that coverage under censoring is a lower estimate.
+    A censored row counts only if its bound contradicts the interval (the true value is at least y > high: missed).
+    All other censored rows are left out, so that coverage under censoring is a lower estimate.
+
+    Parameters
+    ----------
+    y_true, low, high : array-like of shape (n,)
+        True values, and ends of the intervals.
+    censored : array-like of shape (n,), optional
+        True or +1: the true value is at least y. −1: at most y. False or 0: exactly y.
+    where : array-like of bool, optional
+        Rows to score.
 
     Examples
     --------
@@ -189,15 +269,24 @@ def coverage(y_true: Any, low: Any, high: Any, *, censored: Any = None, where: A
     missed = ((side > 0) & (truth > hi)) | ((side < 0) & (truth < lo))
     judged = (side == 0) | missed
     if not judged.any():
-        raise InputError("coverage cannot be judged: every row is censored and no bound contradicts its interval")
+        raise InputError("Coverage cannot be judged: every row is censored and no bound contradicts its interval.")
     return float(np.mean(((truth >= lo) & (truth <= hi) & (side == 0))[judged]))
 
 
 def concordance(y_true: Any, y_pred: Any, *, censored: Any = None, where: Any = None) -> float:
-    """Share of comparable pairs that the predictions put in the right order (Harrell's C); 0.5 is guessing.
+    """Return the fraction of comparable pairs that the predictions order correctly (Harrell's C); 0.5 is guessing.
 
-    A pair is comparable where its order is certain: both exact and different, or the bound of a censored row beyond the
+    A pair is comparable if its order is certain: both exact and different, or the bound of a censored row beyond the
     exact value of the other.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n,)
+        True and predicted values.
+    censored : array-like of shape (n,), optional
+        True or +1: the true value is at least y. −1: at most y. False or 0: exactly y.
+    where : array-like of bool, optional
+        Rows to score.
 
     Examples
     --------
@@ -208,23 +297,23 @@ def concordance(y_true: Any, y_pred: Any, *, censored: Any = None, where: Any = 
     upper = np.where(side > 0, np.inf, truth)
     lower = np.where(side < 0, -np.inf, truth)
     right = total = 0.0
-    for i in range(truth.size):  # row i certainly below row j
+    for i in range(truth.size):  # rows j that row i is certainly below
         sure = (upper[i] < lower) | ((upper[i] == lower) & ((side > 0) & (side[i] == 0)))
         total += sure.sum()
         right += (guess[i] < guess[sure]).sum() + 0.5 * (guess[i] == guess[sure]).sum()
     if total == 0:
-        raise InputError("no pair of rows can be put in order: all are tied or censored")
+        raise InputError("No pair of rows can be ordered: all are tied or censored.")
     return float(right / total)
 
 
 def _side(censored: Any) -> Array:
     side = np.zeros(()) if censored is None else np.asarray(censored).astype(float)
     if not np.isin(side, (-1.0, 0.0, 1.0)).all():
-        raise InputError("censored must be True/False, or −1, 0, +1")
+        raise InputError("censored must be True/False, or −1, 0, +1.")
     return side
 
 
 def _positive(sd: Array) -> Array:
     if not (sd > 0).all():
-        raise InputError("std must be positive everywhere")
+        raise InputError("std must be positive everywhere.")
     return sd

@@ -1,4 +1,4 @@
-"""Pictures of fits, as in the paper's Figure 1. Needs the extra ``plot`` (matplotlib)."""
+"""Plots of fits, as in the paper's figure 1. They need the extra ``plot`` (matplotlib)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_fit"]
 
-# Blue and vermilion of Okabe & Ito: told apart in any kind of colour vision, and in print by line style.
+# Blue and vermilion of Okabe & Ito: distinct in any kind of colour vision, and in print by line style.
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#555555"
-# Censored rows point to where the truth is.
+# Markers of censored rows point towards the true value.
 _MARKERS = {1: ("^", "censored: at least this"), -1: ("v", "censored: at most this")}
 
 
@@ -37,23 +37,23 @@ def plot_fit(
     ax: Axes | None = None,
     points: int = 400,
 ) -> Axes:
-    """Draw data, estimated mean and its 95 % band along one column.
+    """Plot data, estimated mean and its 95 % band along one column.
 
     Parameters
     ----------
     model : CensoredGP, TobitRegressor or Pipeline
-        A fitted model, or a pipeline that ends in one; X is then what the pipeline takes.
+        A fitted model, or a pipeline that ends in one. X is then the input of the pipeline.
     X, y, censored : array-like
-        The data: circles where exact, triangles that point to where the truth is where censored.
+        The data. Exact rows are circles; censored rows are triangles that point towards the true value.
     truth : callable or array-like of shape (n,), optional
         The true function of the column, or its values at X: a dashed line.
     column : int or str, optional
-        The column to draw along, needed where X has several. The curve has the others at their median (or at what is
-        there most often, where they are no numbers); points are where they are.
+        The column to plot along; required if X has several. The curve has the other columns at their median (at their
+        most frequent value if they are not numbers). Points are at their own values.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+        Axes to plot on; a new figure by default.
     points : int
-        Resolution of the curve.
+        Number of points of the curve.
 
     Returns
     -------
@@ -102,47 +102,47 @@ def _last_step(model: Any) -> CensoredGP | TobitRegressor:
     last = model[-1] if isinstance(model, Pipeline) else model
     if isinstance(last, (CensoredGP, TobitRegressor)):
         return last
-    best = ": give its best_estimator_" if hasattr(model, "best_estimator_") else ""
+    best = " Give its best_estimator_." if hasattr(model, "best_estimator_") else ""
     raise InputError(
-        "plot_fit draws a CensoredGP, a TobitRegressor, or a pipeline that ends in one; "
-        f"got a {type(model).__name__}{best}"
+        "plot_fit needs a CensoredGP, a TobitRegressor, or a pipeline that ends in one; "
+        f"got a {type(model).__name__}.{best}"
     )
 
 
 def _columns(X: Any) -> dict[Any, Any]:
-    """The columns of X by name, or by position where they have none."""
+    """Return the columns of X by name, or by position if they have no names."""
     if hasattr(X, "columns"):
         return {name: np.asarray(X[name]) for name in X.columns}
     array = np.asarray(X)
     if array.ndim != 2:
-        raise InputError(f"X must be a table of rows and columns; got an array of shape {array.shape}")
+        raise InputError(f"X must be a table of rows and columns; got an array of shape {array.shape}.")
     return dict(enumerate(array.T))
 
 
 def _choose(columns: dict[Any, Any], column: Any, *, named: bool) -> Any:
-    """The column to draw along, as a key of `columns`."""
+    """Return the column to plot along, as a key of `columns`."""
     names = list(columns)
     if column is None:
         if len(names) == 1:
             return names[0]
         example = repr(names[0])
         raise InputError(
-            f"X has {len(names)} columns: say which to draw along, such as column={example} "
-            f"(of {', '.join(map(str, names))}); the others are held at their median"
+            f"X has {len(names)} columns. Choose the one to plot along, such as column={example} "
+            f"(of {', '.join(map(str, names))}); the others are held at their median."
         )
     if isinstance(column, str):
         if not named:
-            raise InputError(f"column {column!r} is a name, but X has none; give a position")
+            raise InputError(f"column {column!r} is a name, but X has no names. Give a position.")
         if column not in names:
-            raise InputError(f"no column {column!r}; X has {', '.join(str(n) for n in names)}")
+            raise InputError(f"X has no column {column!r}; it has {', '.join(str(n) for n in names)}.")
         return column
     if isinstance(column, bool) or not isinstance(column, Integral) or not -len(names) <= int(column) < len(names):
-        raise InputError(f"column must be the position of one of {len(names)} columns, or a name; got {column!r}")
+        raise InputError(f"column must be the position of one of {len(names)} columns, or a name; got {column!r}.")
     return names[int(column)]
 
 
 def _usual(values: Any) -> Any:
-    """The median of numbers; of anything else, what is there most often."""
+    """Return the median of numbers; the most frequent value of anything else."""
     try:
         return float(np.nanmedian(np.asarray(values, dtype=float)))
     except (TypeError, ValueError):
@@ -151,13 +151,13 @@ def _usual(values: Any) -> Any:
 
 
 def _grid(X: Any, columns: dict[Any, Any], chosen: Any, along: Array, held: dict[Any, Any]) -> Any:
-    """Inputs along the column, of the kind of X."""
+    """Return inputs along the column, of the same type as X."""
     grid = {name: along if name == chosen else np.full(len(along), held[name]) for name in columns}
     return type(X)(grid) if hasattr(X, "columns") else np.column_stack(list(grid.values()))
 
 
 def _prepared(model: Any, inputs: Any) -> Any:
-    """What the last step of a pipeline gets."""
+    """Return the inputs of the last step of a pipeline."""
     return model[:-1].transform(inputs) if isinstance(model, Pipeline) and len(model) > 1 else inputs
 
 

@@ -14,11 +14,10 @@ from toy_model import toy_panel
 from typer.testing import CliRunner
 
 from unmet import cli
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import read_parquet, write_parquet
 from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
 from unmet.mobility.runs import run as runs
-from unmet.mobility.runs.outputs import read_table
 
 PANEL = toy_panel(zones=7)
 
@@ -53,7 +52,7 @@ def run_main(monkeypatch, *arguments: str) -> int | str | None:
 def test_it_writes_the_tables_and_prints_what_was_lost(panel, tmp_path):
     result = invoke(panel, tmp_path / "run")
     assert result.exit_code == 0, result.output
-    zones = read_table(tmp_path / "run" / "zones.parquet")
+    zones = read_parquet(tmp_path / "run" / "zones.parquet")
     told = json.loads((tmp_path / "run" / "run.json").read_text())
     assert told["inputs"]["model"] == {"name": "weekly-mean", "draws": 50, "seed": 0}
     (line,) = (line for line in result.stdout.splitlines() if line.startswith("│ lost "))
@@ -177,7 +176,7 @@ def test_a_folder_that_cannot_be_written_is_exit_code_2(panel, tmp_path, monkeyp
     (tmp_path / "file").write_text("")
     arguments = [str(panel), "--out", str(tmp_path / "file" / "run"), "--model", "observed"]
     assert run_main(monkeypatch, *arguments) == 2
-    assert "cannot be written to" in " ".join(capsys.readouterr().err.split())
+    assert "cannot be written" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_file_in_the_place_of_the_folder_is_exit_code_2(panel, tmp_path, monkeypatch, capsys):

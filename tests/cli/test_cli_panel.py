@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
+from dataclasses import MISSING, fields
 
 import pandas as pd
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from unmet import cli
-from unmet.cli.panel import panel_command
-from unmet.mobility.panel import build_panel, read_panel
+from unmet.mobility.panel import PanelOptions, build_panel, read_panel
+from unmet.mobility.panel.options import PANEL_OPTIONS
+from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings
 
 ZONE = ["--timezone", "America/New_York"]
 
@@ -73,13 +75,18 @@ def test_json_is_one_document_with_the_summary_and_the_quality(files, tmp_path):
     assert {"source": "status", "reason": "read", "rows": 5}.items() <= told["quality"][0].items()
 
 
-def test_the_options_are_those_of_build_panel():
-    names = {p.rstrip("_") for p in inspect.signature(panel_command).parameters}
-    assert set(inspect.signature(build_panel).parameters) - {"mapping", "progress"} <= names
-    defaults = {n: p.default for n, p in inspect.signature(build_panel).parameters.items()}
-    for name, parameter in inspect.signature(panel_command).parameters.items():
-        if name in defaults and parameter.default is not inspect.Parameter.empty:
-            assert parameter.default == defaults[name], name
+def test_the_flags_and_the_settings_of_a_run_are_the_options_of_the_panel():
+    flags = {param.name: param for param in get_command(cli.app).commands["panel"].params}
+    shown = {name: info for name, info in PANEL_OPTIONS.items() if info.table is not None}
+    assert set(PANEL_OPTIONS) - set(shown) == {"headers"}
+    settings = RunSettings()
+    for name, info in shown.items():
+        assert flags[name].help == info.help
+        if info.default is not MISSING:
+            assert (flags[name].default or None) == (info.default or None), name
+            assert getattr(settings, PANEL_SETTINGS[name]) == info.default
+    assert flags["timezone"].required
+    assert {field.name for field in fields(PanelOptions)} == set(PANEL_OPTIONS)
 
 
 def test_columns_are_mapped_by_name(files, tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unmet import cli
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.execution import serially
 from unmet.mobility.demand import DemandModel
 from unmet.mobility.runs import run_estimates

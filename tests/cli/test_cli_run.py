@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 import unmet
 from unmet import cli
+from unmet._storage.parquet import read_parquet
 from unmet.mobility.panel import build as panel_module
-from unmet.mobility.runs.outputs import read_table
 
 SOURCE = Path(unmet.__file__).parents[1]
 HOSTILE = [
@@ -101,7 +101,7 @@ def test_settings_from_the_file_of_the_current_folder_and_one_json_document_on_s
     assert told["settings"]["draws"] == 30
     assert told["zones"]["failed"] == 0
     assert [stage["reused"] for stage in told["stages"]] == [False, False, False]
-    assert told["totals"]["observed"]["mean"] == len(read_table(city / "trips.parquet"))
+    assert told["totals"]["observed"]["mean"] == len(read_parquet(city / "trips.parquet"))
     page = (tmp_path / told["report"]).read_text(encoding="utf-8")
     assert "From a flag" in page
     assert "Settings from unmet.toml" in done.stderr
@@ -141,7 +141,7 @@ def test_exit_code_1_when_a_zone_failed(city, tmp_path):
         f"1 of 5 zones could not be estimated; the others are done. "
         f"Reasons: {tmp_path / 'out' / 'estimate' / 'zones.parquet'} (exit code 1)"
     )
-    zones = read_table(tmp_path / "out" / "estimate" / "zones.parquet").set_index("zone")
+    zones = read_parquet(tmp_path / "out" / "estimate" / "zones.parquet").set_index("zone")
     assert zones["name"].to_dict() == stations.set_index("station_id")["name"].to_dict() | {"[red]GHOST": "nobody"}
     assert (tmp_path / "out" / "report.html").exists()
 
@@ -301,7 +301,7 @@ def test_hostile_names_are_text_all_the_way(city, tmp_path):
     stations = pd.read_csv(city / "stations.csv").replace({"station_id": names, "short_name": names})
     stations["name"] = [f"Name of {name}" for name in stations["station_id"]]
     stations.to_csv(folder / "stations.csv", index=False)
-    trips = read_table(city / "trips.parquet").replace({"start_station_id": names, "end_station_id": names})
+    trips = read_parquet(city / "trips.parquet").replace({"start_station_id": names, "end_station_id": names})
     trips.to_csv(folder / "trips.csv", index=False)
     shutil.copy(city / "status.parquet", folder / "status.parquet")
     (folder / "unmet.toml").write_text(
@@ -312,7 +312,7 @@ def test_hostile_names_are_text_all_the_way(city, tmp_path):
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     out = folder / "out"
-    zones = read_table(out / "estimate" / "zones.parquet")
+    zones = read_parquet(out / "estimate" / "zones.parquet")
     assert sorted(zones["zone"]) == sorted(names.values())
     assert told["totals"]["observed"]["mean"] == len(trips)
     page = (out / "report.html").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from unmet import cli
 from unmet.cli.simulate import simulate_command
-from unmet.simulate import Settings, simulate_city
+from unmet.simulate import REALISTIC, Settings, simulate_city
 
 SMALL = ["--stations", "5", "--days", "4", "--seed", "2"]
 
@@ -41,6 +41,17 @@ def test_it_writes_the_city_that_python_would_simulate_and_a_table(tmp_path):
         assert f"{summary[key] / summary['wanted']:.1%}" in line
     (line,) = (line for line in result.stdout.splitlines() if "out of stock" in line)
     assert f"{summary['out_of_stock']:.1%}" in line
+
+
+def test_realistic_sets_what_the_command_line_does_not(tmp_path):
+    out = tmp_path / "city"
+    arguments = ["--realistic", "--walk-probability", "0", "--shock-effect", "0", "--polls", "3"]
+    result = CliRunner().invoke(cli.app, ["simulate", "--out", str(out), *SMALL, *arguments])
+    assert result.exit_code == 0, result.output
+    saved = json.loads((out / "settings.json").read_text())
+    changed = {"walk_probability": 0.0, "shock_effect": 0.0, "polls": "3"}
+    for name, value in {**REALISTIC, **changed}.items():
+        assert saved[name] == value, name
 
 
 def test_every_setting_is_an_option_with_the_same_default():

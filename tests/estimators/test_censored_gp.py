@@ -282,9 +282,9 @@ HOLED[3] = np.nan
         (lambda gp: gp.fit(X, Y, lower=Y[:3]), r"lower must have one value per row of X; got 3 for 60"),
         (lambda gp: gp.fit(X, Y, lower=np.full(60, np.inf)), r"lower must not be \+infinity; row 0"),
         (lambda gp: gp.fit(X, Y, upper=np.full(60, -np.inf)), r"upper must not be −infinity; row 0"),
-        (lambda gp: gp.fit(X, lower=np.full(60, np.nan)), r"rows without .* need an observed y; row 0 has none"),
+        (lambda gp: gp.fit(X, lower=np.full(60, np.nan)), r"Rows without .* need an observed y; row 0 has none"),
         (lambda gp: gp.fit(X, Y, censored=CENSORED, lower=Y), "either censored= or lower=/upper=, not both"),
-        (lambda gp: gp.fit(X), "y is None; or give lower= and upper="),
+        (lambda gp: gp.fit(X), r"y is None\. Give y, or lower= and upper="),
         (lambda gp: gp.fit(X, np.full(60, "three")), "y must be numbers"),
         (lambda gp: gp.fit(np.empty((0, 1)), []), "at least one row; got shape"),
         (lambda gp: gp.fit(X[:, 0], Y), "2D"),
@@ -451,3 +451,21 @@ class TestSearch:
         gp = CensoredGP().fit(X[:20] * 3, Y[:20] + 9)
         fresh = CensoredGP().fit(X, Y, censored=CENSORED)
         np.testing.assert_array_equal(gp.fit(X, Y, censored=CENSORED).predict(X), fresh.predict(X))
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson", "negative-binomial"])
+def test_learnt_parameters_are_kept_for_other_rows(likelihood: str) -> None:
+    values = Y if likelihood == "gaussian" else np.rint(np.abs(Y))
+    half = CensoredGP(likelihood=likelihood, inference="lowrank", n_features=300).fit(X[::2], values[::2])
+    copy = half.with_learnt_parameters()
+    assert not hasattr(copy, "kernel_")
+    assert copy.get_params() == half.get_params() | {
+        "kernel": half.kernel_,
+        "optimizer": None,
+        "noise_variance": getattr(half, "noise_variance_", None),
+        "dispersion": getattr(half, "dispersion_", None),
+    }
+    whole = copy.fit(X, values)
+    assert whole.ep_converged_
+    assert whole.optimum_ is None
+    np.testing.assert_array_equal(whole.theta_, half.theta_)

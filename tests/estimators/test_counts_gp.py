@@ -185,21 +185,23 @@ def test_dropping_and_ignoring_labels_is_as_if_they_were_not_there(mode: str) ->
 
 def test_exposure_with_gaussian_noise_is_refused_with_the_reason() -> None:
     data = small_problem()
-    with pytest.raises(InputError, match=r"exposure needs a count likelihood: what half a bin shows .* not defined"):
+    with pytest.raises(
+        InputError, match=r"exposure needs a count likelihood: the distribution of a Gaussian total .* not defined"
+    ):
         CensoredGP().fit(data["X"], data["y"], exposure=data["exposure"])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": -1.0}, r"counts must be whole numbers of at least 0: row 3 has -1"),
-        ({"y": 1.5}, r"counts must be whole numbers of at least 0: row 3 has 1.5"),
+        ({"y": -1.0}, r"Counts must be whole numbers of at least 0: row 3 has -1"),
+        ({"y": 1.5}, r"Counts must be whole numbers of at least 0: row 3 has 1.5"),
         ({"y": np.nan}, r"y must not contain NaN"),
         ({"exposure": -0.1}, r"exposure must lie between 0 and 1: row 3 has -0.1"),
         ({"exposure": 1.1}, r"exposure must lie between 0 and 1: row 3 has 1.1"),
         ({"exposure": np.nan}, r"exposure must lie between 0 and 1: row 3 has nan"),
-        ({"y": 2.0, "exposure": 0.0}, r"nothing can be counted without exposure: row 3 has a count of 2"),
-        ({"censored": -1}, r"a count is known exactly or from below .* row 3 is known from above only"),
+        ({"y": 2.0, "exposure": 0.0}, r"A count must be 0 where exposure is 0: row 3 has a count of 2"),
+        ({"censored": -1}, r"A count must be exact or a lower bound .* row 3 has only an upper bound"),
         ({"censored": 2}, r"censored must be"),
     ],
 )
@@ -220,7 +222,7 @@ def test_exposure_needs_one_share_per_row() -> None:
 
 def test_nothing_but_closed_bins_is_refused() -> None:
     X = np.arange(5.0)[:, None]
-    with pytest.raises(InputError, match="all 5 rows have exposure 0"):
+    with pytest.raises(InputError, match="All 5 rows have exposure 0"):
         quick("poisson").fit(X, np.zeros(5), exposure=np.zeros(5))
     with (
         pytest.warns(UninformativeWarning),

@@ -43,7 +43,7 @@ def test_y_outside_its_own_bounds_is_refused():
 
 
 def test_counts_known_from_above_only_are_refused_in_the_users_words():
-    with pytest.raises(InputError, match="known exactly or from below"):
+    with pytest.raises(InputError, match="must be exact or a lower bound"):
         CensoredGP(likelihood="poisson").fit([[0.0], [1.0]], [1, 2], censored=[0, -1])
 
 
@@ -57,5 +57,5 @@ def test_scores_say_what_is_wrong_with_their_rows():
     gp = CensoredGP().fit(x, np.sin(x[:, 0]))
     with pytest.raises(InputError, match="one value per row"):
         gp.score(x, [1.0])
-    with pytest.raises(InputError, match="all 5 rows are censored"):
+    with pytest.raises(InputError, match="All 5 rows are censored"):
         gp.score(x, np.zeros(5), censored=np.ones(5, dtype=bool))

@@ -72,13 +72,13 @@ def test_probabilities_and_hyperparameters_are_numbers(gp: CensoredGP) -> None:
 @BOTH
 def test_a_column_named_twice_is_refused(estimator: CensoredGP | TobitRegressor) -> None:
     frame = pd.DataFrame(np.column_stack([X, X**2, X**3]), columns=["rain", "wind", "rain"])
-    with pytest.raises(InputError, match=r"column names must differ; 'rain' is there 2 times. Rename"):
+    with pytest.raises(InputError, match=r"Column names must differ; 'rain' occurs 2 times\. Rename"):
         estimator.fit(frame, Y)
 
 
 def test_a_kernel_refuses_a_column_named_twice() -> None:
     frame = pd.DataFrame(np.column_stack([X, X**2]), columns=["rain", "rain"])
-    with pytest.raises(InputError, match=r"column names must differ; 'rain' is there 2 times"):
+    with pytest.raises(InputError, match=r"Column names must differ; 'rain' occurs 2 times"):
         SquaredExponential(1.0, 1.0, columns="rain")(frame)
 
 
@@ -89,14 +89,14 @@ class TestNotANumber:
         frame.loc[[3, 7], "rain"] = np.nan
         with pytest.raises(
             InputError,
-            match=r"must not contain NaN or infinity; 2 values do not do: column 'rain', row 3 is nan.*Drop such rows",
+            match=r"must not contain NaN or infinity; column 'rain', row 3 is nan \(2 such values.*Drop such rows",
         ):
             estimator.fit(frame, Y)
 
     def test_predictions_too(self, gp: CensoredGP) -> None:
         bad = X.copy()
         bad[4] = np.inf
-        with pytest.raises(InputError, match=r"must not contain NaN or infinity; 1 value does not do: column 0, row 4"):
+        with pytest.raises(InputError, match=r"must not contain NaN or infinity; column 0, row 4 .*\(1 such values"):
             gp.predict(bad)
 
     @BOTH
@@ -130,7 +130,7 @@ class TestSizes:
         np.testing.assert_allclose(got / unit, expected, rtol=1e-6)
 
     def test_counts_too_large_to_need_a_count_model_are_refused(self) -> None:
-        with pytest.raises(InputError, match=r"counts must be at most 1e\+07: row 0 has 5e\+12.*likelihood=.gaussian"):
+        with pytest.raises(InputError, match=r"Counts must be at most 1e\+07; row 0 has 5e\+12.*likelihood=.gaussian"):
             CensoredGP(likelihood="poisson").fit(X, np.rint(Y * 1e12))
 
 
@@ -263,13 +263,13 @@ class TestAsAStranger:
 
     @pytest.mark.parametrize("columns", [1.5, True, {"rain": 1}, [0, None], b"rain"])
     def test_columns_are_positions_or_names(self, columns: object) -> None:
-        with pytest.raises(InputError, match=r"SquaredExponential: columns are positions or names"):
+        with pytest.raises(InputError, match=r"SquaredExponential: columns must be positions or names"):
             SquaredExponential(columns=columns)  # type: ignore[arg-type]
 
     def test_a_place_where_nothing_can_be_saved_is_named(self, gp: CensoredGP, tmp_path) -> None:
-        with pytest.raises(InputError, match=r"there is no folder .*nowhere; make it first"):
+        with pytest.raises(InputError, match=r"there is no folder .*nowhere\. Create it first"):
             gp.save(tmp_path / "nowhere" / "model")
-        with pytest.raises(InputError, match=r"is a folder; give the name of a file"):
+        with pytest.raises(InputError, match=r"is a folder\. Give the name of a file"):
             gp.save(tmp_path)
         assert list(tmp_path.iterdir()) == []
 
@@ -310,7 +310,7 @@ def test_a_score_leaves_out_rows_known_by_bounds(estimator):
 def test_rows_that_only_say_above_or_below_tell_no_scale():
     x = np.linspace(0, 1, 40)[:, None]
     above = np.sin(6 * x[:, 0]) > 0
-    with pytest.warns(UninformativeWarning, match="none of the 40 rows is exact"):
+    with pytest.warns(UninformativeWarning, match="None of the 40 rows is exact"):
         gp = CensoredGP().fit(x, np.where(above, 0.3, -0.3), censored=np.where(above, 1, -1))
     mean = gp.predict(x)
     assert np.abs(mean).max() < 3

@@ -159,7 +159,7 @@ class TestRefusals:
 
     def test_another_estimator(self, saved: Path) -> None:
         rewrite(saved, lambda header, _: header.update(estimator="TobitRegressor"))
-        with pytest.raises(FileFormatError, match="holds a TobitRegressor, not a CensoredGP"):
+        with pytest.raises(FileFormatError, match="contains a TobitRegressor, not a CensoredGP"):
             CensoredGP.load(saved)
 
     def test_changed_numbers(self, saved: Path) -> None:
@@ -231,10 +231,10 @@ def test_a_tobit_model_is_the_same_after_a_round_trip(tmp_path: Path) -> None:
 
 
 def test_one_estimator_does_not_load_the_others_file(saved: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileFormatError, match="holds a CensoredGP, not a TobitRegressor"):
+    with pytest.raises(FileFormatError, match="contains a CensoredGP, not a TobitRegressor"):
         TobitRegressor.load(saved)
     TobitRegressor().fit(FRAME, Y).save(tmp_path / "tobit.unmet")
-    with pytest.raises(FileFormatError, match="holds a TobitRegressor, not a CensoredGP"):
+    with pytest.raises(FileFormatError, match="contains a TobitRegressor, not a CensoredGP"):
         CensoredGP.load(tmp_path / "tobit.unmet")
 
 

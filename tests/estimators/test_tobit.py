@@ -164,7 +164,7 @@ def test_predictions_are_of_the_uncensored_value() -> None:
 @pytest.mark.parametrize("side", [1, -1])
 def test_all_rows_censored_to_one_side_are_refused(side: int) -> None:
     X, lower, _ = draw()
-    with pytest.raises(InputError, match=r"all 200 rows are censored from (above|below): nothing bounds"):
+    with pytest.raises(InputError, match=r"All 200 rows are censored from (above|below), so nothing bounds"):
         TobitRegressor().fit(X, lower, censored=np.full(200, side))
 
 

@@ -12,7 +12,7 @@ import pytest
 import unmet
 from unmet import InputError, UnmetError
 from unmet.experiments import _run
-from unmet.experiments._runner import Cell, generator, run_cells, write_text
+from unmet.experiments._runner import Cell, generator, run_cells
 
 
 def cells(n, **depends_on):
@@ -74,15 +74,6 @@ def test_names_of_zones_cannot_leave_the_folder(tmp_path):
     name = Cell("bike", {"zone": "../../etc/passwd\n|"}, {}).file_name
     assert os.sep not in name
     assert (tmp_path / name).resolve().parent == tmp_path.resolve()
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "a.txt"
-    write_text(path, "before")
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "half \ud800")
-    assert path.read_text() == "before"
-    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("jobs", [0, -2])

@@ -302,7 +302,7 @@ class TestColumns:
             SquaredExponential(1.0, 1.0, columns=columns)(self.frame)
 
     def test_a_name_needs_inputs_with_names(self) -> None:
-        with pytest.raises(InputError, match="pass a DataFrame, or columns by position"):
+        with pytest.raises(InputError, match="Pass a DataFrame, or columns by position"):
             SquaredExponential(1.0, 1.0, columns="rain")(self.X)
 
     def test_no_columns_at_all_are_refused(self) -> None:
@@ -351,7 +351,7 @@ def test_a_smoothness_out_of_reach_is_refused(nu: float) -> None:
 
 
 def test_an_unknown_kernel_in_a_description_is_refused() -> None:
-    with pytest.raises(InputError, match="unknown kernel 'Exec'"):
+    with pytest.raises(InputError, match="Unknown kernel 'Exec'"):
         kernel_from_dict({"kind": "Exec", "parameters": {}})
 
 

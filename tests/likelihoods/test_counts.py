@@ -350,7 +350,7 @@ def test_dispersion_is_a_parameter_in_log_space():
     fixed = NegativeBinomial(Parameter(0.2, fixed=True))
     assert fixed.theta.size == 0
     assert fixed.tilted(observations([1.0, 2.0]), np.zeros(2), np.ones(2)).d_theta.shape == (2, 0)
-    with pytest.raises(InputError, match="one dispersion"):
+    with pytest.raises(InputError, match="dispersion must be one number"):
         NegativeBinomial(Parameter((0.1, 0.2)))
 
 
@@ -379,7 +379,7 @@ def test_what_is_no_count_or_no_exposure_is_refused_with_its_row(lower, upper, e
 
 
 def test_a_long_list_of_refused_rows_is_counted():
-    with pytest.raises(InputError, match="and 7 rows more"):
+    with pytest.raises(InputError, match="and 7 more rows"):
         Poisson().validate(observations(np.full(12, 0.5)))
 
 

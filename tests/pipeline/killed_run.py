@@ -25,7 +25,7 @@ from unmet.mobility.panel import build as panel
 from unmet.pipeline import run, stages
 
 assert all([unmet.report, binfeatures, panel, stages])  # imported before the forks
-TABLES = ("panel.parquet", *(f"estimate/{name}.parquet" for name in ("demand", "zones", "totals")))
+TABLES = ("panel.parquet", *(f"estimate/{name}.parquet" for name in ("demand", "zones", "totals", "system")))
 
 
 def in_a_fork(work) -> int:

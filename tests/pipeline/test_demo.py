@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import unmet
-from unmet.mobility.runs.outputs import read_table
+from unmet._storage.parquet import read_parquet
 
 SIZE = ("--stations", "4", "--days", "35", "--seed", "4", "--jobs", "2")
 
@@ -81,7 +81,7 @@ def test_the_estimate_is_near_the_truth_where_what_was_observed_is_not(told):
 
 
 def test_the_truth_is_that_of_the_city(told, folder):
-    wanted = read_table(folder / "unmet-demo" / "city" / "truth.parquet")
+    wanted = read_parquet(folder / "unmet-demo" / "city" / "truth.parquet")
     assert told["truth"]["system"]["demand_true"] == len(wanted)
     assert told["truth"]["system"]["lost_true"] == (wanted["fate"] == "lost").sum()
     by_zone = {zone["zone"]: zone["demand_true"] for zone in told["truth"]["zones"]}

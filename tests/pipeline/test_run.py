@@ -14,8 +14,8 @@ import pytest
 from small_city import city_settings, in_one_process, save_city
 
 from unmet import InputError
+from unmet._storage.parquet import read_parquet
 from unmet.mobility.panel import read_panel
-from unmet.mobility.runs.outputs import read_table
 from unmet.pipeline import Event, run
 
 HERE = Path(__file__).parent
@@ -69,7 +69,7 @@ def test_a_run_leaves_a_panel_an_estimate_and_a_page_and_nothing_else(city, out)
 
 
 def read_trips(city: Path) -> pd.DataFrame:
-    return read_table(city / "trips.parquet")
+    return read_parquet(city / "trips.parquet")
 
 
 def test_nothing_is_made_again_while_nothing_changes(city, out):

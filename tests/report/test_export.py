@@ -129,9 +129,9 @@ def test_a_failed_export_leaves_what_was_there(plain_run, tmp_path, monkeypatch)
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_says_so(plain_run, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="could not be written"):
+    with pytest.raises(InputError, match="cannot be written"):
         export_tables(plain_run.folder, tmp_path / "file" / "t", panel=plain_run.panel)
-    with pytest.raises(InputError, match="could not be written"):
+    with pytest.raises(InputError, match="cannot be written"):
         export_tables(plain_run.folder, tmp_path / "file", panel=plain_run.panel)
 
 

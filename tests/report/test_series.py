@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from report.small_runs import run_on
 from unmet.report.series import SystemSeries, each_zone
 from unmet.report.source import open_run
 
@@ -26,8 +29,8 @@ def found(plain_run):
     with open_run(plain_run.folder, plain_run.panel) as source:
         system = SystemSeries(source)
         zones = {}
-        for number, series, sd in each_zone(source):
-            system.add(series, sd)
+        for number, series in each_zone(source):
+            system.add(series)
             zones[source.zones["zone"].iloc[number]] = series
         return zones, system.series()
 
@@ -77,7 +80,7 @@ def test_the_system_is_the_sum_of_its_zones(found, together):
     by_bin = together.groupby("start")
     for name, column in (("observed", "observed"), ("rate", "rate_mean"), ("lost", "lost_mean")):
         assert np.allclose(system.bins[name], by_bin[column].sum(min_count=1), equal_nan=True), name
-    sd = np.sqrt((together["rate_sd"] ** 2).groupby(together["start"]).sum())
+    sd = np.sqrt((together["rate_sd"] ** 2).groupby(together["start"]).sum())  # this model's zones share no error
     assert np.allclose(system.bins["high"] - system.bins["rate"], 1.6448536 * sd)
     share = (together["stockout_minutes"] / together["minutes"]).groupby(together["start"]).mean()
     assert np.allclose(system.bins["stockout"], share, equal_nan=True)
@@ -86,7 +89,33 @@ def test_the_system_is_the_sum_of_its_zones(found, together):
 def test_a_few_zones_at_a_time_give_the_same(found, plain_run, monkeypatch):
     monkeypatch.setattr("unmet.report.series._ROWS_AT_ONCE", 1000)
     with open_run(plain_run.folder, plain_run.panel) as source:
-        for number, series, _ in each_zone(source):
+        for number, series in each_zone(source):
             once = found[0][source.zones["zone"].iloc[number]]
             for name, values in series.bins.items():
                 assert np.array_equal(values, once.bins[name], equal_nan=True)
+
+
+def test_bins_to_come_follow_the_local_clock_when_it_changes(city, tmp_path):
+    run = run_on(city, tmp_path, end="2024-03-09", horizon=48)  # the clocks go forward on 10 March
+    with open_run(run.folder, run.panel) as source:
+        local = source.bins["start"].dt.tz_convert("America/New_York").dt.tz_localize(None)
+        assert source.bins["start_local"].tolist() == local.tolist()
+        assert source.bins["future"].sum() == 48
+
+
+def test_days_to_come_are_as_long_as_the_clock_makes_them(city, tmp_path):
+    run = run_on(city, tmp_path, end="2024-03-09", every="1d", horizon=3)
+    with open_run(run.folder, run.panel) as source:
+        assert source.bins.loc[source.bins["future"], "minutes"].tolist() == [1440, 1380, 1440]
+
+
+def test_the_band_of_all_zones_has_the_errors_that_they_share(plain_run, tmp_path):
+    folder = shutil.copytree(plain_run.folder, tmp_path / "run")
+    wider = pd.read_parquet(folder / "system.parquet")
+    pd.DataFrame(wider.assign(rate_sd=3.0)).to_parquet(folder / "system.parquet")
+    with open_run(folder, plain_run.panel) as source:
+        system = SystemSeries(source)
+        for _, series in each_zone(source):
+            system.add(series)
+        bins = system.series().bins
+        assert np.allclose(bins["high"] - bins["rate"], 3.0 * 1.6448536)

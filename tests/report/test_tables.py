@@ -10,6 +10,7 @@ import pytest
 
 from report.small_runs import run_on
 from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.report.series import each_zone
 from unmet.report.source import open_run
 from unmet.report.tables import act_table, headline, true_demand, week_table, zone_table
@@ -19,7 +20,7 @@ from unmet.report.words import MODEL_WORDS, assumptions, minutes_by_state, span
 @pytest.fixture(scope="module")
 def tables(plain_run):
     with open_run(plain_run.folder, plain_run.panel) as source:
-        weeks = week_table(source, [series.week for _, series, _ in each_zone(source)])
+        weeks = week_table(source, [series.week for _, series in each_zone(source)])
         zones = zone_table(source, true_demand(source, plain_run.truth))
         return zones, weeks, headline(source, zones), minutes_by_state(source)
 
@@ -112,6 +113,12 @@ def test_bins_of_a_day_are_told_to_mix_nights_and_rush_hours(city, tmp_path):
     made = run_on(city, tmp_path, every="1d")
     with open_run(made.folder, made.panel) as source:
         assert "Bins of one day: an hour empty at night" in " ".join(assumptions(source))
+
+
+def test_the_words_of_the_default_model_say_that_zones_learn_from_the_city():
+    words = MODEL_WORDS["exposure"]
+    assert "zone by zone" not in words
+    assert f"With {['no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'][LEAST_ZONES]} zones" in words
 
 
 def test_lengths_of_time_are_words():

@@ -1,24 +1,47 @@
-"""Folders of results: hold one against other processes, and describe what changed in its inputs."""
+"""Folders of results: hold one against other processes, and describe which inputs changed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from unmet._exceptions import InputError
+from unmet._storage.writing import writing
 
-__all__ = ["describe_change", "hold_folder"]
+__all__ = ["describe_change", "hold_folder", "remove_if_empty"]
+
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 @contextmanager
 def hold_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder; the system lets go of it when the process ends, however it ends."""
+    """Make a folder if need be and hold it against other processes.
+
+    The system releases the folder when this process ends, even if it is killed. A folder that was made here and is
+    empty at the end is removed.
+    """
+    made = not folder.exists()
+    if not made and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; name a folder for the results (--out).")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        try:
+            yield
+        finally:
+            if made:
+                remove_if_empty(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
     try:
         import fcntl
-    except ImportError:  # Windows: two runs into one folder are then not told apart
+    except ImportError:  # Windows has no such lock: two runs in one folder are not detected there
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -27,35 +50,51 @@ def hold_folder(folder: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise InputError(
-                f"{folder}: another run is at work in this folder. Wait for it, stop it, or name another folder."
+                f"{folder}: another run is using this folder. Wait for it, stop it, or name another folder."
             ) from error
         yield
     finally:
         os.close(handle)
 
 
-def describe_change(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Say what is different, as a part of a sentence.
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder; leave it if it has files or does not exist."""
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def describe_change(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Describe how the inputs of a result differ from those of an earlier one.
+
+    Parameters
+    ----------
+    before, now : mapping
+        Inputs by name: plain values, contents (hashes or lists of them), or mappings of settings.
 
     Examples
     --------
-    >>> before = {"model": {"name": "cgp", "seed": 0}, "panel": "5f3a"}
-    >>> describe_change(before, {"model": {"name": "cgp", "seed": 1}, "panel": "77b0"})
-    'model seed changed from 0 to 1, the panel changed'
+    >>> before = {"trips": ["5f3a"], "settings": {"zones": "stations"}, "model": {"seed": 0}}
+    >>> describe_change(before, {"trips": ["77b0"], "settings": {"zones": "h3:9"}, "model": {"seed": 1}})
+    "trips changed; zones changed from 'stations' to 'h3:9'; model seed changed from 0 to 1"
     """
-    said = []
-    for key in sorted({*before, *now}):
+    changes = []
+    for key in {**now, **before}:
         old, new = before.get(key), now.get(key)
         if old == new:
             continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            said += [
-                f"{key} {k} changed from {old.get(k)!r} to {new.get(k)!r}"
-                for k in sorted({*old, *new})
-                if old.get(k) != new.get(k)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            prefix = "" if key == "settings" else f"{key} "
+            changes += [
+                f"{prefix}{name} changed from {old.get(name)!r} to {new.get(name)!r}"
+                for name in {**new, **old}
+                if old.get(name) != new.get(name)
             ]
-        elif key in ("panel", "features"):
-            said.append(f"the {key} changed")
+        elif _is_content(old) or _is_content(new):
+            changes.append(f"{key} changed")
         else:
-            said.append(f"{key} changed from {old!r} to {new!r}")
-    return ", ".join(said) or "something changed"
+            changes.append(f"{key} changed from {old!r} to {new!r}")
+    return "; ".join(changes)
+
+
+def _is_content(value: object) -> bool:
+    return isinstance(value, list) or (isinstance(value, str) and _HASH.fullmatch(value) is not None)

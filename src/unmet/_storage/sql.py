@@ -1,4 +1,4 @@
-"""Small helpers around DuckDB: quoting, and errors that name the file.
+"""Small helpers around DuckDB: opening it, quoting, and errors that name the file.
 
 Names and values from files never become SQL: identifiers are quoted, values are bound, and the few places
 where a value must stand in the text of a view (a path) go through `literal`.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -15,7 +17,61 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 
-__all__ = ["fetch_all", "fetch_frame", "fetch_one", "identifier", "literal", "path_literal", "reading", "register"]
+__all__ = [
+    "connect",
+    "fetch_all",
+    "fetch_frame",
+    "fetch_one",
+    "identifier",
+    "literal",
+    "path_literal",
+    "reading",
+    "register",
+]
+
+
+def connect(
+    database: str | PathLike[str] | None = None,
+    *,
+    threads: int | None = None,
+    memory: int | None = None,
+    temp_folder: Path | None = None,
+) -> duckdb.DuckDBPyConnection:
+    """Open a DuckDB database. Every part of the package opens its databases here.
+
+    Times are UTC, no progress bar is drawn, and DuckDB never loads an extension from the network.
+
+    Parameters
+    ----------
+    database : path, optional
+        File of the database. In memory if None.
+    threads : int, optional
+        Number of threads. One per processor if None.
+    memory : int, optional
+        Memory limit in bytes. DuckDB's own limit if None.
+    temp_folder : Path, optional
+        Folder for data that does not fit into memory. DuckDB's own choice if None.
+
+    Examples
+    --------
+    >>> with connect(threads=1) as connection:
+    ...     fetch_one(connection, "SELECT current_setting('TimeZone'), current_setting('threads')")
+    ('UTC', 1)
+    """
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
+    if threads is not None:
+        config["threads"] = threads
+    if memory is not None:
+        config["memory_limit"] = f"{memory}B"
+    if temp_folder is not None:
+        config["temp_directory"] = str(temp_folder)
+    connection = duckdb.connect(":memory:" if database is None else str(database), config=config)
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def fetch_all(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:

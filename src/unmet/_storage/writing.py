@@ -1,37 +1,139 @@
-"""Writing of files: errors that name what remains, and Parquet files with reproducible bytes."""
+"""Whole-or-nothing writing: files and folders appear complete, or what was there before stays.
+
+Every file that a user keeps is written by one of these functions. They write aside, in the same folder, so that the
+last step is a rename, which either happens or does not. Files are flushed to disk before the rename, so a power cut
+cannot leave a new name with old content. Permissions follow the user's umask.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import duckdb
-import pandas as pd
-
 from unmet._exceptions import InputError
-from unmet._storage.sql import literal
 
-__all__ = ["write_parquet", "writing"]
+__all__ = ["move_files", "replacing", "replacing_files", "write_text", "writing"]
+
+_ADVICE = (
+    "Existing results are unchanged and finished zones are kept: free some space or choose another folder, and run "
+    "the same command again."
+)
 
 
 @contextmanager
-def writing(out: Path) -> Iterator[None]:
-    """Turn a failure to write - no permission, no space - into an error that says what remains."""
+def replacing(target: Path, *, scratch: Path | None = None) -> Iterator[Path]:
+    """Give a path to write a file or a folder at; move it to `target` on success, remove it on failure.
+
+    Parameters
+    ----------
+    target : Path
+        The file or folder to replace. It need not exist; its parent must.
+    scratch : Path, optional
+        An existing folder on the same disk to write in; the parent of `target` by default.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     target = Path(folder, "notes.txt")
+    ...     with replacing(target) as path:
+    ...         _ = path.write_text("all of it")
+    ...     target.read_text(), len(os.listdir(folder))
+    ('all of it', 1)
+    """
+    aside = _aside(target.name, scratch or target.parent)
+    before = aside.with_suffix(".before")
+    try:
+        yield aside
+        _flush(aside)
+        if aside.is_dir() and target.is_dir():  # no rename replaces a folder that has files
+            os.replace(target, before)
+        os.replace(aside, target)
+    except BaseException:
+        if before.exists() and not target.exists():
+            os.replace(before, target)
+        raise
+    finally:
+        _remove(aside)
+        _remove(before)
+
+
+@contextmanager
+def replacing_files(folder: Path, *, last: str | None = None, scratch: Path | None = None) -> Iterator[Path]:
+    """Give an empty folder to write files in; move them into `folder` on success, remove them on failure.
+
+    Parameters
+    ----------
+    folder : Path
+        An existing folder. Files of other names in it are left alone.
+    last : str, optional
+        The file to move last: readers take it as the sign that the set is complete.
+    scratch : Path, optional
+        As in `replacing`; `folder` by default.
+    """
+    aside = _aside(folder.name, scratch or folder)
+    try:
+        aside.mkdir()
+        yield aside
+        _flush(aside)
+        names = [path.name for path in aside.iterdir()]
+        move_files(aside, folder, sorted(names, key=lambda name: (name == last, name)))
+    finally:
+        _remove(aside)
+
+
+def move_files(source: Path, target: Path, names: Iterable[str]) -> None:
+    """Move finished files from one folder to another on the same disk, in this order.
+
+    Parameters
+    ----------
+    source, target : Path
+        The folders.
+    names : iterable of str
+        Paths below both; folders between are made.
+    """
+    for name in names:
+        (target / name).parent.mkdir(exist_ok=True)
+        os.replace(source / name, target / name)
+
+
+def write_text(path: Path, text: str, *, errors: str = "strict") -> None:
+    """Write a text file whole or not at all, in UTF-8 and with Unix line ends; make its folder if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8", errors=errors, newline="\n")
+
+
+@contextmanager
+def writing(target: Path, advice: str = _ADVICE) -> Iterator[None]:
+    """Turn a failure to write (no permission, no space) into an `InputError` that names `target` and gives advice."""
+    import duckdb  # slow to load, and most writers of this module do without
+
     try:
         yield
     except (OSError, duckdb.IOException) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(
-            f"{out}: cannot be written to: {reason}. Results that were there are as they were, finished zones are "
-            "kept: make room or name another folder, and run the same command again."
-        ) from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
+        raise InputError(f"{target}: cannot be written: {reason}. {advice}") from error
 
 
-def write_parquet(frame: pd.DataFrame, path: Path) -> None:
-    """Write a frame; equal frames give equal bytes."""
-    with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")  # one thread writes the same bytes every time
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("some_rows", frame)
-        connection.execute(f"COPY (SELECT * FROM some_rows) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
+def _aside(name: str, folder: Path) -> Path:
+    """Give a name that is free in `folder`, hidden and short enough for any file system."""
+    return folder / f".{name[:40]}.{uuid.uuid4().hex}.partial"
+
+
+def _flush(path: Path) -> None:
+    for file in [path] if path.is_file() else path.rglob("*"):
+        if file.is_file():
+            with file.open("r+b") as stream:
+                os.fsync(stream.fileno())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from unmet._exceptions import InputError
-from unmet.pipeline.settings import about
+from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
+from unmet.pipeline.settings import PANEL_SETTINGS, about
 
 __all__ = [
     "RUN_PANEL",
@@ -43,6 +47,7 @@ __all__ = [
     "option",
     "parse_columns",
     "parse_map",
+    "with_panel_options",
 ]
 
 _PANELS = {
@@ -139,3 +144,23 @@ def parse_map(pairs: list[str] | None) -> dict[str, str] | None:
             raise InputError(f"--map: expected our_name=their_column, got {pair!r}.")
         mapping[ours.strip()] = theirs.strip()
     return mapping or None
+
+
+def with_panel_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command a flag for every panel option, before its ``quiet``. The values arrive in its ``**options``."""
+    own = inspect.signature(command, eval_str=True)
+    hints = get_type_hints(PanelOptions)
+    parameters = [p for p in own.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    place = list(own.parameters).index("quiet")
+    for name, setting in reversed(list(PANEL_SETTINGS.items())):
+        info = PANEL_OPTIONS[name]
+        kind = list[str] | None if info.kind == "names" else hints[name]
+        flag = option(setting, f"--{setting.replace('_', '-')}", min=info.limits[0], max=info.limits[1])
+        default = inspect.Parameter.empty if info.default is MISSING else info.default
+        typed = Annotated[kind, flag]  # type: ignore[valid-type]
+        added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=typed)
+        parameters.insert(place, added)
+    # typer reads both.
+    command.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters} | {"return": None}
+    return command

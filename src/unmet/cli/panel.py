@@ -31,25 +31,16 @@ _PICKUPS_FROM = {
 }
 
 
+@flags.with_panel_options
 def panel_command(
+    *,
     out: Annotated[Path, typer.Option(help="Parquet file to write; it appears whole or not at all.")],
-    timezone: Annotated[str, flags.option("timezone")],
     trips: flags.Trips = None,
     status: flags.Status = None,
     stations: flags.Stations = None,
-    zones: flags.Zones = "stations",
-    every: flags.Every = "1h",
-    start: flags.Start = None,
-    end: flags.End = None,
-    censored_rule: flags.CensoredRule = "any",
-    rebalancing: flags.Rebalancing = 8,
-    hours: flags.Hours = None,
-    map_: flags.Map = None,
-    memory: flags.Memory = "2GB",
-    max_rejected: flags.MaxRejected = 0.2,
-    force: flags.Force = False,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
+    **options: Any,
 ) -> None:
     r"""Build the panel: zone × time bin, with pickups, exposure and stock-outs.
 
@@ -65,26 +56,9 @@ def panel_command(
     # Slow to import, and `unmet --help` should not be.
     from unmet.mobility.panel.build import write_panel
 
+    options["mapping"] = flags.parse_map(options["mapping"])
     with step_progress(Console(stderr=True, quiet=quiet), "starting") as progress:
-        made = write_panel(
-            out,
-            trips,
-            status,
-            stations,
-            timezone=timezone,
-            zones=zones,
-            every=every,
-            start=start,
-            end=end,
-            censored_rule=censored_rule,
-            rebalancing=rebalancing,
-            hours=hours,
-            mapping=flags.parse_map(map_),
-            memory=memory,
-            max_rejected=max_rejected,
-            force=force,
-            progress=progress,
-        )
+        made = write_panel(out, trips, status, stations, progress=progress, **options)
     if as_json:
         told = {"out": str(out), "summary": made.summary, "quality": made.quality.to_dict("records")}
         typer.echo(json.dumps(told, indent=2, default=str))

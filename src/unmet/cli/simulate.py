@@ -22,6 +22,7 @@ _TROUBLE = "Trouble in the records"
 
 
 def simulate_command(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder to write the city to; it appears whole or not at all.")],
     stations: Annotated[int, typer.Option(help="How many stations.")] = 40,
     days: Annotated[int, typer.Option(help="How many days.")] = 120,
@@ -29,6 +30,14 @@ def simulate_command(
     start: Annotated[str, typer.Option(help="The first local day, YYYY-MM-DD.")] = "2024-03-04",
     timezone: Annotated[str, typer.Option(help="The city's time zone, an IANA name.")] = "America/New_York",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a city already in --out.")] = False,
+    realistic: Annotated[
+        bool,
+        typer.Option(
+            "--realistic",
+            help="Unusable bikes, walkers, shocks and a polled feed, as strong as in real cities. Options win: "
+            "--realistic --walk-probability 0 --shock-effect 0 leaves walkers and shocks out.",
+        ),
+    ] = False,
     demand: Annotated[
         float, typer.Option(help="Wanted trips per station on a mild dry day.", rich_help_panel=_SUPPLY)
     ] = 75.0,
@@ -41,6 +50,15 @@ def simulate_command(
     breakage: Annotated[
         float, typer.Option(help="Probability that a returned bike is broken.", rich_help_panel=_SUPPLY)
     ] = 0.002,
+    unusable: Annotated[
+        float,
+        typer.Option(help="Probability that a returned bike is broken but still listed.", rich_help_panel=_SUPPLY),
+    ] = 0.0,
+    briefly_unusable: Annotated[
+        float,
+        typer.Option(help="Probability that nobody can rent a returned bike for minutes.", rich_help_panel=_SUPPLY),
+    ] = 0.0,
+    density: Annotated[float, typer.Option(help="Stations per square kilometre.", rich_help_panel=_SUPPLY)] = 8.0,
     dispersion: Annotated[
         float, typer.Option(help="Extra-Poisson variance of arrivals; 0: Poisson.", rich_help_panel=_RIDERS)
     ] = 0.05,
@@ -48,11 +66,16 @@ def simulate_command(
     trend_effect: Annotated[
         float, typer.Option(help="Strength of the slow trend; 0: none.", rich_help_panel=_RIDERS)
     ] = 1.0,
+    shock_effect: Annotated[
+        float, typer.Option(help="Strength of unexplained shocks; 1: as measured.", rich_help_panel=_RIDERS)
+    ] = 0.0,
     walk_probability: Annotated[
         float,
-        typer.Option(help="How likely a rider turned away walks to a neighbour.", rich_help_panel=_RIDERS),
+        typer.Option(help="How likely a rider turned away walks on to a station next door.", rich_help_panel=_RIDERS),
     ] = 0.0,
-    walk_reach: Annotated[float, typer.Option(help="At most so far, metres.", rich_help_panel=_RIDERS)] = 400.0,
+    walk_reach: Annotated[
+        float, typer.Option(help="Metres over which that falls to a third.", rich_help_panel=_RIDERS)
+    ] = 220.0,
     closures: Annotated[
         int, typer.Option(help="System closures: bikes turn disabled at once.", rich_help_panel=_TROUBLE)
     ] = 0,
@@ -62,16 +85,44 @@ def simulate_command(
     feed_gaps: Annotated[
         int, typer.Option(help="Silences of the whole feed while riding goes on.", rich_help_panel=_TROUBLE)
     ] = 0,
+    reopening_hours: Annotated[
+        float, typer.Option(help="Mean hours until a station is back after a closure.", rich_help_panel=_TROUBLE)
+    ] = 0.0,
+    late_stations: Annotated[int, typer.Option(help="Stations that open late.", rich_help_panel=_TROUBLE)] = 0,
+    leaving_stations: Annotated[int, typer.Option(help="Stations that leave for good.", rich_help_panel=_TROUBLE)] = 0,
+    quiet_closures: Annotated[
+        int, typer.Option(help="Stations closed for weeks that look empty.", rich_help_panel=_TROUBLE)
+    ] = 0,
+    stuck_terminals: Annotated[
+        int, typer.Option(help="Stations whose feed shows no bike for ever.", rich_help_panel=_TROUBLE)
+    ] = 0,
+    valet_stations: Annotated[
+        int, typer.Option(help="Stations with bikes that the feed does not show.", rich_help_panel=_TROUBLE)
+    ] = 0,
+    moving_stations: Annotated[int, typer.Option(help="Stations that move.", rich_help_panel=_TROUBLE)] = 0,
+    polls: Annotated[
+        str,
+        typer.Option(
+            help="What the collector writes. log: every change. 5: every station every 5 minutes. "
+            "log:5: changes, looked for every 5 minutes. log,60: the first half a log, the second hourly.",
+            rich_help_panel=_TROUBLE,
+        ),
+    ] = "log",
+    evening_polls: Annotated[
+        float,
+        typer.Option(help="Minutes between polls from 18:00 to midnight; 0: as all day.", rich_help_panel=_TROUBLE),
+    ] = 0.0,
 ) -> None:
     """Simulate a city whose true demand is known.
 
     Writes what an operator has: trips.parquet (local wall-clock times), status.parquet, stations.csv,
     weather.csv. And the truth behind it: truth.parquet (every wanted trip and its fate), true_rate.parquet
-    (what was to be expected in every station-hour), moves.parquet, events.csv, settings.json.
+    (what was to be expected and what happened in every station-hour), states.parquet (rentable and unusable
+    bikes), moves.parquet, events.csv, settings.json.
 
     A harder city, about 30 % lost: unmet simulate --out hard/ --fleet-share 0.2 --rebalancing 0
     """
-    options = {k: v for k, v in locals().items() if k not in ("out", "overwrite")}
+    options = {"seed": seed, **_given(context)}
     # Slow to import, and `unmet --help` should not be.
     from unmet.simulate import check_folder
 
@@ -81,6 +132,13 @@ def simulate_command(
     console = Console()
     console.print(_summary(city))
     console.print(Text(f"Written to {folder}"))
+
+
+def _given(context: typer.Context) -> dict[str, Any]:
+    """The options of the city on the command line: what is not given is left to the defaults or to --realistic."""
+    values = {name: value for name, value in context.params.items() if name not in ("out", "overwrite")}
+    sources = {name: context.get_parameter_source(name) for name in values}
+    return {name: value for name, value in values.items() if getattr(sources[name], "name", "") != "DEFAULT"}
 
 
 def _simulate(options: dict[str, Any]) -> City:

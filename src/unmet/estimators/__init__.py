@@ -1,4 +1,4 @@
-"""Estimators in the style of scikit-learn."""
+"""Estimators with the interface of scikit-learn."""
 
 from unmet.estimators.censored_gp import CensoredGP
 from unmet.estimators.tobit import TobitRegressor

@@ -1,8 +1,7 @@
-"""What frames and series bring along besides numbers: columns that are none, names of rows, and their order."""
+"""Checks of frames and series: columns that are not numbers, labels of rows, and order of rows."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, time, timedelta
@@ -17,10 +16,16 @@ __all__ = ["naming_rows", "refuse_other_order", "refuse_words_and_times"]
 
 
 def refuse_words_and_times(X: Any) -> None:
-    """Refuse columns of times and of text, which are no numbers, and say what to make of them."""
+    """Raise `InputError` if X has columns of times or text; the message suggests how to convert them.
+
+    Parameters
+    ----------
+    X : array-like or DataFrame
+        Inputs.
+    """
     if not hasattr(X, "columns"):
         if _kind(X) in _TIME_KINDS:
-            raise InputError(f"X must be numbers; got {_TIMES} ({X.dtype}). {_INSTEAD_OF_TIMES}")
+            raise InputError(f"X must be numbers; got {_TIMES} ({X.dtype}). {_INSTEAD_OF_TIMES}.")
         return
     for name in X.columns:
         if _kind(X[name]) in _NUMBER_KINDS:
@@ -29,21 +34,21 @@ def refuse_words_and_times(X: Any) -> None:
         odd = _first_odd(values)
         if _kind(values) in _TIME_KINDS or isinstance(odd, _MOMENTS):
             raise InputError(
-                f"X must be numbers; column {name!r} holds {_TIMES}, such as {values[0]}. {_INSTEAD_OF_TIMES}"
+                f"X must be numbers; column {name!r} contains {_TIMES}, such as {values[0]}. {_INSTEAD_OF_TIMES}."
             )
         if odd is not None:
             what = "text" if isinstance(odd, str) else f"values of the type {type(odd).__name__}"
             raise InputError(
-                f"X must be numbers; column {name!r} holds {what}, such as {odd!r}. Leave it out, or make columns of "
-                "numbers of it, in a pipeline: sklearn.compose.make_column_transformer with OneHotEncoder"
+                f"X must be numbers; column {name!r} contains {what}, such as {odd!r}. Leave it out, or encode it as "
+                "numbers in a pipeline: sklearn.compose.make_column_transformer with OneHotEncoder."
             )
 
 
 _MOMENTS = (date, time, timedelta, np.datetime64, np.timedelta64)
-_NUMBER_KINDS, _TIME_KINDS = tuple("biuf"), tuple("Mm")  # as NumPy calls them
+_NUMBER_KINDS, _TIME_KINDS = tuple("biuf"), tuple("Mm")  # NumPy's dtype.kind
 _TIMES = "dates or times"
 _INSTEAD_OF_TIMES = (
-    "Give what y depends on as numbers: hours since a start, (t - t.min()) / pd.Timedelta(hours=1), or parts such as "
+    "Convert times to numbers: hours since a start, (t - t.min()) / pd.Timedelta(hours=1), or parts such as "
     "t.dt.hour and t.dt.day_of_week"
 )
 
@@ -53,7 +58,7 @@ def _kind(values: Any) -> str:
 
 
 def _first_odd(values: np.ndarray) -> Any:
-    """The first value that cannot be read as a number; None where all can."""
+    """Return the first value that cannot be read as a number; None if all can."""
     try:
         values.astype(float)
     except (TypeError, ValueError):
@@ -66,14 +71,14 @@ def _first_odd(values: np.ndarray) -> Any:
 
 
 def refuse_other_order(X: Any, **given: Any) -> None:
-    """Refuse series whose rows have the names of X's rows in another order: rows are matched by position.
+    """Raise `InputError` if series have the index labels of X in another order. Rows are matched by position.
 
     Parameters
     ----------
     X : array-like
         Inputs.
     given : array-like
-        What else was given for the same rows, by its name.
+        Other arguments for the same rows, by name.
     """
     indexed = {name: rows.index for name, rows in {"X": X, **given}.items() if _has_index(rows)}
     if len(indexed) < 2:
@@ -85,24 +90,29 @@ def refuse_other_order(X: Any, **given: Any) -> None:
         if index.isin(other).all() and other.isin(index).all():
             row = int(np.flatnonzero(np.asarray(index) != np.asarray(other))[0])
             raise InputError(
-                f"{name} has the rows of {first} in another order: row {row} is {_shown(other[row])} there and "
-                f"{_shown(index[row])} in {first}. Rows are matched by position: give {name}.loc[{first}.index], or "
-                f"{name}.to_numpy() if positions are right as they are"
+                f"{name} has the rows of {first} in another order: row {row} is {_shown(other[row])} in {name} and "
+                f"{_shown(index[row])} in {first}. Rows are matched by position. Give {name}.loc[{first}.index], or "
+                f"{name}.to_numpy() if the positions are right."
             )
 
 
 @contextmanager
 def naming_rows(*given: Any) -> Iterator[None]:
-    """Add what an index calls the first row that an error names by its position."""
+    """Add the index label of the row to an error that has a `row`.
+
+    Parameters
+    ----------
+    given : array-like
+        Arguments of the estimator. The first frame or series gives the index.
+    """
     try:
         yield
     except InputError as error:
         index = next((rows.index for rows in given if _has_index(rows)), None)
-        found = re.search(r"\brow (\d+)\b", str(error))
-        if index is None or found is None or index.equals(pd.RangeIndex(len(index))) or int(found[1]) >= len(index):
+        row = error.row
+        if index is None or row is None or index.equals(pd.RangeIndex(len(index))) or row >= len(index):
             raise
-        said = f"{found[0]} (index {_shown(index[int(found[1])])})"
-        raise type(error)(str(error).replace(found[0], said, 1)) from None
+        raise type(error)(f"{error} Row {row} has the index label {_shown(index[row])}.", row=row) from None
 
 
 def _has_index(rows: Any) -> bool:

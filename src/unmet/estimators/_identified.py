@@ -1,4 +1,4 @@
-"""What of a linear Tobit model the data can tell: columns that repeat each other, and likelihoods without a maximum."""
+"""Identification of a linear Tobit model: collinear columns, and likelihoods without a maximum."""
 
 from __future__ import annotations
 
@@ -11,40 +11,52 @@ from unmet.likelihoods.base import Observations
 
 __all__ = ["endless_direction", "undetermined"]
 
-# Columns are of order one: what is smaller than this share of the rest is rounding.
+# Columns are of order one. Values below this fraction of the rest are rounding errors.
 _NOTHING = 1e-9
 
 
 def undetermined(design: Array, back: Array, sizes: Array) -> BoolArray:
-    """Coefficients that have a part in a direction along which no row changes: others can take their place.
+    """Return a mask of the coefficients with a part in the null space of the design: others can take their place.
 
     Parameters
     ----------
     design : array of shape (n, p)
         Columns of order one.
     back : array of shape (q, p)
-        From coefficients of the design to those asked about.
+        Map from coefficients of the design to the q coefficients in question.
     sizes : array of shape (q,)
-        Sizes of the columns of those.
+        Sizes of the columns of the q coefficients.
+
+    Returns
+    -------
+    bool array of shape (q,)
     """
     along = np.abs(back @ null_space(design, rcond=_NOTHING)) * sizes[:, None]
     return np.asarray(along.max(axis=1, initial=0.0) > 1e-6 * along.max(initial=1.0))
 
 
 def endless_direction(design: Array, obs: Observations) -> Array | None:
-    """A direction in Olsen's parameters ``(δ, γ)`` along which the likelihood grows without end; None if there is none.
+    """Return a direction in Olsen's parameters ``(δ, γ)`` along which the likelihood grows without bound; None if none.
 
-    The log-likelihood is concave, so it has a maximum unless some direction worsens no row and improves one. With
-    ``s`` the step along it, exact rows stay as they are only where ``xᵀδ = γy``; a bound is met better and better
-    where ``xᵀδ − γ·lower`` is positive (or ``γ·upper − xᵀδ``). Within the directions that leave exact rows alone, that
-    is a linear programme.
+    The log-likelihood is concave, so it has a maximum unless some direction makes no row worse and one row better.
+    Exact rows keep their likelihood along a direction only if ``xᵀδ = γy``. The likelihood of a bound grows along it
+    if ``xᵀδ − γ·lower`` (or ``γ·upper − xᵀδ``) is positive. Among the directions that keep exact rows, finding one is a
+    linear programme.
 
     Parameters
     ----------
     design : array of shape (n, p)
         Columns of order one.
     obs : Observations
-        What is known of each row, of order one.
+        Observations of order one.
+
+    Returns
+    -------
+    array of shape (p + 1,) or None
+
+    References
+    ----------
+    Olsen (1978), "Note on the uniqueness of the maximum likelihood estimator for the Tobit model".
     """
     kinds = obs.kinds
     exact = np.column_stack([design[kinds.exact], -obs.lower[kinds.exact]])
@@ -57,11 +69,11 @@ def endless_direction(design: Array, obs: Observations) -> Array | None:
         [
             np.column_stack([design[below], -obs.lower[below]]),
             np.column_stack([-design[above], obs.upper[above]]),
-            np.eye(1, design.shape[1] + 1, design.shape[1]),  # γ itself must not fall
+            np.eye(1, design.shape[1] + 1, design.shape[1]),  # γ itself must not decrease
         ]
     )
     room = slack @ free
-    # A larger γ helps by itself where there are exact rows: each of them contributes log γ.
+    # With exact rows a larger γ is a gain by itself: each of them contributes log γ.
     gain = room.sum(axis=0) if len(exact) else room[:-1].sum(axis=0)
     result = linprog(-gain, A_ub=-room, b_ub=np.zeros(len(room)), bounds=[(-1, 1)] * free.shape[1])
     if result.x is None or result.fun is None or -result.fun < 1e-6:

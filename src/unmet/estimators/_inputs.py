@@ -1,4 +1,4 @@
-"""The border between what users give and arrays: every estimator's inputs and settings are checked here."""
+"""Checks of all inputs and settings of the estimators, and their conversion to arrays."""
 
 from __future__ import annotations
 
@@ -31,15 +31,21 @@ __all__ = [
 ]
 
 KINDS = ("demand", "latent")
-"""What a quantile or a draw may be of: a new, uncensored observation, or the latent function."""
+"""Kinds of quantiles and draws: of a new, uncensored observation, or of the latent function."""
 
-# Squares of numbers in between fit a double, with room for sums of many.
+# Squares of numbers in this range are finite in double precision, and so are sums of many of them.
 _SMALLEST, _LARGEST = 1e-150, 1e150
 
 
 @contextmanager
 def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
-    """A fit that succeeds leaves nothing of an earlier one; a fit that fails leaves the earlier one as it was."""
+    """Clear fitted attributes before a fit; restore them if the fit fails.
+
+    Parameters
+    ----------
+    estimator : estimator
+        The estimator that is being fitted.
+    """
     before = dict(vars(estimator))
     for name in before:
         if name.endswith("_") and not name.startswith("_"):
@@ -53,11 +59,25 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
 
 
 def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
-    """Inputs as an array of finite numbers, whose names and number of columns are noted (`reset`) or compared."""
+    """Convert inputs to an array of finite numbers; record (`reset`) or check names and number of columns.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Holds names and number of columns.
+    X : array-like or DataFrame of shape (n, d)
+        Inputs.
+    reset : bool
+        Whether to record the columns instead of checking them.
+
+    Returns
+    -------
+    array of shape (n, d)
+    """
     if hasattr(X, "columns"):
         refuse_repeated_names(X.columns)
     if getattr(X, "shape", (1,))[:1] == (0,):
-        raise InputError(f"X must have at least one row; got shape {X.shape}. Check how its rows were chosen")
+        raise InputError(f"X must have at least one row; got shape {X.shape}. Check how its rows were selected.")
     refuse_words_and_times(X)
     with naming_rows(X):
         return _numbers(estimator, X, reset=reset)
@@ -72,10 +92,10 @@ def _numbers(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
     bad = np.argwhere(~np.isfinite(table))
     if bad.size:
         row, column = (int(i) for i in bad[0])
-        count = "1 value does not do" if len(bad) == 1 else f"{len(bad)} values do not do"
         raise InputError(
-            f"X must not contain NaN or infinity; {count}: column {names[column]}, row {row} is {table[row, column]}. "
-            "Drop such rows, or fill them in (sklearn.impute)"
+            f"X must not contain NaN or infinity; column {names[column]}, row {row} is {table[row, column]} "
+            f"({len(bad)} such values in all). Drop such rows, or fill them in (sklearn.impute).",
+            row=row,
         )
     for name, values in zip(names, table.T, strict=True):
         _refuse_extreme(values, "X", f"column {name}")
@@ -85,21 +105,26 @@ def _numbers(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
 def read_rows(
     estimator: BaseEstimator, X: Any, y: Any, censored: Any, lower: Any, upper: Any
 ) -> tuple[Array, Observations]:
-    """Inputs, and what is known of each row, as the `fit` of every estimator takes them.
+    """Convert the arguments of `fit` to inputs and observations.
 
     Parameters
     ----------
     estimator : estimator
-        Which notes names and number of columns.
+        Records names and number of columns.
     X : array-like or DataFrame of shape (n, d)
         Inputs.
     y, censored, lower, upper : array-like of shape (n,) or None
         See `unmet.estimators._labels.observations`.
+
+    Returns
+    -------
+    X : array of shape (n, d)
+    obs : Observations
     """
     refuse_other_order(X, y=y, censored=censored, lower=lower, upper=upper)
     table = read_table(estimator, X, reset=True)
     if y is None and lower is None and upper is None:
-        raise InputError("fit requires y to be passed, but the target y is None; or give lower= and upper=")
+        raise InputError("fit requires y to be passed, but the target y is None. Give y, or lower= and upper=.")
     with naming_rows(X, y, censored, lower, upper):
         obs = observations(len(table), None if y is None else column_or_1d(y, warn=True), censored, lower, upper)
     by_bounds = lower is not None or upper is not None
@@ -113,30 +138,30 @@ def _refuse_extreme(values: Array, name: str, what: str) -> None:
     if largest and not _SMALLEST <= largest <= _LARGEST:
         raise InputError(
             f"{name} must be 0 or between {_SMALLEST:g} and {_LARGEST:g} in size; {what} goes up to {largest:.3g}, "
-            "whose square is not a number in double precision. Change its units"
+            "whose square overflows or underflows in double precision. Change its units."
         )
 
 
 def whole_number(name: str, value: Any, least: int) -> None:
-    """Refuse what is not a whole number of at least `least`."""
+    """Raise `InputError` unless the value is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InputError(f"{name} must be a whole number of {least} or more; got {value!r}")
+        raise InputError(f"{name} must be a whole number of {least} or more; got {value!r}.")
 
 
 def switch(name: str, value: Any) -> None:
-    """Refuse what is neither True nor False."""
+    """Raise `InputError` unless the value is True or False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name} must be True or False; got {value!r}")
+        raise InputError(f"{name} must be True or False; got {value!r}.")
 
 
 def choice(name: str, value: Any, allowed: tuple[str | None, ...]) -> None:
-    """Refuse what is not among the allowed."""
+    """Raise `InputError` unless the value is one of `allowed`."""
     if value not in allowed:
-        raise InputError(f"{name} must be one of {', '.join(str(a) for a in allowed)}; got {value!r}")
+        raise InputError(f"{name} must be one of {', '.join(str(a) for a in allowed)}; got {value!r}.")
 
 
 def numbers(given: Any) -> Array | None:
-    """An array of numbers; None where it is none."""
+    """Convert to an array of floats; return None if that fails."""
     try:
         return np.asarray(given, dtype=float)
     except (TypeError, ValueError):
@@ -144,8 +169,8 @@ def numbers(given: Any) -> Array | None:
 
 
 def probabilities(q: Any) -> Array:
-    """One or several probabilities, as an array of no or one dimension."""
+    """Convert one or several probabilities to an array of zero or one dimension."""
     levels = numbers(q)
     if levels is None or levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-        raise InputError(f"q must be one or several probabilities between 0 and 1; got {q!r}")
+        raise InputError(f"q must be one or several probabilities between 0 and 1; got {q!r}.")
     return levels

@@ -1,4 +1,4 @@
-"""The likelihoods that `CensoredGP` knows by name, and their descriptions in files."""
+"""The named likelihoods of `CensoredGP`, and their descriptions in files."""
 
 from __future__ import annotations
 
@@ -25,25 +25,29 @@ def make_likelihood(
     variance: float,
     level: float,
 ) -> Likelihood:
-    """The likelihood of that name.
+    """Return the likelihood of the given name.
 
     Parameters
     ----------
     name : str
         One of `LIKELIHOODS`.
     noise_variance, dispersion : float, Parameter or None
-        Its hyper-parameter as the user gave it.
+        Hyper-parameter as given by the user.
     variance : float
-        Variance of the data, to which an open noise variance is relative.
+        Variance of the data. An open noise variance is relative to it.
     level : float
-        Log of the rate about which f varies (counts).
+        Log of the rate around which f varies (counts).
+
+    Returns
+    -------
+    Likelihood
     """
     if name not in LIKELIHOODS:
-        raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}; got {name!r}")
+        raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}; got {name!r}.")
     if name != "gaussian" and noise_variance is not None:
-        raise InputError(f"noise_variance belongs to the Gaussian likelihood; {name} counts have their own spread")
+        raise InputError(f"noise_variance belongs to the Gaussian likelihood, not to {name}. Leave it None.")
     if name != "negative-binomial" and dispersion is not None:
-        raise InputError(f"dispersion belongs to the negative binomial likelihood, not to {name}")
+        raise InputError(f"dispersion belongs to the negative binomial likelihood, not to {name}. Leave it None.")
     if name == "gaussian":
         low, high = (share * variance for share in _NOISE_BOUNDS)
         noise = _one_number(noise_variance, "noise_variance")
@@ -59,19 +63,19 @@ def _one_number(given: float | Parameter | None, name: str) -> Parameter:
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     if parameter.per_column or isinstance(parameter.value, tuple):
-        raise InputError(f"{name} is one number; got {given!r}")
+        raise InputError(f"{name} must be one number; got {given!r}.")
     return parameter
 
 
 def log_level(obs: Observations) -> float:
-    """Log of counts beyond their background over exposure, half a count added so that it is finite."""
+    """Return the log of counts beyond background over exposure. Half a count is added so that it is finite."""
     exposure = len(obs) if obs.exposure is None else obs.exposure.sum()
     background = 0.0 if obs.background is None else obs.background.sum()
     return float(np.log((max(obs.lower.sum() - background, 0.0) + 0.5) / exposure))
 
 
 def likelihood_to_dict(likelihood: Likelihood) -> dict[str, Any]:
-    """A JSON-able description."""
+    """Return a JSON-able description."""
     if isinstance(likelihood, Gaussian):
         return {"name": "gaussian", "parameter": parameter_to_dict(likelihood.parameter)}
     if isinstance(likelihood, Poisson):
@@ -82,7 +86,7 @@ def likelihood_to_dict(likelihood: Likelihood) -> dict[str, Any]:
 
 
 def likelihood_from_dict(description: dict[str, Any]) -> Likelihood:
-    """Read back what `likelihood_to_dict` wrote."""
+    """Read the description written by `likelihood_to_dict`."""
     if description["name"] == "gaussian":
         return Gaussian(parameter_from_dict(description["parameter"]))
     if description["name"] == "poisson":

@@ -1,4 +1,4 @@
-"""A kernel, a likelihood and data as one function of ``theta``, and the search for its best value."""
+"""A kernel, a likelihood and data as one function of ``theta``, and the search for its maximum."""
 
 from __future__ import annotations
 
@@ -24,18 +24,20 @@ from unmet.likelihoods.base import Likelihood, Observations
 
 __all__ = ["LEFT_OUT", "SEARCH_TOL", "Model", "planned_better", "search"]
 
-# Share of each kernel's prior variance that low-rank features may miss before they are planned anew.
+# Fraction of each kernel's prior variance that low-rank features may leave out before they are planned again.
 LEFT_OUT = 1e-3
 _ROUNDS = 4
-# EP's tolerance during a search: the evidence, stationary in the sites, is right to 1e-8 there, its gradient to 1e-3.
+# EP's tolerance during a search. The evidence is stationary in the sites, so its error is 1e-8 there; that of its
+# gradient is 1e-3.
 SEARCH_TOL = 1e-5
-# Open length-scales start at the best of these multiples of the data's spread: a decade too long is the usual trap.
+# Open length-scales start at the best of these multiples of the data's spread. Starting ten times too long is the
+# most common cause of a poor local maximum.
 _LENGTHS_TRIED = (1.0, 0.3, 0.1, 0.03)
 
 
 @dataclass(frozen=True)
 class Model:
-    """Kernel (resolved to column positions) and likelihood on data; theta is the kernel's, then the likelihood's."""
+    """Kernel (resolved to column positions) and likelihood on data. theta is the kernel's, then the likelihood's."""
 
     kernel: Kernel
     likelihood: Likelihood
@@ -45,22 +47,22 @@ class Model:
 
     @classmethod
     def dense(cls, kernel: Kernel, likelihood: Likelihood, X: Array, obs: Observations) -> Model:
-        """With full covariance matrices."""
+        """Return a model with full covariance matrices."""
         return cls(kernel, likelihood, X, obs, dense.prepare(X, obs, likelihood))
 
     @classmethod
     def lowrank(cls, kernel: Kernel, likelihood: Likelihood, X: Array, obs: Observations, block: Block) -> Model:
-        """With features as planned in `block`."""
+        """Return a model with the features planned in `block`."""
         return cls(kernel, likelihood, X, obs, lowrank.prepare(X, obs, likelihood, block))
 
     @property
     def block(self) -> Block | None:
-        """The plan of features; None where inference is dense."""
+        """The plan of features; None if inference is dense."""
         return self.problem.block if isinstance(self.problem, lowrank.LowRankProblem) else None
 
     @cached_property
     def theta(self) -> Array:
-        """Logarithms of all free hyper-parameters."""
+        """Logs of all free hyper-parameters."""
         return np.concatenate([self.kernel.theta, self.likelihood.theta])
 
     @cached_property
@@ -69,12 +71,12 @@ class Model:
         return np.concatenate([self.kernel.bounds, self.likelihood.bounds])
 
     def with_theta(self, theta: Array) -> Model:
-        """The same data under other hyper-parameters."""
+        """Return the model at other hyper-parameters, on the same data."""
         k = self.kernel.theta.size
         return replace(self, kernel=self.kernel.with_theta(theta[:k]), likelihood=self.likelihood.with_theta(theta[k:]))
 
     def planned_for(self, theta: Array, budget: int) -> Model:
-        """The same model at theta, with features planned for it where inference is low rank."""
+        """Return the model at theta, with features planned for it if inference is low rank."""
         at = self.with_theta(theta)
         if self.block is None:
             return at
@@ -82,27 +84,27 @@ class Model:
         return Model.lowrank(at.kernel, at.likelihood, self.X, self.obs, block)
 
     def infer(self, theta: Array, start: Sites | None = None, *, gradient: bool = True, tol: float = 1e-8) -> Inference:
-        """Posterior, evidence and gradient at theta."""
+        """Compute posterior, evidence and gradient at theta."""
         at = self.with_theta(theta)
         if isinstance(self.problem, dense.DenseProblem):
             return dense.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient, tol=tol)
         return lowrank.infer(at.kernel, at.likelihood, self.problem, start, gradient=gradient, tol=tol)
 
     def log_prior(self, theta: Array) -> tuple[float, Array]:
-        """Log prior density of the hyper-parameters, and its gradient."""
+        """Return the log prior density of the hyper-parameters, and its gradient."""
         at = self.with_theta(theta)
         (a, ga), (b, gb) = at.kernel.log_prior(), at.likelihood.log_prior()
         return a + b, np.concatenate([ga, gb])
 
     def objective(self, theta: Array, start: Sites | None) -> Evaluation[Sites]:
-        """Log evidence plus log prior, as `unmet.evidence.maximise` wants it."""
+        """Return log evidence plus log prior, as `unmet.evidence.maximise` expects it."""
         result = self.infer(theta, start, tol=SEARCH_TOL)
         value, slope = self.log_prior(theta)
         assert result.gradient is not None
         return Evaluation(result.log_z + value, result.gradient + slope, result.sites)
 
     def features(self) -> pd.DataFrame | None:
-        """What features each part of the kernel has and what share of its variance they miss; None where dense."""
+        """Return the features of each part of the kernel and the fraction of its variance they miss; None if dense."""
         return None if self.block is None else pd.DataFrame(self.block.describe(self.kernel))
 
 
@@ -116,20 +118,27 @@ def search(
     budget: int,
     rng: np.random.Generator,
 ) -> tuple[Model, Optimum[Sites]]:
-    """Maximise the evidence; low-rank features are planned anew until they suit the length-scales found.
+    """Maximise the evidence. Low-rank features are planned again until they fit the length-scales found.
 
     Parameters
     ----------
     model : Model
-        At its starting values.
+        The model at its starting values.
     as_given : Kernel
-        The kernel as the user wrote it: its open length-scales may be moved to a better start.
+        The kernel as given by the user. Its open length-scales may be moved to a better start.
     optimizer, n_restarts, max_iter : str, int, int
         See `unmet.evidence.maximise`.
     budget : int
         Most features.
     rng : Generator
-        Of the random starts.
+        Generator of the random starts.
+
+    Returns
+    -------
+    model : Model
+        The model at the maximum.
+    optimum : Optimum
+        Diagnostics of the search.
     """
     model = _best_lengths(model, as_given, budget)
     starts = [model.theta, *random_starts(model.theta, model.bounds, n_restarts, rng)]
@@ -153,21 +162,21 @@ def search(
 
 
 def planned_better(model: Model, budget: int) -> Model | None:
-    """The model with features planned for where it is now; None where they suffice, or the budget allows no better."""
+    """Return the model with features planned for its current theta; None if they suffice or cannot be improved."""
     if model.block is None or model.block.left_out(model.kernel) <= 1.5 * LEFT_OUT:
         return None
     try:
         again = model.planned_for(model.theta, budget)
-    except InputError:  # too short length-scales for the features allowed
+    except InputError:  # length-scales too short for the budget
         return None
     assert again.block is not None
     return again if again.block.left_out(again.kernel) < 0.9 * model.block.left_out(model.kernel) else None
 
 
 def _best_lengths(model: Model, as_given: Kernel, budget: int) -> Model:
-    """The model at the best of a few multiples of the length-scales that were left open.
+    """Return the model at the best of a few multiples of the open length-scales.
 
-    Those of periodic kernels first: what repeats is not for the others to explain.
+    Periodic kernels come first, so that the other kernels do not explain what repeats.
     """
     for kind in (Periodic, Stationary):
         model = _best_lengths_of(kind, model, as_given, budget)
@@ -191,7 +200,7 @@ def _best_lengths_of(kind: type[Leaf], model: Model, as_given: Kernel, budget: i
         theta = np.clip(model.theta + np.log(factor) * movable, low, high)
         try:
             tried = model.planned_for(theta, budget)
-        except InputError:  # too short for the features allowed
+        except InputError:  # length-scales too short for the budget
             continue
         result = tried.infer(theta, sites, gradient=False)
         value, sites = result.log_z + tried.log_prior(theta)[0], result.sites

@@ -1,7 +1,7 @@
-"""A fitted `CensoredGP` as a header and arrays, and back.
+"""Conversion of a fitted `CensoredGP` to a header and arrays, and back.
 
-What is kept is data, hyper-parameters and EP's sites; the posterior follows from them by one inference, the same for
-every likelihood and engine.
+A file has the data, the hyper-parameters and EP's sites. One inference recomputes the posterior from them, in the same
+way for every likelihood and engine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PARAMETERS = ("noise_variance", "dispersion")
 
 
 def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a fitted model."""
+    """Return header and arrays of a fitted model."""
     settings = {k: v for k, v in gp.get_params(deep=False).items() if k != "random_state"}
     settings["kernel"] = None if gp.kernel is None else gp.kernel.to_dict()
     for name in _PARAMETERS:
@@ -59,7 +59,17 @@ def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def restore(cls: type[GP], path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> GP:
-    """The model that `describe` described."""
+    """Return the model described by `describe`.
+
+    Parameters
+    ----------
+    cls : type
+        The class of the model.
+    path : path
+        The file, for messages.
+    header, arrays : dict
+        Results of `describe`.
+    """
     with restoring(path, header, cls.__name__):
         return _restore(cls, header, arrays)
 

@@ -1,4 +1,4 @@
-"""Where the fit of a `CensoredGP` starts: units of y, and hyper-parameters taken from the scales of the data."""
+"""The start of a `CensoredGP` fit: units of y, and hyper-parameters from the scales of the data."""
 
 from __future__ import annotations
 
@@ -20,22 +20,28 @@ if TYPE_CHECKING:
 
 __all__ = ["starting_model"]
 
-_DENSE_ROWS = 2000  # "auto" is dense up to here
+_DENSE_ROWS = 2000  # inference="auto" is dense up to this many rows
 
 
 def starting_model(
     gp: CensoredGP, X: Array, obs: Observations, *, budget: int
 ) -> tuple[Model, Kernel, tuple[float, float]]:
-    """The model at its starting values, the kernel as it was given (columns by position), and mean and scale of y.
+    """Return the model at its starting values, the kernel as given (columns by position), and mean and scale of y.
 
     Parameters
     ----------
     gp : CensoredGP
-        Its settings, and the names of its columns.
+        The estimator, with its settings and the names of its columns.
     X, obs : array of shape (n, d), Observations
         The data.
     budget : int
         Most features of low-rank inference.
+
+    Returns
+    -------
+    model : Model
+    as_given : Kernel
+    units : tuple of two floats
     """
     y_mean, y_scale, variance, level, level_variance = 0.0, 1.0, 1.0, 0.0, 1.0
     if gp.likelihood in COUNTS:
@@ -63,8 +69,8 @@ def starting_model(
 
 
 def _default_kernel(level_variance: float) -> Kernel:
-    """One length-scale per column, and a level of its own, so that the bands hold what is not known of the level.
+    """Return a kernel with one length-scale per column and a level, so that bands include the uncertainty of the level.
 
-    The level's variance is held: the evidence of one level for one series would always shrink it to nothing.
+    The variance of the level is fixed: the evidence of one level for one series would always shrink it to zero.
     """
     return SquaredExponential(lengthscale="per column") + Constant(Parameter(level_variance, fixed=True))

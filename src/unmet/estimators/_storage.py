@@ -1,4 +1,4 @@
-"""Fitted models as files: a zip of arrays and one JSON header with their digests. Never pickle, never code."""
+"""Files of fitted models: a zip of arrays and one JSON header with their digests. No pickle, no code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import uuid
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from unmet._exceptions import FileFormatError, InputError, NumericalError
+from unmet._storage.writing import replacing
 
 __all__ = ["read_archive", "restoring", "write_archive"]
 
@@ -24,12 +24,22 @@ _VERSION = 1
 
 
 def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a header and arrays to one file, which appears whole or not at all."""
+    """Write a header and arrays to one file. The file appears complete or not at all.
+
+    Parameters
+    ----------
+    path : path
+        The file to write.
+    header : dict
+        JSON-able description.
+    arrays : dict of arrays
+        The arrays, by name.
+    """
     target = Path(path)
     if not target.parent.is_dir():
-        raise InputError(f"{path}: there is no folder {target.parent}; make it first")
+        raise InputError(f"{path}: there is no folder {target.parent}. Create it first.")
     if target.is_dir():
-        raise InputError(f"{path} is a folder; give the name of a file")
+        raise InputError(f"{path} is a folder. Give the name of a file.")
     blobs = {}
     for name, array in arrays.items():
         buffer = io.BytesIO()
@@ -37,59 +47,55 @@ def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: 
         blobs[name] = buffer.getvalue()
     digests = {name: hashlib.sha256(blob).hexdigest() for name, blob in blobs.items()}
     full = {"format": _FORMAT, "version": _VERSION, "digests": digests, **header}
-    # Not tempfile's, which only its owner may read: a model is read by whom the umask says.
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex}.partial")
-    try:
-        with aside.open("xb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            archive.writestr("header.json", json.dumps(full, default=_plain))
-            for name, blob in blobs.items():
-                archive.writestr(f"{name}.npy", blob)
-        os.replace(aside, target)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    with replacing(target) as aside, zipfile.ZipFile(aside, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("header.json", json.dumps(full, default=_plain))
+        for name, blob in blobs.items():
+            archive.writestr(f"{name}.npy", blob)
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers as Python's."""
+    """Convert NumPy's numbers to Python's."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{value!r} cannot be written to a model file")
+    raise TypeError(f"{value!r} cannot be written to a model file.")
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read back header and arrays; refuses what is damaged, foreign, or of a newer version."""
+    """Read header and arrays written by `write_archive`.
+
+    Raises `FileFormatError` if the file is damaged, not a model, or of a newer version.
+    """
     if not Path(path).is_file():
-        raise FileFormatError(f"{path}: no such file; expected a model written by save()")
+        raise FileFormatError(f"{path}: no such file. Give a model written by save().")
     try:
         with zipfile.ZipFile(path) as archive:
             header = json.loads(archive.read("header.json"))
             if not isinstance(header, dict) or header.get("format") != _FORMAT:
-                raise FileFormatError(f"{path}: not a model written by save() (its header does not say so)")
+                raise FileFormatError(f"{path}: not a model written by save() (its header has another format).")
             if header.get("version") != _VERSION:
                 raise FileFormatError(
                     f"{path}: written in version {header.get('version')} of the format; this unmet reads {_VERSION}. "
-                    "Install the unmet that wrote it, or fit again"
+                    "Install the version of unmet that wrote it, or fit again."
                 )
             arrays = {}
             for name, digest in header["digests"].items():
                 blob = archive.read(f"{name}.npy")
                 if hashlib.sha256(blob).hexdigest() != digest:
-                    raise FileFormatError(f"{path}: damaged: array {name!r} is not what was written. Fit again")
+                    raise FileFormatError(f"{path}: damaged: array {name!r} does not match its digest. Fit again.")
                 arrays[name] = np.lib.format.read_array(io.BytesIO(blob), allow_pickle=False)
             return header, arrays
     except FileFormatError:
         raise
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError, AttributeError, NotImplementedError) as error:
-        raise FileFormatError(f"{path}: not a model written by save(), or damaged ({error}). Fit again") from None
+        raise FileFormatError(f"{path}: not a model written by save(), or damaged ({error}). Fit again.") from None
 
 
 @contextmanager
 def restoring(path: str | os.PathLike[str], header: dict[str, Any], name: str) -> Iterator[None]:
-    """Refuse the file of another estimator, and one whose header does not describe this one."""
+    """Raise `FileFormatError` for the file of another estimator, or if its header does not describe the estimator."""
     if header.get("estimator") != name:
-        raise FileFormatError(f"{path}: holds a {header.get('estimator')}, not a {name}")
+        raise FileFormatError(f"{path}: contains a {header.get('estimator')}, not a {name}.")
     try:
         yield
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, NumericalError) as error:
-        raise FileFormatError(f"{path}: its header does not describe a {name} ({error!r}). Fit again") from None
+        raise FileFormatError(f"{path}: its header does not describe a {name} ({error!r}). Fit again.") from None

@@ -1,8 +1,8 @@
-"""Maximum likelihood of the linear Tobit model (paper eq. 5), any mixture of exact and censored rows.
+"""Maximum likelihood of the linear Tobit model (paper eq. 5), for any mixture of exact and censored rows.
 
-In Olsen's (1978) parameters ``δ = β/σ, γ = 1/σ`` the log-likelihood is concave, so Newton's method with halved steps
-finds the maximum from anywhere. Per row, with ``η = xᵀδ``: an exact value contributes ``log γ + log φ(γy − η)``, bounds
-``log[Φ(γu − η) − Φ(γl − η)]``.
+In Olsen's (1978) parameters ``δ = β/σ, γ = 1/σ`` the log-likelihood is concave, so Newton's method with step halving
+finds the maximum from any start. Per row, with ``η = xᵀδ``, an exact value contributes ``log γ + log φ(γy − η)``, and
+bounds contribute ``log[Φ(γu − η) − Φ(γl − η)]``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from unmet.likelihoods.base import Observations
 
 __all__ = ["TobitFit", "fit_tobit", "normal_moments", "size_of"]
 
-_LARGEST_PRECISION = 1e6  # 1/σ in units of the data: beyond it the fit is perfect, and Newton's equations singular
+_LARGEST_PRECISION = 1e6  # 1/σ in units of the data; beyond it the fit is exact, and Newton's equations are singular
 
 
 @dataclass(frozen=True)
 class TobitFit:
-    """Coefficients, scale, their covariance (inverse observed information; σ last) and how it went."""
+    """Coefficients, scale, their covariance (inverse observed information; σ last) and diagnostics."""
 
     coef: Array
     scale: float
@@ -38,11 +38,15 @@ def fit_tobit(X: Array, obs: Observations, *, max_iter: int = 100) -> TobitFit:
     Parameters
     ----------
     X : array of shape (n, p)
-        Design matrix, a column of ones for an intercept.
+        Design matrix, with a column of ones for an intercept.
     obs : Observations
-        What is known of each y*.
+        Observations or bounds of y*.
     max_iter : int
-        When to give up.
+        Most Newton steps.
+
+    Returns
+    -------
+    TobitFit
     """
     unit = size_of(obs)
     scaled = Observations(obs.lower / unit, obs.upper / unit)
@@ -78,26 +82,29 @@ def fit_tobit(X: Array, obs: Observations, *, max_iter: int = 100) -> TobitFit:
     jacobian[:p, :p] = np.eye(p) * sigma
     jacobian[:p, p] = -params[:p] * sigma**2
     jacobian[p, p] = -(sigma**2)
-    with np.errstate(over="ignore", invalid="ignore"):  # what the rows do not tell has no end
+    with np.errstate(over="ignore", invalid="ignore"):  # parameters that the rows do not determine
         covariance = jacobian @ _pseudo_inverse(-hessian) @ jacobian.T * unit**2
     log_likelihood = value - np.log(unit) * obs.exact.sum()
     return TobitFit(params[:p] * sigma * unit, sigma * unit, covariance, float(log_likelihood), converged, iterations)
 
 
 def _pseudo_inverse(A: Array) -> Array:
-    """Of a positive semidefinite matrix scaled to a diagonal of ones: repeated columns are cut, small units not."""
+    """Return the pseudo-inverse of a positive semidefinite matrix, scaled to a unit diagonal first.
+
+    With the scaling, the cutoff removes repeated columns but not columns in small units.
+    """
     scale = 1.0 / np.sqrt(np.where(np.diag(A) > 0, np.diag(A), 1.0))
     return scale[:, None] * np.linalg.pinv(A * scale[:, None] * scale, rcond=1e-14, hermitian=True) * scale
 
 
 def size_of(obs: Observations) -> float:
-    """The size of the finite bounds: makes every y a number of order one."""
+    """Return the root mean square of the finite bounds. Dividing by it makes every y a number of order one."""
     ends = np.concatenate([obs.lower[np.isfinite(obs.lower)], obs.upper[np.isfinite(obs.upper)]])
     return float(np.sqrt(np.mean(np.square(ends / (np.abs(ends).max() or 1.0)))) * np.abs(ends).max()) or 1.0
 
 
 def _log_likelihood(X: Array, obs: Observations, params: Array) -> tuple[float, Array, Array]:
-    """Value, gradient and Hessian in ``(δ, γ)``."""
+    """Return value, gradient and Hessian in ``(δ, γ)``."""
     eta, gamma = X @ params[:-1], params[-1]
     value, by_eta, by_gamma, hee, heg, hgg = _row_terms(obs, eta, gamma)
     gradient = np.append(X.T @ by_eta, by_gamma.sum())
@@ -109,7 +116,7 @@ def _log_likelihood(X: Array, obs: Observations, params: Array) -> tuple[float, 
 
 
 def _row_terms(obs: Observations, eta: Array, gamma: float) -> tuple[Array, ...]:
-    """Per row: log-likelihood, derivatives by η and γ, and the second ones (ηη, ηγ, γγ)."""
+    """Return per row: log-likelihood, derivatives by η and γ, and second derivatives (ηη, ηγ, γγ)."""
     terms = np.zeros((6, len(obs)))
     exact, above, below = obs.exact, np.isposinf(obs.upper), np.isneginf(obs.lower)
     y, x = obs.lower[exact], gamma * obs.lower[exact] - eta[exact]
@@ -133,17 +140,17 @@ def _row_terms(obs: Observations, eta: Array, gamma: float) -> tuple[Array, ...]
 
 
 def normal_moments(obs: Observations) -> tuple[float, float]:
-    """Mean and standard deviation of a normal fitted to censored data: not fooled by censored values.
+    """Return mean and standard deviation of a normal fitted to censored data, with regard to the censoring.
 
-    Where nothing bounds the truth from both sides (every row censored, all to one side), no such fit exists;
-    the mean and spread of the bounds themselves then have to do.
+    If nothing bounds the true values from both sides (every row censored, all to one side), no such fit exists. The
+    mean and spread of the bounds are returned then.
     """
     centre = np.where(np.isfinite(obs.lower), obs.lower, obs.upper)
     finite = np.isfinite(centre)
     low, high = np.isfinite(obs.lower), np.isfinite(obs.upper)
     if obs.exact.all() or not ((low & high).any() or (low.any() and high.any())) or np.ptp(centre[finite]) == 0:
         return _mean_and_spread(centre[finite])
-    # Shifted so that the level costs no digits.
+    # Shifted so that a large level does not cost digits.
     shift = float(np.median(centre[finite]))
     fit = fit_tobit(np.ones((len(obs), 1)), Observations(obs.lower - shift, obs.upper - shift))
     mean, spread = shift + float(fit.coef[0]), fit.scale

@@ -1,7 +1,7 @@
-"""One set of hyper-parameters for several data sets: what each tells of them adds up.
+"""One set of hyper-parameters for several data sets, from the sum of their evidences.
 
-A data set alone may say little of a variance or a length-scale. Many that are alike say it together, and each then
-needs no search of its own (empirical Bayes over data sets).
+A single data set may carry little information about a variance or a length-scale. Many similar ones carry enough
+together, and each then needs no search of its own (empirical Bayes over data sets).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ __all__ = ["Together", "learn_together"]
 
 _ROUNDS = 2
 _States = tuple[Sites | None, ...]
-# Step of the difference that measures the curvature in the likelihood's own hyper-parameter.
+# Step of the finite difference for the curvature in the likelihood's own hyper-parameter.
 _DIFFERENCE = 0.05
 
 
 @dataclass(frozen=True)
 class Together:
-    """What several data sets have taught.
+    """Hyper-parameters learnt from several data sets.
 
     Attributes
     ----------
     model : Model
-        The first one at the hyper-parameters that suit all best.
+        The first model, at the hyper-parameters that fit all data sets best.
     optimum : Optimum
-        How the search went.
+        Diagnostics of the search.
     likelihood_sd : float
-        Standard deviation of the logarithm of the likelihood's hyper-parameter, the kernel's being what they are; 0
-        where there is none, or where the data do not bound it.
+        Standard deviation of the log of the likelihood's hyper-parameter, given the kernel's. 0 if the likelihood has
+        no free hyper-parameter, or if the data do not bound it.
     """
 
     model: Model
@@ -51,21 +51,25 @@ class Together:
 
 
 def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_gain: float = 0.0) -> Together:
-    """Maximise the sum of the log evidences of several models, plus their prior, counted once.
+    """Maximise the sum of the log evidences of several models, plus their log prior, counted once.
 
     Parameters
     ----------
     fitted : sequence of CensoredGP
-        Fitted to their data with the same kernel and likelihood; the search starts at the first one's
-        hyper-parameters.
+        Models fitted to their data with the same kernel and likelihood. The search starts at the hyper-parameters of
+        the first one.
     max_iter : int
         Iterations of the optimiser each time that low-rank features are planned.
     least_gain : float
-        Nats, of all data sets together: an iteration that gains less is the last one.
+        Stop when an iteration gains less than this, in nats of all data sets together.
+
+    Returns
+    -------
+    Together
     """
     models = [gp._model for gp in fitted]
     if not models or any(model.kernel.theta_names != models[0].kernel.theta_names for model in models):
-        raise InputError("hyper-parameters can be learnt together by one or more models that have the same ones")
+        raise InputError("Hyper-parameters are learnt together from one or more models that have the same ones.")
     budgets = [gp._budget() for gp in fitted]
     theta = models[0].theta
     with one_blas_thread():
@@ -82,7 +86,7 @@ def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_
 
 
 def _likelihood_sd(objective: _Sum, optimum: Optimum[_States]) -> float:
-    """By the second derivative at the optimum (Laplace), a difference of gradients."""
+    """Return the standard deviation by Laplace's method: the second derivative is a difference of gradients."""
     if not objective.models[0].likelihood.theta.size:
         return 0.0
     low, high = objective.models[0].bounds[-1]
@@ -94,7 +98,7 @@ def _likelihood_sd(objective: _Sum, optimum: Optimum[_States]) -> float:
 
 @dataclass(frozen=True)
 class _Sum:
-    """The objective, as `unmet.evidence.maximise` wants it; each model has a warm start of its own."""
+    """The objective, as `unmet.evidence.maximise` expects it. Each model has its own warm start."""
 
     models: tuple[Model, ...]
 

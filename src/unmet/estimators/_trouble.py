@@ -1,4 +1,4 @@
-"""What a fitted `CensoredGP` has to warn of."""
+"""Warnings after the fit of a `CensoredGP`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,23 @@ __all__ = ["warn_of_trouble"]
 
 
 def warn_of_trouble(model: Model, info: Info, optimum: Optimum[Sites] | None, *, converged: bool) -> None:
-    """Jitter that was added, features that leave out too much, a fit that did not converge; in the name of `fit`."""
+    """Warn of jitter, of features that leave out too much, and of a fit that did not converge.
+
+    Parameters
+    ----------
+    model : Model
+        The fitted model.
+    info : Info
+        Diagnostics of the last inference.
+    optimum : Optimum or None
+        Diagnostics of the search, if there was one.
+    converged : bool
+        Whether search and inference converged.
+    """
     if info.jitter:
         warnings.warn(
-            f"{info.jitter:.1g} was added to the diagonal of the covariance matrix, which was not positive "
-            "definite in double precision. Raise noise_variance or its lower bound if that matters.",
+            f"Added {info.jitter:.1g} to the diagonal of the covariance matrix, which was not positive definite in "
+            "double precision. Raise noise_variance or its lower bound to avoid this.",
             NumericalWarning,
             stacklevel=3,
         )
@@ -26,15 +38,15 @@ def warn_of_trouble(model: Model, info: Info, optimum: Optimum[Sites] | None, *,
     if model.block is not None and missed > 10 * LEFT_OUT:
         warnings.warn(
             f"{model.block.size} features leave out {missed:.1%} of the prior variance of a kernel (see features_). "
-            "Raise n_features, use a smoother kernel, or inference='dense'.",
+            "Raise n_features, use a smoother kernel, or use inference='dense'.",
             NumericalWarning,
             stacklevel=3,
         )
     if not converged:
         optimiser = "converged" if optimum is None or optimum.converged else optimum.message
         warnings.warn(
-            f"the fit did not converge (optimiser: {optimiser}; EP: last movement {info.residual:.1g} after "
-            f"{info.sweeps} sweeps). Try in turn: 1. n_restarts=3; 2. a larger max_iter; 3. a larger starting or "
+            f"The fit did not converge (optimiser: {optimiser}; EP: last movement {info.residual:.1g} after "
+            f"{info.sweeps} sweeps). Try in turn: 1. n_restarts=3; 2. a larger max_iter; 3. a larger starting value or "
             "lower bound of noise_variance; 4. tighter bounds, or priors, on the hyper-parameters.",
             ConvergenceWarning,
             stacklevel=3,

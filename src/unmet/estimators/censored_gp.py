@@ -47,37 +47,38 @@ __all__ = ["CensoredGP"]
 _CENSORING = ("model", "drop", "ignore")
 _INFERENCE = ("auto", "dense", "lowrank")
 _OPTIMIZERS = ("lbfgs", "adam", None)
-_FEATURES = 400  # most features where the user sets no number
+_FEATURES = 400  # default of n_features
 
 
 class CensoredGP(RegressorMixin, BaseEstimator):
-    """Gaussian process regression in which some observations are only bounds (paper section 3.4).
+    """Gaussian process regression with censored observations (paper section 3.4).
 
     Parameters
     ----------
     kernel : Kernel, optional
-        Covariance function; by default `SquaredExponential` with one length-scale per column, plus a `Constant` for the
-        level. Hyper-parameters left open take their start and bounds from the data.
+        Covariance function. The default is `SquaredExponential` with one length-scale per column, plus a `Constant` for
+        the level. Open hyper-parameters get their starting values and bounds from the data.
     likelihood : {"gaussian", "poisson", "negative-binomial"}
-        Gaussian noise (the paper's); or counts with a log link, which may have exposure.
+        Gaussian noise (the paper's), or counts with a log link, which may have exposure.
     noise_variance : float or Parameter, optional
-        Gaussian: variance of the observation noise, a start for the optimiser; None takes a tenth of the data's.
+        Gaussian: starting value of the variance of the observation noise. None means a tenth of the data's variance.
     dispersion : float or Parameter, optional
-        Negative binomial: variance beyond Poisson, ``λ + dispersion·λ²``; a start, by default 0.1.
+        Negative binomial: starting value of the dispersion, by default 0.1. The variance is ``λ + dispersion·λ²``.
     censoring : {"model", "drop", "ignore"}
-        "model" is the paper's CGP; "drop" leaves censored rows out (NCGP-A); "ignore" takes them as exact (NCGP).
+        "model" is the paper's CGP. "drop" leaves censored rows out (NCGP-A). "ignore" treats them as exact (NCGP).
     optimizer : {"lbfgs", "adam"} or None
-        How the evidence is maximised; None keeps hyper-parameters as given.
+        Optimiser of the evidence. None keeps the hyper-parameters as given.
     n_restarts : int
-        Further random starts of the optimiser.
+        Number of additional random starts of the optimiser.
     normalize_y : bool
-        Work on ``(y − y_mean_)/y_scale_``, from a normal fitted with regard to censoring; `kernel` and
-        `noise_variance` are then in those units. With False they are in y's own. For counts, f then varies about
-        the log of the mean rate rather than about 0.
+        Whether to work on ``(y − y_mean_)/y_scale_``, with moments of a normal fitted with regard to censoring.
+        `kernel` and `noise_variance` are then in those units; with False they are in the units of y. For counts, True
+        means that f varies around the log of the mean rate instead of 0.
     inference : {"auto", "dense", "lowrank"}
-        Full covariance matrices, features in weight space, or (auto) dense up to 2,000 rows without background.
+        "dense" uses full covariance matrices, "lowrank" features in weight space. "auto" is dense up to 2,000 rows
+        without background.
     n_features : int, optional
-        Most features of low-rank inference, by default 400; as many are used as the length-scales need.
+        Most features of low-rank inference, by default 400. The number used depends on the length-scales.
     max_iter : int
         Iterations of the optimiser per start.
     random_state : int, RandomState or None
@@ -88,29 +89,35 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     kernel_ : Kernel
         The kernel at its learnt hyper-parameters.
     noise_variance_, dispersion_ : float
-        The likelihood's learnt hyper-parameter, in the units of the argument; only the one that it has.
+        The likelihood's learnt hyper-parameter, in the units of the argument. Only the one that the likelihood has.
     log_marginal_likelihood_ : float
-        Log evidence of the data in y's own units (EP's where rows are censored).
+        Log evidence of the data in the units of y (EP's approximation if rows are censored).
     converged_ : bool
         Whether the optimiser and EP converged.
+    ep_converged_ : bool
+        Whether EP converged at the final hyper-parameters.
     optimum_ : Optimum or None
-        How the search went: evaluations, value reached by each start, message.
+        Diagnostics of the search: evaluations, value reached by each start, message.
     features_ : DataFrame or None
-        Low-rank features: kernel, kind, count and the share of the prior variance left out; None where dense.
+        Low-rank features: kernel, kind, count and fraction of the prior variance left out. None if dense.
     n_iter_ : int
         Evaluations of the evidence.
     y_mean_, y_scale_ : float
-        What y was standardised with: 0 and 1 if not.
+        Mean and scale by which y was standardised: 0 and 1 if it was not.
+
+    See Also
+    --------
+    TobitRegressor : Linear regression with censored observations.
 
     Notes
     -----
-    `fit` uses one BLAS thread, for small matrices gain nothing from more and lose much on a busy machine; set
-    ``OPENBLAS_NUM_THREADS`` (or ``MKL_``, ``OMP_``) before Python starts to have another number.
+    `fit` uses one BLAS thread. Small matrices gain nothing from more threads, and lose much on a busy machine. Set
+    ``OPENBLAS_NUM_THREADS`` (or ``MKL_``, ``OMP_``) before Python starts to use another number.
 
     Censored rows are handled by expectation propagation (EP). Where one-sided bounds repeat each other at nearly the
     same input and nothing else bounds f there, its mean is right (to 2 % of a standard deviation) but its standard
-    deviation too small: by up to a tenth for two equal bounds at one input, a sixth for four, a quarter for ten. Read
-    bands over long stretches without an exact row with that in mind.
+    deviation is too small: by up to a tenth for two equal bounds at one input, a sixth for four, a quarter for ten.
+    Bands over long stretches without an exact row are too narrow by that much.
 
     Examples
     --------
@@ -120,7 +127,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     >>> demand = 5 + 2 * np.sin(x[:, 0])
     >>> supply = 6.0
     >>> gp = CensoredGP().fit(x, np.minimum(demand, supply), censored=demand > supply)
-    >>> bool(gp.predict([[7.85]])[0] > supply)  # the peak was never seen
+    >>> bool(gp.predict([[7.85]])[0] > supply)  # the peak was never observed
     True
     """
 
@@ -166,24 +173,29 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         exposure: Any = None,
         background: Any = None,
     ) -> Self:
-        """Fit hyper-parameters and posterior.
+        """Learn hyper-parameters and compute the posterior.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
             Inputs.
         y : array-like of shape (n,), optional
-            Observed values; may be left out where `lower` and `upper` tell all.
+            Observed values. May be left out if every row has `lower` or `upper`.
         censored : array-like of shape (n,), optional
-            True, or +1: the truth is at least y; −1: at most y; False, or 0: exactly y.
+            True or +1: the true value is at least y. −1: at most y. False or 0: exactly y.
         lower, upper : array-like of shape (n,), optional
-            Bounds of the truth, NaN for none; rows with neither are exact at y.
+            Bounds of the true value; NaN for no bound. Rows with neither are exact at y.
         exposure : array-like of shape (n,), optional
-            Counts only: share of the bin in which demand could be served, 0…1. Rows with exposure 0 say nothing.
+            Counts only: fraction of the bin in which demand could be served, 0…1. Rows with exposure 0 carry no
+            information.
         background : array-like of shape (n,), optional
             Counts only: expected number of counts in the row that are not of this demand (riders who come from a
             neighbour that ran out, stray light, false alarms), at least 0. The mean is then
-            ``exposure·rate + background``; predictions and draws are of the rate, without background.
+            ``exposure·rate + background``. Predictions and draws are of the rate, without background.
+
+        Returns
+        -------
+        self
         """
         self._check_settings()
         with one_blas_thread(), all_or_nothing(self):
@@ -213,7 +225,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
 
     def _check_settings(self) -> None:
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
-            raise InputError(f"kernel must be one of unmet.kernels, or None; got {self.kernel!r}")
+            raise InputError(f"kernel must be one of unmet.kernels, or None; got {self.kernel!r}.")
         choice("likelihood", self.likelihood, LIKELIHOODS)
         choice("censoring", self.censoring, _CENSORING)
         choice("inference", self.inference, _INFERENCE)
@@ -238,10 +250,11 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         self.log_marginal_likelihood_ = self._inference.log_z + self._log_jacobian()
         self.optimum_ = optimum
         self.n_iter_ = 1 if optimum is None else optimum.evaluations
-        self.converged_ = self._inference.info.converged and (optimum is None or optimum.converged)
+        self.ep_converged_ = self._inference.info.converged
+        self.converged_ = self.ep_converged_ and (optimum is None or optimum.converged)
 
     def _log_jacobian(self) -> float:
-        """Turns densities of standardised exact values into densities of y; counts are not standardised."""
+        """Return the term that turns densities of standardised exact values into densities of y. 0 for counts."""
         return -float(np.log(self.y_scale_) * self._model.obs.exact.sum())
 
     # --------------------------------------------------------------- prediction
@@ -253,21 +266,27 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     def _marginals(self, X: Any) -> tuple[Array, Array]:
         inputs = self._inputs(X)
         mean, var = self._inference.posterior.marginals(inputs)
-        return mean, np.maximum(var, 0.0)  # below zero is rounding: f is known there to all digits
+        return mean, np.maximum(var, 0.0)  # a negative variance is rounding error
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """The latent demand: posterior mean of f, in y's units; for counts of the rate of a full bin.
+        """Predict the latent demand: the posterior mean of f in the units of y; for counts, of the rate of a full bin.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Where to predict.
+            Inputs.
         return_std, return_cov : bool
-            Also give the posterior standard deviation, or the covariance matrix, of the same (not of a new
-            observation: see `predict_quantiles`).
+            Whether to return the posterior standard deviation, or the covariance matrix, of the latent demand as well.
+            See `predict_quantiles` for those of a new observation.
+
+        Returns
+        -------
+        mean : array of shape (n,)
+        std : array of shape (n,), if `return_std`
+        cov : array of shape (n, n), if `return_cov`
         """
         if return_std and return_cov:
-            raise InputError("ask for return_std or return_cov, not both")
+            raise InputError("Set return_std or return_cov, not both.")
         if return_cov:
             inputs = self._inputs(X)
             mean, cov = self._model.likelihood.rate_covariance(*self._inference.posterior.joint(inputs))
@@ -278,16 +297,16 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         return (mean, self.y_scale_ * np.sqrt(var)) if return_std else mean
 
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95), kind: str = "demand") -> Array:
-        """Quantiles, in y's units.
+        """Predict quantiles, in the units of y.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Where to predict.
+            Inputs.
         q : float or sequence of float
             Probabilities, between 0 and 1.
         kind : {"demand", "latent"}
-            Of a new, uncensored observation (whole numbers for counts), or of the latent f (for counts, the rate).
+            "demand" is a new, uncensored observation (whole numbers for counts). "latent" is f (for counts, the rate).
 
         Returns
         -------
@@ -305,18 +324,23 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         return result if levels.ndim else result[:, 0]
 
     def sample(self, X: Any, size: int = 1, kind: str = "latent", random_state: Any = None) -> Array:
-        """Draws from the joint posterior, shape ``(size, n)``, in y's units.
+        """Draw from the joint posterior, in the units of y.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Where to draw.
+            Inputs.
         size : int
             Number of draws.
         kind : {"latent", "demand"}
-            Functions f (for counts, rates), or new uncensored observations (for counts, whole numbers).
+            "latent" draws functions f (for counts, rates). "demand" draws new, uncensored observations (for counts,
+            whole numbers).
         random_state : int, RandomState or None
             Seed.
+
+        Returns
+        -------
+        array of shape (size, n)
         """
         choice("kind", kind, KINDS)
         whole_number("size", size, 0)
@@ -338,22 +362,26 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         upper: Any = None,
         background: Any = None,
     ) -> float:
-        """R² of the expected observation: the predicted mean, for counts ``exposure·rate + background``.
+        """Return R² of the expected observation: the predicted mean; for counts, ``exposure·rate + background``.
 
         Parameters
         ----------
         X, y : array-like
-            Inputs and what was observed.
+            Inputs and observed values.
         sample_weight : array-like of shape (n,), optional
             Weights of the rows.
         censored : array-like of shape (n,), optional
-            Labels as of `fit`: censored rows, whose truth is not known, are left out.
+            Labels as in `fit`. Censored rows are left out.
         exposure : array-like of shape (n,), optional
-            As of `fit`: rows with exposure 0, where nothing could be seen, are left out.
+            Exposure as in `fit`. Rows with exposure 0 are left out.
         lower, upper : array-like of shape (n,), optional
-            Bounds as of `fit`: rows that have one are left out, and y may be NaN there.
+            Bounds as in `fit`. Rows with a bound are left out, and y may be NaN there.
         background : array-like of shape (n,), optional
-            As of `fit`.
+            Background as in `fit`.
+
+        Returns
+        -------
+        float
         """
         refuse_other_order(
             X, y=y, censored=censored, exposure=exposure, lower=lower, upper=upper, background=background
@@ -371,39 +399,80 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         return r2_on_exact_rows(y, expected, sample_weight, censored, lower, upper)
 
     def log_marginal_likelihood(self, theta: Array | None = None, eval_gradient: bool = False) -> Any:
-        """Log evidence of the training data, in y's own units, at the fitted or other hyper-parameters.
+        """Return the log evidence of the training data, in the units of y, at the fitted or other hyper-parameters.
 
         Parameters
         ----------
         theta : array, optional
-            Logarithms of the kernel's free hyper-parameters and, last, of the likelihood's.
+            Logs of the kernel's free hyper-parameters, then of the likelihood's.
         eval_gradient : bool
-            Also give the gradient by theta.
+            Whether to return the gradient by theta as well.
+
+        Returns
+        -------
+        value : float
+        gradient : array, if `eval_gradient`
         """
         check_is_fitted(self)
         at = self._model.theta if theta is None else numbers(theta)
         if at is None or at.shape != self._model.theta.shape or not np.isfinite(at).all():
             names = ", ".join([*self._model.kernel.theta_names, f"{self.likelihood} likelihood's own"])
-            raise InputError(f"theta must be {self._model.theta.size} finite numbers ({names}); got {theta!r}")
+            raise InputError(f"theta must be {self._model.theta.size} finite numbers ({names}); got {theta!r}.")
         result = self._model.infer(at, self._inference.sites, gradient=eval_gradient)
         value = result.log_z + self._log_jacobian()
         return (value, result.gradient) if eval_gradient else value
 
     @property
     def theta_(self) -> Array:
-        """Logarithms of the learnt hyper-parameters: the kernel's, then the likelihood's."""
+        """Logs of the learnt hyper-parameters: the kernel's, then the likelihood's."""
         check_is_fitted(self)
         return self._model.theta
+
+    def with_learnt_parameters(self) -> Self:
+        """Return an unfitted copy that starts at the learnt hyper-parameters and keeps them (`optimizer` is None).
+
+        Use it to learn hyper-parameters on some rows and to compute the posterior on all of them.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unmet import CensoredGP
+        >>> x = np.linspace(0, 10, 60)[:, None]
+        >>> y = np.sin(x[:, 0])
+        >>> gp = CensoredGP().fit(x[::2], y[::2]).with_learnt_parameters().fit(x, y)
+        >>> gp.optimum_ is None
+        True
+        """
+        check_is_fitted(self)
+        own = ("noise_variance", "dispersion")
+        learnt = {name: getattr(self, f"{name}_") for name in own if hasattr(self, f"{name}_")}
+        return type(self)(**{**self.get_params(deep=False), **learnt, "kernel": self.kernel_, "optimizer": None})
 
     # ------------------------------------------------------------------ storage
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file of arrays and JSON; `load` reads it back."""
+        """Write the fitted model to one file of arrays and JSON. `load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
+        """
         check_is_fitted(self)
         write_archive(path, *describe(self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model written by `save`; refuses a damaged or foreign file."""
-        with one_blas_thread():  # as `fit`: the last digits depend on their number
+        """Read a model written by `save`. Raises `FileFormatError` if the file is damaged or not such a model.
+
+        Parameters
+        ----------
+        path : path
+            The file to read.
+
+        Returns
+        -------
+        CensoredGP
+        """
+        with one_blas_thread():  # as in `fit`: the last digits depend on the number of threads
             return restore(cls, path, *read_archive(path))

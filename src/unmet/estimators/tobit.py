@@ -40,22 +40,33 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     fit_intercept : bool
-        Whether to include a level.
+        Whether to include an intercept.
     max_iter : int
-        Newton steps before giving up.
+        Most Newton steps.
 
     Attributes
     ----------
     coef_, intercept_, scale_ : array, float, float
-        Slopes, level, and standard deviation of the noise.
+        Slopes, intercept, and standard deviation of the noise.
     coef_se_, intercept_se_, scale_se_ : array, float, float
-        Standard errors from the observed information; infinite where columns repeat each other.
+        Standard errors from the observed information; infinite for columns that repeat each other.
     covariance_ : array of shape (d + 2, d + 2)
-        Of slopes, level and scale, from the observed information.
+        Covariance of slopes, intercept and scale, from the observed information.
     log_likelihood_ : float
-        At the maximum.
+        Log-likelihood at the maximum.
+    n_iter_ : int
+        Newton steps used.
     converged_ : bool
-        Whether there is a maximum, and Newton's method found it.
+        Whether the likelihood has a maximum, and Newton's method found it.
+
+    See Also
+    --------
+    CensoredGP : Gaussian process regression with censored observations.
+
+    References
+    ----------
+    Tobin (1958), "Estimation of relationships for limited dependent variables".
+    Olsen (1978), "Note on the uniqueness of the maximum likelihood estimator for the Tobit model".
 
     Examples
     --------
@@ -81,11 +92,15 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         X : array-like or DataFrame of shape (n, d)
             Inputs.
         y : array-like of shape (n,), optional
-            Observed values; may be left out where `lower` and `upper` tell all.
+            Observed values. May be left out if every row has `lower` or `upper`.
         censored : array-like of shape (n,), optional
-            True, or +1: the truth is at least y; −1: at most y; False, or 0: exactly y.
+            True or +1: the true value is at least y. −1: at most y. False or 0: exactly y.
         lower, upper : array-like of shape (n,), optional
-            Bounds of the truth, NaN for none; rows with neither are exact at y.
+            Bounds of the true value; NaN for no bound. Rows with neither are exact at y.
+
+        Returns
+        -------
+        self
         """
         switch("fit_intercept", self.fit_intercept)
         whole_number("max_iter", self.max_iter, 1)
@@ -96,7 +111,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
             design = (X - centre) / spread
             if self.fit_intercept:
                 design = np.column_stack([design, np.ones(len(X))])
-            # A level far larger than the spread would cost the slopes their digits.
+            # A level far larger than the spread would cost digits of the slopes.
             level = _level(obs) if self.fit_intercept else 0.0
             centred = Observations(obs.lower - level, obs.upper - level)
             fit = fit_tobit(design, centred, max_iter=self.max_iter)
@@ -111,7 +126,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _back(self, centre: Array, spread: Array) -> Array:
-        """From coefficients of the centred and scaled design to slopes and level: a linear map."""
+        """Return the linear map from coefficients of the centred and scaled design to slopes and intercept."""
         d = centre.size
         back = np.zeros((d + 1, d + self.fit_intercept))
         back[:d, :d] = np.diag(1.0 / spread)
@@ -125,7 +140,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         whole = np.zeros((d + 2, back.shape[1] + 1))  # slopes, level, scale
         whole[:-1, :-1], whole[-1, -1] = back, 1.0
         self.covariance_ = whole @ fit.covariance @ whole.T
-        self._covariance = self.covariance_.copy()  # finite also where columns repeat each other, as predictions are
+        self._covariance = self.covariance_.copy()  # stays finite for repeated columns, for `predict`
         lost = np.flatnonzero(repeated)
         self.covariance_[lost, lost] = np.inf
         errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
@@ -137,29 +152,29 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         if repeated.any():
             relation = "repeat each other" if repeated.sum() > 1 else "is 0 throughout"
             warnings.warn(
-                f"{self._names(repeated)} {relation}: predictions stand, but such coefficients cannot be told apart, "
+                f"{self._names(repeated)} {relation}: predictions are valid, but these coefficients are not identified "
                 "and have infinite standard errors. Leave out columns until none can be computed from the others.",
                 UninformativeWarning,
                 stacklevel=3,
             )
-        if endless is not None and endless[-1] < 1e-6:  # γ stays: coefficients alone run away
+        if endless is not None and endless[-1] < 1e-6:  # γ stays finite: only coefficients diverge
             columns = np.abs(endless[:-1]) > 1e-6
-            problem = f"{self._names(columns)} separate rows known from one side only, and the coefficients run away"
+            problem = f"{self._names(columns)} separate rows that are bounded on one side only: coefficients diverge"
         elif endless is not None:
-            problem = "the rows can be met exactly, and the scale goes to 0"
+            problem = "the model fits the rows exactly: the scale goes to 0"
         else:
-            problem = "Newton's method did not settle"
+            problem = "Newton's method did not converge"
         if not self.converged_:
             warnings.warn(
-                f"the Tobit likelihood has no maximum found after {fit.iterations} steps (scale {fit.scale:.3g}): "
+                f"Found no maximum of the Tobit likelihood after {fit.iterations} steps (scale {fit.scale:.3g}): "
                 f"{problem}. Try: 1. fewer columns than exact rows; 2. leave out columns that repeat each other, or "
-                "are set on censored rows only; 3. a larger max_iter.",
+                "that are nonzero on censored rows only; 3. a larger max_iter.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
 
     def _names(self, columns: BoolArray) -> str:
-        """The columns, and last the intercept, as they read in a sentence."""
+        """Return the names of the columns, and last the intercept, for a sentence."""
         d = self.n_features_in_
         names = [repr(n) for n in getattr(self, "feature_names_in_", range(d))]
         which = [names[i] for i in np.flatnonzero(columns[:d])]
@@ -167,14 +182,19 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         return " and ".join(filter(None, [words, "the intercept" if columns[d:].any() else ""]))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Expected uncensored value.
+        """Predict the expected uncensored value.
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Where to predict.
+            Inputs.
         return_std : bool
-            Also give its standard error (not that of a new observation: see `predict_quantiles`).
+            Whether to return its standard error as well. See `predict_quantiles` for a new observation.
+
+        Returns
+        -------
+        mean : array of shape (n,)
+        std : array of shape (n,), if `return_std`
         """
         check_is_fitted(self)
         table = read_table(self, X, reset=False)
@@ -186,16 +206,16 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95), kind: str = "demand") -> Array:
-        """Quantiles, with the uncertainty of the coefficients (not that of the scale).
+        """Predict quantiles, with the uncertainty of the coefficients (but not that of the scale).
 
         Parameters
         ----------
         X : array-like or DataFrame of shape (n, d)
-            Where to predict.
+            Inputs.
         q : float or sequence of float
             Probabilities, between 0 and 1.
         kind : {"demand", "latent"}
-            Of a new, uncensored observation, or of its expectation.
+            "demand" is a new, uncensored observation. "latent" is its expectation.
 
         Returns
         -------
@@ -212,12 +232,26 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, censored: Any = None, *, lower: Any = None, upper: Any = None
     ) -> float:
-        """R² of the predicted mean; with `censored`, or bounds, over the rows that are exact."""
+        """Return R² of the predicted mean over the exact rows.
+
+        Parameters
+        ----------
+        X, y : array-like
+            Inputs and observed values.
+        sample_weight : array-like of shape (n,), optional
+            Weights of the rows.
+        censored, lower, upper : array-like of shape (n,), optional
+            Labels and bounds as in `fit`. Censored rows are left out.
+
+        Returns
+        -------
+        float
+        """
         refuse_other_order(X, y=y, censored=censored, lower=lower, upper=upper)
         return r2_on_exact_rows(y, self.predict(X), sample_weight, censored, lower, upper)
 
     def summary(self) -> pd.DataFrame:
-        """Estimates, standard errors, z values and 95 % intervals, one row per coefficient."""
+        """Return estimates, standard errors, z values and 95 % intervals, one row per coefficient."""
         check_is_fitted(self)
         names = list(getattr(self, "feature_names_in_", [f"x{i}" for i in range(self.n_features_in_)]))
         estimate, error = list(self.coef_), list(self.coef_se_)
@@ -237,7 +271,13 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         return table
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file of arrays and JSON; `load` reads it back."""
+        """Write the fitted model to one file of arrays and JSON. `load` reads it.
+
+        Parameters
+        ----------
+        path : path
+            The file to write.
+        """
         check_is_fitted(self)
         header = {
             "estimator": type(self).__name__,
@@ -249,7 +289,17 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a model written by `save`; refuses a damaged or foreign file."""
+        """Read a model written by `save`. Raises `FileFormatError` if the file is damaged or not such a model.
+
+        Parameters
+        ----------
+        path : path
+            The file to read.
+
+        Returns
+        -------
+        TobitRegressor
+        """
         header, arrays = read_archive(path)
         with restoring(path, header, cls.__name__):
             tobit = cls(**header["settings"])
@@ -262,7 +312,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         return tobit
 
 
-# What a fit leaves, and a file keeps.
+# Fitted attributes that a file contains.
 _NUMBERS = (
     *("intercept_", "scale_", "intercept_se_", "scale_se_"),
     *("log_likelihood_", "n_iter_", "converged_", "n_features_in_"),
@@ -275,18 +325,18 @@ def _level(obs: Observations) -> float:
 
 
 def _centre_and_spread(X: Array, shift: bool) -> tuple[Array, Array]:
-    """Columns made of order one, so that Newton's equations are well conditioned in any units."""
+    """Return centre and spread of the columns. Scaled by them, Newton's equations are well conditioned in any units."""
     centre = X.mean(axis=0) if shift else np.zeros(X.shape[1])
     spread = np.sqrt(np.mean(np.square(X - centre), axis=0))
     return centre, np.where(spread > 0, spread, 1.0)
 
 
 def _refuse_one_sided(obs: Observations) -> None:
-    """With every row censored to the same side, the likelihood grows without end."""
+    """Raise `InputError` if all rows are censored to the same side, because the likelihood then grows without bound."""
     bounded_above, bounded_below = np.isfinite(obs.upper), np.isfinite(obs.lower)
     if not (bounded_above.any() and bounded_below.any()):
         side = "from above" if bounded_below.any() else "from below"
         raise InputError(
-            f"all {len(obs)} rows are censored {side}: nothing bounds the fit on the other side. "
-            "A linear Tobit model needs exact rows, or rows censored on both sides"
+            f"All {len(obs)} rows are censored {side}, so nothing bounds the fit on the other side. "
+            "Give exact rows, or rows censored on both sides."
         )

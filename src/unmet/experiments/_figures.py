@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmet._exceptions import MissingExtraError
+from unmet._storage.writing import replacing
 from unmet.experiments._fits import MODELS, TITLES
 
 if TYPE_CHECKING:
@@ -57,11 +56,8 @@ def save(figure: Figure, out: Path, name: str) -> None:
         buffer = io.BytesIO()
         with matplotlib.rc_context({"svg.hashsalt": name}):
             figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
-        handle, temporary = tempfile.mkstemp(dir=out, prefix=f".{name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(buffer.getvalue())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, out / f"{name}.{kind}")
+        with replacing(out / f"{name}.{kind}") as aside:
+            aside.write_bytes(buffer.getvalue())
 
 
 def score_lines(ax: Axes, frame: pd.DataFrame, *, band: bool = True) -> None:

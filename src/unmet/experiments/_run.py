@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from unmet import __version__
+from unmet._storage.writing import write_text
 from unmet.experiments._figures import require_matplotlib
-from unmet.experiments._runner import Cell, Progress, Result, run_cells, write_text
+from unmet.experiments._runner import Cell, Progress, Result, run_cells
 from unmet.experiments._tables import Table
 from unmet.experiments._terminal import print_table
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,9 +22,10 @@ from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import InputError, UnmetError
+from unmet._storage.writing import write_text
 from unmet.execution import WorkerDied, in_processes, serially
 
-__all__ = ["Cell", "Progress", "Result", "generator", "run_cells", "write_text"]
+__all__ = ["Cell", "Progress", "Result", "generator", "run_cells"]
 
 Result = dict[str, Any]
 """What a cell gives, JSON-able: scores or predictions, and under ``cost`` what fitting took."""
@@ -80,26 +79,6 @@ def generator(*identity: Any) -> np.random.Generator:
     """
     digest = hashlib.sha256(json.dumps(identity).encode()).digest()
     return np.random.default_rng(np.frombuffer(digest, dtype=np.uint32))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def run_cells(

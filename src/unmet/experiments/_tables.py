@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from unmet._storage.writing import write_text
 from unmet.experiments._fits import MODELS, TITLES
-from unmet.experiments._runner import write_text
 
 __all__ = [
     "COLUMNS",

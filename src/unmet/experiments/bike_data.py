@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.writing import write_text
 from unmet._typing import Array, BoolArray
 from unmet.experiments._data import data_file, read_table
-from unmet.experiments._runner import write_text
 
 __all__ = ["Say", "Zone", "nyc_stations", "read_zones", "write_zones", "zone_of"]
 

@@ -1,1 +1,1 @@
-"""From a kernel, a likelihood and observations to a posterior, its evidence and the gradient of that."""
+"""Inference: from kernel, likelihood and observations to posterior, log evidence and its gradient."""

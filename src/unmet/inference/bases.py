@@ -1,4 +1,4 @@
-"""Basis functions of single kernels; see the table in `unmet.inference.features`."""
+"""Basis functions of single kernels. `unmet.inference.features` has a table of them."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from unmet.kernels.structured import Constant, Linear
 
 __all__ = ["RIDGE", "Eigenfunctions", "Explicit", "Harmonics", "Inducing"]
 
-# Outside the data's range f is predicted from values inside. Of one column: this many from each end, ever closer to
-# it (slope and curvature there decide how a smooth f goes on), the last this many length-scales away.
+# Outside the range of the data, f is predicted from its values at anchor points inside. One column: `_ANCHORS` points
+# from each end, denser towards it (slope and curvature at the end determine how a smooth f continues). They reach
+# `_FARTHEST` length-scales from the end; the first one is at `_NEAREST` of that distance.
 _ANCHORS, _NEAREST, _FARTHEST = 24, 0.005, 6.0
-# Of two columns: a grid over the whole range, likewise closer to its ends (Chebyshev's points): so many more than
-# these per length-scale, at most that many a column.
+# Two columns: a grid over the whole range, also denser towards its ends (Chebyshev points), with `_GRID` steps plus
+# `_GRID_PER_LENGTH` per length-scale, at most `_GRID_MOST` per column.
 _GRID, _GRID_PER_LENGTH, _GRID_MOST = 8, 2.0, 40
-# Shares of the prior variance added to the diagonal of covariances of anchors and of inducing points. Features know f
-# at the anchors only to what they leave out: extrapolation must not make more of that than there is.
+# Fractions of the prior variance added to the diagonal of covariances of anchors and of inducing points. Features give
+# f at the anchors only up to the variance they leave out, and extrapolation must not amplify that error.
 _ANCHOR_RIDGE, RIDGE = 1e-6, 1e-9
 
 
 @dataclass(frozen=True)
 class Explicit(LeafBlock):
-    """`Constant` and `Linear`: their own features."""
+    """Features of `Constant` (ones) and `Linear` (the columns themselves)."""
 
     columns: int
     kind = "explicit"
@@ -56,7 +57,7 @@ class Explicit(LeafBlock):
 
 @dataclass(frozen=True)
 class Harmonics(LeafBlock):
-    """`Periodic` on one column: 1, then cos and sin of 1…count cycles per period."""
+    """Features of `Periodic` on one column: 1, then cos and sin of 1…count cycles per period."""
 
     count: int
     kind = "harmonics"
@@ -101,7 +102,7 @@ class Harmonics(LeafBlock):
 
 @dataclass(frozen=True)
 class Eigenfunctions(LeafBlock):
-    """A stationary kernel on one or two columns: sines that vanish at the walls of a box about the data.
+    """Features of a stationary kernel on one or two columns: sines that vanish at the walls of a box around the data.
 
     Attributes
     ----------
@@ -110,7 +111,7 @@ class Eigenfunctions(LeafBlock):
     half : tuple of float
         Half the width of the box, per column.
     counts : tuple of int
-        Functions per column.
+        Number of functions per column.
     """
 
     low: tuple[float, ...]
@@ -124,7 +125,7 @@ class Eigenfunctions(LeafBlock):
         return int(np.prod(self.counts))
 
     def _frequencies(self) -> list[Array]:
-        """Angular frequency of every feature, per column."""
+        """Return the angular frequency of every feature, per column."""
         per_column = [np.pi * np.arange(1, m + 1) / (2 * h) for m, h in zip(self.counts, self.half, strict=True)]
         return [grid.ravel() for grid in np.meshgrid(*per_column, indexing="ij")]
 
@@ -159,7 +160,7 @@ class Eigenfunctions(LeafBlock):
         return features
 
     def _anchors(self, kernel: Stationary) -> Array:
-        """Points inside the range from which f outside is predicted."""
+        """Return points inside the range from which f outside is predicted."""
         grids = []
         for a, b, ell in zip(self.low, self.high, self._lengths(kernel), strict=True):
             if len(self.counts) == 1:
@@ -171,7 +172,7 @@ class Eigenfunctions(LeafBlock):
         return np.stack([g.ravel() for g in np.meshgrid(*grids, indexing="ij")], axis=1)
 
     def _from_anchors(self, kernel: Stationary, outside: Array) -> Array:
-        """Features outside the range: those at the anchors, carried on by ``K_oa (K_aa + ridge)⁻¹``."""
+        """Return features outside the range: those at the anchors times ``K_oa (K_aa + ridge)⁻¹``."""
         points = self._anchors(kernel)
         anchors = np.zeros((len(points), outside.shape[1]))
         anchors[:, list(kernel._at)] = points
@@ -197,7 +198,7 @@ class Eigenfunctions(LeafBlock):
         return result
 
     def left_out(self, kernel: Stationary) -> float:
-        """Frequencies beyond the last function, and what the walls reflect into the data."""
+        """Return the variance of frequencies beyond the last function, plus the variance that the walls reflect."""
         beyond = walls = 0.0
         for ell, m, h, a, b in zip(self._lengths(kernel), self.counts, self.half, self.low, self.high, strict=True):
             beyond += kernel.spectral_tail(float(ell) * np.pi * (m + 0.5) / (2 * h))
@@ -210,13 +211,13 @@ class Eigenfunctions(LeafBlock):
 
 
 def _root(kernel: Lagged, points: Array, ridge: float) -> Array:
-    """Cholesky factor of the covariance at anchors or inducing points, which a ridge keeps apart."""
+    """Return the Cholesky factor of the covariance at anchors or inducing points, with a ridge on the diagonal."""
     K = kernel._cross(points, points) + ridge * kernel._one("variance") * np.eye(len(points))
     return cholesky_jittered(np.asfortranarray(K))[0]
 
 
 def _unexplained(kernel: Lagged, X: Array, scaled: Array, full: bool) -> Array:
-    """``K − ΨΨᵀ``, or its diagonal: with it predictions have the prior's variance, however little features explain."""
+    """Return ``K − ΨΨᵀ`` or its diagonal. With it, predictions have the prior variance that features do not explain."""
     if full:
         return kernel._cross(X, X) - scaled @ scaled.T
     return np.maximum(kernel.diag(X) - np.einsum("ij,ij->i", scaled, scaled), 0.0)
@@ -224,7 +225,15 @@ def _unexplained(kernel: Lagged, X: Array, scaled: Array, full: bool) -> Array:
 
 @dataclass(frozen=True)
 class Inducing(LeafBlock):
-    """Any kernel of lags: what a subset of the inputs explains (Nyström; Quiñonero-Candela & Rasmussen 2005, DTC)."""
+    """Features of any kernel of lags: a subset of the inputs (Nyström; Quiñonero-Candela & Rasmussen 2005, DTC).
+
+    Attributes
+    ----------
+    points : tuple of tuple of float
+        Inducing points.
+    trace : tuple of tuple of float
+        Sample of the training inputs on which the unexplained variance is measured.
+    """
 
     points: tuple[tuple[float, ...], ...]
     trace: tuple[tuple[float, ...], ...]
@@ -235,7 +244,7 @@ class Inducing(LeafBlock):
         return len(self.points)
 
     def _parts(self, kernel: Lagged, X: Array) -> tuple[Array, Array, Array]:
-        """Points, the root L of their covariance, and ``L⁻¹ K_zx``."""
+        """Return the points, the Cholesky factor L of their covariance, and ``L⁻¹ K_zx``."""
         Z = np.asarray(self.points)
         L = _root(kernel, Z, RIDGE)
         cross = np.empty((len(Z), len(X)), order="F")
@@ -268,7 +277,7 @@ class Inducing(LeafBlock):
         return _unexplained(kernel, X, self._basis(kernel, X), full)
 
     def left_out(self, kernel: Lagged) -> float:
-        """Mean share of the prior variance not explained, over a sample of the training inputs."""
+        """Return the mean fraction of the prior variance that is not explained, over a sample of training inputs."""
         sample = np.asarray(self.trace)
         return float(np.mean(self.residual(kernel, sample, full=False)) / kernel._one("variance"))
 

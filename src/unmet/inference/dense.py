@@ -1,15 +1,15 @@
 """Exact GP regression and EP with full covariance matrices, for up to a few thousand rows.
 
-An observation whose likelihood is Gaussian is its own exact site. So condition on those first (one Cholesky factor),
-and run EP on the others only, under the prior that is left for them. Rows are ordered exact ones (``e``) first, others
-(``c``) last. With ``D = diag(1, S^½)`` over the two groups, S the precisions of EP's sites, the factor
+An observation with a Gaussian likelihood is its own exact site. Inference conditions on those rows first (one Cholesky
+factor) and runs EP on the others, under the remaining prior. Rows are ordered exact ones (``e``) first, others (``c``)
+last. With ``D = diag(1, S^½)`` over the two groups, where S are the precisions of EP's sites, the factor
 
     ⎡ L        0   ⎤      L Lᵀ = K_ee + Σ_e,  B = L⁻¹ K_ec,  V = K_cc − BᵀB,
     ⎣ S^½ Bᵀ   L_c ⎦      L_c L_cᵀ = I + S^½ V S^½
 
-is that of ``M = D (K + Σ̃) D``, and nothing is divided by a precision, which may be zero. Predictions need
-``R = (K + Σ̃)⁻¹ = D M⁻¹ D`` (R&W eqs. 3.60, 3.61), the gradient of the evidence its contraction with ∂K
-(R&W eq. 5.9 with sites held).
+is that of ``M = D (K + Σ̃) D``. No step divides by a precision, which may be zero. Predictions need
+``R = (K + Σ̃)⁻¹ = D M⁻¹ D`` (R&W eqs. 3.60, 3.61). The gradient of the evidence needs the contraction of R with ∂K
+(R&W eq. 5.9 with sites held fixed).
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from unmet.likelihoods.base import Likelihood, Observations
 
 __all__ = ["BlockFactor", "DensePosterior", "DenseProblem", "infer", "prepare"]
 
-# Site precision times prior variance below which a site is weak: 1e-3 costs three of sixteen digits.
+# A site is weak if its precision times the prior variance is below this. 1e-3 costs three of sixteen digits.
 _WEAK = 1e-3
 
 
 @dataclass(frozen=True)
 class DenseProblem:
-    """What does not change with hyper-parameters: rows ordered exact first, and the lags between them."""
+    """The part that does not change with hyper-parameters: rows ordered exact first, and the lags between them."""
 
     pairs: Pairs
     exact: Observations
@@ -53,9 +53,23 @@ class DenseProblem:
 
 
 def prepare(X: Array, obs: Observations, likelihood: Likelihood) -> DenseProblem:
-    """Order the rows and get ready to find lags."""
-    # The C library keeps freed memory for the next evaluation up to twice the largest block that it was given back
-    # (mallopt(3)); else every evaluation has it mapped and zeroed anew, a sixth of its time at n = 640.
+    """Order the rows and prepare the lags between them.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Training inputs.
+    obs : Observations
+        Training observations.
+    likelihood : Likelihood
+        Determines which rows are exact.
+
+    Returns
+    -------
+    DenseProblem
+    """
+    # The C library keeps freed memory for the next evaluation, up to twice the largest block freed so far (mallopt(3)).
+    # Without this, every evaluation maps and zeroes its memory again: a sixth of its time at n = 640.
     np.empty(min(4 * len(X) ** 2, 4_000_000))
     exact, _, _ = likelihood.exact_sites(obs)
     order = np.argsort(~exact, kind="stable")
@@ -72,20 +86,28 @@ def infer(
     tol: float = 1e-8,
     max_sweeps: int = 200,
 ) -> Inference:
-    """Posterior, log evidence and its gradient at given hyper-parameters.
+    """Compute posterior, log evidence and its gradient at given hyper-parameters.
 
     Parameters
     ----------
     kernel, likelihood : Kernel, Likelihood
         The model; `kernel` resolved to column positions.
     problem : DenseProblem
-        From `prepare`.
+        Result of `prepare`.
     start : Sites, optional
-        EP's starting point: the `sites` of an earlier result.
+        Starting point of EP: the `sites` of an earlier result.
     gradient : bool
-        False leaves the gradient out.
+        Whether to compute the gradient.
     tol, max_sweeps : float, int
-        When EP stops.
+        Stopping criteria of EP.
+
+    Returns
+    -------
+    Inference
+
+    See Also
+    --------
+    unmet.inference.lowrank.infer : The same in weight space, for long series.
     """
     e = len(problem.exact)
     _, tau, nu = likelihood.exact_sites(problem.exact)
@@ -106,7 +128,7 @@ def infer(
     R = factor.inverse(ep.posterior.inverse)
     precision = np.diag(R)[:e].copy()
     by_kernel = -kernel.contract(problem.pairs, Weights(_evidence_weights(R, alpha)))
-    # At the fixed point each site sees its cavity: y − m = α/R, v + noise = 1/R (R&W eq. 5.12).
+    # Cavities at the fixed point: y − m = α/R, v + noise = 1/R (R&W eq. 5.12).
     cavity_mean = nu / tau - alpha[:e] / precision
     exact = likelihood.tilted(problem.exact, cavity_mean, 1.0 / precision - 1.0 / tau)
     by_likelihood = exact.d_theta.sum(axis=0) + ep.tilted.d_theta.sum(axis=0)
@@ -114,9 +136,9 @@ def infer(
 
 
 def _conditioned_on_exact(kernel: Kernel, problem: DenseProblem, noise: Array) -> tuple[Array, Array, Array, float]:
-    """``L``, ``B`` and ``V`` as above, and the jitter that L needed."""
+    """Return ``L``, ``B`` and ``V`` of the module's docstring, and the jitter added to L."""
     e = len(problem.exact)
-    K = kernel.on(problem.pairs).matrix(len(problem.pairs)).T  # symmetric, and so as LAPACK wants it, column by column
+    K = kernel.on(problem.pairs).matrix(len(problem.pairs)).T  # symmetric, so the transpose is in LAPACK's column order
     A = np.array(K[:e, :e], order="F")
     np.einsum("ii->i", A)[:] += noise
     L, jitter = cholesky_jittered(A) if e else (A, 0.0)
@@ -125,9 +147,9 @@ def _conditioned_on_exact(kernel: Kernel, problem: DenseProblem, noise: Array) -
 
 
 def _evidence_weights(R: Array, alpha: Array) -> Array:
-    """``F`` with ``Σ F ∘ ∂K = −½ tr((ααᵀ − R) ∂K)`` for symmetric ∂K, in the place of R's lower triangle.
+    """Return ``F`` with ``Σ F ∘ ∂K = −½ tr((ααᵀ − R) ∂K)`` for symmetric ∂K. Overwrites R's lower triangle.
 
-    Only the lower triangle is filled, off its diagonal with twice the weight.
+    Only the lower triangle is filled; off the diagonal it has twice the weight.
     """
     F = np.asarray(dsyr(-1.0, alpha, a=R, lower=1, overwrite_a=1))
     F.flat[:: len(F) + 1] *= 0.5
@@ -150,14 +172,14 @@ class BlockFactor:
     other: Array
 
     def whiten(self, X: Array) -> Array:
-        """``W`` with ``XᵀRX = WᵀW``: the factor's inverse times ``D X``."""
+        """Return ``W`` with ``XᵀRX = WᵀW``: the inverse of the factor times ``D X``."""
         e = len(self.exact)
         first = solve_lower(self.exact, np.asfortranarray(X[:e]))
         rest = np.asfortranarray(self.root[:, None] * (X[e:] - self.cross.T @ first))
         return np.concatenate([first, solve_lower(self.other, rest)])
 
     def inverse(self, other_inverse: Array) -> Array:
-        """Lower triangle of ``R = D M⁻¹ D``, with zeros above; ``L_c⁻¹`` is known from EP's last sweep."""
+        """Return the lower triangle of ``R = D M⁻¹ D``, with zeros above, given ``L_c⁻¹`` of EP's last sweep."""
         whitener = join_inverse(inverse_lower(self.exact), self.cross * self.root, other_inverse)
         whitener[len(self.exact) :, len(self.exact) :] *= self.root
         return gram_of_lower(whitener)
@@ -165,7 +187,7 @@ class BlockFactor:
 
 @dataclass(frozen=True)
 class _Conditional(Marginals):
-    """What the sites make of `_Conditioned`, with the factor that it came by."""
+    """Posterior of `_Conditioned` under given sites, with its factor."""
 
     kept: Array
     alpha: Array
@@ -176,14 +198,15 @@ class _Conditional(Marginals):
 
 @dataclass(frozen=True)
 class _Conditioned:
-    """The prior that the exact observations leave for the others: ``N(mean, cov)``; an `Engine` of EP.
+    """The prior of the other rows given the exact ones, ``N(mean, cov)``. An `Engine` of EP.
 
     Attributes
     ----------
     mean, cov : arrays of shapes (c,) and (c, c)
-        Of the prior.
+        Mean and covariance of the prior.
     work : two arrays of shape (c, c)
-        Zeros at first: room for a factor and its inverse. A posterior's are good until `marginals` is called again.
+        Buffers for a factor and its inverse, zeros at first. The arrays of a posterior are valid until the next call
+        of `marginals`.
     """
 
     mean: Array
@@ -192,21 +215,21 @@ class _Conditioned:
     signed: bool = False  # the factor is scaled by roots of precisions
 
     def factor(self, root: Array) -> Array:
-        """Cholesky factor of ``I + S^½ V S^½`` (R&W eq. 3.26)."""
+        """Return the Cholesky factor of ``I + S^½ V S^½`` (R&W eq. 3.26)."""
         inner = np.multiply(self.cov, root, out=self.work[0])
         inner *= root[:, None]
-        inner = inner.T  # symmetric, and so already in LAPACK's order
+        inner = inner.T  # symmetric, so the transpose is in LAPACK's order
         np.einsum("ii->i", inner)[:] += 1.0
         return cholesky(inner, overwrite=True) if root.size else inner
 
     def _solved(self, pull: Array, root: Array, L: Array) -> Array:
-        """``(I + S V)⁻¹ pull`` by way of ``S^½ (L Lᵀ)⁻¹ S^-½``: no difference of near equals where S is large."""
+        """Return ``(I + S V)⁻¹ pull`` as ``S^½ (L Lᵀ)⁻¹ S^-½ pull``, which does not cancel where S is large."""
         whitened = np.divide(pull, root, out=np.zeros_like(pull), where=root > 0)
         solved = solve_lower(L, solve_lower(L, whitened), transposed=True)
         return np.where(root > 0, root * solved, pull)
 
     def marginals(self, sites: Sites) -> _Conditional:
-        """R&W algorithm 3.5, lines 12 to 15, for a prior with a mean."""
+        """Return the posterior under the given sites: R&W algorithm 3.5, lines 12 to 15, for a prior with a mean."""
         prior = np.diag(self.cov)
         pull = sites.nu - sites.tau * self.mean
         if sites.tau.any():
@@ -214,7 +237,7 @@ class _Conditioned:
             L, inverse, kept, var = self._updated(sites, root, prior)
             # Posterior mean = mean + cov α (R&W eq. 3.67 for a prior with a mean).
             alpha = self._solved(pull, root, L)
-        else:  # sites that say nothing of variances, such as those EP starts from
+        else:  # sites without precision, such as those EP starts from
             L = inverse = np.eye(len(prior), order="F")
             root, kept, var, alpha = sites.tau, np.ones_like(prior), prior, sites.nu
         shift = self.cov @ alpha
@@ -224,7 +247,10 @@ class _Conditioned:
         return _Conditional(self.mean + shift, var, log_normaliser, kept, alpha, root=root, factor=L, inverse=inverse)
 
     def moved(self, posterior: Marginals, sites: Sites) -> Marginals | None:
-        """One step towards the mean under other sites, with the factor that is there; the prior's is too far off."""
+        """Move the means one step towards those under other sites, with the current factor; None at the prior.
+
+        The factor of the prior is too far from that under the sites.
+        """
         assert isinstance(posterior, _Conditional)
         if not posterior.root.any():
             return None
@@ -233,7 +259,7 @@ class _Conditioned:
         return replace(posterior, mean=self.mean + self.cov @ alpha, alpha=alpha)
 
     def _updated(self, sites: Sites, root: Array, prior: Array) -> tuple[Array, Array, Array, Array]:
-        """`factor`, its inverse, ``1 − τσ²`` and the posterior variances σ²."""
+        """Return `factor`, its inverse, ``1 − τσ²`` and the posterior variances σ²."""
         L = self.factor(root)
         inverse = inverse_lower(L, self.work[1].T)
         kept = np.einsum("ij,ij->j", inverse, inverse)  # diagonal of (I + S^½ V S^½)⁻¹ = I − S^½ Σ S^½
@@ -242,7 +268,7 @@ class _Conditioned:
         var = np.divide(1.0 - kept, sites.tau, out=np.empty_like(kept), where=~weak)
         if weak.any():
             W = (inverse * root) @ self.cov[:, weak]
-            # A variance below the rounding error of the prior's is not known to be any smaller than that.
+            # The rounding error of the prior variance is a lower limit of what the difference can resolve.
             var[weak] = np.maximum(prior[weak] - np.einsum("ij,ij->j", W, W), np.finfo(float).eps * prior[weak])
         return L, inverse, kept, var
 
@@ -258,9 +284,9 @@ class DensePosterior:
     X : array of shape (n, d)
         Training inputs, exact rows first.
     alpha : array of shape (n,)
-        Posterior mean is ``K(·, X) alpha``.
+        Weights of the posterior mean ``K(·, X) alpha``.
     factor : BlockFactor
-        Of ``(K + Σ̃)⁻¹``.
+        Factor of ``(K + Σ̃)⁻¹``.
     """
 
     kernel: Kernel
@@ -269,17 +295,17 @@ class DensePosterior:
     factor: BlockFactor
 
     def marginals(self, X: Array) -> tuple[Array, Array]:
-        """Posterior means and variances at X."""
+        """Return posterior means and variances at X."""
         cross = self.kernel._cross(self.X, X)
         W = self.factor.whiten(cross)
         return cross.T @ self.alpha, self.kernel.diag(X) - np.einsum("ij,ij->j", W, W)
 
     def joint(self, X: Array) -> tuple[Array, Array]:
-        """Posterior mean and covariance matrix at X."""
+        """Return posterior mean and covariance matrix at X."""
         cross = self.kernel._cross(self.X, X)
         W = self.factor.whiten(cross)
         return cross.T @ self.alpha, self.kernel.on(Pairs(X)).matrix(len(X)) - W.T @ W
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Joint draws at X."""
+        """Draw jointly at X; shape (size, n)."""
         return sample_gaussian(*self.joint(X), size, rng)

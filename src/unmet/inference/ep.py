@@ -1,7 +1,7 @@
-"""Expectation propagation: one loop for every likelihood and every engine (R&W section 3.6; paper section 3.4.1).
+"""Expectation propagation: one loop for all likelihoods and engines (R&W section 3.6; paper section 3.4.1).
 
-Naming: ``τ, ν`` natural parameters of the sites ``exp(−½ τ f² + ν f)``; ``μ, σ²`` marginals of the current posterior;
-``m, v`` the cavity. An engine (dense or low rank) is anything that can tell the posterior marginals given sites.
+Naming: ``τ, ν`` are natural parameters of the sites ``exp(−½ τ f² + ν f)``; ``μ, σ²`` marginals of the current
+posterior; ``m, v`` the cavity. An engine (dense or low rank) computes the posterior marginals under given sites.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["EPResult", "Engine", "Marginals", "Sites", "expectation_propagation"
 
 _MEMORY = 5  # past steps that Anderson acceleration combines
 _FAR = 1.0  # no acceleration while a site moves by more than this many posterior standard deviations
-_FAST = 0.2  # nor while the last step left less than this share of the movement
-_PATIENCE = 8  # sweeps without progress
-_HALVINGS = 20  # of a step to sites that leave no posterior
-_ROUNDING = 1e-6  # movements this small that no longer shrink are rounding (a broad prior, large counts)
+_FAST = 0.2  # no acceleration while a step reduces the movement to less than this fraction
+_PATIENCE = 8  # sweeps without progress before steps are damped, or a small movement is accepted
+_HALVINGS = 20  # of a step to sites without a posterior, before the step is given up
+_ROUNDING = 1e-6  # movements below this that no longer shrink are rounding error (a broad prior, large counts)
 
 
 @dataclass(frozen=True)
 class Sites:
-    """Gaussian stand-ins for the likelihood of each observation, as natural parameters.
+    """Gaussian approximations of the likelihood of each observation, as natural parameters.
 
     Attributes
     ----------
     tau, nu : arrays of shape (n,)
-        Precisions and precisions times means.
+        Precisions, and precisions times means.
     secants : array of shape (2, k, 2n), optional
-        EP's last k steps in ``[τ, ν]``, and how its proposals changed with them. That is much the same under the
-        next hyper-parameters: to start with it saves a quarter of the sweeps of a search.
+        EP's last k steps in ``[τ, ν]``, and the changes of its proposals with them. They are similar under the next
+        hyper-parameters: starting with them saves a quarter of the sweeps of a search.
     """
 
     tau: Array
@@ -47,8 +47,8 @@ class Sites:
 class Marginals:
     """Posterior means and variances at the observations, and ``log ∫ prior × sites``.
 
-    Where sites are much sharper than the prior, the last two are differences of near equals; an engine that knows
-    them by a better way says so, others leave them None.
+    Where sites are much sharper than the prior, `kept` and `alpha` are differences of nearly equal numbers. An engine
+    that has a more accurate formula sets them; others leave them None.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Marginals:
 
 
 class Engine(Protocol):
-    """A Gaussian prior over the latent values at the observations, multiplied by sites on demand."""
+    """A Gaussian prior over the latent values at the observations, to be multiplied by sites."""
 
     @property
     def signed(self) -> bool:
@@ -78,17 +78,17 @@ class Engine(Protocol):
         ...
 
     def marginals(self, sites: Sites) -> Marginals:
-        """The posterior under the given sites."""
+        """Return the posterior under the given sites."""
         ...
 
     def moved(self, posterior: Marginals, sites: Sites) -> Marginals | None:
-        """A posterior with its means moved on to the given sites, variances as they were; None if that is not cheap."""
+        """Return a posterior with means moved towards the given sites and the same variances; None if that is slow."""
         ...
 
 
 @dataclass(frozen=True)
 class EPResult:
-    """Where EP ended.
+    """The final state of EP.
 
     Attributes
     ----------
@@ -101,11 +101,11 @@ class EPResult:
     posterior : Marginals
         The engine's posterior under the final sites.
     converged : bool
-        Whether the sites stand still to the tolerance.
+        Whether the last movement is below the tolerance.
     sweeps : int
-        How many times all sites were updated.
+        Number of updates of all sites.
     residual : float
-        The last movement of a site, in units of the posterior it belongs to.
+        Last movement of a site, in units of its posterior.
     """
 
     sites: Sites
@@ -126,23 +126,32 @@ def expectation_propagation(
     tol: float = 1e-8,
     max_sweeps: int = 200,
 ) -> EPResult:
-    """Update all sites at once, accelerated, until none moves.
+    """Update all sites in parallel, with Anderson acceleration, until none moves.
 
     Parameters
     ----------
     engine : Engine
         Prior over the latent values at `obs`.
     likelihood : Likelihood
-        Gives the tilted moments.
+        Computes the tilted moments.
     obs : Observations
-        What was seen.
+        The observations.
     start : Sites, optional
-        Where to start: sites of a similar problem; by default sites that say nothing.
+        Sites of a similar problem to start from; by default all zero.
     tol : float
-        Movement of a site, in units of the posterior, below which it stands still (or 1e-6 where rounding allows
-        no less).
+        Movement of a site, in units of the posterior, below which EP has converged (1e-6 where rounding errors do not
+        allow less).
     max_sweeps : int
-        When to give up.
+        Most sweeps.
+
+    Returns
+    -------
+    EPResult
+
+    References
+    ----------
+    Minka (2001), "Expectation propagation for approximate Bayesian inference".
+    Rasmussen & Williams (2006), "Gaussian Processes for Machine Learning", section 3.6.
     """
     sites = start if start is not None else Sites(np.zeros(len(obs)), np.zeros(len(obs)))
     history = _History(sites.secants)
@@ -161,7 +170,7 @@ def expectation_propagation(
         if converged or sweep == max_sweeps:
             history.observe(sites, change)
             break
-        if residual > 10 * best or idle >= _PATIENCE:  # astray, or going round in circles: tread carefully
+        if residual > 10 * best or idle >= _PATIENCE:  # diverging or cycling: damp the steps
             damping, best, idle = max(0.5 * damping, 0.1), residual, 0
             history.secants = None
         elif residual < 0.5 * best:
@@ -211,7 +220,7 @@ def _difference(new: Sites, old: Sites) -> Array:
 
 
 def _cavities(posterior: Marginals, sites: Sites) -> tuple[Array, Array]:
-    """Posterior marginals without each one's own site (R&W eq. 3.56)."""
+    """Return the posterior marginals without each row's own site (R&W eq. 3.56)."""
     kept = posterior.kept if posterior.kept is not None else 1.0 - sites.tau * posterior.var
     alpha = posterior.alpha if posterior.alpha is not None else sites.nu - sites.tau * posterior.mean
     v = posterior.var / kept
@@ -219,7 +228,7 @@ def _cavities(posterior: Marginals, sites: Sites) -> tuple[Array, Array]:
 
 
 def _site_log_normaliser(sites: Sites, m: Array, v: Array) -> Array:
-    """``log ∫ N(f | m, v) exp(−½ τ f² + ν f) df``, without dividing by τ, which may be zero."""
+    """Return ``log ∫ N(f | m, v) exp(−½ τ f² + ν f) df``, without division by τ, which may be zero."""
     pull = sites.nu - sites.tau * m
     spread = 1.0 + sites.tau * v
     return -0.5 * np.log(spread) + 0.5 * np.square(pull) * v / spread + m * (sites.nu - 0.5 * sites.tau * m)
@@ -233,7 +242,7 @@ class _History:
         self._last: Array | None = None
 
     def observe(self, sites: Sites, change: Array) -> None:
-        """Take note of what is proposed at the given sites."""
+        """Record the change that is proposed at the given sites."""
         now = np.concatenate([sites.tau, sites.nu, change]).reshape(2, 1, -1)
         if self._last is not None:
             latest = now - self._last
@@ -251,7 +260,7 @@ class _History:
         accelerated: bool = True,
         signed: bool = False,
     ) -> Sites:
-        """The next sites: the combination of past steps whose changes ``[dτ, dν]`` cancel best."""
+        """Return the next sites: the combination of past steps whose changes ``[dτ, dν]`` cancel best."""
         n = sites.tau.size
         plain = np.concatenate([sites.tau, sites.nu]) + damping * change
         if self.secants is None or not accelerated:
@@ -260,7 +269,7 @@ class _History:
         free = _in_units(np.concatenate([change[None], responses]), posterior)
         norms = np.sqrt(np.einsum("ij,ij->i", free, free)) + np.finfo(float).tiny
         free /= norms[:, None]
-        # A few columns, so normal equations do; what is left out of them is below 1e-6 of the rest.
+        # There are few columns, so normal equations are accurate enough: `rcond` drops what is below 1e-6 of the rest.
         gram = free @ free.T
         gamma = np.linalg.lstsq(gram[1:, 1:], gram[1:, 0], rcond=1e-12)[0] * norms[0] / norms[1:]
         mixed = plain - gamma @ (steps + damping * responses)
@@ -271,7 +280,7 @@ class _History:
 
 
 def _in_units(changes: Array, posterior: Marginals) -> Array:
-    """Changes of sites, ``[dτ, dν]`` in each row, as shares of posterior precision and standard deviation."""
+    """Return changes of sites, ``[dτ, dν]`` in each row, as fractions of posterior precision and standard deviation."""
     n = posterior.mean.size
     d_tau, d_nu = changes[..., :n], changes[..., n:]
     by_nu = (d_nu - posterior.mean * d_tau) * np.sqrt(posterior.var)

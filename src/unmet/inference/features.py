@@ -1,4 +1,4 @@
-"""Kernels as few features: ``K ≈ Φ diag(S) Φᵀ``, so that ``f = Φb`` with ``b ~ N(0, diag(S))``.
+"""Low-rank kernels as features: ``K ≈ Φ diag(S) Φᵀ``, so that ``f = Φb`` with ``b ~ N(0, diag(S))``.
 
 | kernel                               | basis Φ                                  | prior variances S            |
 |--------------------------------------|------------------------------------------|------------------------------|
@@ -8,10 +8,11 @@
 | Lagged, other (several columns)      | inducing points, ``K_xz L_z⁻ᵀ``          | 1                            |
 | a + b, a × b                         | columns side by side, products of columns| S_a and S_b, their products  |
 
-(Solin & Särkkä 2014 and 2020; Riutort-Mayol et al. 2023.) The bases of single kernels are in `unmet.inference.bases`,
-how many functions they get in `unmet.inference.planning`; here is how they are put together. A block is a plan: which
-functions, over which box. It is made once from the inputs and the kernel's hyper-parameters and then stays while those
-move; `left_out` tells what share of the prior variance it misses at any of them.
+(Solin & Särkkä 2014 and 2020; Riutort-Mayol et al. 2023.) `unmet.inference.bases` has the bases of single kernels,
+`unmet.inference.planning` chooses the number of functions, and this module combines them for sums and products.
+A block is a plan: the functions, and the box they live on. It is made once from the inputs and the kernel's
+hyper-parameters, and kept while those change. `left_out` returns the fraction of the prior variance that the plan
+misses at given hyper-parameters.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _STRETCH = 1024
 
 
 class Block(ABC):
-    """A plan of features for one kernel; evaluated with that kernel at any hyper-parameters."""
+    """A plan of features for one kernel, evaluated with that kernel at any hyper-parameters."""
 
     @property
     @abstractmethod
@@ -40,39 +41,39 @@ class Block(ABC):
 
     @abstractmethod
     def phi(self, kernel: Any, X: Array, memo: Memo | None = None) -> Array:
-        """Basis functions at X, shape (n, size); kept in `memo` where hyper-parameters do not move them."""
+        """Return basis functions at X, shape (n, size); cached in `memo` if free hyper-parameters do not move them."""
 
     @abstractmethod
     def log_spectrum(self, kernel: Any) -> Array:
-        """Logs of the prior variances."""
+        """Return the logs of the prior variances S."""
 
     @abstractmethod
     def contract(self, kernel: Any, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
-        """Gradient by the kernel's theta from those by log S and, where the basis moves, by Φ."""
+        """Return the gradient by the kernel's theta, from the gradients by log S and, if the basis moves, by Φ."""
 
     @abstractmethod
     def moves(self, kernel: Any) -> bool:
-        """Whether the basis depends on free hyper-parameters."""
+        """Return whether the basis depends on free hyper-parameters."""
 
     @abstractmethod
     def residual(self, kernel: Any, X: Array, full: bool) -> Array:
-        """Prior covariance at X that the features leave out and predictions must add: its diagonal, or in full."""
+        """Return the prior covariance at X (`full`) or its diagonal that features miss and predictions must add."""
 
     @abstractmethod
     def left_out(self, kernel: Any) -> float:
-        """Share of the prior variance at the training inputs that the features miss."""
+        """Return the fraction of the prior variance at the training inputs that the features miss."""
 
     @abstractmethod
     def describe(self, kernel: Any) -> list[dict[str, Any]]:
-        """One row per leaf: kernel, kind of features, how many, share left out."""
+        """Return one row per leaf: kernel, kind of features, their number, fraction left out."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description; `block_from_dict` reads it back."""
+        """Return a JSON-able description. `unmet.inference.planning.block_from_dict` reads it."""
 
 
 class LeafBlock(Block):
-    """Features of a kernel that is not made of others."""
+    """Features of a kernel that is not a sum or product."""
 
     kind: str
 
@@ -98,7 +99,7 @@ class LeafBlock(Block):
 
     @abstractmethod
     def _basis(self, kernel: Any, X: Array) -> Array:
-        """Basis functions at X."""
+        """Return basis functions at X."""
 
 
 class _PairBlock(Block):
@@ -115,7 +116,7 @@ class _PairBlock(Block):
 
 
 class SumBlock(_PairBlock):
-    """Columns side by side."""
+    """Features of a sum: columns of both parts, side by side."""
 
     @property
     def size(self) -> int:
@@ -148,7 +149,7 @@ class SumBlock(_PairBlock):
 
 
 class ProductBlock(_PairBlock):
-    """All products of a column of one and a column of the other."""
+    """Features of a product: all products of a column of one part and a column of the other."""
 
     @property
     def size(self) -> int:
@@ -199,10 +200,20 @@ def _explained(block: Block, kernel: Kernel, X: Array, full: bool) -> Array:
 
 
 def row_products(A: Array, B: Array) -> Array:
-    """Row-wise products of all columns of A with all columns of B."""
+    """Return row-wise products of all columns of A with all columns of B.
+
+    Parameters
+    ----------
+    A, B : arrays of shapes (n, a) and (n, b)
+        The factors.
+
+    Returns
+    -------
+    array of shape (n, a·b)
+    """
     return (A[:, :, None] * B[:, None, :]).reshape(len(A), A.shape[1] * B.shape[1])
 
 
 def stretches(n: int) -> list[slice]:
-    """N rows in stretches so short that what is made of each stays in the cache."""
+    """Split n rows into slices that are short enough for their temporary arrays to stay in the cache."""
     return [slice(i, min(i + _STRETCH, n)) for i in range(0, n, _STRETCH)]

@@ -1,7 +1,7 @@
-"""EP in weight space: ``f = Ψw``, ``w ~ N(0, I)``, for long series (``O(n m²)`` a sweep with m features).
+"""EP in weight space: ``f = Ψw``, ``w ~ N(0, I)``, for long series (``O(n m²)`` per sweep with m features).
 
-Naming: ``Ψ = Φ diag(S)^½`` scaled features, so that no prior variance, however small, is divided by;
-``A = I + Ψᵀ T Ψ`` posterior precision of w, T the precisions of all sites; ``h = Ψᵀ ν``. Rows whose likelihood
+Naming: ``Ψ = Φ diag(S)^½`` are the scaled features, so that no step divides by a small prior variance;
+``A = I + Ψᵀ T Ψ`` the posterior precision of w, T the precisions of all sites; ``h = Ψᵀ ν``. Rows whose likelihood
 is Gaussian (``e``) are their own sites and enter A and h once; EP runs on the others (``c``).
 """
 
@@ -25,7 +25,7 @@ __all__ = ["LowRankPosterior", "LowRankProblem", "infer", "prepare"]
 
 @dataclass(frozen=True)
 class LowRankProblem:
-    """What does not change with hyper-parameters: the plan of features, and those that stay as they are."""
+    """The part that does not change with hyper-parameters: the plan of features, and features that stay constant."""
 
     X: Array
     obs: Observations
@@ -35,7 +35,23 @@ class LowRankProblem:
 
 
 def prepare(X: Array, obs: Observations, likelihood: Likelihood, block: Block) -> LowRankProblem:
-    """Get ready to evaluate features once."""
+    """Prepare the problem; features that do not depend on hyper-parameters are evaluated once.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Training inputs.
+    obs : Observations
+        Training observations.
+    likelihood : Likelihood
+        Determines which rows are exact.
+    block : Block
+        The plan of features.
+
+    Returns
+    -------
+    LowRankProblem
+    """
     exact, _, _ = likelihood.exact_sites(obs)
     return LowRankProblem(X, obs, exact, block)
 
@@ -50,7 +66,29 @@ def infer(
     tol: float = 1e-8,
     max_sweeps: int = 200,
 ) -> Inference:
-    """Posterior, log evidence and its gradient at given hyper-parameters; see `unmet.inference.dense.infer`."""
+    """Compute posterior, log evidence and its gradient at given hyper-parameters.
+
+    Parameters
+    ----------
+    kernel, likelihood : Kernel, Likelihood
+        The model; `kernel` resolved to column positions.
+    problem : LowRankProblem
+        Result of `prepare`.
+    start : Sites, optional
+        Starting point of EP: the `sites` of an earlier result.
+    gradient : bool
+        Whether to compute the gradient.
+    tol, max_sweeps : float, int
+        Stopping criteria of EP.
+
+    Returns
+    -------
+    Inference
+
+    See Also
+    --------
+    unmet.inference.dense.infer : The same with full covariance matrices.
+    """
     block, exact = problem.block, problem.exact
     root_s = np.exp(0.5 * block.log_spectrum(kernel))
     psi = block.phi(kernel, problem.X, problem.memo) * root_s
@@ -86,13 +124,13 @@ def infer(
 
 
 def _cavities(tau: Array, nu: Array, alpha: Array, var: Array) -> tuple[Array, Array]:
-    """Cavities of the exact rows: with ``R = τ − τ²σ²``, ``y − m = α/R`` and ``v + 1/τ = 1/R`` (R&W eq. 5.12)."""
+    """Return the cavities of exact rows: with ``R = τ − τ²σ²``, ``y − m = α/R``, ``v + 1/τ = 1/R`` (R&W eq. 5.12)."""
     precision = tau - tau**2 * var
     return nu / tau - alpha / precision, 1.0 / precision - 1.0 / tau
 
 
 def _weighted_square(psi: Array, tau: Array) -> Array:
-    """``Ψᵀ T Ψ``; the few rows with negative precisions are taken off at the end."""
+    """Return ``Ψᵀ T Ψ``. Rows with negative precisions are subtracted at the end."""
     total = np.zeros((psi.shape[1], psi.shape[1]))
     for rows in stretches(len(psi)):
         scaled = psi[rows] * np.sqrt(np.maximum(tau[rows], 0.0))[:, None]
@@ -110,7 +148,7 @@ def _symmetric(lower: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Weights(Marginals):
-    """Marginals at the observations, with the weights' posterior that they came by."""
+    """Marginals at the observations, and the posterior of the weights."""
 
     weights: Array = field(kw_only=True)
     factor: Array = field(kw_only=True)
@@ -118,7 +156,7 @@ class _Weights(Marginals):
 
 @dataclass(frozen=True)
 class _WeightSpace:
-    """Weights with precision `A` and shift `h`, seen through features at the rows EP runs on; an `Engine` of EP."""
+    """Weights with precision `A` and shift `h`, and features `psi` at the rows that EP runs on. An `Engine` of EP."""
 
     psi: Array
     A: Array
@@ -137,12 +175,12 @@ class _WeightSpace:
         return _Weights(self.psi @ w, var, log_normaliser, weights=w, factor=L)
 
     def moved(self, posterior: Marginals, sites: Sites) -> None:
-        """Not here: tilted moments of counts cost as much as a sweep."""
+        """Return None: tilted moments of counts cost as much as a sweep."""
 
 
 @dataclass(frozen=True)
 class LowRankPosterior:
-    """The posterior process: ``f = Ψw`` plus what the features leave out, which the data have not seen."""
+    """The posterior process: ``f = Ψw`` plus the prior covariance that features leave out, which data do not update."""
 
     kernel: Kernel
     block: Block
@@ -154,17 +192,17 @@ class LowRankPosterior:
         return psi, solve_lower(self.factor, np.asfortranarray(psi.T))
 
     def marginals(self, X: Array) -> tuple[Array, Array]:
-        """Posterior means and variances at X."""
+        """Return posterior means and variances at X."""
         psi, W = self._scaled(X)
         return psi @ self.weights, np.einsum("ij,ij->j", W, W) + self.block.residual(self.kernel, X, full=False)
 
     def joint(self, X: Array) -> tuple[Array, Array]:
-        """Posterior mean and covariance matrix at X."""
+        """Return posterior mean and covariance matrix at X."""
         psi, W = self._scaled(X)
         return psi @ self.weights, W.T @ W + self.block.residual(self.kernel, X, full=True)
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Joint draws at X, through draws of the weights: no n × n matrix is made for rows that features explain."""
+        """Draw jointly at X from draws of the weights. No n × n matrix is made for rows that features explain."""
         psi = self.block.phi(self.kernel, X) * np.exp(0.5 * self.block.log_spectrum(self.kernel))
         noise = rng.standard_normal((self.weights.size, size))
         draws = (psi @ (self.weights[:, None] + solve_lower(self.factor, noise, transposed=True))).T

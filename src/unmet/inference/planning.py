@@ -1,4 +1,4 @@
-"""How many features a kernel needs: chosen from its length-scales and the range of the data."""
+"""Planning of features: their number, from the kernel's length-scales and the range of the data."""
 
 from __future__ import annotations
 
@@ -19,28 +19,32 @@ from unmet.kernels.structured import Constant, Linear, White
 
 __all__ = ["block_from_dict", "plan"]
 
-# A search must be able to see that shorter length-scales fit better: where they are free, features are planned for
-# length-scales down to half of those given, or as near to that as the budget allows.
+# A search must be able to find that shorter length-scales fit better. Where length-scales are free, features are
+# planned for length-scales down to half of those given, or as close to that as the budget allows.
 _MARGINS = (2.0, 1.4, 1.0)
-# Coarsest plan that is still made.
+# Largest fraction of the variance that a plan may leave out.
 _COARSEST = 0.5
 # Inducing points are chosen among this many rows.
 _CANDIDATES = 2000
 
 
 def plan(kernel: Kernel, X: Array, *, left_out: float, budget: int) -> Block:
-    """Choose features for a kernel so that at most a given share of its prior variance is left out.
+    """Choose features for a kernel so that at most a given fraction of its prior variance is left out.
 
     Parameters
     ----------
     kernel : Kernel
-        Resolved to column positions, with the hyper-parameters to plan for.
+        Kernel resolved to column positions, with the hyper-parameters to plan for.
     X : array of shape (n, d)
         Training inputs.
     left_out : float
-        Share of each part's variance that may be missed.
+        Fraction of each part's variance that may be left out.
     budget : int
-        Most features in all; where it does not suffice the plan takes what it can, and its `left_out` says so.
+        Most features in total. If it is too small, the plan leaves out more, and its `left_out` reports how much.
+
+    Returns
+    -------
+    Block
     """
     for margin in _MARGINS:
         block = _plan(kernel, X, _Aim(left_out, margin, budget))
@@ -49,22 +53,22 @@ def plan(kernel: Kernel, X: Array, *, left_out: float, budget: int) -> Block:
     aim = _Aim(left_out, _MARGINS[-1], budget)
     while (block := _plan(kernel, X, aim)).size > budget:
         others = _plan(kernel, X, replace(aim, points=1)).size
-        if others <= (budget if aim.left_out >= _COARSEST else budget // 2):  # inducing points take what is left
+        if others <= (budget if aim.left_out >= _COARSEST else budget // 2):  # inducing points use the rest
             aim = replace(aim, points=9 * aim.points // 10)
-        elif aim.left_out < _COARSEST:  # coarser for all parts alike
+        elif aim.left_out < _COARSEST:  # coarser for all parts equally
             aim = replace(aim, left_out=min(1.3 * aim.left_out, _COARSEST))
         else:
             raise InputError(
                 f"{block.size} features are needed for {kernel!r} even with {block.left_out(kernel):.0%} of its "
-                f"variance left out, and {budget} are allowed; raise n_features, use longer length-scales, or "
-                "inference='dense'"
+                f"variance left out, but only {budget} are allowed. Raise n_features, use longer length-scales, or "
+                "use inference='dense'."
             )
     return block
 
 
 @dataclass(frozen=True)
 class _Aim:
-    """What each part of a kernel is planned for: a share left out, a margin of length-scales, most inducing points."""
+    """Target of a plan for each part of a kernel: fraction left out, margin of length-scales, most inducing points."""
 
     left_out: float
     margin: float
@@ -78,8 +82,8 @@ def _plan(kernel: Kernel, X: Array, aim: _Aim) -> Block:
         return ProductBlock(_plan(kernel.left, X, aim), _plan(kernel.right, X, aim))
     if isinstance(kernel, White):
         raise InputError(
-            "White has no low-rank features: leave it out (the likelihood has its own noise or dispersion), "
-            "or use inference='dense'"
+            "White has no low-rank features. Leave it out (the likelihood has its own noise or dispersion), "
+            "or use inference='dense'."
         )
     if isinstance(kernel, Constant):
         return Explicit(1)
@@ -101,7 +105,7 @@ def _harmonics(kernel: Periodic, aim: _Aim) -> Harmonics:
     most = 10 + int(10.0 / kernel._one("lengthscale"))
     shares = np.exp(kernel.log_harmonics(most)[0] - np.log(kernel._one("variance")))
     enough = np.flatnonzero(1.0 - np.cumsum(shares) <= aim.left_out)
-    # The number needed goes as one over the length-scale.
+    # The number needed is inversely proportional to the length-scale.
     return Harmonics(int(_margin(kernel, aim) * (enough[0] if enough.size else most)))
 
 
@@ -109,20 +113,20 @@ def _eigenfunctions(kernel: Stationary, X: Array, aim: _Aim) -> Eigenfunctions:
     columns = X[:, list(kernel._at)]
     lengths = np.broadcast_to(kernel.parameters["lengthscale"].array, (columns.shape[1],))
     low, high = columns.min(axis=0), columns.max(axis=0)
-    share = 0.5 * aim.left_out / columns.shape[1]  # half for what the walls reflect, half for frequencies left out
-    half = 0.5 * (high - low) + 0.5 * _distance(kernel, share) * lengths  # to its mirror image twice that
+    share = 0.5 * aim.left_out / columns.shape[1]  # half for reflection at the walls, half for omitted frequencies
+    half = 0.5 * (high - low) + 0.5 * _distance(kernel, share) * lengths  # a mirror image is twice as far as the wall
     reach = _margin(kernel, aim) * kernel.spectral_reach(share) / lengths
     counts = np.maximum(1, np.ceil(2 * half / np.pi * reach - 0.5)).astype(int)
     return Eigenfunctions(*(tuple(v.tolist()) for v in (low, high, half, counts)))
 
 
 def _distance(kernel: Stationary, correlation: float) -> float:
-    """The distance, in length-scales, at which the correlation has fallen to a given one."""
+    """Return the distance, in length-scales, at which the correlation falls to a given value."""
     return float(brentq(lambda r: float(kernel._shape(np.array([r**2]))[0]) - correlation, 0.0, 1e4))
 
 
 def _inducing(kernel: Lagged, X: Array, aim: _Aim) -> Inducing:
-    """Greedy choice by pivoted Cholesky: the next point is the one least explained so far (Fine & Scheinberg 2001)."""
+    """Choose points greedily by pivoted Cholesky: the next one is the least explained (Fine & Scheinberg 2001)."""
     candidates = X[_spread(len(X), _CANDIDATES)]
     residual = kernel.diag(candidates)
     enough = aim.left_out * residual.sum()
@@ -139,7 +143,7 @@ def _inducing(kernel: Lagged, X: Array, aim: _Aim) -> Inducing:
 
 
 def _spread(n: int, most: int) -> IntArray:
-    """At most so many of n rows, evenly spread."""
+    """Return at most `most` of n row numbers, evenly spread."""
     return np.linspace(0, n - 1, min(n, most)).astype(int)
 
 
@@ -148,7 +152,17 @@ def _nested(points: Array) -> tuple[tuple[float, ...], ...]:
 
 
 def block_from_dict(description: dict[str, Any]) -> Block:
-    """Read back what `Block.to_dict` wrote."""
+    """Read the description written by `Block.to_dict`.
+
+    Parameters
+    ----------
+    description : dict
+        The JSON-able description.
+
+    Returns
+    -------
+    Block
+    """
     kind = description["block"]
     if kind in ("sum", "product"):
         left, right = block_from_dict(description["left"]), block_from_dict(description["right"])
@@ -162,4 +176,4 @@ def block_from_dict(description: dict[str, Any]) -> Block:
         return Eigenfunctions(**{k: tuple(v) for k, v in rest.items()})
     if kind == "inducing":
         return Inducing(**{k: tuple(tuple(row) for row in v) for k, v in rest.items()})
-    raise InputError(f"unknown features {kind!r}")
+    raise InputError(f"Unknown kind of features: {kind!r}.")

@@ -1,4 +1,4 @@
-"""What inference gives back, whatever the engine."""
+"""The result of inference, common to all engines."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ __all__ = ["Inference", "Info", "Posterior"]
 
 
 class Posterior(Protocol):
-    """A Gaussian process again: what is known of f after the observations."""
+    """The posterior of f given the observations: again a Gaussian process."""
 
     def marginals(self, X: Array) -> tuple[Array, Array]:
-        """Means and variances of f at X."""
+        """Return means and variances of f at X."""
         ...
 
     def joint(self, X: Array) -> tuple[Array, Array]:
-        """Mean and covariance matrix of f at X."""
+        """Return mean and covariance matrix of f at X."""
         ...
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
-        """Joint draws of f at X, shape (size, n)."""
+        """Draw f jointly at X; shape (size, n)."""
         ...
 
 
 @dataclass(frozen=True)
 class Info:
-    """How inference went.
+    """Diagnostics of one inference.
 
     Attributes
     ----------
     converged : bool
-        Whether EP's sites stand still.
+        Whether EP's sites converged.
     sweeps : int
-        Sweeps over the sites that it took.
+        Number of sweeps over the sites.
     residual : float
         Last movement of a site, in units of the posterior.
     jitter : float
-        What had to be added to the diagonal of the covariance matrix: 0 nearly always.
+        Value added to the diagonal of the covariance matrix; 0 almost always.
     """
 
     converged: bool
@@ -53,7 +53,7 @@ class Info:
 
 @dataclass(frozen=True)
 class Inference:
-    """Posterior, log evidence and gradient together (by kernel's, then likelihood's theta), and how it went."""
+    """Posterior, log evidence, its gradient (by the kernel's theta, then the likelihood's), sites and diagnostics."""
 
     posterior: Posterior
     log_z: float

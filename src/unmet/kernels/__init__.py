@@ -40,7 +40,16 @@ _PAIRS: dict[str, type[Sum] | type[Product]] = {"Sum": Sum, "Product": Product}
 
 
 def kernel_from_dict(description: dict[str, Any]) -> Kernel:
-    """Read back what `Kernel.to_dict` wrote.
+    """Read the description written by `Kernel.to_dict`.
+
+    Parameters
+    ----------
+    description : dict
+        The JSON-able description.
+
+    Returns
+    -------
+    Kernel
 
     Examples
     --------
@@ -53,6 +62,6 @@ def kernel_from_dict(description: dict[str, Any]) -> Kernel:
     if kind in _PAIRS:
         return _PAIRS[kind](kernel_from_dict(rest["left"]), kernel_from_dict(rest["right"]))
     if kind not in _LEAVES:
-        raise InputError(f"unknown kernel {kind!r}; known are {', '.join([*_LEAVES, *_PAIRS])}")
+        raise InputError(f"Unknown kernel {kind!r}. Expected one of {', '.join([*_LEAVES, *_PAIRS])}.")
     parameters = {name: parameter_from_dict(p) for name, p in rest.pop("parameters").items()}
     return _LEAVES[kind](**parameters, **rest)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Kernels: immutable covariance functions with hyper-parameters in log space, closed under + and ×.
 
-Naming: ``theta`` are the logarithms of the free hyper-parameters; ``F`` a matrix of weights, with which
-derivatives are contracted, ``g_k = Σij Fij ∂Kij/∂theta_k``, so that no n × n × p array is ever made.
+Naming: ``theta`` are the logs of the free hyper-parameters; ``F`` is a matrix of weights. Derivatives are contracted
+with it, ``g_k = Σij Fij ∂Kij/∂theta_k``, so that no n × n × p array is ever made.
 """
 
 from __future__ import annotations
@@ -31,71 +31,80 @@ Given = float | Sequence[float] | Parameter | str | None
 class Kernel(ABC):
     """A covariance function.
 
-    Kernels are values: nothing changes them, `with_theta` makes new ones. Call one with inputs, an array or a
-    DataFrame, to get the covariance matrix.
+    Kernels are immutable; `with_theta` returns a new one. Call a kernel with inputs, an array or a DataFrame, to get
+    the covariance matrix.
     """
 
     @property
     @abstractmethod
     def theta(self) -> Array:
-        """Logarithms of the free hyper-parameters, left to right as in the `repr`."""
+        """Logs of the free hyper-parameters, left to right as in the `repr`."""
 
     @property
     @abstractmethod
     def bounds(self) -> Array:
-        """Bounds of `theta`, one row each; infinite where none are set."""
+        """Bounds of `theta`, one row each; infinite if not set."""
 
     @property
     @abstractmethod
     def theta_names(self) -> list[str]:
-        """What each element of `theta` is, such as ``SquaredExponential.lengthscale``."""
+        """Name of each element of `theta`, such as ``SquaredExponential.lengthscale``."""
 
     @abstractmethod
     def with_theta(self, theta: Array) -> Kernel:
-        """The same kernel at other hyper-parameters."""
+        """Return the kernel at other hyper-parameters."""
 
     @abstractmethod
     def log_prior(self) -> tuple[float, Array]:
-        """Log prior density of `theta`, and its gradient."""
+        """Return the log prior density of `theta`, and its gradient."""
 
     @abstractmethod
     def filled(self, scales: Scales) -> Kernel:
-        """The same kernel with open hyper-parameters and bounds taken from the scales of data."""
+        """Return the kernel with open hyper-parameters and bounds filled from the scales of data."""
 
     @abstractmethod
     def resolved(self, names: Sequence[str] | None, width: int) -> Kernel:
-        """The same kernel with columns as positions in inputs of `width` columns named `names`."""
+        """Return the kernel with columns as positions in inputs of `width` columns named `names`."""
 
     @abstractmethod
     def diag(self, X: Array) -> Array:
-        """Diagonal of ``self(X)``, without the rest of it."""
+        """Return the diagonal of ``self(X)`` without computing the rest."""
 
     @abstractmethod
     def with_columns_of(self, other: Kernel) -> Kernel:
-        """The same kernel looking at the columns of another of the same form, by name where that has names."""
+        """Return the kernel with the columns of another kernel of the same form, by name if that has names."""
 
     @abstractmethod
     def leaves(self) -> list[Leaf]:
-        """The kernels it is made of, left to right."""
+        """Return the leaf kernels that it is composed of, left to right."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description; `kernel_from_dict` reads it back."""
+        """Return a JSON-able description. `unmet.kernels.kernel_from_dict` reads it."""
 
     @abstractmethod
     def _cross(self, X: Array, Z: Array) -> Array:
-        """Covariance between two sets of inputs."""
+        """Return the covariance between two sets of inputs."""
 
     @abstractmethod
     def on(self, pairs: Pairs) -> Values:
-        """The kernel on all pairs of fixed inputs."""
+        """Evaluate the kernel on all pairs of fixed inputs."""
 
     @abstractmethod
     def contract(self, pairs: Pairs, weights: Weights) -> Array:
-        """``Σij Fij ∂Kij/∂theta`` over the pairs of fixed inputs."""
+        """Return ``Σij Fij ∂Kij/∂theta`` over the pairs of fixed inputs."""
 
     def __call__(self, X: Any, Z: Any = None) -> Array:
-        """Covariance matrix of X, or between X and Z.
+        """Return the covariance matrix of X, or between X and Z.
+
+        Parameters
+        ----------
+        X, Z : array-like or DataFrame of shapes (n, d) and (m, d)
+            Inputs. Columns of two DataFrames are matched by name.
+
+        Returns
+        -------
+        array of shape (n, n) or (n, m)
 
         Examples
         --------
@@ -108,16 +117,24 @@ class Kernel(ABC):
         if Z is None:
             return np.array(kernel.on(Pairs(X_)).matrix(len(X_)))
         if isinstance(X, pd.DataFrame) and isinstance(Z, pd.DataFrame) and set(X.columns) == set(Z.columns):
-            Z = Z[X.columns]  # by name, whatever their order
+            Z = Z[X.columns]  # match columns by name
         _, Z_ = _arrays(self, Z)
         if X_.shape[1] != Z_.shape[1]:
             raise InputError(
-                f"two tables of inputs must have the same columns; got {X_.shape[1]} columns and {Z_.shape[1]}"
+                f"Two tables of inputs must have the same columns; got {X_.shape[1]} columns and {Z_.shape[1]}."
             )
         return kernel._cross(X_, Z_)
 
     def contract_gradient(self, X: Any, F: Array) -> Array:
-        """``Σij Fij ∂K(X)ij/∂theta``, one number per element of `theta`."""
+        """Return ``Σij Fij ∂K(X)ij/∂theta``, one number per element of `theta`.
+
+        Parameters
+        ----------
+        X : array-like or DataFrame of shape (n, d)
+            Inputs.
+        F : array of shape (n, n)
+            Weights.
+        """
         kernel, X_ = _arrays(self, X)
         return kernel.contract(Pairs(X_), Weights(np.asarray(F, dtype=float)))
 
@@ -149,10 +166,10 @@ def _as_kernel(given: Kernel | float) -> Kernel:
 
 
 def refuse_repeated_names(names: Iterable[Any]) -> None:
-    """A column asked for by name must be one column."""
+    """Raise `InputError` if a column name occurs more than once."""
     for name, count in Counter(names).items():
         if count > 1:
-            raise InputError(f"column names must differ; {name!r} is there {count} times. Rename or leave out columns")
+            raise InputError(f"Column names must differ; {name!r} occurs {count} times. Rename or leave out columns.")
 
 
 def _arrays(kernel: Kernel, X: Any) -> tuple[Kernel, Array]:
@@ -162,14 +179,14 @@ def _arrays(kernel: Kernel, X: Any) -> tuple[Kernel, Array]:
         names = [str(c) for c in X.columns]
     array = np.asarray(X, dtype=float)
     if array.ndim != 2:
-        raise InputError(f"inputs must be a table of rows and columns; got an array of shape {array.shape}")
+        raise InputError(f"Inputs must be a table of rows and columns; got an array of shape {array.shape}.")
     return kernel.resolved(names, array.shape[1]), array
 
 
 class Leaf(Kernel):
-    """A kernel that is not made of others: named hyper-parameters, and the columns it looks at."""
+    """A kernel that is not a sum or product: named hyper-parameters, and the columns it uses."""
 
-    # Hyper-parameters that may have one value per column; the others are one number.
+    # Hyper-parameters that may have one value per column. The others are one number.
     _one_per_column: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parameters: Mapping[str, Given], columns: Columns) -> None:
@@ -180,18 +197,18 @@ class Leaf(Kernel):
             except InputError as error:
                 raise InputError(f"{type(self).__name__}: {name}: {error}") from None
             if name not in self._one_per_column and (parameter.per_column or isinstance(parameter.value, tuple)):
-                raise InputError(f"{type(self).__name__}: {name} is one number, not one per column; got {given!r}")
+                raise InputError(f"{type(self).__name__}: {name} must be one number; got {given!r}.")
             self._parameters[name] = parameter
         self.columns: tuple[int | str, ...] | None = None
         if columns is not None:
             each = tuple(columns) if isinstance(columns, (list, tuple, range, np.ndarray)) else (columns,)
             if not all(isinstance(c, (int, str, np.integer)) and not isinstance(c, bool) for c in each):
                 raise InputError(
-                    f"{type(self).__name__}: columns are positions or names, one or a list; got {columns!r}"
+                    f"{type(self).__name__}: columns must be positions or names, one or a list; got {columns!r}."
                 )
             self.columns = tuple(c if isinstance(c, str) else int(c) for c in each)
         if self.columns == ():
-            raise InputError(f"{type(self).__name__}: columns is empty; name at least one, or leave it None for all")
+            raise InputError(f"{type(self).__name__}: columns is empty. Give at least one column, or None for all.")
 
     @property
     def parameters(self) -> dict[str, Parameter]:
@@ -199,7 +216,7 @@ class Leaf(Kernel):
         return dict(self._parameters)
 
     def value(self, name: str) -> Any:
-        """The value of one hyper-parameter: a number, a tuple with one per column, or None where open."""
+        """Return the value of one hyper-parameter: a number, a tuple with one per column, or None if open."""
         return self._parameters[name].value
 
     def _one(self, name: str) -> float:
@@ -242,8 +259,8 @@ class Leaf(Kernel):
         for name, p in self._parameters.items():
             if isinstance(p.value, tuple) and len(p.value) != len(columns):
                 raise InputError(
-                    f"{type(self).__name__}: {name} has {len(p.value)} values for {len(columns)} columns; "
-                    "give one value, or one per column"
+                    f"{type(self).__name__}: {name} has {len(p.value)} values for {len(columns)} columns. "
+                    "Give one value, or one per column."
                 )
         return self._rebuilt(self._parameters, columns)
 
@@ -251,19 +268,19 @@ class Leaf(Kernel):
         if isinstance(column, str):
             if names is None:
                 raise InputError(
-                    f"{type(self).__name__} looks at column {column!r} by name, but the inputs have no names; "
-                    "pass a DataFrame, or columns by position"
+                    f"{type(self).__name__} uses column {column!r} by name, but the inputs have no names. "
+                    "Pass a DataFrame, or columns by position."
                 )
             if column not in names:
-                raise InputError(f"{type(self).__name__}: no column {column!r}; the inputs have {', '.join(names)}")
+                raise InputError(f"{type(self).__name__}: no column {column!r}; the inputs have {', '.join(names)}.")
             return list(names).index(column)
         if not -width <= column < width:
-            raise InputError(f"{type(self).__name__}: no column {column}; the inputs have {width} columns")
+            raise InputError(f"{type(self).__name__}: no column {column}; the inputs have {width} columns.")
         return int(column) % width
 
     @property
     def _at(self) -> tuple[int, ...]:
-        """Columns as positions; only of a resolved kernel."""
+        """Columns as positions. Only a resolved kernel has them."""
         assert self.columns is not None
         return tuple(int(c) for c in self.columns)
 
@@ -271,7 +288,7 @@ class Leaf(Kernel):
         return self._rebuilt({n: self._fill(n, p, scales) for n, p in self._parameters.items()}, self.columns)
 
     def _fill(self, name: str, parameter: Parameter, scales: Scales) -> Parameter:
-        """One hyper-parameter with its open parts taken from the scales; here the variance."""
+        """Return one hyper-parameter with its open parts filled from the scales; here the variance."""
         assert name == "variance"
         if scales.variance is None and parameter.is_open:
             return replace(parameter, value=1.0, fixed=True)
@@ -286,7 +303,7 @@ class Leaf(Kernel):
         return self._rebuilt(self._parameters, other.columns)
 
     def _extra(self) -> dict[str, Any]:
-        """Arguments of the constructor other than hyper-parameters and columns."""
+        """Return arguments of the constructor other than hyper-parameters and columns."""
         return {}
 
     def to_dict(self) -> dict[str, Any]:
@@ -346,7 +363,7 @@ class _Pair(Kernel):
 
 
 class Sum(_Pair):
-    """The sum of two kernels; written ``a + b``."""
+    """The sum of two kernels, written ``a + b``."""
 
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) + self.right.diag(X)
@@ -365,7 +382,7 @@ class Sum(_Pair):
 
 
 class Product(_Pair):
-    """The product of two kernels; written ``a * b``."""
+    """The product of two kernels, written ``a * b``."""
 
     def diag(self, X: Array) -> Array:
         return self.left.diag(X) * self.right.diag(X)
@@ -381,7 +398,7 @@ class Product(_Pair):
         return np.concatenate([left, self.right.contract(pairs, weights.times(self.left.on(pairs)))])
 
     def filled(self, scales: Scales) -> Product:
-        # Two free variances of one product trade off against each other: the second, where open, is held at 1.
+        # Only the product of two variances is identified, so an open second one is fixed at 1.
         held = replace(scales, variance=None) if isinstance(self.right, Leaf) else scales
         return Product(self.left.filled(scales), self.right.filled(held))
 

@@ -1,9 +1,9 @@
-"""All pairs of a fixed set of inputs: what of a kernel matrix does not change with hyper-parameters.
+"""All pairs of a fixed set of inputs: the part of a kernel matrix that does not change with hyper-parameters.
 
-Stationary kernels see inputs only through the lags ``|x_i − x_j|``, column by column. On gridded inputs (time,
+Stationary kernels depend on inputs only through the lags ``|x_i − x_j|``, column by column. On gridded inputs (time,
 hour, weekday) the n² pairs have few distinct lags: 640 quarter-hours with hour and weekday have about 2,500 of
-them, not 205,000. Lags are found once per fit; ``exp`` and ``sin`` are then evaluated on the distinct ones only,
-spread over the matrix by one gather, and gradients are collected back by one scatter-add.
+them, not 205,000. Lags are computed once per fit. ``exp`` and ``sin`` are then evaluated on the distinct ones only and
+spread over the matrix by one gather; gradients are collected by one scatter-add.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from unmet._typing import Array, IntArray
 
 __all__ = ["Lags", "Pairs", "Values", "Weights"]
 
-# Lags that differ by less than this share of their column's range are one lag: 0.3 − 0.2 and 0.2 − 0.1.
+# Lags that differ by less than this fraction of their column's range are one lag: 0.3 − 0.2 and 0.2 − 0.1.
 _SAME_LAG = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
 class Lags:
-    """The distinct lags between rows, and which of them each pair has.
+    """The distinct lags between rows, and the number of the lag of each pair.
 
     Attributes
     ----------
@@ -40,19 +40,19 @@ class Lags:
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """A kernel on all pairs: one number, one per lag (``lags`` given) or the whole matrix."""
+    """A kernel on all pairs: one number, one per lag (if `lags` is given), or the whole matrix."""
 
     array: Array
     lags: Lags | None = None
 
     def matrix(self, n: int) -> Array:
-        """The n × n matrix."""
+        """Return the n × n matrix."""
         if self.lags is not None:
             return np.take(self.array, self.lags.index)
         return np.broadcast_to(self.array, (n, n)) if self.array.ndim == 0 else self.array
 
     def combine(self, other: Values, operation: Callable[[Array, Array], Array]) -> Values:
-        """Element-wise operation, on lags as long as both allow it."""
+        """Apply an element-wise operation, on lags if both operands have the same ones."""
         if self.array.ndim == 0 or other.array.ndim == 0 or self.lags is other.lags:
             return Values(operation(self.array, other.array), self.lags or other.lags)
         n = len(self.lags.index) if self.lags is not None else len(self.array)
@@ -60,7 +60,7 @@ class Values:
 
 
 class Weights:
-    """The matrix F of a contraction ``Σij Fij ∂Kij/∂θ``, summed over the pairs of each lag on demand."""
+    """The matrix F of a contraction ``Σij Fij ∂Kij/∂θ``. Sums over the pairs of each lag are computed when needed."""
 
     def __init__(self, full: Array | None = None, *, parent: Weights | None = None, factor: Values | None = None):
         self._full = full
@@ -79,7 +79,7 @@ class Weights:
         return self._full
 
     def on(self, lags: Lags) -> Array:
-        """Sums of F over the pairs of each lag."""
+        """Return the sums of F over the pairs of each lag."""
         for seen, collected in self._on:
             if seen is lags:
                 return collected
@@ -98,13 +98,13 @@ class Weights:
         return self._factor.array.ndim == 0 or self._factor.lags is lags
 
     def times(self, factor: Values) -> Weights:
-        """``F ∘ K₂``, what the first factor of a product ``K₁ ∘ K₂`` is contracted with."""
+        """Return ``F ∘ K₂``, the weights of the first factor of a product ``K₁ ∘ K₂``."""
         return Weights(parent=self, factor=factor)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """All pairs of the rows of X; lags are found once for each set of columns that a kernel asks for."""
+    """All pairs of the rows of X. Lags are computed once for each set of columns that a kernel uses."""
 
     X: Array
     _lags: dict[tuple[int, ...], Lags] = field(default_factory=dict, init=False, repr=False)
@@ -113,7 +113,7 @@ class Pairs:
         return len(self.X)
 
     def lags(self, columns: tuple[int, ...]) -> Lags:
-        """Distinct lags over the given columns."""
+        """Return the distinct lags over the given columns."""
         if columns not in self._lags:
             self._lags[columns] = _find_lags(self.X[:, list(columns)])
         return self._lags[columns]
@@ -136,7 +136,7 @@ def _find_lags(X: Array) -> Lags:
 
 
 def _codes(lags: list[Array]) -> IntArray:
-    """A number for each distinct combination of lags, one array per column."""
+    """Return a number for each distinct combination of lags; `lags` has one array per column."""
     codes = np.zeros(lags[0].size, dtype=np.int64)
     for c, lag in enumerate(lags):
         step = _SAME_LAG * max(float(lag.max(initial=0.0)), np.finfo(float).tiny / _SAME_LAG)
@@ -147,7 +147,10 @@ def _codes(lags: list[Array]) -> IntArray:
 
 
 def _off_grid(X: Array) -> bool:
-    """Whether hardly any two pairs share a lag, told by those of a few rows: looking for them all is then in vain."""
+    """Return whether hardly any two pairs share a lag, judged by a few rows.
+
+    The search for shared lags is skipped then.
+    """
     probes = np.unique(np.linspace(0, len(X) - 1, 4).astype(int))
     codes = _codes([np.abs(np.subtract.outer(X[probes, c], X[:, c])).ravel() for c in range(X.shape[1])])
     return bool(codes.max() + 1 > 0.9 * codes.size)

@@ -23,17 +23,17 @@ __all__ = ["Lagged", "Matern", "SquaredExponential", "Stationary"]
 
 
 class Lagged(Leaf):
-    """A kernel that sees two inputs only through their lags ``|x_c − z_c|``, column by column."""
+    """A kernel that depends on two inputs only through their lags ``|x_c − z_c|``, column by column."""
 
     _one_per_column = ("lengthscale",)
 
     @abstractmethod
     def _at_lags(self, distances: Sequence[Array]) -> Array:
-        """The kernel at given lags, one array per column."""
+        """Return the kernel at given lags, one array per column."""
 
     @abstractmethod
     def _gradients(self, distances: Sequence[Array], weights: Array) -> dict[str, Array]:
-        """Derivatives by each log hyper-parameter, summed over lags with weights."""
+        """Return derivatives by each log hyper-parameter, summed over lags with weights."""
 
     def diag(self, X: Array) -> Array:
         return np.full(len(X), self._one("variance"))
@@ -42,7 +42,7 @@ class Lagged(Leaf):
         return self._at_lags([np.abs(np.subtract.outer(X[:, c], Z[:, c])) for c in self._at])
 
     def contract_cross(self, X: Array, Z: Array, weights: Array) -> Array:
-        """``Σij weights_ij ∂K(X, Z)ij/∂theta``."""
+        """Return ``Σij weights_ij ∂K(X, Z)ij/∂theta``."""
         distances = [np.abs(np.subtract.outer(X[:, c], Z[:, c])).ravel() for c in self._at]
         return self._free(self._gradients(distances, weights.ravel()))
 
@@ -66,7 +66,7 @@ class Lagged(Leaf):
         span, gap = (
             np.where(span > 0, span, 1.0),
             np.where(span > 0, gap, 1.0),
-        )  # a constant column says nothing
+        )  # a constant column has no scale
         if isinstance(parameter.value, tuple) or parameter.per_column:
             each = np.stack([0.2 * gap, 100.0 * span], axis=1)
             starts = 0.5 * np.sqrt(len(columns)) * np.where(spread > 0, spread, 1.0)
@@ -80,26 +80,27 @@ class Stationary(Lagged):
 
     @abstractmethod
     def _shape(self, r2: Array) -> Array:
-        """The correlation at squared distance r²."""
+        """Return the correlation at squared distance r²."""
 
     @abstractmethod
     def _slope(self, r2: Array) -> Array:
-        """``−(dρ/dr)/r``, so that ``∂ρ/∂log ℓ_c = slope · (x_c − z_c)²/ℓ_c²``; 0 where r = 0 and it is infinite."""
+        """Return ``−(dρ/dr)/r``; 0 at r = 0 if it is infinite there. ``∂ρ/∂log ℓ_c = slope · (x_c − z_c)²/ℓ_c²``."""
 
     @abstractmethod
     def log_spectral(self, u: Array, dim: int) -> tuple[Array, Array]:
-        """Log spectral density for unit variance and length-scales, and its slope, at ``u = |ω|²`` in `dim` dimensions.
+        """Return the log spectral density, and its slope, at ``u = |ω|²`` in `dim` dimensions.
 
-        With length-scales ℓ the density at ω is ``Π ℓ_c`` times this at ``u = Σ ℓ_c² ω_c²``.
+        This is the density for unit variance and length-scales. With length-scales ℓ the density at ω is ``Π ℓ_c``
+        times this at ``u = Σ ℓ_c² ω_c²``.
         """
 
     @abstractmethod
     def spectral_tail(self, frequency: float) -> float:
-        """Share of the variance at frequencies beyond the given one, in one dimension and for unit length-scale."""
+        """Return the fraction of the variance beyond a frequency, in one dimension and for unit length-scale."""
 
     @abstractmethod
     def spectral_reach(self, share: float) -> float:
-        """The frequency beyond which only a given share of the variance lies; inverse of `spectral_tail`."""
+        """Return the frequency beyond which a given fraction of the variance lies: the inverse of `spectral_tail`."""
 
     def _squares(self, distances: Sequence[Array]) -> Iterator[Array]:
         lengths = np.broadcast_to(self._parameters["lengthscale"].array, (len(distances),))
@@ -120,7 +121,7 @@ class Stationary(Lagged):
 
 
 def _total(terms: Iterable[Array]) -> Array:
-    """Their sum, with no more than two of them in memory where they are made one by one."""
+    """Return the sum. At most two terms are in memory if they are generated one by one."""
     return functools.reduce(np.add, terms)
 
 
@@ -130,9 +131,9 @@ class SquaredExponential(Stationary):
     Parameters
     ----------
     variance, lengthscale : float, sequence (lengthscale: one per column), Parameter or None
-        Hyper-parameters; None takes them from the data at fit, ``lengthscale="per column"`` one for each column.
+        Hyper-parameters. None takes them from the data at fit; ``lengthscale="per column"`` takes one per column.
     columns : int, str or sequence of these, optional
-        Columns it looks at, by position or name; None for all.
+        Columns to use, by position or name; None for all.
 
     Examples
     --------
@@ -162,16 +163,16 @@ class SquaredExponential(Stationary):
 class Matern(Stationary):
     """The Matérn family: rough (``nu=0.5``) to smooth functions (paper eq. 9; R&W eq. 4.14).
 
-    Closed forms for ν = 0.5, 1.5, 2.5; the Bessel formula for any other ν in (0, 50], accurate to 1e-10.
+    Uses closed forms for ν = 0.5, 1.5, 2.5, and the Bessel formula for any other ν in (0, 50], accurate to 1e-10.
 
     Parameters
     ----------
     variance, lengthscale : float, sequence (lengthscale: one per column), Parameter or None
-        Hyper-parameters; None takes them from the data at fit, ``lengthscale="per column"`` one for each column.
+        Hyper-parameters. None takes them from the data at fit; ``lengthscale="per column"`` takes one per column.
     nu : float
-        Smoothness; not learnt.
+        Smoothness. It is not learnt.
     columns : int, str or sequence of these, optional
-        Columns it looks at, by position or name; None for all.
+        Columns to use, by position or name; None for all.
 
     Examples
     --------
@@ -185,7 +186,7 @@ class Matern(Stationary):
         super().__init__({"variance": variance, "lengthscale": lengthscale}, columns)
         if not 0 < nu <= 50:
             raise InputError(
-                f"Matern: nu must lie in (0, 50]; got {nu}. Beyond 50 it is SquaredExponential for all purposes"
+                f"Matern: nu must lie in (0, 50]; got {nu}. Use SquaredExponential, its limit, for larger ones."
             )
         self.nu = float(nu)
 
@@ -232,16 +233,16 @@ class Matern(Stationary):
 
 
 def _log_bessel(nu: float, z: Array) -> Array:
-    """``log K_ν(z)``; kve is NaN from 1e9 on, where ``−z`` alone makes the rest of a Matérn function zero."""
+    """Return ``log K_ν(z)``. kve is NaN from z = 1e9 on, where ``−z`` alone makes a Matérn function zero."""
     return np.log(kve(nu, np.minimum(z, 1e6))) - z
 
 
 def _bessel_shape(nu: float, z: Array) -> Array:
-    """``2^(1−ν)/Γ(ν) z^ν K_ν(z)``, 1 at z = 0."""
+    """Return ``2^(1−ν)/Γ(ν) z^ν K_ν(z)``; 1 at z = 0."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         log_k = _log_bessel(nu, z)
         value = np.exp((1 - nu) * np.log(2) - gammaln(nu) + nu * np.log(z) + log_k)
-    # Where K_ν overflows, z is so small that its power series has ended: 1 − z²/(4(ν−1)) + …
+    # Where K_ν overflows, z is so small that the first terms of the power series suffice: 1 − z²/(4(ν−1)) + …
     near = ~np.isfinite(log_k)
     if nu <= 2:
         return np.where(near, 1.0, value)
@@ -250,8 +251,8 @@ def _bessel_shape(nu: float, z: Array) -> Array:
 
 
 def _bessel_slope(nu: float, z: Array) -> Array:
-    """``−(dρ/dr)/r = 2ν · 2^(1−ν)/Γ(ν) z^(ν−1) K_{ν−1}(z)``; 0 at z = 0 where it would be infinite (ν ≤ 1)."""
-    if nu > 1:  # again of Matérn form, with ν − 1
+    """Return ``−(dρ/dr)/r = 2ν · 2^(1−ν)/Γ(ν) z^(ν−1) K_{ν−1}(z)``; 0 at z = 0 if it is infinite there (ν ≤ 1)."""
+    if nu > 1:  # a Matérn function with ν − 1
         return nu / (nu - 1) * _bessel_shape(nu - 1, z)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         log_k = _log_bessel(1 - nu, z)  # K_{−a} = K_a

@@ -17,7 +17,7 @@ __all__ = ["Constant", "Linear", "White"]
 
 
 class _Everywhere(Leaf):
-    """A kernel that looks at no column."""
+    """A kernel that uses no column."""
 
     def __init__(self, variance: Given = None, *, columns: Columns = None) -> None:
         super().__init__({"variance": variance}, None)
@@ -31,6 +31,11 @@ class _Everywhere(Leaf):
 
 class Constant(_Everywhere):
     """``variance`` for every pair: an unknown level.
+
+    Parameters
+    ----------
+    variance : float, Parameter or None
+        Prior variance of the level. None takes it from the data at fit.
 
     Examples
     --------
@@ -52,7 +57,12 @@ class Constant(_Everywhere):
 class White(_Everywhere):
     """``variance`` on the diagonal only: noise that belongs to the function, not to the observation.
 
-    Two different rows with equal inputs are uncorrelated; so are training rows and rows predicted at.
+    Two different rows with equal inputs are uncorrelated. So are training rows and predicted rows.
+
+    Parameters
+    ----------
+    variance : float, Parameter or None
+        Variance of the noise. None takes it from the data at fit.
 
     Examples
     --------
@@ -72,14 +82,14 @@ class White(_Everywhere):
 
 
 class Linear(Leaf):
-    """``Σ_c variance_c · x_c · z_c``: straight lines through the origin; add `Constant` for a level.
+    """``Σ_c variance_c · x_c · z_c``: straight lines through the origin. Add `Constant` for a level.
 
     Parameters
     ----------
     variance : float, sequence (one per column), Parameter or None
-        Prior variance of the slopes; None takes it from the data at fit, ``"per column"`` one for each column.
+        Prior variance of the slopes. None takes it from the data at fit; ``"per column"`` takes one per column.
     columns : int, str or sequence of these, optional
-        Columns it looks at, by position or name; None for all.
+        Columns to use, by position or name; None for all.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How observations depend on the latent function."""
+"""Likelihoods: the distribution of an observation given the latent function value."""
 
 from unmet.likelihoods.base import Likelihood, Observations, Tilted
 from unmet.likelihoods.counts import NegativeBinomial, Poisson

@@ -1,12 +1,12 @@
-"""Log-probabilities of counts as curves over the log of the expected count, with their derivatives.
+"""Log-probabilities of counts as functions of the log expected count, with derivatives.
 
-Naming: ``eta`` is the log of the expected count ``mu``; ``r = 1/dispersion`` the shape of the negative
-binomial, a gamma mixture of Poisson counts with mean ``mu`` and variance ``mu + dispersion·mu²``; dispersion
+Naming: ``eta`` is the log of the expected count ``mu``. ``r = 1/dispersion`` is the shape of the negative
+binomial, a gamma mixture of Poisson counts with mean ``mu`` and variance ``mu + dispersion·mu²``. Dispersion
 0 is Poisson. ``y`` has shape ``(n,)``, ``eta`` shape ``(n,)`` or ``(nodes, n)``. Every curve is concave in
 ``eta``: the probabilities are log-concave densities (of a log-gamma or log-F variable), or their integrals.
 
-Domain: tested against 40-digit arithmetic for counts 0…10,000, ``eta`` from −60 to 30 and dispersions from
-1e-8 to 100; values to 1e-11 of their size, slopes and curvatures to 1e-8 of theirs.
+Accuracy: tested against 40-digit arithmetic for counts 0…10,000, ``eta`` from −60 to 30 and dispersions from
+1e-8 to 100. Relative errors are at most 1e-11 for values and 1e-8 for slopes and curvatures.
 """
 
 from __future__ import annotations
@@ -23,24 +23,38 @@ from unmet.likelihoods._log_concave import Curve
 
 __all__ = ["CountCurve"]
 
-# From this shape on differences of log-gamma and digamma come from Stirling's series: the plain difference
-# loses `r` units of rounding; the terms left out of the series are below (1/r)^5 / 1260.
+# From this shape on, differences of log-gamma and digamma use Stirling's series. The plain difference has a
+# rounding error proportional to `r`; the omitted terms of the series are below (1/r)^5 / 1260.
 _LARGE_SHAPE = 1e3
-# Below this share of the count the tail P(Y ≥ y) is its first terms; slope and curvature cancel otherwise.
+# Below this fraction of the count, the tail P(Y ≥ y) is computed from its sum, because slope and curvature cancel
+# otherwise.
 _FEW_TERMS = 0.05
-# scipy's incomplete gamma and beta lose digits where they become denormal: above this they have them all.
+# SciPy's incomplete gamma and beta functions lose digits where they become denormal, below this value.
 _SMALLEST_TAIL = 1e-290
-# Counts up to this are summed one by one, where what they leave of 1 is not so small that it has lost digits.
+# Counts up to `_FEW` are summed term by term. The result 1 − sum is used where it is above `_SAFE_TAIL`, because a
+# smaller one has lost digits.
 _FEW, _SAFE_TAIL = 64, 1e-3
-# Step of the central difference by log dispersion: truncation 1e-8, rounding 1e-11 of a tail's derivative.
+# Step of the central difference by log dispersion. Relative errors of a tail's derivative: truncation 1e-8,
+# rounding 1e-11.
 _STEP = 2e-4
-# Terms of the far tail's continued fraction.
+# Most terms of the continued fraction of the far tail.
 _MOST_TERMS = 100_000
 
 
 @dataclass(frozen=True)
 class CountCurve:
-    """``log P(Y = y)`` or, where `at_least`, ``log P(Y ≥ y)`` as curves over ``eta``, one per row.
+    """``log P(Y = y)`` or, if `at_least`, ``log P(Y ≥ y)`` as a function of ``eta``, one per row.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Counts.
+    dispersion : float
+        Dispersion of the negative binomial; 0 is Poisson.
+    at_least : bool
+        Whether the curve is ``log P(Y ≥ y)`` instead of ``log P(Y = y)``.
+    log_constant : array of shape (n,), optional
+        Terms of ``log P(Y = y)`` that do not depend on ``eta``. Computed if not given.
 
     Examples
     --------
@@ -59,19 +73,19 @@ class CountCurve:
             object.__setattr__(self, "log_constant", _log_constant(self.y, self.dispersion))
 
     def __getitem__(self, rows: Any) -> CountCurve:
-        """The same for some of the rows."""
+        """Return the curves of the given rows."""
         constant = self.log_constant
         assert constant is not None
         return CountCurve(self.y[rows], self.dispersion, self.at_least, constant[rows])
 
     def __call__(self, eta: Array) -> Curve:
-        """Value, slope and curvature by ``eta``."""
+        """Return value, slope and curvature at ``eta``."""
         assert self.log_constant is not None
         pmf = _log_pmf(self.y, eta, self.dispersion, self.log_constant)
         return _log_survival(self.y, eta, self.dispersion, pmf) if self.at_least else pmf
 
     def by_log_dispersion(self, eta: Array) -> Array:
-        """Derivative of the value by the logarithm of the dispersion, ``eta`` held."""
+        """Return the derivative of the value by the log of the dispersion, at fixed ``eta``."""
         if not self.at_least:
             return _pmf_by_log_dispersion(self.y, eta, self.dispersion)
         y = np.broadcast_to(self.y, eta.shape)
@@ -89,9 +103,9 @@ class CountCurve:
 
 
 def _log_pmf(y: Array, eta: Array, dispersion: float, log_constant: Array) -> Curve:
-    """The exact count: value, slope, curvature."""
+    """Return value, slope and curvature of ``log P(Y = y)``."""
     if dispersion == 0:
-        with np.errstate(over="ignore"):  # infinite beyond 709, where a count is impossible and a tail certain
+        with np.errstate(over="ignore"):  # infinite beyond 709, where P(Y = y) is 0 and P(Y ≥ y) is 1
             mu = np.exp(eta)
         return Curve(y * eta - mu + log_constant, y - mu, -mu)
     r = 1 / dispersion
@@ -104,9 +118,9 @@ def _log_pmf(y: Array, eta: Array, dispersion: float, log_constant: Array) -> Cu
 
 
 def _logistic(odds: Array) -> tuple[Array, Array, Array]:
-    """``log(1 + e^odds)``, the share ``mu/(r + mu) = e^odds/(1 + e^odds)`` and what it leaves of 1.
+    """Return ``log(1 + e^odds)``, the fraction ``mu/(r + mu) = e^odds/(1 + e^odds)`` and its complement.
 
-    Share and rest are kept apart: the smaller of them has no digits in 1 minus the other.
+    Fraction and complement are computed separately: 1 minus the larger one loses the digits of the smaller one.
     """
     small = np.exp(-np.abs(odds))
     larger = 1 / (1 + small)
@@ -120,7 +134,7 @@ def _logistic(odds: Array) -> tuple[Array, Array, Array]:
 
 
 def _log_constant(y: Array, dispersion: float) -> Array:
-    """What of ``log P(Y = y)`` does not depend on ``eta``."""
+    """Return the terms of ``log P(Y = y)`` that do not depend on ``eta``."""
     constant: Array = -special.gammaln(y + 1)
     if dispersion == 0:
         return constant
@@ -128,14 +142,14 @@ def _log_constant(y: Array, dispersion: float) -> Array:
     if r < _LARGE_SHAPE:
         constant += special.gammaln(y + r) - special.gammaln(r) + y * np.log(dispersion)
         return constant
-    # log Γ(y+r) − log Γ(r) − y log r by Stirling, the large terms taken off each other by hand.
+    # log Γ(y+r) − log Γ(r) − y log r by Stirling's series, with the large terms cancelled analytically.
     s = y + r
     rest = (1 / s - 1 / r) / 12 - (1 / s**3 - 1 / r**3) / 360
     return constant + (s - 0.5) * np.log1p(y / r) - y + rest
 
 
 def _pmf_by_log_dispersion(y: Array, eta: Array, dispersion: float) -> Array:
-    """``−r ∂ log P(Y = y)/∂r``; goes to ``dispersion·((y − mu)² − y)/2`` for small dispersion."""
+    """Return ``−r ∂ log P(Y = y)/∂r``. The limit for small dispersion is ``dispersion·((y − mu)² − y)/2``."""
     r = 1 / dispersion
     s = y + r
     softplus, share, rest = _logistic(eta + np.log(dispersion))
@@ -147,10 +161,10 @@ def _pmf_by_log_dispersion(y: Array, eta: Array, dispersion: float) -> Array:
 
 
 def _log_survival(y: Array, eta: Array, dispersion: float, pmf: Curve) -> Curve:
-    """``log P(Y ≥ y)`` for y ≥ 1; its slope is ``h = y·P(Y = y)/P(Y ≥ y)``, its curvature ``h(pmf' − h)``.
+    """Return the curve ``log P(Y ≥ y)`` for y ≥ 1: slope ``h = y·P(Y = y)/P(Y ≥ y)``, curvature ``h(pmf' − h)``.
 
     The survival function is the regularised incomplete gamma ``P(y, mu)`` or beta ``I_share(y, r)``
-    (DLMF 8.2, 8.17): a distribution function in ``eta`` with density ``y·P(Y = y)``.
+    (DLMF 8.2, 8.17). It is a distribution function in ``eta`` with density ``y·P(Y = y)``.
     """
     tail = _survival(y, eta, dispersion)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # those entries are replaced below
@@ -166,7 +180,7 @@ def _log_survival(y: Array, eta: Array, dispersion: float, pmf: Curve) -> Curve:
 
 
 def _survival(y: Array, eta: Array, dispersion: float) -> Array:
-    """``P(Y ≥ y)`` itself, 0 where it underflows."""
+    """Return ``P(Y ≥ y)``; 0 where it underflows."""
     if dispersion == 0:
         with np.errstate(over="ignore"):
             return np.asarray(special.gammainc(y, np.exp(eta)))
@@ -174,7 +188,8 @@ def _survival(y: Array, eta: Array, dispersion: float) -> Array:
     tail, _ = _one_minus_few(y, eta, dispersion)
     _, share, rest = _logistic(eta + np.log(dispersion))
     todo = ~(tail > _SAFE_TAIL)
-    # Close to 1 the share has no digits left: the rest has them, and 1 minus its function is not small.
+    # Where the fraction is close to 1 its complement has the digits. 1 minus the function of the complement is then
+    # not small.
     close = todo & (rest < 1e-6)
     special.betainc(y, r, share, out=tail, where=todo & ~close)
     special.betainc(r, y, rest, out=tail, where=close)
@@ -182,20 +197,20 @@ def _survival(y: Array, eta: Array, dispersion: float) -> Array:
 
 
 def _one_minus_few(y: Array, eta: Array, dispersion: float) -> tuple[Array, Array]:
-    """``P(Y ≥ y) = 1 − P(Y = 0) − … − P(Y = y − 1)`` and its derivative by log dispersion; NaN above 64.
+    """Return ``P(Y ≥ y) = 1 − P(Y = 0) − … − P(Y = y − 1)`` and its derivative by log dispersion; NaN for y above 64.
 
-    Several times as fast as the incomplete beta function, and as good while the tail is not small.
+    Several times as fast as the incomplete beta function, and as accurate while the tail is not small.
     """
     tail, slope = np.full(eta.shape, np.nan), np.full(eta.shape, np.nan)
     few = np.flatnonzero(y <= _FEW)
     if not few.size:
         return tail, slope
     r = 1 / dispersion
-    order = few[np.argsort(-y[few])]  # so that the columns still summed are the first ones
+    order = few[np.argsort(-y[few])]  # descending, so that the columns still to be summed come first
     counts = y[order]
     softplus, share, rest = _logistic(eta[..., order] + np.log(dispersion))
     term = np.exp(-r * softplus)  # P(Y = k), from k = 0
-    score = r * (softplus - share)  # its logarithm's derivative by log dispersion
+    score = r * (softplus - share)  # derivative of log P(Y = k) by log dispersion
     below, by_dispersion = np.zeros_like(term), np.zeros_like(term)
     for k in range(int(counts[0])):
         m = int(np.searchsorted(-counts, -k))  # columns with y > k
@@ -209,11 +224,11 @@ def _one_minus_few(y: Array, eta: Array, dispersion: float) -> tuple[Array, Arra
 
 
 def _deep_tail(y: Array, eta: Array, dispersion: float) -> tuple[Array, Array, Array]:
-    """``log(P(Y ≥ y)/P(Y = y))`` and the survival curve's slope and curvature, by the tail's own sum.
+    """Return ``log(P(Y ≥ y)/P(Y = y))`` and slope and curvature of ``log P(Y ≥ y)``, from the sum of the tail.
 
     With ``P(Y = y+1+j)/P(Y = y+j) = c_j = (A + g·j)/(y + 1 + j)``, where ``A = y − pmf'`` (Poisson: A = mu
-    and g = 0), the ratio is ``F = 1 + c_0 F₂``, ``F₂ = 1 + c_1 + c_1 c_2 + …``. The slope is ``h = y/F``; in
-    ``pmf' − h`` the leading digits cancel, so it is rearranged to ``−A·(y + 1 − (y − A) F₂)/((y + 1) F)``.
+    and g = 0), the ratio is ``F = 1 + c_0 F₂``, ``F₂ = 1 + c_1 + c_1 c_2 + …``. The slope is ``h = y/F``. The
+    leading digits of ``pmf' − h`` cancel, so it is rearranged to ``−A·(y + 1 − (y − A) F₂)/((y + 1) F)``.
     """
     if dispersion == 0:
         a, growth = np.exp(eta), np.zeros_like(eta)
@@ -227,13 +242,14 @@ def _deep_tail(y: Array, eta: Array, dispersion: float) -> tuple[Array, Array, A
 
 
 def _continued_fraction(y: Array, a: Array, growth: Array) -> Array:
-    """``F₂ = 1 + c_1 + c_1 c_2 + …``: the hypergeometric function F(1, y + r + 1; y + 2; share), Poisson its limit.
+    """Return ``F₂ = 1 + c_1 + c_1 c_2 + …``.
 
-    Gauss's continued fraction ``1/(1 + p_1/(1 + p_2/(1 + …)))`` (DLMF 15.7), by Lentz's method: a few terms in
-    the far tail, hundreds where the sum itself would take hundreds of thousands.
+    ``F₂`` is the hypergeometric function F(1, y + r + 1; y + 2; share); Poisson is its limit. Evaluates Gauss's
+    continued fraction ``1/(1 + p_1/(1 + p_2/(1 + …)))`` (DLMF 15.7) by Lentz's method. It needs a few terms in the far
+    tail, and hundreds where the sum itself would need hundreds of thousands.
     """
     front = np.ones_like(y)
-    ratio, inverse = np.ones_like(y), np.zeros_like(y)  # of successive numerators; inverse ratio of denominators
+    ratio, inverse = np.ones_like(y), np.zeros_like(y)  # ratio of successive numerators; inverse of denominators'
     active = np.arange(y.size)
     for j in range(1, _MOST_TERMS):
         k, c, g = j // 2, y[active] + 1, growth[active]
@@ -249,6 +265,6 @@ def _continued_fraction(y: Array, a: Array, growth: Array) -> Array:
         if not active.size:
             return 1 / front
     raise NumericalError(
-        f"the far tail P(Y >= y) did not converge for a count of {y[active[0]]:.0f}; "
-        "counts this large are better modelled with the Gaussian likelihood"
+        f"The far tail P(Y >= y) did not converge for a count of {y[active[0]]:.0f}. "
+        "Use the Gaussian likelihood for counts this large."
     )

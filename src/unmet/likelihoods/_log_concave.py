@@ -1,4 +1,4 @@
-"""Moments of a log-concave likelihood times a Gaussian, by quadrature placed where their product has mass.
+"""Moments of a log-concave likelihood times a Gaussian, by quadrature around the mode of the product.
 
 Naming: ``l`` is the log-likelihood, ``g = l + log N(f | m, v)`` the log of the tilted density, ``c`` a point
 near its mode, ``x = f − c``. Arrays over nodes and rows have the shape ``(nodes, rows)``.
@@ -19,26 +19,28 @@ from unmet.likelihoods.quadrature import adaptive_panels
 
 __all__ = ["Curve", "LogConcave", "log_concave_tilted"]
 
-# Ends of the domain: where g has fallen by about this much, or at least that: outside an exponential tail has
-# then 2e-7 of the variance, a Gaussian one much less.
+# The domain ends where g has fallen by `_DROP`, or by an amount within `_DROP_WINDOW`. An exponential tail then has
+# 2e-7 of the variance outside the domain; a Gaussian tail has much less.
 _DROP = 23.0
 _DROP_WINDOW = (21.5, 32.0)
-# Nodes of the trapezoidal rule, and of its second try. On a Gaussian the spacing is 0.45 sd, that of every other
-# node 0.9 sd, and the errors are 2·exp(−2π²/h²): 1e-42 and 5e-11.
+# Nodes of the trapezoidal rule, and of its second attempt. On a Gaussian the spacing h is 0.45 sd (0.9 sd for every
+# other node) and the error is 2·exp(−2π²/h²): 1e-42 (5e-11).
 _NODES = (31, 61)
-# The rule is believed where it agrees with that of every other node: this well in log_z, mean (in sd), shrink.
+# The rule is accepted where it agrees with the rule on every other node to this tolerance in log_z, mean (in sd)
+# and shrink.
 _AGREEMENT = 1e-6
-# The first panels grow by 4 from one to the next, this often from either end of a side of the mode.
+# Each side of the mode starts with panels graded from both of its ends: this many per end, each 4 times as wide as
+# the one before.
 _GRADES = 12
-# Variance below which curves are straight lines on the scale of the density (for counts up to 10,000).
+# Variance below which log-likelihoods are straight lines on the scale of the density (for counts up to 10,000).
 _TINY = 1e-5
-# Rows are taken in blocks of this many: an array of 31 nodes stays in the cache, and below the 128 KiB from
-# which the C library asks the system for fresh pages every time.
+# Rows are processed in blocks of this many. An array of 31 nodes then stays in the cache, and below the 128 KiB
+# above which the C library requests fresh pages from the system for every allocation.
 _BLOCK = 512
 
 
 class Curve(NamedTuple):
-    """A log-likelihood over f: its value and its first two derivatives."""
+    """A log-likelihood as a function of f: its value and its first two derivatives."""
 
     value: Array
     slope: Array
@@ -49,16 +51,16 @@ class LogConcave(Protocol):
     """Concave log-likelihoods, one per row."""
 
     def __getitem__(self, rows: Any) -> LogConcave:
-        """The same for some of the rows (repeats allowed)."""
+        """Return the log-likelihoods of the given rows (repeats allowed)."""
         ...
 
     def __call__(self, f: Array, /) -> Curve:
-        """Value, slope and curvature at f of shape ``(rows,)`` or ``(nodes, rows)``."""
+        """Return value, slope and curvature at f of shape ``(rows,)`` or ``(nodes, rows)``."""
         ...
 
 
 Gradient = Callable[[IntArray, Array], Array]
-"""Derivatives of the log-likelihood by p hyper-parameters: rows, f (nodes, rows) → (p, nodes, rows)."""
+"""``(rows, f) → derivatives`` of the log-likelihood by p hyper-parameters, shapes (nodes, rows) → (p, nodes, rows)."""
 
 
 def log_concave_tilted(
@@ -69,14 +71,14 @@ def log_concave_tilted(
     gradient: Gradient | None = None,
     n_theta: int = 0,
 ) -> Tilted:
-    """Moments of ``exp(curve) N(f | mean, var)``.
+    """Compute the moments of ``exp(curve) N(f | mean, var)``.
 
-    The mode c by safeguarded Newton; on both sides of it the point where g has fallen by 23; between them the
-    trapezoidal rule, which converges exponentially on smooth functions that vanish at both ends. A row on
-    which it does not agree with the rule of every other node (a cliff on one side of a broad Gaussian) is
-    integrated again by adaptive Gauss–Legendre panels.
+    Safeguarded Newton finds the mode c. The domain extends on each side to the point where g has fallen by 23.
+    The trapezoidal rule integrates over it; the rule converges exponentially on smooth functions that vanish at
+    both ends. A row where it disagrees with the rule on every other node (a cliff on one side of a broad Gaussian)
+    is integrated again by adaptive Gauss–Legendre panels.
 
-    Moments are turned into derivatives by whichever identity does not cancel: ``d1 = (E[f] − m)/v = E[l']``
+    Derivatives are computed from the moments by the identity that does not cancel: ``d1 = (E[f] − m)/v = E[l']``
     and ``d2 = (Var[f]/v − 1)/v = Cov[f, l']/v`` under the tilted density (integration by parts).
 
     Parameters
@@ -84,13 +86,17 @@ def log_concave_tilted(
     curve : LogConcave
         The log-likelihoods.
     mean, var : array of shape (n,)
-        The Gaussians; ``var > 0``.
+        Means and variances of the Gaussians; ``var > 0``.
     start : array of shape (n,)
         A guess of the mode.
     gradient : callable, optional
         Derivatives of the log-likelihood by `n_theta` hyper-parameters.
     n_theta : int
-        Their number.
+        Number of hyper-parameters.
+
+    Returns
+    -------
+    Tilted
     """
     n = mean.size
     blocks = [slice(i, min(i + _BLOCK, n)) for i in range(0, n, _BLOCK)]
@@ -110,10 +116,10 @@ _N_SUMS = 6  # of w, w·x, w·x², w·Δl', w·x·Δl', w·l''; then w·∂l/∂
 
 
 def _derivatives(sums: Array, placed: _Placed, rows: IntArray | slice) -> tuple[Array, Array, Array]:
-    """``d1, d2, shrink`` from the integrals, by whichever identity does not cancel.
+    """Return ``d1, d2, shrink`` from the integrals, by the identity that does not cancel.
 
-    Moments of f lose digits of d2 as ``1/(1 − shrink)``; then those of l' are taken, which falls in f, so that even
-    sums over nodes that miss a cliff have ``Cov[f, l'] ≤ 0``. Where f hardly varies l' loses digits as well, and
+    Moments of f lose digits of d2 as ``1/(1 − shrink)``. Where they do, moments of l' are used. l' decreases in f, so
+    ``Cov[f, l'] ≤ 0`` even for sums over nodes that miss a cliff. Where f hardly varies, l' loses digits as well, and
     ``d2 = E[l''] + Var[l']`` with ``Var[l'] = l''² Var[f]``.
     """
     var = placed.var[rows]
@@ -128,7 +134,7 @@ def _derivatives(sums: Array, placed: _Placed, rows: IntArray | slice) -> tuple[
 
 @dataclass(frozen=True)
 class _Placed:
-    """Tilted log densities with a point near the mode of each, and the ends of its domain."""
+    """Tilted log densities, with a point near the mode and the ends of the domain for each."""
 
     curve: LogConcave
     centre: Array
@@ -137,13 +143,13 @@ class _Placed:
     peak: Array  # g(c)
     value: Array  # l(c)
     slope: Array  # l'(c)
-    sd: Array  # by the curvature of g at c
-    left: Array  # how far the domain goes to the left of c, and to the right
+    sd: Array  # from the curvature of g at c
+    left: Array  # distance from c to the left end of the domain, and to the right end
     right: Array
 
     @staticmethod
     def find(curve: LogConcave, mean: Array, var: Array, start: Array) -> _Placed:
-        """Mode by Newton, ends by Newton on the logarithm of the drop."""
+        """Find the mode by Newton's method, and the ends by Newton's method on the log of the drop."""
         centre, at = _mode(curve, mean, var, start)
         offset = centre - mean
         with np.errstate(over="ignore", invalid="ignore"):
@@ -153,27 +159,27 @@ class _Placed:
         if bad.size:
             i = int(bad[0])
             raise NumericalError(
-                f"the likelihood cannot be evaluated in double precision: the latent value there is about "
-                f"{centre[i]:.4g} (mean {mean[i]:.4g}, variance {var[i]:.4g}); "
-                "check the hyper-parameters and the scale of the data"
+                f"The likelihood cannot be evaluated in double precision at the latent value {centre[i]:.4g} "
+                f"(mean {mean[i]:.4g}, variance {var[i]:.4g}). "
+                "Check the hyper-parameters and the scale of the data."
             )
         placed = _Placed(curve, centre, offset, var, peak, at.value, at.slope, sd, sd, sd)
         left, right = (_reach(placed, side) for side in (-1.0, 1.0))
         return replace(placed, left=left, right=right)
 
     def drop(self, rows: IntArray | slice, x: Array) -> tuple[Array, Curve]:
-        """``g(c) − g(c + x)`` and the log-likelihood at ``c + x``."""
+        """Return ``g(c) − g(c + x)`` and the log-likelihood at ``c + x``."""
         at = self.curve[rows](self.centre[rows] + x)
         gaussian = x * (0.5 * x + self.offset[rows]) / self.var[rows]
         return self.value[rows] - at.value + gaussian, at
 
     def downhill(self, rows: IntArray, x: Array, at: Curve) -> Array:
-        """``−g'`` at ``c + x``, where the log-likelihood is `at`."""
+        """Return ``−g'`` at ``c + x``; `at` is the log-likelihood there."""
         return (x + self.offset[rows]) / self.var[rows] - at.slope
 
 
 def _mode(curve: LogConcave, mean: Array, var: Array, start: Array) -> tuple[Array, Curve]:
-    """A point within 0.05 sd of the mode (Newton's own estimate), and the log-likelihood there."""
+    """Return a point within 0.05 sd of the mode (by Newton's own estimate), and the log-likelihood there."""
     f = start.copy()
     low, high = np.full(f.size, -np.inf), np.full(f.size, np.inf)
     value, slope, curvature = (np.empty_like(f) for _ in range(3))
@@ -182,7 +188,7 @@ def _mode(curve: LogConcave, mean: Array, var: Array, start: Array) -> tuple[Arr
         here, precision = f[active], 1 / var[active]
         with np.errstate(over="ignore", invalid="ignore"):
             at = curve[active](here)
-            lost = ~np.isfinite(at.value)  # beyond what exp can hold: the rate is far too high
+            lost = ~np.isfinite(at.value)  # exp overflows: the rate is far too high
             uphill = np.where(lost, -np.inf, at.slope - (here - mean[active]) * precision)
             bend = np.where(lost, 1.0, precision - at.curvature)
         value[active], slope[active], curvature[active] = at
@@ -200,15 +206,18 @@ def _mode(curve: LogConcave, mean: Array, var: Array, start: Array) -> tuple[Arr
         active = active[~settled]
     else:
         i = int(active[0])
-        raise NumericalError(f"no mode found for the tilted density with mean {mean[i]:.4g} and variance {var[i]:.4g}")
+        raise NumericalError(
+            f"No mode found for the tilted density with mean {mean[i]:.4g} and variance {var[i]:.4g}. "
+            "Check that the log-likelihood is concave."
+        )
     return f, Curve(value, slope, curvature)
 
 
 def _reach(placed: _Placed, side: float) -> Array:
-    """Distance from c to where g has fallen by about 23, on one side.
+    """Return the distance from c to the point where g has fallen by about 23, on one side.
 
-    Newton for ``log drop = log 23`` over ``log x``, in a bracket: linear where g is a power (a Gaussian
-    needs no step), and of slope at least 1 everywhere because g is concave.
+    Solves ``log drop = log 23`` over ``log x`` by Newton's method in a bracket. The function is linear where g is a
+    power (a Gaussian needs no step), and its slope is at least 1 everywhere because g is concave.
     """
     log_x = np.log(np.sqrt(2 * _DROP) * placed.sd)
     low, high = np.full(log_x.size, -np.inf), np.full(log_x.size, np.inf)
@@ -220,7 +229,7 @@ def _reach(placed: _Placed, side: float) -> Array:
             steepness = here * side * placed.downhill(active, side * here, at) / drop
             step = np.log(_DROP / drop) / np.maximum(steepness, 1.0)
         short = drop <= _DROP_WINDOW[0]
-        far = ~(drop <= _DROP_WINDOW[1])  # or beyond what exp can hold
+        far = ~(drop <= _DROP_WINDOW[1])  # or exp overflowed
         missed = short | far
         if not missed.any():
             return np.asarray(np.exp(log_x))
@@ -232,15 +241,17 @@ def _reach(placed: _Placed, side: float) -> Array:
         ahead = log_x[active] + step
         with np.errstate(invalid="ignore"):
             middle = 0.5 * (low[active] + high[active])
-        # Every other turn the middle: Newton can go from one end of the bracket to the other and back for long.
+        # Bisect on every other turn: Newton's method can jump between the two ends of the bracket for long.
         halve = (ahead <= low[active]) | (ahead >= high[active]) | (turn % 2 == 1)
         log_x[active] = np.where(halve & np.isfinite(middle), middle, ahead)
     i = int(active[0])
-    raise NumericalError(f"the tilted density about {placed.centre[i]:.4g} does not fall off; is it log-concave?")
+    raise NumericalError(
+        f"The tilted density around {placed.centre[i]:.4g} does not decrease. Check that the log-likelihood is concave."
+    )
 
 
 def _integrands(placed: _Placed, rows: IntArray | slice, x: Array) -> list[Array]:
-    """What `_as_tilted` needs integrals of, but the gradient, at ``c + x``."""
+    """Return the integrands of `_derivatives` at ``c + x`` (without the gradient by hyper-parameters)."""
     drop, at = placed.drop(rows, x)
     w = np.exp(-drop)
     wx = w * x
@@ -249,7 +260,7 @@ def _integrands(placed: _Placed, rows: IntArray | slice, x: Array) -> list[Array
 
 
 def _integrate(placed: _Placed, gradient: Gradient | None, n_theta: int) -> Array:
-    """All integrals: the trapezoidal rule, and panels for the rows on which it is not believed."""
+    """Compute all integrals by the trapezoidal rule, and by panels for the rows where it is not accepted."""
     rows = np.arange(placed.centre.size)
     sums = np.empty((_N_SUMS + n_theta, rows.size))
     for nodes in _NODES:
@@ -264,11 +275,11 @@ def _integrate(placed: _Placed, gradient: Gradient | None, n_theta: int) -> Arra
 
 
 def _trapezoid(placed: _Placed, rows: IntArray, nodes: int, gradient: Gradient | None) -> tuple[Array, BoolArray]:
-    """Integrals by the trapezoidal rule, and whether they agree with those of every other node.
+    """Compute integrals by the trapezoidal rule, and whether they agree with those of every other node.
 
-    They are compared in log_z, mean (in sd) and shrink, the latter by both identities too. For smooth integrands the
-    error is about the square of the difference; where a cliff falls between two nodes it is still no larger than
-    that. Nodes that are too far apart for the curvature at the mode are not believed in any case.
+    They are compared in log_z, mean (in sd) and shrink, and shrink by both identities as well. For smooth integrands
+    the error is about the square of the difference. Where a cliff falls between two nodes, the error is at most the
+    difference. The rule is never accepted where nodes are too far apart for the curvature at the mode.
     """
     spacing = (placed.left + placed.right)[rows] / (nodes - 1)
     x = np.arange(nodes)[:, None] * spacing - placed.left[rows]
@@ -286,14 +297,14 @@ def _trapezoid(placed: _Placed, rows: IntArray, nodes: int, gradient: Gradient |
             & (np.abs(coarse[2] - fine[2]) < _AGREEMENT * fine[2])
             & (np.abs((x2 - x1**2) / var - fine[2]) < _AGREEMENT)
         )
-    if gradient is not None:  # every other node is good enough, as just seen, and derivatives of tails are dear
+    if gradient is not None:  # every other node is accurate enough (checked above), and derivatives of tails are slow
         by_theta = gradient(rows, placed.centre[rows] + x[::2])
         full = np.concatenate([full, 2 * np.einsum("kn,pkn->pn", values[0][::2], by_theta)])
     return full * spacing, believed
 
 
 def _panels(placed: _Placed, rows: IntArray, sharp: BoolArray, gradient: Gradient | None) -> Array:
-    """The same integrals by adaptive panels; where the likelihood is sharp, those of l' are not used."""
+    """Compute the same integrals by adaptive panels. Those of l' are not used where the likelihood is sharp."""
 
     def integrands(which: IntArray, x: Array) -> list[Array]:
         at = rows[which]
@@ -310,9 +321,9 @@ def _panels(placed: _Placed, rows: IntArray, sharp: BoolArray, gradient: Gradien
 
 
 def _side(placed: _Placed, rows: IntArray, side: float) -> tuple[IntArray, Array, Array]:
-    """First panels of one side: they grow from what is narrow at the mode, and from what is steep at the end.
+    """Return the first panels of one side, graded from the curvature at the mode and from the slope at the end.
 
-    So a rule sees any structure on the scale of the curvature at c or of the slope at the end.
+    The quadrature then resolves any structure on the scale of the curvature at c or of the slope at the end.
     """
     reach = (placed.left if side < 0 else placed.right)[rows]
     _, at = placed.drop(rows, side * reach)

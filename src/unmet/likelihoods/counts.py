@@ -1,9 +1,9 @@
 """Counts with a log link: Poisson and negative binomial, with exposure, background and censoring.
 
-The rate of a full bin is ``λ = exp(log_level + f)``. With exposure a, the share of the bin in which demand could be
-served, the count seen is Poisson or negative binomial with mean ``a·λ``: exposure only shifts f by ``log a``.
+The rate of a full bin is ``λ = exp(log_level + f)``. Exposure a is the fraction of the bin in which demand could be
+served. The observed count is Poisson or negative binomial with mean ``a·λ``, so exposure only shifts f by ``log a``.
 With background s, the expected number of counts from elsewhere, the mean is ``a·λ + s``.
-A row with ``lower = y, upper = ∞`` is censored: the count was at least y.
+A row with ``lower = y, upper = ∞`` means that the count was at least y.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from unmet.likelihoods.base import Observations, Tilted
 
 __all__ = ["NegativeBinomial", "Poisson"]
 
-# Where the search for a dispersion may go: from all but Poisson to counts that are nearly always zero.
+# Bounds of a free dispersion: from almost Poisson to counts that are nearly always zero.
 _DISPERSION_BOUNDS = (1e-4, 1e2)
-# Quantiles are sought up to this count.
+# Largest quantile that is searched for.
 _LARGEST = 1e9
-# Above this rate a Poisson count is drawn from its normal limit: they differ by less than a double can hold.
+# Above this rate a Poisson count is drawn from its normal limit. The difference is below double precision.
 _NORMAL_RATE = 1e15
 
 
 @dataclass(frozen=True)
 class _Counts(ABC):
-    """What the count likelihoods share; a dispersion of 0 is Poisson.
+    """Common part of the count likelihoods. A dispersion of 0 is Poisson.
 
-    The rate is ``exp(log_level + f)``: f varies about a level that is given, not learnt.
+    The rate is ``exp(log_level + f)``: f varies around a level that is given, not learnt.
     """
 
     log_level: float = field(default=0.0, kw_only=True)
@@ -45,11 +45,11 @@ class _Counts(ABC):
     @property
     @abstractmethod
     def _dispersion(self) -> float:
-        """Variance beyond Poisson, as a share of the squared mean."""
+        """Variance beyond Poisson, as a fraction of the squared mean."""
 
     @property
     def theta(self) -> Array:
-        """Logarithms of the free hyper-parameters."""
+        """Logs of the free hyper-parameters."""
         return np.empty(0)
 
     @property
@@ -58,73 +58,79 @@ class _Counts(ABC):
         return np.empty((0, 2))
 
     def log_prior(self) -> tuple[float, Array]:
-        """Log prior density of `theta`, and its gradient."""
+        """Return the log prior density of `theta`, and its gradient."""
         return 0.0, np.empty(0)
 
     def validate(self, obs: Observations) -> None:
-        """Refuse what is not a count or a lower bound of one, and impossible exposures and backgrounds."""
+        """Raise `InputError` for values that are not counts or lower bounds of counts, and for impossible exposures.
+
+        Parameters
+        ----------
+        obs : Observations
+            The rows to check.
+        """
         y, upper = obs.lower, obs.upper
         _refuse(
             ~(np.isfinite(y) & (y >= 0) & (y == np.floor(y))),
-            "counts must be whole numbers of at least 0",
+            "Counts must be whole numbers of at least 0",
             lambda i: f"{y[i]:.6g}",
-            "round or correct them, or use the Gaussian likelihood",
+            "Round or correct them, or use the Gaussian likelihood",
         )
         _refuse(
             (upper != y) & ~np.isposinf(upper),
-            "a count is known exactly (upper = lower) or from below (upper = inf)",
+            "A count must be exact (upper = lower) or a lower bound (upper = inf)",
             lambda i: f"between {y[i]:.6g} and {upper[i]:.6g}",
-            "censoring from above or to an interval needs the Gaussian likelihood",
+            "Use the Gaussian likelihood for upper bounds and intervals",
         )
         s = np.zeros(y.size) if obs.background is None else obs.background
         if s.shape != y.shape:
             raise InputError(f"background must have one value per row; got {s.shape} for {y.size} rows")
         _refuse(
             ~(np.isfinite(s) & (s >= 0)),
-            "background must be finite and at least 0",
+            "Background must be finite and at least 0",
             lambda i: f"{s[i]:.6g}",
-            "it is the expected number of counts from elsewhere",
+            "Give the expected number of counts from elsewhere",
         )
         if obs.exposure is None:
             return
         a = obs.exposure
         if a.shape != y.shape:
-            raise InputError(f"exposure must have one value per row; got {a.shape} for {y.size} rows")
+            raise InputError(f"exposure must have one value per row; got {a.shape} for {y.size} rows.")
         _refuse(
             ~((a >= 0) & (a <= 1)),
             "exposure must lie between 0 and 1",
             lambda i: f"{a[i]:.6g}",
-            "it is the share of the bin in which demand could be served",
+            "Give the fraction of the bin in which demand could be served",
         )
         _refuse(
             (a == 0) & (s == 0) & (y > 0),
-            "nothing can be counted without exposure",
+            "A count must be 0 where exposure is 0",
             lambda i: f"a count of {y[i]:.6g} with exposure 0",
-            "correct the exposure, leave the row out, or give the background that it came from",
+            "Correct the exposure, leave the row out, or give the background it came from",
         )
 
     def informative(self, obs: Observations) -> BoolArray:
-        """Rows that depend on f: not those without exposure, nor "at least 0"."""
+        """Return a mask of the rows with information on f: exposure above 0, and not "at least 0"."""
         some = obs.exact | (obs.lower > 0)
         return some if obs.exposure is None else some & (obs.exposure > 0)
 
     def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
-        """No row is Gaussian in f."""
+        """Return no rows: none is Gaussian in f."""
         return np.zeros(len(obs), dtype=bool), np.zeros(len(obs)), np.zeros(len(obs))
 
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
-        """Moments of ``p(obs | f) N(f | mean, var)``, by quadrature at the mode.
+        """Compute the moments of ``p(obs | f) N(f | mean, var)`` by quadrature around the mode.
 
-        To 1e-6 of brute-force integration for counts 0…10,000, exposures 1e-6…1, means −30…30 and variances
-        1e-8…1e4, far tails of ``P(Y ≥ y)`` included; with background, for variances up to 100. Rows that carry no
-        information have ``log_z = d1 = d2 = 0`` and ``shrink = 1``. With background, ``shrink`` may exceed 1.
+        Accurate to 1e-6 of brute-force integration for counts 0…10,000, exposures 1e-6…1, means −30…30 and variances
+        1e-8…1e4 (1e2 with background), including far tails of ``P(Y ≥ y)``. Rows without information have
+        ``log_z = d1 = d2 = 0`` and ``shrink = 1``. With background, ``shrink`` may exceed 1.
         """
         self.validate(obs)
         _refuse(
             ~(np.isfinite(mean) & np.isfinite(var) & (var > 0)),
-            "means must be finite and variances positive",
+            "Means must be finite and variances positive",
             lambda i: f"mean {mean[i]:.6g}, variance {var[i]:.6g}",
-            "this is a fault of the caller",
+            "Correct the calling code",
         )
         n, p = len(obs), self.theta.size
         out = Tilted(np.zeros(n), np.zeros(n), np.zeros(n), np.ones(n), np.zeros((n, p)))
@@ -176,11 +182,11 @@ class _Counts(ABC):
         return out
 
     def log_likelihood(self, obs: Observations, f: Array) -> Array:
-        """``log p(obs | f)`` per row; f has shape ``(n,)`` or ``(k, n)``."""
+        """Return ``log p(obs | f)`` per row; f has shape ``(n,)`` or ``(k, n)``."""
         return self._curve(obs, f)[0]
 
     def derivatives(self, obs: Observations, f: Array) -> tuple[Array, Array]:
-        """First and second derivative of `log_likelihood` by f."""
+        """Return the first and second derivative of `log_likelihood` by f."""
         return self._curve(obs, f)[1:]
 
     def _curve(self, obs: Observations, f: Array) -> tuple[Array, Array, Array]:
@@ -191,56 +197,65 @@ class _Counts(ABC):
         return out
 
     def rate(self, f: Array) -> Array:
-        """Expected demand of a full bin given latent values; infinite beyond the range of a double."""
+        """Return the expected demand of a full bin given latent values; infinite beyond the range of a double."""
         with np.errstate(over="ignore"):
             return np.exp(self.log_level + f)
 
     def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of the log-normal rate."""
+        """Return mean and variance of the log-normal rate."""
         return self.rate(mean + 0.5 * var), self._spread(mean, var, 0.0)
 
     def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """Mean and covariance matrix of the log-normal rates."""
+        """Return mean and covariance matrix of the log-normal rates."""
         with np.errstate(over="ignore"):
             expected = self.rate(mean + 0.5 * np.diag(cov))
             return expected, np.multiply.outer(expected, expected) * np.expm1(cov)
 
     def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of a full bin's demand where ``f ~ N(mean, var)``.
+        """Return mean and variance of demand in a full bin for ``f ~ N(mean, var)``.
 
-        By the moments of the log-normal rate; infinite where they exceed the range of a double.
+        Uses the moments of the log-normal rate. Infinite where they exceed the range of a double.
         """
         expected = self.rate(mean + 0.5 * var)
         return expected, expected + self._spread(mean, var, self._dispersion)
 
     def _spread(self, mean: Array, var: Array, dispersion: float) -> Array:
-        """``Var[λ] + dispersion·E[λ²] = exp(2m + 2v)·(1 − exp(−v) + dispersion)`` of the log-normal rate."""
+        """Return ``Var[λ] + dispersion·E[λ²] = exp(2m + 2v)·(1 − exp(−v) + dispersion)`` of the log-normal rate."""
         with np.errstate(over="ignore", divide="ignore"):
             return np.exp(2 * (self.log_level + mean + var) + np.log(dispersion - np.expm1(-var)))
 
     def quantile(self, mean: Array, var: Array, q: Array) -> Array:
-        """Quantiles of a full bin's demand, shape ``(len(q), n)``: smallest counts k with ``P(Y ≤ k) ≥ q``."""
+        """Return quantiles of demand in a full bin, shape ``(len(q), n)``: the smallest counts k with ``P(Y ≤ k) ≥ q``.
+
+        Parameters
+        ----------
+        mean, var : array of shape (n,)
+            Mean and variance of f.
+        q : array
+            Probabilities, strictly between 0 and 1.
+        """
         q = np.atleast_1d(np.asarray(q, dtype=float))
         if not ((q > 0) & (q < 1)).all():
-            raise InputError(f"quantiles must lie strictly between 0 and 1; got {q.tolist()}")
-        # Below this variance the rate is known to all its digits.
+            raise InputError(f"q must lie strictly between 0 and 1; got {q.tolist()}.")
+        # Below this variance the rate is constant in double precision.
         m, v = np.tile(mean + self.log_level, q.size), np.tile(np.maximum(var, 1e-16), q.size)
         below = np.repeat(q, mean.size)
         return _smallest_count(self._cdf, m, v, below, self._dispersion).reshape(q.size, mean.size)
 
     def _cdf(self, k: Array, mean: Array, var: Array) -> Array:
-        """``P(Y ≤ k)`` of a full bin: 1 minus the evidence of "at least k + 1"."""
+        """Return ``P(Y ≤ k)`` of a full bin: 1 minus the evidence of "at least k + 1"."""
         curve = CountCurve(k + 1, self._dispersion, at_least=True)
         return -np.expm1(np.minimum(self._tilted(curve, mean, var, 0).log_z, 0.0))
 
     def sample(self, f: Array, rng: np.random.Generator) -> Array:
-        """Demand of full bins drawn given latent values: whole numbers."""
+        """Draw demand of full bins given latent values: whole numbers."""
         rate = self.rate(f)
         if self._dispersion > 0:
             rate = rate * rng.standard_gamma(1 / self._dispersion, size=f.shape) * self._dispersion
         if not np.isfinite(rate).all():
             raise NumericalError(
-                f"latent values up to {np.max(f):.4g} give rates beyond double precision; none can be drawn"
+                f"Cannot draw counts: latent values up to {np.max(f):.4g} give rates beyond double precision. "
+                "Check the hyper-parameters, and how far from the data the inputs are."
             )
         large = rate > _NORMAL_RATE
         drawn = rng.poisson(np.where(large, 0.0, rate)).astype(float)
@@ -250,6 +265,15 @@ class _Counts(ABC):
 @dataclass(frozen=True)
 class Poisson(_Counts):
     """Poisson counts with log link: ``Y ~ Poisson(exposure · exp(f) + background)``.
+
+    Parameters
+    ----------
+    log_level : float
+        Log of the rate around which f varies.
+
+    See Also
+    --------
+    NegativeBinomial : Counts with more variance than Poisson.
 
     Examples
     --------
@@ -265,22 +289,28 @@ class Poisson(_Counts):
         return 0.0
 
     def with_theta(self, theta: Array) -> Poisson:
-        """Itself: there is nothing to set."""
+        """Return the likelihood itself: it has no hyper-parameters."""
         return self
 
 
 @dataclass(frozen=True)
 class NegativeBinomial(_Counts):
-    """Counts more variable than Poisson: a full bin has mean ``λ = exp(f)``, variance ``λ + dispersion·λ²``.
+    """Counts with more variance than Poisson: mean ``λ = exp(f)`` and variance ``λ + dispersion·λ²`` in a full bin.
 
     Demand of a full bin is Poisson with a gamma-distributed rate of mean λ and shape ``r = 1/dispersion``.
-    With exposure a, each of its riders is seen with probability a; what is seen is again negative binomial,
-    with mean ``a·λ`` and the same shape. With background s the mean is ``a·λ + s``, the shape still the same.
+    With exposure a, each rider is observed with probability a. The observed count is again negative binomial,
+    with mean ``a·λ`` and the same shape. With background s the mean is ``a·λ + s``.
 
     Parameters
     ----------
     dispersion : float or Parameter
-        Its value, learnt from there; ``Parameter(0.1, fixed=True)`` keeps it.
+        Starting value of the dispersion, which is learnt. ``Parameter(0.1, fixed=True)`` keeps it fixed.
+    log_level : float
+        Log of the rate around which f varies.
+
+    See Also
+    --------
+    Poisson : The limit of dispersion 0.
 
     Examples
     --------
@@ -293,7 +323,7 @@ class NegativeBinomial(_Counts):
     def __post_init__(self) -> None:
         filled = as_parameter(self.dispersion).filled(0.1, _DISPERSION_BOUNDS)
         if filled.array.size != 1:
-            raise InputError(f"there is one dispersion; got {filled.array.tolist()}")
+            raise InputError(f"dispersion must be one number; got {filled.array.tolist()}.")
         object.__setattr__(self, "dispersion", filled)
 
     @property
@@ -307,7 +337,7 @@ class NegativeBinomial(_Counts):
 
     @property
     def log_dispersion(self) -> float:
-        """Logarithm of the dispersion, whether fixed or free."""
+        """Log of the dispersion, whether fixed or free."""
         return float(np.log(self._dispersion))
 
     @property
@@ -321,11 +351,11 @@ class NegativeBinomial(_Counts):
         return self._parameter.theta_bounds
 
     def with_theta(self, theta: Array) -> NegativeBinomial:
-        """The same likelihood at another dispersion."""
+        """Return the likelihood at another dispersion."""
         return replace(self, dispersion=self._parameter.with_theta(theta))
 
     def log_prior(self) -> tuple[float, Array]:
-        """Log prior density of `theta`, and its gradient."""
+        """Return the log prior density of `theta`, and its gradient."""
         return self._parameter.log_prior()
 
 
@@ -338,16 +368,17 @@ def _concave_tilted(curve: CountCurve | BackgroundCurve, mean: Array, var: Array
     return log_concave_tilted(curve, mean, var, start, by_dispersion if n_theta else None, n_theta)
 
 
-def _refuse(bad: BoolArray, expected: str, came: Callable[[int], str], advice: str) -> None:
+def _refuse(bad: BoolArray, expected: str, found: Callable[[int], str], advice: str) -> None:
+    """Raise `InputError` if any row is bad; `found` describes the value of a row."""
     rows = np.flatnonzero(bad)
     if rows.size:
-        shown = "; ".join(f"row {i} has {came(int(i))}" for i in rows[:5])
-        more = "" if rows.size <= 5 else f" and {rows.size - 5} rows more"
-        raise InputError(f"{expected}: {shown}{more}. What to do: {advice}.")
+        shown = "; ".join(f"row {i} has {found(int(i))}" for i in rows[:5])
+        more = "" if rows.size <= 5 else f" and {rows.size - 5} more rows"
+        raise InputError(f"{expected}: {shown}{more}. {advice}.", row=int(rows[0]))
 
 
 def _poisson_mode(y: Array, mean: Array, var: Array) -> Array:
-    """Mode of ``Poisson(y | exp(η)) N(η | mean, var)``: ``η + v e^η = m + v y`` by Wright's ω."""
+    """Return the mode of ``Poisson(y | exp(η)) N(η | mean, var)``: solves ``η + v e^η = m + v y`` by Wright's ω."""
     u = mean + var * y
     t = u + np.log(var)
     omega = special.wrightomega(t)  # v e^η
@@ -358,9 +389,9 @@ def _poisson_mode(y: Array, mean: Array, var: Array) -> Array:
 def _smallest_count(
     cdf: Callable[[Array, Array, Array], Array], mean: Array, var: Array, q: Array, dispersion: float
 ) -> Array:
-    """The smallest whole k ≥ 0 with ``cdf(k) ≥ q``: bracketed secants of the normal score over log(k + 1)."""
+    """Return the smallest whole k ≥ 0 with ``cdf(k) ≥ q``, by bracketed secants of the normal score over log(k + 1)."""
     score = special.ndtri(q)
-    # Log-normal guess: the count's own spread added to that of the rate.
+    # Log-normal guess: the variance of the count is added to that of the rate.
     with np.errstate(over="ignore"):
         width = np.sqrt(var + dispersion + 1 / (1 + np.exp(mean)))
         k = np.floor(np.exp(np.minimum(mean + score * width, np.log(_LARGEST))))
@@ -379,24 +410,24 @@ def _smallest_count(
         if beyond.size:
             i = int(beyond[0])
             raise NumericalError(
-                f"a quantile exceeds {_LARGEST:.0e} where the log-rate has mean {mean[i]:.4g} and variance "
-                f"{var[i]:.4g}; check the hyper-parameters, or how far from the data this is"
+                f"A quantile exceeds {_LARGEST:.0e} where the log-rate has mean {mean[i]:.4g} and variance "
+                f"{var[i]:.4g}. Check the hyper-parameters, and how far from the data the inputs are."
             )
         active = active[high[active] - low[active] > 1]
         if not active.size:
             return high
         k[active] = _next_count(low[active], high[active], low_gap[active], high_gap[active], width[active], turn)
-    raise NumericalError("quantiles did not settle within 200 steps")
+    raise NumericalError("Quantiles did not converge within 200 steps. Check the hyper-parameters.")
 
 
 def _next_count(low: Array, high: Array, low_gap: Array, high_gap: Array, width: Array, turn: int) -> Array:
-    """Where to look between (or beyond) what has been seen: secant, every third time the middle."""
+    """Return the next count to try, between or beyond the tried ones: a secant step, or every third turn the middle."""
     seen = np.isfinite(high)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         a, b = np.log1p(low + 0.5), np.log1p(high + 0.5)
         both = np.isfinite(low_gap) & np.isfinite(high_gap)
         share = np.where(both & (turn % 3 != 2), low_gap / (low_gap - high_gap), 0.5)
-        # Nothing seen above yet: by the slope of the normal score, further with every turn.
+        # No upper end of the bracket yet: step by the slope of the normal score, further with every turn.
         climb = np.where(np.isfinite(low_gap), -low_gap, 1.0) * width * (1.0 + turn)
         guess = np.rint(np.expm1(a + np.where(seen, share * (b - a), climb)))
     return np.asarray(np.clip(guess, low + 1, np.where(seen, high - 1, _LARGEST)))

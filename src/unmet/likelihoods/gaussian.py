@@ -1,7 +1,7 @@
 """Gaussian observation noise, with or without censoring: the Tobit likelihood (paper eqs. 10 and 18–20).
 
-With ``f ~ N(m, v)``, the uncensored observation is ``y* ~ N(m, s²)``, ``s² = v + noise``. Being told that y* lies in
-``[lower, upper]`` cuts that normal, so everything follows from the mean and variance of a truncated standard normal
+With ``f ~ N(m, v)``, the uncensored observation is ``y* ~ N(m, s²)``, ``s² = v + noise``. The condition that y* lies in
+``[lower, upper]`` truncates that normal. All moments follow from the mean and variance of a truncated standard normal
 ``x = (y* − m)/s``: ``d1 = E[x]/s``, ``d2 = (Var[x] − 1)/s²``. An exact observation is the limit ``Var[x] = 0``.
 """
 
@@ -19,12 +19,12 @@ __all__ = ["Gaussian"]
 
 
 class Gaussian:
-    """Gaussian noise; each observation exact, censored from above, from below, or known to an interval.
+    """Gaussian noise. Each observation is exact, censored from above or below, or interval-censored.
 
     Parameters
     ----------
     noise_variance : float or Parameter
-        Variance of an uncensored observation about the latent value.
+        Variance of an uncensored observation around the latent value.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Gaussian:
 
     @property
     def theta(self) -> Array:
-        """Logarithm of the noise variance, unless fixed."""
+        """Log of the noise variance, unless fixed."""
         return self.parameter.theta
 
     @property
@@ -53,21 +53,21 @@ class Gaussian:
         return self.parameter.theta_bounds
 
     def with_theta(self, theta: Array) -> Gaussian:
-        """The same likelihood at another noise variance."""
+        """Return the likelihood at another noise variance."""
         return Gaussian(self.parameter.with_theta(theta))
 
     def log_prior(self) -> tuple[float, Array]:
-        """Log prior density of `theta`, and its gradient."""
+        """Return the log prior density of `theta`, and its gradient."""
         return self.parameter.log_prior()
 
     def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
-        """Exact observations are Gaussian in f: ``τ = 1/noise``, ``ν = y/noise``."""
+        """Return the exact observations, which are Gaussian in f: ``τ = 1/noise``, ``ν = y/noise``."""
         exact = obs.exact
         tau = np.where(exact, 1.0 / self.noise_variance, 0.0)
         return exact, tau, tau * np.where(exact, obs.lower, 0.0)
 
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
-        """Moments of the cut normal; accurate for bounds up to 1e6 standard deviations away."""
+        """Compute the moments of the truncated normal. Accurate for bounds up to 1e6 standard deviations away."""
         noise = self.noise_variance
         total = var + noise
         s = np.sqrt(total)
@@ -86,33 +86,36 @@ class Gaussian:
         )
 
     def rate(self, f: Array) -> Array:
-        """The latent value itself."""
+        """Return f itself."""
         return f
 
     def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """As given."""
+        """Return the mean and variance of f itself."""
         return mean, var
 
     def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """As given."""
+        """Return the mean and covariance of f itself."""
         return mean, cov
 
     def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of an uncensored observation."""
+        """Return mean and variance of an uncensored observation."""
         return mean, var + self.noise_variance
 
     def quantile(self, mean: Array, var: Array, q: Array) -> Array:
-        """Quantiles of an uncensored observation."""
+        """Return quantiles of an uncensored observation, shape ``(len(q), n)``."""
         return mean + np.sqrt(var + self.noise_variance) * ndtri(np.asarray(q))[:, None]
 
     def sample(self, f: Array, rng: np.random.Generator) -> Array:
-        """Uncensored observations drawn given latent values."""
+        """Draw uncensored observations given latent values."""
         return f + rng.normal(scale=np.sqrt(self.noise_variance), size=f.shape)
 
 
 def _cut(a: Array, b: Array, kinds: Kinds) -> Truncated:
-    """The standard normal at (``a = b``) or between scaled bounds, each row by the cheapest exact rule."""
-    # Of a row of which nothing is known: mass 1, mean 0, variance 1.
+    """Return the moments of a standard normal at (``a = b``) or between scaled bounds.
+
+    Each row uses the cheapest exact rule.
+    """
+    # A row without bounds has mass 1, mean 0 and variance 1.
     log_z, x, x_var = np.zeros_like(a), np.zeros_like(a), np.ones_like(a)
     rows = kinds.exact
     log_z[rows], x[rows], x_var[rows] = log_pdf(a[rows]), a[rows], 0.0

@@ -1,6 +1,6 @@
-"""Moments of any likelihood times a Gaussian, slowly and robustly.
+"""Moments of any likelihood times a Gaussian: slow and robust.
 
-The oracle of closed forms, and a way to bring a likelihood of one's own.
+Used to test closed forms, and to define a likelihood by its logarithm.
 
 Naming: ``g = log p(observation | f) + log N(f | m, v)`` is the log of the tilted density, ``c`` its mode,
 ``x = f − c``. Arrays over nodes and rows have the shape ``(nodes, rows)``.
@@ -19,30 +19,30 @@ from unmet.likelihoods.base import Observations, Tilted
 
 __all__ = ["QuadratureLikelihood", "adaptive_panels", "graded_panels", "highest_points"]
 
-# Panels: Gauss–Legendre on each, against its two halves.
+# Gauss–Legendre rule of a panel. It is accepted where it agrees with the same rule on the panel's two halves.
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANEL_AGREEMENT = 1e-9
-# Panels are halved this often at most. After so many halvings what keeps a rule from agreeing is rounding, of
-# counts of a billion and more: less is asked of it then, up to 1e-4 at the last.
+# Panels are halved at most `_DEPTH` times. After `_PATIENCE` halvings disagreement is rounding error (of counts of a
+# billion and more), so the tolerance grows with every further halving, up to 1e-4.
 _DEPTH, _PATIENCE = 16, 7
-# The domain ends where g has fallen by this much at two doublings of the distance in a row.
+# The domain ends where g has fallen by this much at two consecutive doublings of the distance.
 _DROP = 60.0
-# The mode is first looked for at these distances from m, in sd: a tenth at the centre, growing to 80,000.
+# Distances from m, in sd, at which the mode is first searched: spaced by a tenth at the centre, up to 80,000.
 _SEARCH = np.sinh(np.linspace(-12, 12, 241))
 
 
 @dataclass(frozen=True)
 class QuadratureLikelihood:
-    """A likelihood of one's own, from nothing but its logarithm.
+    """A user-defined likelihood, given by its logarithm.
 
     It has no hyper-parameters. The tilted density may have any smooth shape, as long as its highest peak is
-    at or beside the best of 241 points, and nothing matters beyond a valley of ``exp(−60)``. Accurate to
-    about 1e-9, and many times as slow as a likelihood with its own rule.
+    at or next to the best of 241 points, and nothing matters beyond a valley of ``exp(−60)``. Accurate to
+    about 1e-9, and many times slower than a likelihood with its own rule.
 
     Parameters
     ----------
     log_likelihood : callable
-        ``(obs, f) → log p(obs | f)``, f and the result of shape ``(k, n)`` for n observations.
+        ``(obs, f) → log p(obs | f)``, where f and the result have shape ``(k, n)`` for n observations.
     moments : callable, optional
         ``f → (mean, variance)`` of demand given f, for `rate` and `predict`.
     sampler : callable, optional
@@ -65,28 +65,28 @@ class QuadratureLikelihood:
 
     @property
     def theta(self) -> Array:
-        """Empty."""
+        """Empty: there are no hyper-parameters."""
         return np.empty(0)
 
     @property
     def bounds(self) -> Array:
-        """Empty."""
+        """Empty: there are no hyper-parameters."""
         return np.empty((0, 2))
 
     def with_theta(self, theta: Array) -> QuadratureLikelihood:
-        """Itself: there is nothing to set."""
+        """Return the likelihood itself: it has no hyper-parameters."""
         return self
 
     def log_prior(self) -> tuple[float, Array]:
-        """Nothing: ``(0, [])``."""
+        """Return ``(0, [])``: there are no hyper-parameters."""
         return 0.0, np.empty(0)
 
     def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
-        """No row is known to be Gaussian in f."""
+        """Return no rows: EP runs on all of them."""
         return np.zeros(len(obs), dtype=bool), np.zeros(len(obs)), np.zeros(len(obs))
 
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
-        """Moments of ``p(obs | f) N(f | mean, var)``."""
+        """Compute the moments of ``p(obs | f) N(f | mean, var)``."""
 
         def g(rows: IntArray, f: Array) -> Array:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -118,29 +118,32 @@ class QuadratureLikelihood:
 
     def _moments(self, f: Array) -> tuple[Array, Array]:
         if self.moments is None:
-            raise InputError("this needs `moments`, a function f → (mean, variance) of demand; none was given")
+            raise InputError("This method needs a function f → (mean, variance) of demand. Give it as `moments`.")
         return self.moments(f)
 
     def rate(self, f: Array) -> Array:
-        """Expected demand given latent values, from `moments`."""
+        """Return expected demand given latent values, from `moments`."""
         return self._moments(f)[0]
 
     def rate_moments(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of `rate` where ``f ~ N(mean, var)``."""
+        """Return mean and variance of `rate` for ``f ~ N(mean, var)``."""
         expected, between, _ = self._spread(mean, var)
         return expected, between
 
     def rate_covariance(self, mean: Array, cov: Array) -> tuple[Array, Array]:
-        """Refused: it needs integrals over pairs."""
-        raise InputError("a likelihood given by its logarithm has no covariance of rates: draw f and take theirs")
+        """Raise `InputError`: the covariance of rates needs integrals over pairs of latent values."""
+        raise InputError(
+            "The covariance of rates is not available for a likelihood given by its logarithm. "
+            "Estimate it from draws of f."
+        )
 
     def predict(self, mean: Array, var: Array) -> tuple[Array, Array]:
-        """Mean and variance of demand where ``f ~ N(mean, var)``."""
+        """Return mean and variance of demand for ``f ~ N(mean, var)``."""
         expected, between, within = self._spread(mean, var)
         return expected, between + within
 
     def _spread(self, mean: Array, var: Array) -> tuple[Array, Array, Array]:
-        """Mean of demand; variance of its mean; mean of its variance (trapezoidal rule over ±8.5 sd)."""
+        """Return mean of demand, variance of its mean, and mean of its variance (trapezoidal rule over ±8.5 sd)."""
         t = np.linspace(-8.5, 8.5, 171)[:, None]
         weight = np.exp(-0.5 * t**2) / np.exp(-0.5 * t**2).sum()
         m, v = self._moments(mean + t * np.sqrt(var))
@@ -148,13 +151,15 @@ class QuadratureLikelihood:
         return expected, (weight * (m - expected) ** 2).sum(axis=0), (weight * v).sum(axis=0)
 
     def quantile(self, mean: Array, var: Array, q: Array) -> Array:
-        """Refused: a log-likelihood alone does not say how demand is distributed."""
-        raise InputError("a likelihood given by its logarithm has no quantiles: draw with `sample` and take theirs")
+        """Raise `InputError`: a log-likelihood alone does not determine the distribution of demand."""
+        raise InputError(
+            "Quantiles are not available for a likelihood given by its logarithm. Estimate them from draws of `sample`."
+        )
 
     def sample(self, f: Array, rng: np.random.Generator) -> Array:
-        """Demand drawn given latent values, by `sampler`."""
+        """Draw demand given latent values, by `sampler`."""
         if self.sampler is None:
-            raise InputError("sample needs `sampler`, a function (f, rng) → demand; none was given")
+            raise InputError("This method needs a function (f, rng) → demand. Give it as `sampler`.")
         return self.sampler(f, rng)
 
 
@@ -162,7 +167,7 @@ Density = Callable[[IntArray, Array], Array]
 
 
 def highest_points(g: Density, mean: Array, sd: Array) -> tuple[Array, Array]:
-    """The highest point of each row: the best of a wide grid, then of finer and finer ones around it."""
+    """Return the highest point of each row: the best of a wide grid, then of finer and finer grids around it."""
     rows = np.arange(mean.size)
     points = mean + _SEARCH[:, None] * sd
     for _ in range(28):
@@ -177,17 +182,17 @@ def highest_points(g: Density, mean: Array, sd: Array) -> tuple[Array, Array]:
     if lost.size:
         i = int(lost[0])
         raise NumericalError(
-            f"the log-likelihood of row {i} is nowhere finite within 80,000 standard deviations of the mean "
-            f"{mean[i]:.4g} (sd {sd[i]:.4g}); is that observation possible?"
+            f"The log-likelihood of row {i} is nowhere finite within 80,000 standard deviations of the mean "
+            f"{mean[i]:.4g} (sd {sd[i]:.4g}). Check that the observation is possible."
         )
     return centre, peak
 
 
 def graded_panels(g: Density, centre: Array, peak: Array, sd: Array, side: float) -> tuple[IntArray, Array, Array]:
-    """First panels of one side: doubling from where g has begun to fall to where nothing is left."""
+    """Return the first panels of one side, doubling from where g begins to fall to the end of the domain."""
     n = centre.size
     every = np.arange(n)
-    # From the smallest step that moves c at all.
+    # Start with the smallest step that changes c in double precision.
     x = np.maximum(1e-10 * sd, 8 * np.spacing(np.abs(centre)))
     inner, open_rows, fallen = np.zeros(n), np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
     parts: list[tuple[IntArray, Array, Array]] = []
@@ -205,7 +210,7 @@ def graded_panels(g: Density, centre: Array, peak: Array, sd: Array, side: float
             return row, np.minimum(near, far), np.maximum(near, far)
         x = 2 * x
     i = int(np.flatnonzero(open_rows)[0])
-    raise NumericalError(f"the tilted density of row {i} does not fall off: is its log-likelihood bounded?")
+    raise NumericalError(f"The tilted density of row {i} does not decrease. Check that its log-likelihood is bounded.")
 
 
 def adaptive_panels(
@@ -215,16 +220,17 @@ def adaptive_panels(
     high: Array,
     scales: Array,
 ) -> Array:
-    """Integrals over panels, each halved until Gauss–Legendre on it agrees with that on its halves.
+    """Integrate over panels, halving each until Gauss–Legendre on it agrees with that on its halves.
 
     Parameters
     ----------
     integrands : callable
-        Rows and x of shape ``(nodes, panels)`` → q integrands of that shape, the first of them a density.
+        ``(rows, x) → q integrands``. x and each integrand have shape ``(nodes, panels)``; the first one is a density.
     row, low, high : arrays of shape (panels,)
-        The row that each first panel belongs to, and its ends.
+        Row number of each first panel, and the panel's ends.
     scales : array of shape (k, rows)
-        Scales of the first k integrands, which decide: errors count relative to the row's mass times these.
+        Scales of the first k integrands. Their errors, relative to the row's mass times these scales, decide when
+        a panel is accepted.
 
     Returns
     -------
@@ -256,4 +262,4 @@ def adaptive_panels(
         row = np.concatenate([row[more], row[more]])
         low, high = np.concatenate([low[more], middle[more]]), np.concatenate([middle[more], high[more]])
         whole = np.concatenate([left[:, more], right[:, more]], axis=1)
-    raise NumericalError("adaptive quadrature did not settle: is the log-likelihood smooth?")
+    raise NumericalError("Adaptive quadrature did not converge. Check that the log-likelihood is smooth.")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.execution import Executor, in_processes
 from unmet.mobility.clock.horizon import horizon_bins, usual_minutes
 from unmet.mobility.features.bins import BinFeatures, bin_features

@@ -8,7 +8,6 @@ reading it again.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +15,12 @@ from typing import Any
 
 from unmet._exceptions import FileFormatError
 from unmet._storage.hashes import file_hash
+from unmet._storage.writing import write_text
 
 __all__ = [
     "LEDGER_NAME",
     "Seen",
     "StageRecord",
-    "describe_difference",
     "read_ledger",
     "see_all",
     "seen",
@@ -120,36 +119,4 @@ def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
             for name, record in records.items()
         },
     }
-    partial = folder / f".{LEDGER_NAME}.{os.getpid()}.partial"
-    try:
-        partial.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, folder / LEDGER_NAME)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def describe_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What changed between the inputs of two stages, as a sentence's second half.
-
-    Examples
-    --------
-    >>> before = {"trips": ["5f3a"], "settings": {"zones": "stations"}}
-    >>> describe_difference(before, {"trips": ["77b0"], "settings": {"zones": "h3:9"}})
-    "trips changed; zones changed from 'stations' to 'h3:9'"
-    """
-    said = []
-    for key in [*now, *(key for key in before if key not in now)]:
-        old, new = before.get(key), now.get(key)
-        if old == new:
-            continue
-        if key == "settings" and isinstance(old, dict) and isinstance(new, dict):
-            said += [
-                f"{name} changed from {old.get(name)!r} to {new.get(name)!r}"
-                for name in {**new, **old}
-                if old.get(name) != new.get(name)
-            ]
-        elif isinstance(old, str) and isinstance(new, str) and key == "unmet":
-            said.append(f"unmet changed from {old} to {new}")
-        else:
-            said.append(f"{key} changed")
-    return "; ".join(said)
+    write_text(folder / LEDGER_NAME, json.dumps(told, indent=1) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
+from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
 from unmet.pipeline.events import Event, Progress, Stage
-from unmet.pipeline.settings import RunSettings
+from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings, panel_options
 
 if TYPE_CHECKING:
     from unmet.mobility.demand import LatentDemand
@@ -25,15 +25,15 @@ __all__ = ["RunOutcome", "run"]
 PANEL, ESTIMATE, REPORT = "panel", "estimate", "report"
 OUTPUTS = {
     PANEL: ("panel.parquet",),
-    ESTIMATE: tuple(f"estimate/{name}" for name in ("demand.parquet", "zones.parquet", "totals.parquet", "run.json")),
+    ESTIMATE: tuple(
+        f"estimate/{name}"
+        for name in ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "run.json")
+    ),
     REPORT: ("report.html",),
 }
 # Settings that change what a stage gives; the others (jobs, memory) only change how.
 _DECIDES = {
-    PANEL: (
-        *("timezone", "map", "max_rejected", "force"),
-        *("zones", "every", "start", "end", "censored_rule", "rebalancing", "hours"),
-    ),
+    PANEL: tuple(setting for option, setting in PANEL_SETTINGS.items() if PANEL_OPTIONS[option].changes_panel),
     ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws"),
     REPORT: ("title",),
 }
@@ -138,17 +138,14 @@ def _check(settings: RunSettings) -> LatentDemand:
     import pandas as pd
 
     from unmet.mobility.clock.horizon import horizon_bins
-    from unmet.mobility.clock.timezones import zone_info
     from unmet.mobility.demand import LatentDemand
     from unmet.mobility.features.bins import read_weather
     from unmet.mobility.features.covariates import add_holidays
-    from unmet.mobility.panel.table import Plan
     from unmet.report.tables import check_truth
 
     if find_spec("plotly") is None:
         raise MissingExtraError("plotly", "report", "Reports")
-    zone_info(settings.timezone)
-    Plan(**{name: getattr(settings, name) for name in Plan.__dataclass_fields__})
+    PanelOptions(**panel_options(settings))
     horizon_bins(settings.horizon, 1)
     if settings.jobs is not None and settings.jobs < 1:
         raise InputError(f"jobs: expected a whole number of at least 1, got {settings.jobs}.")
@@ -199,24 +196,13 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
         list(chosen.trips) or None,
         list(chosen.status) or None,
         list(chosen.stations) or None,
-        timezone=chosen.timezone,
-        zones=chosen.zones,
-        every=chosen.every,
-        start=chosen.start,
-        end=chosen.end,
-        censored_rule=chosen.censored_rule,
-        rebalancing=chosen.rebalancing,
-        hours=chosen.hours,
-        mapping=chosen.map,
-        memory=chosen.memory,
-        max_rejected=chosen.max_rejected,
-        force=chosen.force,
         progress=lambda step: work.tell(Event(PANEL, "step", step)),
+        **panel_options(chosen),
     )
 
 
 def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand) -> None:
-    from unmet._storage.writing import writing
+    from unmet._storage.writing import write_text, writing
 
     result = estimator.fit(
         panel,
@@ -230,9 +216,7 @@ def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: Late
     # Where the panel will be, not where it is now.
     told = {**result.info, "panel_path": str(work.out / "panel.parquet")}
     with writing(work.out):
-        partial = result.out / ".run.json.partial"
-        partial.write_text(json.dumps(told, indent=2, default=str) + "\n", encoding="utf-8")
-        os.replace(partial, result.out / "run.json")
+        write_text(result.out / "run.json", json.dumps(told, indent=2, default=str) + "\n")
 
 
 def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -> None:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TABLES", "About", "RunSettings", "about", "settings_by_table"]
+from unmet.mobility.panel.options import PANEL_OPTIONS
+
+__all__ = ["PANEL_SETTINGS", "TABLES", "About", "RunSettings", "about", "panel_options", "settings_by_table"]
 
 TABLES = {
     "": "Where results go.",
@@ -49,6 +51,13 @@ class About:
 
 def _setting(default: Any, *what: Any, **more: Any) -> Any:
     return field(default=default, metadata={"about": About(*what, **more)})
+
+
+def _panel_option(name: str, **changes: Any) -> Any:
+    """Make the setting of a panel option, with the default and the words of `PanelOptions`."""
+    info = PANEL_OPTIONS[name]
+    default = changes.pop("default", info.default)
+    return _setting(default, info.table, info.kind, info.help, info.example, **changes)
 
 
 # ruff: noqa: RUF009 - `_setting` gives a dataclass field, which is what belongs there.
@@ -91,14 +100,7 @@ class RunSettings:
         '"stations.csv"',
         shown=True,
     )
-    timezone: str = _setting(
-        "",
-        "records",
-        "text",
-        "Time zone of the system, such as America/New_York.",
-        '"America/New_York"',
-        shown=True,
-    )
+    timezone: str = _panel_option("timezone", default="", shown=True)
     weather: str | None = _setting(
         None, "records", "path", "Weather: a CSV or Parquet with a time and numbers.", '"weather.csv"'
     )
@@ -112,50 +114,18 @@ class RunSettings:
     holidays: str | None = _setting(
         None, "records", "text", "Public holidays of a country or a part of it: US, US:NY.", '"US:NY"'
     )
-    map: Mapping[str, str] | None = _setting(
-        None,
-        "records",
-        "names",
-        "our_name=their_column, for headers that are not recognised.",
-        '{ started_at = "Checkout Time" }',
-    )
-    max_rejected: float = _setting(
-        0.2,
-        "records",
-        "number",
-        "More than this share of a source rejected, in the period asked for, is an error.",
-        "0.2",
-    )
-    force: bool = _setting(False, "records", "flag", "Go on however much was rejected.", "false")
+    map: Mapping[str, str] | None = _panel_option("mapping")
+    max_rejected: float = _panel_option("max_rejected")
+    force: bool = _panel_option("force")
 
-    zones: str = _setting(
-        "stations",
-        "panel",
-        "zones",
-        "stations | superhubs:200m (grouped) | superhubs:points.csv:200m (around points) | polygons.geojson | h3:9",
-        '"stations"',
-    )
-    every: str = _setting("1h", "panel", "text", "Length of a bin, from 5min to 1w, by the local wall clock.", '"1h"')
-    start: str | None = _setting(
-        None, "panel", "moment", "Local time to start at; else where the records start.", '"2024-03-01"'
-    )
-    end: str | None = _setting(
-        None, "panel", "moment", "Local time to end at; else where the records end.", '"2024-06-01"'
-    )
-    censored_rule: str = _setting(
-        "any",
-        "panel",
-        "text",
-        "Which bins are censored: any stock-out | minutes:10 (at least) | share:0.25 (at least).",
-        '"any"',
-    )
-    rebalancing: int = _setting(
-        8, "panel", "whole", "Without trips: so many vehicles gone at once are a van, not riders.", "8"
-    )
-    hours: str | None = _setting(
-        None, "panel", "text", "Daily opening hours, 06:00-23:00; closed otherwise.", '"06:00-23:00"'
-    )
-    memory: str = _setting("2GB", "panel", "text", "Memory to use; what does not fit goes to disk.", '"2GB"')
+    zones: str = _panel_option("zones")
+    every: str = _panel_option("every")
+    start: str | None = _panel_option("start")
+    end: str | None = _panel_option("end")
+    censored_rule: str = _panel_option("censored_rule")
+    rebalancing: int = _panel_option("rebalancing")
+    hours: str | None = _panel_option("hours")
+    memory: str = _panel_option("memory")
 
     model: str = _setting(
         "exposure",
@@ -204,3 +174,19 @@ def settings_by_table(table: str) -> list[str]:
 
 
 _ABOUT: dict[str, About] = {f.name: f.metadata["about"] for f in fields(RunSettings)}
+
+PANEL_SETTINGS: Mapping[str, str] = {
+    name: "map" if name == "mapping" else name for name, info in PANEL_OPTIONS.items() if info.table is not None
+}
+"""Option of the panel → setting of the run."""
+
+
+def panel_options(settings: RunSettings) -> dict[str, Any]:
+    """Return the settings that are options of the panel, as keywords of `PanelOptions`.
+
+    Examples
+    --------
+    >>> panel_options(RunSettings(timezone="Europe/Oslo", map={"at": "Zeit"}))["mapping"]
+    {'at': 'Zeit'}
+    """
+    return {option: getattr(settings, setting) for option, setting in PANEL_SETTINGS.items()}

@@ -7,21 +7,20 @@ of it is done: the results in a folder always belong together. A run that was st
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import unmet
 from unmet._exceptions import InputError
-from unmet._storage.folders import hold_folder
-from unmet._storage.writing import writing
+from unmet._storage.folders import describe_change, hold_folder, remove_if_empty
+from unmet._storage.writing import move_files, writing
 from unmet.pipeline.events import FIRST_TIME, Event, Progress, Stage
-from unmet.pipeline.ledger import Seen, StageRecord, describe_difference, read_ledger, see_all, seen, write_ledger
+from unmet.pipeline.ledger import Seen, StageRecord, read_ledger, see_all, seen, write_ledger
 
 __all__ = ["Work", "working_in"]
 
@@ -30,20 +29,13 @@ __all__ = ["Work", "working_in"]
 def working_in(out: Path, tell: Progress) -> Iterator[Work]:
     """Make the folder of a run and hold it against another at the same time; leave no empty ones."""
     aside = out / "unfinished"
-    made = not out.exists()
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: is a file; name a folder for the results (--out).")
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
     with hold_folder(out):
         try:
             with writing(out):
                 aside.mkdir(exist_ok=True)
             yield Work(out, aside, tell)
         finally:
-            for folder in (aside, out) if made else (aside,):
-                with suppress(OSError):  # there is something in it, or it is gone already
-                    folder.rmdir()
+            remove_if_empty(aside)
 
 
 @dataclass
@@ -132,9 +124,8 @@ class Work:
         self._check_places()
         with writing(self.out):
             for name, home in self._homes.items():
-                for output in self._records[name].outputs if home == self.aside else ():
-                    (self.out / output).parent.mkdir(exist_ok=True)
-                    os.replace(self.aside / output, self.out / output)
+                if home == self.aside:
+                    move_files(self.aside, self.out, self._records[name].outputs)
         self._write_ledger(self.out)
         if not self.once:
             shutil.rmtree(self.aside, ignore_errors=True)
@@ -172,7 +163,7 @@ def _find(
         if (record := kept.get(name)) is None:
             continue
         if record.inputs != inputs:
-            why = describe_difference(record.inputs, inputs)
+            why = describe_change(record.inputs, inputs)
             continue
         damaged = [record.damaged(folder) for folder in folders]
         for folder, problem in zip(folders, damaged, strict=True):

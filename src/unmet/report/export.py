@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +30,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, identifier, literal
+from unmet._storage.writing import replacing_files, writing
 from unmet.mobility.records.quality import QUALITY_COLUMNS
 from unmet.report.places import geometry
 from unmet.report.series import each_zone
@@ -98,28 +97,16 @@ def export_tables(
 
 @contextmanager
 def _appearing(folder: Path) -> Iterator[Path]:
-    """A folder to write into, whose files are moved to where they belong once all are complete."""
-    aside = None
-    try:
+    """Give a folder to write into; its files are moved into `folder` once all are complete."""
+    with writing(folder, "Existing files are unchanged: free some space or choose another folder."):
         folder.mkdir(exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
-        yield aside
-        for path in sorted(aside.iterdir()):
-            os.replace(path, folder / path.name)
-    except (OSError, duckdb.IOException) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
-        raise InputError(
-            f"{folder}: the tables could not be written: {reason}. What was there is as it was; make room or name "
-            "another folder."
-        ) from error
-    finally:
-        if aside is not None:
-            shutil.rmtree(aside, ignore_errors=True)
+        with replacing_files(folder) as aside:
+            yield aside
 
 
 def _register(source: RunSource, zones: pd.DataFrame) -> None:
     """Let SQL see the tables that are made here."""
-    weeks = week_table(source, (series.week for _, series, _ in each_zone(source)))
+    weeks = week_table(source, (series.week for _, series in each_zone(source)))
     act = act_table(weeks, rows=1000)
     frames = {
         "headline_rows": _headline_rows(headline(source, zones)),

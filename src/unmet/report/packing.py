@@ -108,9 +108,9 @@ def pack_run(source: RunSource, progress: Callable[[int, int], None] | None = No
     estimated = (source.zones["status"] == "ok").tolist()
     system = SystemSeries(source)
     packed, weeks = [], []
-    for number, series, sd in each_zone(source):
+    for number, series in each_zone(source):
         if estimated[number]:
-            system.add(series, sd)
+            system.add(series)
         packed.append(_packed(series, fine_from))
         weeks.append(series.week)
         if progress is not None:

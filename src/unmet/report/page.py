@@ -19,6 +19,7 @@ import pandas as pd
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
+from unmet._storage.writing import write_text, writing
 from unmet.report.packing import PACKED, pack_integers, pack_run
 from unmet.report.places import plane
 from unmet.report.series import WEEKLY, day_numbers
@@ -219,14 +220,5 @@ def _embedded(data: dict[str, Any]) -> str:
 
 
 def _write(target: Path, text: str) -> None:
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8", errors="replace")
-        os.replace(partial, target)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"{target}: could not be written: {reason}. What was there is as it was; make room or name another file."
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with writing(target, "An existing file is unchanged: free some space or choose another file."):
+        write_text(target, text, errors="replace")

@@ -85,11 +85,11 @@ def _week_limits(source: RunSource, level: str) -> dict[str, dict[str, Array]]:
 
 
 _NO_LIMITS = {"low": np.full(HOURS, np.nan), "high": np.full(HOURS, np.nan)}
-_FETCHED = ("observed", "rate", "low", "high", "lost", "sd", "stockout", "off", "extrapolated")
+_FETCHED = ("observed", "rate", "low", "high", "lost", "stockout", "off", "extrapolated")
 
 
-def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries, Array]]:
-    """Number, series and standard deviations of the rate, of each zone."""
+def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries]]:
+    """Yield the number and the series of each zone."""
     limits = _week_limits(source, "zone_hour_of_week")
     per_chunk = max(1, _ROWS_AT_ONCE // max(len(source.bins), 1))
     by_day, by_slot = _days_of(source.bins), _summing(_slots(source.bins), HOURS)
@@ -99,7 +99,7 @@ def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries, Array]]:
         for i in range(len(next(iter(block.values())))):
             own = {name: values[i] for name, values in block.items()}
             weekly = limits.get(names[first + i], _NO_LIMITS)
-            yield first + i, _arrange(own, source, by_day, by_slot, weekly), own["sd"]
+            yield first + i, _arrange(own, source, by_day, by_slot, weekly)
 
 
 def _fetch(source: RunSource, first: int, last: int) -> dict[str, Array]:
@@ -117,7 +117,7 @@ def _fetch(source: RunSource, first: int, last: int) -> dict[str, Array]:
              d AS (SELECT s.number AS z, demand.* FROM demand JOIN chosen s USING (zone))
         SELECT coalesce(p.z, d.z)::INTEGER AS z, b.number::INTEGER AS b, p.observed,
             {column("rate_mean")} AS rate, {column("rate_q05")} AS low, {column("rate_q95")} AS high,
-            {column("lost_mean")} AS lost, {column("rate_sd")} AS sd, p.stockout, p.off,
+            {column("lost_mean")} AS lost, p.stockout, p.off,
             {flagged}::DOUBLE AS extrapolated
         FROM p FULL JOIN d ON p.z = d.z AND p.start = d.start
         JOIN bin_numbers b ON b.start = coalesce(p.start, d.start)"""
@@ -166,22 +166,21 @@ def _summed(values: Array, groups: csr_matrix) -> Array:
 
 
 class SystemSeries:
-    """The sum of the zones that were estimated, growing.
+    """The sum of the zones that were estimated, which grows by `add`.
 
-    Given their records zones are independent: the variances of their rates add up.
+    The limits of its rate come from ``system.parquet``, which includes the errors that zones share.
     """
 
     def __init__(self, source: RunSource) -> None:
         self.source = source
-        self.sums = {name: np.zeros(len(source.bins)) for name in (*DRAWN, "variance", "seen", "known", "estimated")}
+        self.sums = {name: np.zeros(len(source.bins)) for name in (*DRAWN, "seen", "known", "estimated")}
         self.week = {name: np.zeros(HOURS) for name in WEEKLY}
 
-    def add(self, series: ZoneSeries, sd: Array) -> None:
-        """Take in one zone."""
+    def add(self, series: ZoneSeries) -> None:
+        """Add one zone."""
         sums, bins = self.sums, series.bins
         for name in ("observed", "rate", "lost", "stockout", "off"):
             sums[name] += np.nan_to_num(bins[name])
-        sums["variance"] += np.nan_to_num(sd) ** 2
         for count, name in (("seen", "observed"), ("known", "stockout"), ("estimated", "lost")):
             sums[count] += np.isfinite(bins[name])
         for name in ("observed", "lost", "stockout", "open", "extrapolated"):
@@ -195,7 +194,8 @@ class SystemSeries:
         def where(count: str, values: Array) -> Array:
             return np.where(sums[count] > 0, values, np.nan)
 
-        half = _NORMAL_Q95 * np.sqrt(sums["variance"])
+        sd = self.source.system.get("rate_sd", pd.Series(dtype=float)).reindex(self.source.bins["start"])
+        half = _NORMAL_Q95 * np.nan_to_num(sd.to_numpy(dtype=float))
         zones = np.maximum(sums["known"], 1)
         own = {
             "observed": where("seen", sums["observed"]),

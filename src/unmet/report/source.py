@@ -15,9 +15,11 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.hashes import file_hash
+from unmet._storage.parquet import read_parquet
 from unmet._storage.sql import fetch_all, fetch_frame, path_literal, reading
+from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.panel.file import PanelFile, open_panel
-from unmet.mobility.runs.outputs import TABLES, read_info, read_table
+from unmet.mobility.runs.outputs import TABLES, read_info
 
 __all__ = ["RunSource", "open_run"]
 
@@ -42,6 +44,8 @@ class RunSource:
         ``zones.parquet``, with the name, place, capacity and polygon that the panel has for each zone.
     totals : pandas.DataFrame
         ``totals.parquet``.
+    system : pandas.DataFrame
+        ``system.parquet``, by start: the rate of all zones together and its standard deviation.
     bins : pandas.DataFrame
         ``start`` (UTC), ``start_local``, ``minutes``, ``future`` (beyond the panel's end), in order of time.
     quality : pandas.DataFrame
@@ -58,6 +62,7 @@ class RunSource:
     info: dict[str, Any]
     zones: pd.DataFrame
     totals: pd.DataFrame
+    system: pd.DataFrame
     bins: pd.DataFrame
     quality: pd.DataFrame
     reasons: pd.DataFrame
@@ -93,13 +98,14 @@ def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None =
             columns = frozenset(str(row[0]) for row in fetch_all(connection, "DESCRIBE demand"))
         _check_columns(folder / "demand.parquet", columns, _OF_DEMAND)
         zones = _read_zones(folder, file)
-        bins = _read_bins(connection)
+        bins = _read_bins(connection, file.timezone)
         _number(connection, zones, bins)
         yield RunSource(
             connection,
             info,
             zones,
             _read(folder / "totals.parquet"),
+            _read(folder / "system.parquet").set_index("start"),
             bins,
             _read_quality(file, info),
             pd.DataFrame(file.metadata.get("reasons", {})),
@@ -161,7 +167,7 @@ def _check_panel(file: PanelFile, path: Path, info: dict[str, Any]) -> None:
 
 def _read(path: Path) -> pd.DataFrame:
     with reading(str(path)):
-        return read_table(path)
+        return read_parquet(path)
 
 
 def _check_columns(path: Path, found: frozenset[str], needed: tuple[str, ...]) -> None:
@@ -200,23 +206,25 @@ def _read_zones(folder: Path, file: PanelFile) -> pd.DataFrame:
 _NUMBERS = ("lat", "lon", "capacity")
 
 
-def _read_bins(connection: duckdb.DuckDBPyConnection) -> pd.DataFrame:
+def _read_bins(connection: duckdb.DuckDBPyConnection, timezone: str | None) -> pd.DataFrame:
     with reading("the panel"):
         known = fetch_frame(
             connection,
-            "SELECT start, min(start_local) AS start_local, min(minutes) AS minutes FROM panel GROUP BY start",
+            "SELECT start, min(start_local) AS start_local, min(minutes) AS minutes FROM panel GROUP BY start "
+            "ORDER BY start",
         )
-        later = fetch_frame(connection, "SELECT start FROM demand EXCEPT SELECT start FROM panel")
+        later = fetch_frame(connection, "SELECT start FROM demand EXCEPT SELECT start FROM panel ORDER BY start")
     known["future"] = False
-    if len(later):
-        # As the estimate does: by the wall clock's offset at the panel's end.
-        known = known.sort_values("start", ignore_index=True)
-        last = known.iloc[-1]
-        later["start_local"] = last["start_local"] + (later["start"] - last["start"])
-        later["minutes"] = last["minutes"]
-        later["future"] = True
-        known = pd.concat([known, later], ignore_index=True)
-    return known.sort_values("start", ignore_index=True)
+    if later.empty:
+        return known
+    # The same function as for the estimate, so that both follow the local clock when it changes.
+    ahead = future_bins(known, len(later), timezone)
+    if ahead["start"].tolist() != later["start"].tolist():
+        raise FileFormatError(
+            f"demand.parquet: its bins after the panel's end, from {later['start'].iloc[0]} to "
+            f"{later['start'].iloc[-1]}, do not continue the panel's bins. Run `unmet estimate` again."
+        )
+    return pd.concat([known, ahead.assign(future=True)], ignore_index=True)
 
 
 def _number(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, bins: pd.DataFrame) -> None:

@@ -10,9 +10,9 @@ from unmet.report.source import RunSource
 __all__ = ["MODEL_WORDS", "assumptions", "data_used", "minutes_by_state", "model_facts", "quality_rows", "span"]
 
 MODEL_WORDS = {
-    "exposure": "Negative binomial counts with exposure: in each bin pickups are counted only for as long as there was "
-    "something to rent. Expected demand follows a weekly pattern, a slow trend, holidays and weather, learnt zone by "
-    "zone by a Gaussian process.",
+    "exposure": "Negative binomial counts with exposure: pickups are counted against the time with something to rent. "
+    "Expected demand follows a weekly pattern, a slow trend, holidays and weather, by Gaussian processes. With eight "
+    "zones or more, a curve of the whole city is learnt first, then how each zone differs from it.",
     "cgp": "Censored Gaussian process: in bins labelled as stock-outs demand was at least what was seen; in all others "
     "it was what was seen.",
     "ncgp": "Gaussian process that ignores stock-outs: what was seen is taken for demand. Expect it to be too low.",

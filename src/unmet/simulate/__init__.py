@@ -9,6 +9,6 @@
 from __future__ import annotations
 
 from unmet.simulate.city import City, check_folder, simulate_city
-from unmet.simulate.settings import Settings
+from unmet.simulate.settings import REALISTIC, Settings
 
-__all__ = ["City", "Settings", "check_folder", "simulate_city"]
+__all__ = ["REALISTIC", "City", "Settings", "check_folder", "simulate_city"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,15 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._typing import Array, IntArray
-from unmet.simulate.demand import Layout, Riders, Stream, draw_riders, layout, rates, stream, weather
-from unmet.simulate.feed import availability, draw_outages, status_log
-from unmet.simulate.operation import Fate, History, Outage, operate
-from unmet.simulate.settings import Settings
+from unmet._storage.writing import replacing
+from unmet._typing import IntArray
+from unmet.simulate.demand import Layout, draw_riders, layout, rates, weather
+from unmet.simulate.feed import status_log
+from unmet.simulate.operation import Fate, operate
+from unmet.simulate.settings import REALISTIC, Settings
+from unmet.simulate.trips import ride_ids, trip_table
+from unmet.simulate.troubles import Trouble, draw_troubles
+from unmet.simulate.truth import Clock, rider_table, state_table, station_hours
 
 __all__ = ["City", "check_folder", "simulate_city"]
 
@@ -31,10 +33,12 @@ _FILES = {
     "weather": "weather.csv",
     "truth": "truth.parquet",
     "true_rate": "true_rate.parquet",
+    "states": "states.parquet",
     "moves": "moves.parquet",
     "events": "events.csv",
 }
 _SETTINGS_FILE = "settings.json"
+_VALET_STORE = 2  # bikes beside the docks, per dock
 
 
 @dataclass(frozen=True)
@@ -59,15 +63,28 @@ class City:
     truth : pandas.DataFrame
         Every wanted trip once: ``wanted_at`` (UTC), ``station_id`` and ``destination_id`` wanted, ``fate``
         (``served``; ``walked`` to ``served_station_id``; ``lost`` at an open and empty station; ``closed``:
-        the station was closed or dead), and ``served_at``, ``served_station_id``, ``ride_id`` of the trip.
+        the station was closed or dead), and ``served_at``, ``served_station_id``, ``ride_id`` of the trip;
+        ``arrived_at`` (first at the destination), ``returned_at`` and ``returned_station_id``.
     true_rate : pandas.DataFrame
         One row per station and hour: ``station_id``, ``start`` (UTC), ``rate`` (expected wanted trips,
         constant within the hour), ``wanted`` (how many there were), ``exposure`` and ``stockout`` (true
-        shares of the hour with a bike to rent, and open without one; the rest is closed).
+        shares of the hour with a bike to rent, and open without one; the rest is closed), ``shock`` (the part of
+        the log rate that no covariate explains).
+        Departures: ``served_here``, ``walked_on``, ``lost``, ``closed`` (they add up to ``wanted``) and
+        ``walked_in`` (trips of riders who wanted to start elsewhere; ``served_here + walked_in`` are the trips).
+        Returns: ``wanted_returns`` (riders who came with a bike), ``returned_here``, ``rode_on`` (found no dock;
+        the two add up to ``wanted_returns``) and ``rode_in`` (``returned_here + rode_in`` are the returns).
+        Shares of the hour: ``out_though_listed`` (the part of ``stockout`` with a bike listed that nobody could
+        rent), ``dock_exposure`` and ``full`` (open for returns, with and without a free dock).
+        ``unusable`` is the mean number of bikes listed that nobody could rent.
+    states : pandas.DataFrame
+        The true number of bikes at each station from each change to its next: ``station_id``, ``time`` (UTC),
+        ``rentable``, ``unusable`` (listed, but nobody can rent them), ``disabled``.
     moves : pandas.DataFrame
         The trucks' stops: ``time`` (UTC), ``station_id``, ``bikes`` (unloaded, or loaded where negative).
     events : pandas.DataFrame
-        Outages: ``kind`` (``closure``, ``silent station``, ``zero station``, ``feed gap``), ``station_id``
+        Troubles: ``kind`` (``closure``, ``reopening``, ``silent station``, ``zero station``, ``feed gap``,
+        ``not yet open``, ``left``, ``quiet closure``, ``stuck terminal``, ``valet``, ``move``), ``station_id``
         (missing: all stations), ``start``, ``end`` (UTC).
     fleet : int
         The number of bikes.
@@ -80,6 +97,7 @@ class City:
     weather: pd.DataFrame
     truth: pd.DataFrame
     true_rate: pd.DataFrame
+    states: pd.DataFrame
     moves: pd.DataFrame
     events: pd.DataFrame
     fleet: int
@@ -93,6 +111,26 @@ class City:
             **{fate.name.lower(): int(fates.get(fate.name.lower(), 0)) for fate in Fate},
             "out_of_stock": float(self.true_rate["stockout"].sum()) / is_open if is_open else 0.0,
         }
+
+    def by_minute(self, column: str) -> IntArray:
+        """A column of `states` at the start of each minute, (stations, minutes), stations in the order of `stations`.
+
+        Examples
+        --------
+        >>> city = simulate_city(stations=4, days=2, seed=1, realistic=True)
+        >>> out_though_listed = (city.by_minute("rentable") == 0) & (city.by_minute("unusable") > 0)
+        >>> out_though_listed.shape
+        (4, 2880)
+        """
+        begin = self.true_rate["start"].iloc[0]
+        minutes = np.arange(60 * len(self.weather))
+        states = self.states.groupby("station_id")
+        rows = []
+        for ident in self.stations["station_id"]:
+            log = states.get_group(ident)
+            since = np.ceil((log["time"] - begin).dt.total_seconds().to_numpy() / 60.0)
+            rows.append(log[column].to_numpy(dtype=np.intp)[np.searchsorted(since, minutes, side="right") - 1])
+        return np.stack(rows)
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write all tables into a folder, which appears whole or not at all.
@@ -108,24 +146,18 @@ class City:
         -------
         pathlib.Path
             The folder: ``trips.parquet``, ``status.parquet``, ``stations.csv``, ``weather.csv``,
-            ``truth.parquet``, ``true_rate.parquet``, ``moves.parquet``, ``events.csv``, ``settings.json``.
+            ``truth.parquet``, ``true_rate.parquet``, ``states.parquet``, ``moves.parquet``,
+            ``events.csv``, ``settings.json``.
             Equal cities give equal bytes.
         """
         target = check_folder(folder, overwrite=overwrite)
         target.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            fresh = beside / "new"
-            fresh.mkdir()
+        with replacing(target) as aside:
+            aside.mkdir()
             for name, file in _FILES.items():
-                _write(getattr(self, name), fresh / file)
+                _write(getattr(self, name), aside / file)
             settings = json.dumps({**asdict(self.settings), "fleet": self.fleet}, indent=2)
-            (fresh / _SETTINGS_FILE).write_text(settings + "\n", encoding="utf-8")
-            if target.exists():
-                os.replace(target, beside / "old")
-            os.replace(fresh, target)
-        finally:
-            shutil.rmtree(beside)
+            (aside / _SETTINGS_FILE).write_text(settings + "\n", encoding="utf-8")
         return target
 
 
@@ -171,6 +203,7 @@ def simulate_city(
     days: int = 120,
     *,
     seed: int,
+    realistic: bool = False,
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> City:
@@ -179,18 +212,21 @@ def simulate_city(
     Riders arrive by a Poisson process whose hourly rate follows the hour of the week, the kind of place,
     weather, holidays and a slow trend (negative binomial counts with `dispersion`). Whoever finds a bike
     rides; whoever does not walks to a neighbour or is lost. Bikes come back after a lognormal riding time, to
-    the nearest free dock; trucks pull stocks towards a target at night.
+    the nearest free dock; trucks pull stocks towards a target at night. By default every listed bike can be rented
+    and nobody walks; `realistic` makes the city as real ones were measured to be.
 
     Parameters
     ----------
     stations, days, seed : int
         Size and seed.
+    realistic : bool
+        Start from `REALISTIC` instead of the defaults of `Settings`: bikes that are listed but cannot be rented,
+        riders who walk on, shocks, a feed that is polled; each as strong as measured in real cities. Options win,
+        so that ``realistic=True, walk_probability=0.0, shock_effect=0.0`` has neither walkers nor shocks.
     progress : callable, optional
         Called as ``progress(done, days)`` after every simulated day.
     **options
-        Any other field of `Settings`: ``start``, ``timezone``, ``demand``, ``fleet_share``, ``rebalancing``,
-        ``walk_probability``, ``walk_reach``, ``dispersion``, ``weather_effect``, ``trend_effect``,
-        ``breakage``, ``closures``, ``dead_stations``, ``feed_gaps``.
+        Any other field of `Settings`.
 
     Returns
     -------
@@ -205,133 +241,51 @@ def simulate_city(
     >>> summary["wanted"] == summary["served"] + summary["lost"]
     True
     """
-    settings = Settings(stations=stations, days=days, seed=seed, **options)
+    settings = Settings(stations=stations, days=days, seed=seed, **(REALISTIC if realistic else {}) | options)
     hours = settings.hours()
     epoch, horizon = int(hours[0].timestamp()), 3600 * len(hours)
-    place, sky = layout(settings), weather(settings)
+    troubles = draw_troubles(settings, horizon)
+    place, sky = _with_valets(layout(settings), troubles), weather(settings)
     rate = rates(settings, place, sky)
     riders = draw_riders(settings, place, rate)
-    outages = draw_outages(settings, horizon)
-    history = operate(settings, place, riders, outages, progress)
-    clock = _Clock(epoch, settings.timezone)
+    history = operate(settings, place, riders, troubles, progress)
+    clock = Clock(epoch, settings.timezone)
     ids = place.table["station_id"]
-    ride_ids = _ride_ids(settings, int((history.started >= 0).sum()))
+    names = ride_ids(settings, int((history.started >= 0).sum()))
     return City(
         settings=settings,
-        trips=_trips(place, riders, history, clock, ride_ids),
-        status=status_log(settings, place, history.stock, outages, epoch, horizon),
+        trips=trip_table(settings, place, riders, history, troubles, clock, names),
+        status=status_log(settings, place, history.stock, troubles, epoch, horizon),
         stations=place.table,
         weather=sky,
-        truth=_truth(ids, riders, history, clock, ride_ids),
-        true_rate=_true_rate(settings, ids, rate, riders, availability(settings, history.stock, outages, horizon)),
+        truth=rider_table(ids, riders, history, clock, names),
+        true_rate=station_hours(settings, place, rate, riders, history, troubles),
+        states=state_table(ids, history.stock, horizon, clock),
         moves=_moves(ids, history.stops, clock),
-        events=_events(ids, outages, clock),
+        events=_events(ids, troubles, clock),
         fleet=history.fleet,
     )
 
 
-@dataclass(frozen=True)
-class _Clock:
-    """Seconds of the simulation as moments."""
-
-    epoch: int
-    timezone: str
-
-    def utc(self, seconds: IntArray) -> pd.DatetimeIndex:
-        """In UTC; negative seconds are no moment."""
-        moments = (seconds + self.epoch).astype("datetime64[s]")
-        moments[seconds < 0] = np.datetime64("NaT")
-        return pd.DatetimeIndex(moments.astype("datetime64[us]")).tz_localize("UTC")
-
-    def wall(self, seconds: IntArray) -> pd.DatetimeIndex:
-        """What a clock on the wall shows."""
-        return self.utc(seconds).tz_convert(self.timezone).tz_localize(None)
+def _with_valets(place: Layout, troubles: list[Trouble]) -> Layout:
+    valets = [t.station for t in troubles if t.kind == "valet" and t.station is not None]
+    store = place.store.copy()
+    store[valets] = _VALET_STORE * place.capacity[valets]
+    return replace(place, store=store)
 
 
-def _ride_ids(settings: Settings, count: int) -> list[str]:
-    """Distinct 16-digit hexadecimal names in no visible order: an odd factor permutes the 64-bit integers."""
-    start = np.uint64(stream(settings, Stream.RIDE_IDS).integers(0, 2**64, dtype=np.uint64))
-    numbers = start + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return [f"{number:016X}" for number in numbers.tolist()]
-
-
-def _order_of_trips(history: History) -> IntArray:
-    """The riders who got a bike, in order of departure."""
-    riders = np.flatnonzero(history.started >= 0)
-    return riders[np.argsort(history.started[riders], kind="stable")]
-
-
-def _trips(place: Layout, riders: Riders, history: History, clock: _Clock, ride_ids: list[str]) -> pd.DataFrame:
-    who = _order_of_trips(history)
-    start, end = history.start_station[who], history.end_station[who]
-    name, ident, lat, lon = (place.table[column].array for column in ("name", "station_id", "lat", "lon"))
-    kinds = pd.Series(["member", "casual"], dtype="str").array
-    return pd.DataFrame(
-        {
-            "ride_id": ride_ids,
-            "rideable_type": "classic_bike",
-            "started_at": clock.wall(history.started[who]),
-            "ended_at": clock.wall(history.ended[who]),
-            "start_station_name": name.take(start),
-            "start_station_id": ident.take(start),
-            "end_station_name": name.take(end),
-            "end_station_id": ident.take(end),
-            "start_lat": lat.take(start),
-            "start_lng": lon.take(start),
-            "end_lat": lat.take(end),
-            "end_lng": lon.take(end),
-            "member_casual": kinds.take(riders.casual[who].astype(np.intp)),
-        }
-    )
-
-
-def _truth(ids: pd.Series, riders: Riders, history: History, clock: _Clock, ride_ids: list[str]) -> pd.DataFrame:
-    names = pd.Series([fate.name.lower() for fate in Fate], dtype="str")
-    ride = pd.Series(index=range(len(riders.time)), dtype="str")
-    ride.iloc[_order_of_trips(history)] = ride_ids
-    return pd.DataFrame(
-        {
-            "wanted_at": clock.utc(riders.time),
-            "station_id": ids.array.take(riders.origin),
-            "destination_id": ids.array.take(riders.destination),
-            "fate": names.array.take(history.fate),
-            "served_at": clock.utc(history.started),
-            "served_station_id": ids.array.take(history.start_station, allow_fill=True),
-            "ride_id": ride.array,
-        }
-    )
-
-
-def _true_rate(
-    settings: Settings, ids: pd.Series, rate: Array, riders: Riders, shares: tuple[Array, Array]
-) -> pd.DataFrame:
-    n_hours, n_stations = rate.shape
-    cell = riders.origin * n_hours + riders.time // 3600
-    exposure, stockout = shares
-    return pd.DataFrame(
-        {
-            "station_id": ids.array.take(np.repeat(np.arange(n_stations), n_hours)),
-            "start": np.tile(settings.hours().tz_convert("UTC"), n_stations),
-            "rate": rate.T.ravel(),
-            "wanted": np.bincount(cell, minlength=rate.size).astype(np.int32),
-            "exposure": exposure.ravel(),
-            "stockout": stockout.ravel(),
-        }
-    )
-
-
-def _moves(ids: pd.Series, stops: IntArray, clock: _Clock) -> pd.DataFrame:
+def _moves(ids: pd.Series, stops: IntArray, clock: Clock) -> pd.DataFrame:
     return pd.DataFrame(
         {"time": clock.utc(stops[:, 0]), "station_id": ids.array.take(stops[:, 1]), "bikes": stops[:, 2]}
     )
 
 
-def _events(ids: pd.Series, outages: list[Outage], clock: _Clock) -> pd.DataFrame:
+def _events(ids: pd.Series, troubles: list[Trouble], clock: Clock) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            "kind": pd.Series([o.kind for o in outages], dtype="str"),
-            "station_id": pd.Series([None if o.station is None else ids[o.station] for o in outages], dtype="str"),
-            "start": clock.utc(np.array([o.start for o in outages], dtype=np.intp)),
-            "end": clock.utc(np.array([o.end for o in outages], dtype=np.intp)),
+            "kind": pd.Series([t.kind for t in troubles], dtype="str"),
+            "station_id": pd.Series([None if t.station is None else ids[t.station] for t in troubles], dtype="str"),
+            "start": clock.utc(np.array([t.start for t in troubles], dtype=np.intp)),
+            "end": clock.utc(np.array([t.end for t in troubles], dtype=np.intp)),
         }
     )

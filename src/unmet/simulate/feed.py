@@ -2,141 +2,80 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
-from unmet._typing import Array, BoolArray, IntArray
+from unmet._typing import BoolArray, IntArray
 from unmet.simulate.demand import Layout, Stream, stream
-from unmet.simulate.operation import Outage
+from unmet.simulate.polls import Looks, draw_looks
 from unmet.simulate.settings import Settings
+from unmet.simulate.states import States, bounds, everywhere, states
+from unmet.simulate.troubles import Shown, Trouble
 
-__all__ = ["availability", "draw_outages", "status_log"]
+__all__ = ["status_log"]
 
-_DAY = 86_400
 _REPEAT = 7200.0  # a station repeats an unchanged report about every two hours; 13 % of real records are repeats
 
 
-def draw_outages(settings: Settings, horizon: int) -> list[Outage]:
-    """Closures, dead stations (silent and zero in turn) and feed gaps, in order of time."""
-    outages = []
-    for kind, name, count, shortest, longest in (
-        ("closure", Stream.CLOSURES, settings.closures, 8, 36),
-        ("feed gap", Stream.FEED_GAPS, settings.feed_gaps, 2, 24),
-    ):
-        for i, (when, length) in enumerate(stream(settings, name).random((count, 2)).tolist()):
-            # Each has a stretch of the period to itself (four days or more), so that no two meet.
-            stretch = horizon / count
-            start = int((i + 0.05 + 0.4 * when) * stretch)
-            lasts = 3600 * (shortest + length * (longest - shortest))
-            outages.append(Outage(kind, None, start, start + int(min(lasts, 0.5 * stretch))))
-    rng = stream(settings, Stream.DEAD_STATIONS)
-    victims = rng.permutation(settings.stations)[: settings.dead_stations].tolist()
-    for i, s in enumerate(victims):
-        lasts = min(_DAY * rng.uniform(1, 7), horizon / 4)
-        dies = rng.uniform(0.05, 0.7) * horizon
-        outages.append(Outage(("silent station", "zero station")[i % 2], s, int(dies), int(dies + lasts)))
-    return sorted(outages, key=lambda o: (o.start, o.kind, -1 if o.station is None else o.station))
-
-
-@dataclass(frozen=True)
-class _States:
-    """The state of stations from each moment until the station's next one, sorted by station and time."""
-
-    station: IntArray
-    time: IntArray
-    stock: IntArray
-    broken: IntArray
-
-    def within(self, outage: Outage) -> BoolArray:
-        inside = (self.time >= outage.start) & (self.time < outage.end)
-        return inside if outage.station is None else inside & (self.station == outage.station)
-
-
-def _states(stock: IntArray, horizon: int, stations: IntArray, times: IntArray) -> _States:
-    """The states after every change (the last in a second counts) and at the extra moments asked for."""
-    span = np.intp(horizon + 1)
-    stock = stock[stock[:, 0] < horizon]
-    changed = stock[:, 1] * span + stock[:, 0]
-    order = np.argsort(changed, kind="stable")
-    last = order[np.append(np.diff(changed[order]) > 0, True)]
-    wanted = (times >= 0) & (times < horizon)
-    moments = np.sort(np.concatenate([changed[last], stations[wanted] * span + times[wanted]]))
-    moments = moments[np.append(np.diff(moments) > 0, True)]
-    row = last[np.searchsorted(changed[last], moments, side="right") - 1]
-    return _States(moments // span, moments % span, stock[row, 2], stock[row, 3])
-
-
-def _everywhere(times: IntArray, settings: Settings) -> tuple[IntArray, IntArray]:
-    n = settings.stations
-    return np.repeat(np.arange(n), len(times)), np.tile(times, n)
-
-
-def _bounds(outages: list[Outage]) -> IntArray:
-    return np.array([t for o in outages for t in (o.start, o.end)], dtype=np.intp)
-
-
 def status_log(
-    settings: Settings, city: Layout, stock: IntArray, outages: list[Outage], epoch: int, horizon: int
+    settings: Settings, city: Layout, stock: IntArray, troubles: list[Trouble], epoch: int, horizon: int
 ) -> pd.DataFrame:
-    """The change log of station_status: a row where a report changed, some repeats, nothing in silences.
+    """The records of station_status, as the collector of ``settings.polls`` writes them.
 
-    A closure locks the bikes (available ones turn disabled, ``is_renting`` is false, returns go on); a zero
-    station shows every bike and dock disabled but claims to rent; a silent one and a gap write nothing, and
-    end with a report of how things stand.
+    A change log has a row where a report changed, some repeats, nothing in silences, and a report of how things
+    stand at their end. `Shown` says what the feed shows of a station in trouble.
     """
     rng = stream(settings, Stream.REPEATS)
     repeats = rng.poisson(horizon / _REPEAT, settings.stations)
-    at, when = _everywhere(_bounds(outages), settings)
-    s = _states(
-        stock,
-        horizon,
-        np.concatenate([at, np.repeat(np.arange(settings.stations), repeats)]),
-        np.concatenate([when, rng.integers(0, horizon, repeats.sum())]),
+    looks = draw_looks(settings, horizon)
+    extra = (
+        everywhere(looks.times, settings.stations),
+        bounds(troubles, settings.stations),
+        (np.repeat(np.arange(settings.stations), repeats), rng.integers(0, horizon, repeats.sum())),
     )
-    heard = np.ones(len(s.time), dtype=bool)
-    locked, dead = ~heard, ~heard
-    for outage in outages:
-        if outage.kind == "closure":
-            locked = locked | s.within(outage)
-        elif outage.kind == "zero station":
-            dead = dead | s.within(outage)
-        else:
-            heard = heard & ~s.within(outage)
-    available = np.where(locked | dead, 0, s.stock)
-    docks = city.capacity[s.station] - s.stock - s.broken
-    table = pd.DataFrame(
+    s = states(stock, horizon, *(np.concatenate(parts) for parts in zip(*extra, strict=True)))
+    shown = {kind: np.zeros(len(s.time), dtype=bool) for kind in Shown}
+    for trouble in troubles:
+        shown[trouble.does.shown][s.rows(trouble)] = True
+    seen = ~shown[Shown.NOTHING]
+    if len(looks.times):
+        seen &= (looks.minutes[looks.stretch(s.time)] == 0) | np.isin(s.time, looks.times)
+    table = _reports(city, s, shown, epoch)[seen]
+    if len(looks.times):
+        table = table[_written(settings, looks, s.time[seen], table)]
+    return table.reset_index(drop=True)
+
+
+def _reports(city: Layout, s: States, shown: dict[Shown, BoolArray], epoch: int) -> pd.DataFrame:
+    """A report of each state. Bikes beside the docks (a valet's) are in no report."""
+    capacity, empty = city.capacity[s.station], shown[Shown.EMPTY]
+    in_docks = np.where(empty, 0, np.maximum(s.listed - city.store[s.station], 0))
+    disabled = np.where(empty, 0, np.minimum(s.disabled, capacity - in_docks))
+    docks = capacity - in_docks - disabled
+    dead = shown[Shown.ALL_DISABLED]
+    locked = shown[Shown.LOCKED]
+    available = np.where(locked | dead | shown[Shown.NO_BIKES], 0, in_docks)
+    return pd.DataFrame(
         {
             "station_ix": s.station.astype(np.int16),
             "last_reported": (s.time + epoch).astype(np.int32),
             "num_bikes_available": available.astype(np.int16),
             "num_ebikes_available": np.int16(0),
             "num_docks_available": np.where(dead, 0, docks).astype(np.int16),
-            "num_bikes_disabled": (s.stock + s.broken - available).astype(np.int16),
+            "num_bikes_disabled": (in_docks + disabled - available).astype(np.int16),
             "num_docks_disabled": np.where(dead, docks, 0).astype(np.int16),
             "is_installed": True,
             "is_renting": ~locked,
             "is_returning": True,
         }
     )
-    return table[heard].reset_index(drop=True)
 
 
-def availability(settings: Settings, stock: IntArray, outages: list[Outage], horizon: int) -> tuple[Array, Array]:
-    """The true shares of each hour, (stations, hours), with a bike to rent, and open without one."""
-    edges = np.arange(0, horizon, 3600)
-    s = _states(stock, horizon, *_everywhere(np.concatenate([edges, _bounds(outages)]), settings))
-    is_open = np.ones(len(s.time), dtype=bool)
-    for outage in outages:
-        if outage.kind != "feed gap":
-            is_open &= ~s.within(outage)
-    following = np.append(s.time[1:], 0)
-    length = np.where(following > s.time, following, horizon) - s.time
-    cell = s.station * len(edges) + s.time // 3600
-    size = settings.stations * len(edges)
-    exposure, stockout = (
-        np.bincount(cell, length * (is_open & has), size).reshape(settings.stations, -1) / 3600.0
-        for has in (s.stock > 0, s.stock == 0)
-    )
-    return exposure, stockout
+def _written(settings: Settings, looks: Looks, times: IntArray, table: pd.DataFrame) -> BoolArray:
+    """Which reports a collector writes that keeps only changes: those that differ, and some repeats."""
+    stretch = looks.stretch(times)
+    content = table.drop(columns="last_reported").to_numpy(dtype=np.int16)
+    new = np.append(True, (content[1:] != content[:-1]).any(axis=1))
+    chance = stream(settings, Stream.POLL_REPEATS).random(len(times))
+    repeated = chance < 60.0 * looks.minutes[stretch] / _REPEAT
+    return np.asarray(~looks.changes[stretch] | new | repeated)

@@ -16,14 +16,17 @@ from heapq import heappop, heappush
 import numpy as np
 
 from unmet._typing import IntArray
-from unmet.simulate.demand import Layout, Riders, Stream, stream
+from unmet.simulate.demand import UNTIL_FOUND, Layout, Riders, Stream, stream
 from unmet.simulate.settings import Settings
+from unmet.simulate.troubles import Trouble
 
-__all__ = ["Fate", "History", "Outage", "operate"]
+__all__ = ["STOCK", "Fate", "History", "operate"]
 
 _WALKING_SPEED = 1.3  # m/s
 _RIDING_SPEED = 2.5  # m/s along the straight line
 _TRUCK_LOAD = 12
+_INSPECTIONS = 1.0  # per station and day, on average: someone looks for unusable bikes
+_LEAST_WALK = 1e-3  # nobody walks where fewer than so many would
 _LATER = 300  # seconds until a driver or a rider who found no dock anywhere tries again
 
 
@@ -36,14 +39,7 @@ class Fate(IntEnum):
     CLOSED = 3  # the station was closed or dead: demand that no stock could have served
 
 
-@dataclass(frozen=True)
-class Outage:
-    """Something out of order between two moments, of one station or (None) of all."""
-
-    kind: str  # closure | silent station | zero station | feed gap
-    station: int | None
-    start: int
-    end: int
+STOCK = ("time", "station", "rentable", "disabled", "unusable")  # unusable: listed, but nobody can rent them
 
 
 @dataclass(frozen=True)
@@ -55,8 +51,9 @@ class History:
     start_station: IntArray
     ended: IntArray
     end_station: IntArray
+    arrived: IntArray  # when the rider first came to the destination and looked for a dock
     fleet: int
-    stock: IntArray  # rows of (time, station, rentable bikes, broken bikes) after every change, in order of time
+    stock: IntArray  # rows of `STOCK` after every change, in order of time
     stops: IntArray  # rows of (time, station, bikes) of the trucks: unloaded, or loaded where negative
 
 
@@ -64,7 +61,7 @@ def operate(
     settings: Settings,
     city: Layout,
     riders: Riders,
-    outages: list[Outage],
+    troubles: list[Trouble],
     progress: Callable[[int, int], None] | None = None,
 ) -> History:
     """Let the riders ride, the bikes break and the trucks drive.
@@ -72,7 +69,7 @@ def operate(
     ``progress(day, days)`` is called after every simulated day.
     """
     hours = settings.hours()
-    shift = _Shift(settings, city, riders, outages)
+    shift = _Shift(settings, city, riders, troubles)
     nights = np.flatnonzero((hours.hour == 1) & (np.diff(hours.hour, prepend=-1) != 0))
     for night, hour in enumerate(nights.tolist()):
         shift.schedule(3600 * hour, shift.plan_night, night)
@@ -92,15 +89,17 @@ class _Shift:
     coming home; the others number entries of ``_tasks``.
     """
 
-    def __init__(self, settings: Settings, city: Layout, riders: Riders, outages: list[Outage]) -> None:
+    def __init__(self, settings: Settings, city: Layout, riders: Riders, troubles: list[Trouble]) -> None:
         n, count = settings.stations, len(riders.time)
         self._riders = riders
         self._count = count
         self._effort = settings.rebalancing
-        self._capacity: list[int] = city.capacity.tolist()
+        self._capacity: list[int] = (city.capacity + city.store).tolist()
         self._target = _target_stock(settings, city)
         self._stock = list(self._target)
         self._broken = [0] * n
+        self._unusable = [0] * n  # listed, broken until somebody finds out
+        self._briefly = [0] * n  # listed, unusable for some minutes
         self._locked = [0] * n  # reasons why nobody may rent here
         self._dead = [0] * n  # reasons why nobody may return here
         travel = 90.0 + city.distance / _RIDING_SPEED
@@ -108,10 +107,14 @@ class _Shift:
         self._travel: list[list[float]] = travel.tolist()
         order = np.argsort(city.distance, axis=1, kind="stable")
         self._others: list[list[int]] = [[o for o in row.tolist() if o != s] for s, row in enumerate(order)]
-        self._walks: list[list[tuple[int, int]]] = [
-            [(o, int(d[o] / _WALKING_SPEED)) for o in others if d[o] <= settings.walk_reach]
-            for others, d in zip(self._others, city.distance, strict=True)
+        walk = settings.walk_probability * np.exp(-((city.distance / settings.walk_reach) ** 1.5))
+        self._walks: list[list[tuple[int, float]]] = [
+            [(o, float(w[o])) for o in others if w[o] >= _LEAST_WALK]
+            for others, w in zip(self._others, walk, strict=True)
         ]
+        self._on_foot: list[list[float]] = (city.distance / _WALKING_SPEED).tolist()
+        self._unusable_for: list[int] = riders.unusable.tolist() if riders.unusable.any() else []
+        self._temper: list[float] = riders.temper.tolist()
         nights = settings.days + 2
         rng = stream(settings, Stream.SERVICE)
         self._mechanic = rng.random((nights, n))
@@ -120,20 +123,22 @@ class _Shift:
         self._tasks: list[tuple[Callable[..., None], tuple[int, ...]]] = []
         self._heading: dict[int, int] = {}
         self._fate = array("b", [-1]) * count
-        self._started, self._start_station, self._ended, self._end_station = (
-            array("i", [-1]) * count for _ in range(4)
+        self._started, self._start_station, self._ended, self._end_station, self._arrived = (
+            array("i", [-1]) * count for _ in range(5)
         )
         self._log = array("i")
         self._stops = array("i")
         for s in range(n):
             self._record(0, s)
-        for outage in outages:
-            if outage.kind == "feed gap":
-                continue  # the feed is silent, the city is not
-            for s in range(n) if outage.station is None else (outage.station,):
-                dead = int(outage.station is not None)
-                self.schedule(outage.start, self._lock, s, 1, dead)
-                self.schedule(outage.end, self._lock, s, -1, -dead)
+        for trouble in troubles:
+            rent, dead = int(not trouble.does.rents), int(not trouble.does.returns)
+            if not rent and not dead:
+                continue  # trouble of the feed, not of the city
+            for s in range(n) if trouble.station is None else (trouble.station,):
+                self.schedule(trouble.start, self._lock, s, rent, dead)
+                self.schedule(trouble.end, self._lock, s, -rent, -dead)
+        if settings.unusable:
+            self._schedule_inspections(settings)
 
     # The clock
 
@@ -181,21 +186,39 @@ class _Shift:
         heappush(self._heap, (time + seconds) << 32 | rider)
 
     def _turn_away(self, time: int, rider: int, s: int) -> None:
-        """Nothing to rent at `s`: walk to the nearest bike in reach as the app shows it now, or give up."""
+        """Nothing to rent at `s`: walk to another station, or give up."""
         self._fate[rider] = Fate.CLOSED if self._locked[s] else Fate.LOST
-        if self._riders.walks[rider]:
-            for other, seconds in self._walks[s]:
-                if self._stock[other] and not self._locked[other]:
-                    self.schedule(time + seconds, self._arrive_on_foot, rider, other)
-                    return
+        self._walk_on(time, rider, s, s, 0)
 
-    def _arrive_on_foot(self, time: int, rider: int, s: int) -> None:
+    def _walk_on(self, time: int, rider: int, origin: int, here: int, first: int) -> None:
+        """Choose among the stations that list a bike, in order of distance from `origin`, from the `first` on.
+
+        The rider walks to each with a probability of its own. One uniform number decides them all: given the
+        outcome of one choice, it is uniform again after rescaling.
+        """
+        chance = self._temper[rider]
+        near = self._walks[origin]
+        for i in range(first, len(near)):
+            other, probability = near[i]
+            if self._locked[other] or not self._listed(other):
+                continue
+            if chance < probability:
+                self._temper[rider] = chance / probability
+                seconds = int(self._on_foot[here][other])
+                self.schedule(time + seconds, self._arrive_on_foot, rider, origin, other, i + 1)
+                return
+            chance = (chance - probability) / (1.0 - probability)
+
+    def _arrive_on_foot(self, time: int, rider: int, origin: int, s: int, following: int) -> None:
         if self._stock[s] and not self._locked[s]:
             self._ride(time, rider, s, Fate.WALKED)
-        # else somebody was faster: the fate given when the rider was turned away stands
+        else:  # somebody was faster, or the listed bikes are unusable
+            self._walk_on(time, rider, origin, s, following)
 
     def _come_home(self, time: int, rider: int) -> None:
         s = self._heading[rider]
+        if self._arrived[rider] < 0:
+            self._arrived[rider] = time
         if not self._free_docks(s):
             refuge = next((o for o in self._others[s] if self._free_docks(o)), s)
             self._heading[rider] = refuge
@@ -205,14 +228,29 @@ class _Shift:
         del self._heading[rider]
         self._ended[rider] = time
         self._end_station[rider] = s
+        unusable = self._unusable_for[rider] if self._unusable_for else 0
         if self._riders.breaks[rider]:
             self._broken[s] += 1
+        elif unusable == UNTIL_FOUND:
+            self._unusable[s] += 1
+        elif unusable:
+            self._briefly[s] += 1
+            self.schedule(time + unusable, self._recover, s)
         else:
             self._stock[s] += 1
         self._record(time, s)
 
+    def _recover(self, time: int, s: int) -> None:
+        self._briefly[s] -= 1
+        self._stock[s] += 1
+        self._record(time, s)
+
+    def _listed(self, s: int) -> int:
+        """Bikes that the feed shows as available."""
+        return self._stock[s] + self._unusable[s] + self._briefly[s]
+
     def _free_docks(self, s: int) -> int:
-        return 0 if self._dead[s] else self._capacity[s] - self._stock[s] - self._broken[s]
+        return 0 if self._dead[s] else self._capacity[s] - self._listed(s) - self._broken[s]
 
     # The operator
 
@@ -228,7 +266,7 @@ class _Shift:
             if broken and self._mechanic[night, s] < 0.6:
                 self.schedule(time + int(four_hours * self._mechanic[night, s]), self._repair, s)
         gap = [
-            0 if self._locked[s] else round(self._effort * (target - self._stock[s]))
+            0 if self._locked[s] else round(self._effort * (target - self._listed(s)))
             for s, target in enumerate(self._target)
         ]
         short = sorted((g, s) for s, g in enumerate(gap) if g > 0)
@@ -250,7 +288,24 @@ class _Shift:
             self._broken[s] = 0
             self._record(time, s)
 
+    def _schedule_inspections(self, settings: Settings) -> None:
+        """Visits to each station at random moments."""
+        rng = stream(settings, Stream.INSPECTIONS)
+        horizon = 3600 * len(settings.hours())
+        visits = rng.poisson(_INSPECTIONS * horizon / 86_400, settings.stations)
+        times = rng.integers(0, horizon, visits.sum()).tolist()
+        for s, time in zip(np.repeat(np.arange(settings.stations), visits).tolist(), times, strict=True):
+            self.schedule(time, self._inspect, s)
+
+    def _inspect(self, time: int, s: int) -> None:
+        """Find the unusable bikes; they are disabled from now on."""
+        if self._unusable[s] and not self._dead[s]:
+            self._broken[s] += self._unusable[s]
+            self._unusable[s] = 0
+            self._record(time, s)
+
     def _load(self, time: int, s: int, bikes: int, to: int) -> None:
+        self._inspect(time, s)
         bikes = 0 if self._locked[s] else min(bikes, self._stock[s])
         if bikes:
             self._stock[s] -= bikes
@@ -258,6 +313,7 @@ class _Shift:
             self.schedule(time + 600 + int(self._travel[s][to] / 2), self._unload, to, bikes)
 
     def _unload(self, time: int, s: int, bikes: int) -> None:
+        self._inspect(time, s)
         fits = min(bikes, self._free_docks(s))
         if fits:
             self._stock[s] += fits
@@ -269,7 +325,7 @@ class _Shift:
     # The books
 
     def _record(self, time: int, s: int) -> None:
-        self._log.extend((time, s, self._stock[s], self._broken[s]))
+        self._log.extend((time, s, self._stock[s], self._broken[s], self._unusable[s] + self._briefly[s]))
 
     def _stop(self, time: int, s: int, bikes: int) -> None:
         self._stops.extend((time, s, bikes))
@@ -282,8 +338,9 @@ class _Shift:
             start_station=np.array(self._start_station, dtype=np.intp),
             ended=np.array(self._ended, dtype=np.intp),
             end_station=np.array(self._end_station, dtype=np.intp),
+            arrived=np.array(self._arrived, dtype=np.intp),
             fleet=sum(self._target),
-            stock=np.array(self._log, dtype=np.intp).reshape(-1, 4),
+            stock=np.array(self._log, dtype=np.intp).reshape(-1, len(STOCK)),
             stops=np.array(self._stops, dtype=np.intp).reshape(-1, 3),
         )
 
@@ -292,4 +349,5 @@ def _target_stock(settings: Settings, city: Layout) -> list[int]:
     """The stock that the operator wants in the morning: fuller where people live, emptier where they work."""
     lean = 1.0 + 0.4 * (city.mix[:, 0] - city.mix[:, 1])
     share = np.clip(settings.fleet_share * lean, 0.05, 0.9)
-    return [max(1, round(bikes)) for bikes in (share * city.capacity).tolist()]
+    in_docks = [max(1, round(bikes)) for bikes in (share * city.capacity).tolist()]
+    return [docked + beside for docked, beside in zip(in_docks, city.store.tolist(), strict=True)]

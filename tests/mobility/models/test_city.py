@@ -12,13 +12,14 @@ import pytest
 from toy_model import ToyModel, estimate_toy, toy_panel
 
 from unmet._exceptions import InputError, NumericalError, UnmetError
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.execution import serially
 from unmet.kernels import Linear
 from unmet.mobility.backtest import compare as backtests
 from unmet.mobility.backtest.trials import blocks
 from unmet.mobility.models import city as shareds
 from unmet.mobility.models import city_curve as shared_curves
+from unmet.mobility.models import zone_models
 from unmet.mobility.models.city import Shared, learn_shared_of_rows, with_shared
 from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.zone_data import SHARED, SHARED_OFF, Learnt, zone_data
@@ -201,6 +202,26 @@ def test_a_dispersion_that_is_not_known_widens_the_systems_total_more_than_it_wo
     known, unknown = (np.array([total(sd, number) for number in (5, 7, 9)]) for sd in (0.0, 0.5))
     assert unknown.sum(axis=0).std() > 1.05 * known.sum(axis=0).std()
     assert np.corrcoef(unknown)[np.triu_indices(3, 1)].min() > np.corrcoef(known)[np.triu_indices(3, 1)].max()
+
+
+def test_the_parts_of_a_rate_that_zones_share_give_the_spread_of_their_sum_as_joint_draws_do(city, shared, monkeypatch):
+    draws = []
+    sample = zone_models._rate_draws
+
+    def keep(*arguments):
+        draws.append(sample(*arguments)[0])
+        return sample(*arguments)
+
+    monkeypatch.setattr(zone_models, "_rate_draws", keep)
+    rows = [estimate_zone(zone, DemandModel(), shared).rows for zone in drop_truth(city)]
+    names = [name for name in rows[0].columns if name.startswith("rate_shared_")]
+    parts = np.array([own[names] for own in rows])
+    variances = np.array([own["rate_sd"] ** 2 for own in rows])
+    joint = np.sum(draws, axis=0).std(axis=0)
+    found = np.sqrt((variances - np.square(parts).sum(axis=2)).sum(axis=0) + np.square(parts.sum(axis=0)).sum(axis=1))
+    assert abs(np.median(found / joint) - 1) < 0.05
+    # The sum of variances, as if zones had no error in common, is far from it here.
+    assert np.median(np.sqrt(variances.sum(axis=0)) / joint) < 0.8
 
 
 def test_a_zone_with_most_of_the_citys_trips_and_one_with_a_longer_record_are_estimated_by_themselves(city, shared):

@@ -16,7 +16,7 @@ from toy_model import ToyModel, estimate_toy, toy_panel
 
 from unmet import InputError
 from unmet._exceptions import FileFormatError
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.execution import in_processes, serially
 from unmet.mobility.models.zone_estimate import DemandModel, estimate_zone
 from unmet.mobility.runs import checkpoints as parts
@@ -394,7 +394,7 @@ def test_senseless_options_are_refused(tmp_path, option):
 
 def test_a_folder_that_cannot_be_made_is_explained(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot be written to"):
+    with pytest.raises(InputError, match="cannot be written"):
         run(tmp_path / "file" / "out")
     with pytest.raises(InputError, match="is a file; name a folder"):
         run(tmp_path / "file")

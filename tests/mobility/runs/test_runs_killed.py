@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from toy_model import ToyModel, estimate_toy, toy_panel
 
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.execution import serially
 from unmet.mobility.runs import run_estimates
 from unmet.mobility.runs.outputs import TABLES

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from toy_model import ToyModel, estimate_toy, toy_panel
 
+from unmet.execution import serially
+from unmet.mobility.runs import run_estimates
 from unmet.mobility.runs.totals import HOURS, QUANTILES, tabulate_totals
 
 
@@ -63,3 +68,32 @@ def test_hours_in_which_no_bin_starts_have_no_rows_and_change_no_total(zones, ta
     every = tabulate_totals(daily)
     kept = every[every["hour_of_week"].isna() | every["hour_of_week"].isin(midnights)].reset_index(drop=True)
     pd.testing.assert_frame_equal(few, kept)
+
+
+def estimate_with_shared_errors(rows, model, shared=None):
+    """Rates of three zones, two of which have errors in common."""
+    estimate = estimate_toy(rows, model)
+    zone = estimate.rows["zone"].iloc[0]
+    columns = {"rate_mean": 10.0, "rate_sd": SPREADS[zone]}
+    if zone in LOADINGS:
+        columns |= {f"rate_shared_{k}": value for k, value in enumerate(LOADINGS[zone], start=1)}
+    return replace(estimate, rows=estimate.rows.assign(**columns))
+
+
+SPREADS = {"z0": 3.0, "z1": 2.0, "z2": 1.0}
+LOADINGS = {"z0": (2.0, -1.0), "z1": (1.5, 0.5)}
+
+
+def test_the_rate_of_the_whole_system_has_the_errors_that_zones_share(tmp_path):
+    panel = toy_panel(zones=3)
+    run_estimates(panel, ToyModel(), tmp_path, estimate=estimate_with_shared_errors, executor=serially, chunk=2)
+    system = pd.read_parquet(tmp_path / "system.parquet")
+    loadings = np.array([LOADINGS.get(zone, (0.0, 0.0)) for zone in SPREADS])
+    own = np.square(list(SPREADS.values())) - np.square(loadings).sum(axis=1)
+    covariance = loadings @ loadings.T + np.diag(own)
+    assert np.allclose(np.sqrt(np.diag(covariance)), list(SPREADS.values()))
+    assert np.allclose(system["rate_sd"], np.sqrt(covariance.sum()))
+    assert np.allclose(system["rate_mean"], 30.0)
+    assert sorted(system["start"]) == system["start"].tolist() == sorted(panel["start"].unique())
+    demand = pd.read_parquet(tmp_path / "demand.parquet")
+    assert not [name for name in demand.columns if "shared" in name]

@@ -22,7 +22,7 @@ from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import InputError, UnmetError
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
 from unmet.execution import Executor, WorkerDied, in_processes
 from unmet.mobility.backtest.scoring import answer, metrics_of, tally, tidy
 from unmet.mobility.backtest.trials import HELD_OUT, TASKS, Trial, hold_out, replay

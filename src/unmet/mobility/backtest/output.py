@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 
-from unmet._exceptions import InputError
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
+from unmet._storage.writing import replacing_files, writing
 from unmet._typing import Array
 from unmet.mobility.backtest.compare import Backtest
 from unmet.mobility.backtest.trials import ALL, CUT, FULL, HALF_OR_MORE, HELD_OUT, REPLAY, UNDER_HALF, ZERO
@@ -22,6 +18,7 @@ from unmet.mobility.backtest.trials import ALL, CUT, FULL, HALF_OR_MORE, HELD_OU
 __all__ = ["FILES", "ReadableTable", "markdown", "readable_tables", "writing_backtest"]
 
 FILES = ("scores.parquet", "summary.csv", "fits.parquet", "backtest.md")
+_ADVICE = "Existing files are unchanged: free some space or choose another folder."
 
 
 @dataclass(frozen=True)
@@ -130,34 +127,23 @@ def markdown(result: Backtest) -> str:
 def writing_backtest(out: Path) -> Iterator[Callable[[Backtest], None]]:
     """Make sure that a folder can be written, before the work; give the function that writes its files.
 
-    All files are written aside first, then moved into place. A folder made here is gone again if nothing was written.
+    All files are replaced together. A folder made here is removed again if nothing was written.
     """
     made = not out.exists()
-    with _reworded(out):
+    with writing(out, _ADVICE):
         out.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=".backtest-", dir=out))
+        with replacing_files(out):  # a folder that cannot be written is found out now
+            pass
 
     def write(result: Backtest) -> None:
-        with _reworded(out):
+        with writing(out, _ADVICE), replacing_files(out) as aside:
             write_parquet(result.scores, aside / "scores.parquet")
             write_parquet(result.fits, aside / "fits.parquet")
             result.summary.to_csv(aside / "summary.csv", index=False)
             (aside / "backtest.md").write_text(markdown(result), encoding="utf-8")
-            for name in FILES:
-                os.replace(aside / name, out / name)
 
     try:
         yield write
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
         if made and not any(out.iterdir()):
             out.rmdir()
-
-
-@contextmanager
-def _reworded(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, duckdb.IOException) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"{out}: cannot be written to: {reason}. Make room or name another folder.") from error

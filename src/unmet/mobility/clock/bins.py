@@ -17,12 +17,28 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 
-__all__ = ["Bins", "closed_by_hours", "cut_bins", "parse_every", "parse_hours", "runs", "wall_minutes"]
+__all__ = [
+    "DAY",
+    "HOURS_OF_WEEK",
+    "WEEK",
+    "Bins",
+    "Integers",
+    "closed_by_hours",
+    "cut_bins",
+    "hour_of_week",
+    "parse_every",
+    "parse_hours",
+    "runs",
+    "wall_minutes",
+]
 
-Minutes = NDArray[np.int64]
+Integers = NDArray[np.int64]
+"""Whole numbers: minutes, counts, or numbers of stations, zones and bins."""
 
 DAY = 1440
+"""Minutes of a day."""
 WEEK = 7 * DAY
+HOURS_OF_WEEK = 168
 _MONDAY = 4  # 1970-01-05, in days since 1970-01-01: multi-day bins are counted from a Monday
 _UNITS = {"min": 1, "m": 1, "minute": 1, "minutes": 1, "h": 60, "hour": 60, "hours": 60, "d": DAY, "day": DAY}
 _UNITS |= {"days": DAY, "w": WEEK, "week": WEEK}
@@ -40,18 +56,18 @@ class Bins:
         What the local wall clock shows when the bin starts.
     """
 
-    edges: Minutes
+    edges: Integers
     start_local: NDArray[np.datetime64]
 
     def __len__(self) -> int:
         return len(self.edges) - 1
 
     @property
-    def minutes(self) -> Minutes:
+    def minutes(self) -> Integers:
         """How long each bin lasts."""
         return np.diff(self.edges)
 
-    def of(self, minute: Minutes | NDArray[np.int32]) -> Minutes:
+    def of(self, minute: Integers | NDArray[np.int32]) -> Integers:
         """Number of the bin of each minute; -1 before the first and `len` after the last."""
         length = self.edges[1] - self.edges[0]
         if (np.diff(self.edges) == length).all():  # as good as always for bins within the hour
@@ -90,11 +106,23 @@ def parse_every(every: str | timedelta) -> int:
     return minutes
 
 
-def wall_minutes(minutes: Minutes, timezone: str) -> Minutes:
+def wall_minutes(minutes: Integers, timezone: str) -> Integers:
     """What the wall clock shows at each UTC minute, as minutes since 1970-01-01 00:00 on that clock."""
     utc = pd.to_datetime(minutes * 60, unit="s", utc=True)
     wall = utc.tz_convert(timezone).tz_localize(None).as_unit("s")
     return np.asarray(wall.asi8, dtype=np.int64) // 60
+
+
+def hour_of_week(local: pd.DatetimeIndex | pd.Series) -> Integers:
+    """Return the hour of the week of local times: 0 is Monday from midnight, 167 Sunday from 23:00.
+
+    Examples
+    --------
+    >>> hour_of_week(pd.DatetimeIndex(["2024-01-01 00:30", "2024-01-07 23:00"])).tolist()
+    [0, 167]
+    """
+    times = pd.DatetimeIndex(local)
+    return np.asarray(24 * times.day_of_week + times.hour, dtype=np.int64)
 
 
 def cut_bins(first: int, last: int, every: int, timezone: str) -> Bins:
@@ -153,7 +181,7 @@ def parse_hours(hours: str) -> tuple[int, int]:
     return opens, closes
 
 
-def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Minutes:
+def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Integers:
     """Stretches of `first ... last` outside the daily opening hours "06:00-23:00", as rows (begin, end).
 
     Hours that end before they start run over midnight.
@@ -168,7 +196,7 @@ def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Minutes
     return first + runs(shut)
 
 
-def runs(mask: NDArray[np.bool_]) -> Minutes:
+def runs(mask: NDArray[np.bool_]) -> Integers:
     """Rows (begin, end) of the stretches where `mask` is true.
 
     Examples

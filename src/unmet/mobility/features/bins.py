@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._storage.sql import connect
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.features.covariates import add_calendar, add_holidays, add_weather
@@ -139,10 +139,7 @@ def read_weather(
 def _read(given: Given, timezone: str, columns: Sequence[str] | None) -> tuple[pd.DataFrame, QualityLog]:
     zone_info(timezone)
     log = QualityLog()
-    with tempfile.TemporaryDirectory(prefix="unmet-") as folder, duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")
-        connection.execute(f"SET memory_limit = '{_MEMORY}B'")
+    with tempfile.TemporaryDirectory(prefix="unmet-") as folder, connect(memory=_MEMORY) as connection:
         make_weather(Workspace(connection, Path(folder), _MEMORY), given, timezone, None, log, columns)
         frame = connection.execute('SELECT * FROM weather ORDER BY "at"').df()
     return frame, log

@@ -22,7 +22,7 @@ from unmet.kernels import Kernel, kernel_from_dict
 from unmet.likelihoods.counts import NegativeBinomial
 from unmet.mobility.models.city_curve import shared_curve
 from unmet.mobility.models.zone_data import SHARED, SHARED_OFF, Learnt, ZoneData, zone_data
-from unmet.mobility.models.zone_models import DENSE_ROWS, SEARCH_ITERATIONS, demand_kernel, search_rows
+from unmet.mobility.models.zone_models import SEARCH_ITERATIONS, demand_kernel, inference_for, search_rows
 
 __all__ = ["Shared", "learn_shared", "learn_shared_of_rows", "with_shared"]
 
@@ -170,7 +170,7 @@ def _learnt(zones: Sequence[ZoneData], seed: int) -> Learnt:
                 gp = CensoredGP(
                     kernel,
                     likelihood="negative-binomial",
-                    inference="lowrank" if len(data) > DENSE_ROWS else "dense",
+                    inference=inference_for(data),
                     optimizer=None,
                 )
                 fitted.append(gp.fit(data.inputs.iloc[rows], data.observed[rows], exposure=data.exposure[rows]))

@@ -15,7 +15,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,7 +26,7 @@ from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP
 from unmet.kernels import SquaredExponential
 from unmet.mobility.models.zone_data import NOT_COVARIATES, SHARED, SHARED_OFF, ZoneData, zone_data
-from unmet.mobility.models.zone_models import DENSE_ROWS, SEARCH_ITERATIONS, demand_kernel
+from unmet.mobility.models.zone_models import SEARCH_ITERATIONS, demand_kernel, inference_for
 
 __all__ = ["LEAST_ZONES", "shared_curve"]
 
@@ -121,22 +120,23 @@ def _fit(data: ZoneData, seed: int) -> CensoredGP:
         shock = Parameter(0.03, prior=LogNormal(0.03, 1.5))
         spell = max(_SPELL, float(np.ptp(data.inputs[_MOMENT])) / _SPELLS)
         kernel = kernel + SquaredExponential(shock, Parameter(spell, fixed=True), columns=_MOMENT)
-    settings: dict[str, Any] = {
-        "likelihood": "negative-binomial",
-        "inference": "lowrank" if len(data) > DENSE_ROWS else "dense",
-        "n_features": _FEATURES,
-    }
     week, moment = np.divmod(data.inputs[_MOMENT].to_numpy(), 7.0)
     weeks = np.unique(week[data.seen])
     some = np.sort(np.random.default_rng(seed).permutation(weeks)[:_SEARCH_WEEKS])
     # Moved together, so that the good and bad days of the weeks between them need no features.
     moved = data.inputs.assign(**{_MOMENT: 7.0 * np.searchsorted(some, week) + moment})
-    search = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
+    search = CensoredGP(
+        kernel,
+        likelihood="negative-binomial",
+        inference=inference_for(data),
+        n_features=_FEATURES,
+        max_iter=SEARCH_ITERATIONS,
+        random_state=seed,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it may end at its limit with little to gain
         found = _fitted(search, data, moved, data.seen & np.isin(week, some))
-    gp = CensoredGP(found.kernel_, optimizer=None, dispersion=found.dispersion_, **settings)
-    return _fitted(gp, data, data.inputs, data.seen)
+    return _fitted(found.with_learnt_parameters(), data, data.inputs, data.seen)
 
 
 def _fitted(gp: CensoredGP, data: ZoneData, inputs: pd.DataFrame, rows: BoolArray) -> CensoredGP:

@@ -10,7 +10,7 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
-from unmet.mobility.panel.build import PANEL_COLUMNS, REBALANCED_COLUMNS
+from unmet.mobility.panel.schema import PANEL_COLUMNS, REBALANCED_COLUMNS
 
 __all__ = ["NOT_COVARIATES", "SHARED", "SHARED_OFF", "Learnt", "ZoneData", "zone_data"]
 

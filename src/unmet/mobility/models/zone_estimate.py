@@ -70,7 +70,8 @@ class ZoneEstimate:
     Attributes
     ----------
     rows : DataFrame
-        One row per bin; see the module's description of rate, demand and lost.
+        One row per bin; see the module's description of rate, demand and lost. Columns ``rate_shared_1`` and so on,
+        if present, are the changes of the rate per standard deviation of an error that all zones share.
     lost : array of shape (168, draws)
         Draws of lost trips, summed by local hour of the week (0 is Monday from midnight).
     observed : array of shape (168,)
@@ -174,4 +175,7 @@ def _rows(data: ZoneData, rates: Rates) -> pd.DataFrame:
         rows.loc[~seen, "demand_sd"] = ahead.std(axis=0)
         for name, q in (("demand_q05", 0.05), ("demand_q50", 0.5), ("demand_q95", 0.95)):
             rows.loc[~seen, name] = np.quantile(ahead, q, axis=0)
+    if rates.shared is not None:
+        names = [f"rate_shared_{k}" for k in range(1, len(rates.shared) + 1)]
+        rows = pd.concat([rows, pd.DataFrame(rates.shared.T, columns=names, index=rows.index)], axis=1)
     return rows

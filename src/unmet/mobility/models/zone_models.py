@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -22,13 +22,13 @@ from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.kernels import Constant, Kernel, Linear, Periodic, SquaredExponential
 from unmet.mobility.models.zone_data import SHARED, SHARED_OFF, ZoneData
 
-__all__ = ["DENSE_ROWS", "MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel", "search_rows"]
+__all__ = ["MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel", "inference_for", "search_rows"]
 
 # Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
 _SEARCH_ROWS = 3000
 SEARCH_ITERATIONS = 40
 # Beyond this many rows features cost less than covariance matrices.
-DENSE_ROWS = 400
+_DENSE_ROWS = 400
 
 
 # Seeds of what is drawn alike for all zones: in draw s the same is off everywhere, and the system's total with it.
@@ -56,6 +56,9 @@ class Rates:
         Draws of demand, for bins still to come.
     summary : dict
         What to tell of the fit.
+    shared : array of shape (directions, n) or None
+        Change of the rate per standard deviation of each error of the city's curve, which all zones share; None
+        for a model that does not use the curve.
     """
 
     mean: Array
@@ -66,6 +69,7 @@ class Rates:
     lost_mean: Array
     future: Array | None = None
     summary: dict[str, Any] = field(default_factory=dict)
+    shared: Array | None = None
 
 
 def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
@@ -120,6 +124,11 @@ def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
     return kernel + Linear(held(1.0), columns=[SHARED, *SHARED_OFF]) + Constant(held(0.1))
 
 
+def inference_for(data: ZoneData) -> Literal["dense", "lowrank"]:
+    """Return the faster inference for a zone's `CensoredGP`: dense for short records, low rank for long ones."""
+    return "lowrank" if len(data) > _DENSE_ROWS else "dense"
+
+
 def search_rows(rows: BoolArray, seed: int, most: int = _SEARCH_ROWS) -> IntArray:
     """A random few of the rows, in order, so that all hours of the week and all weathers are met."""
     index = np.flatnonzero(rows)
@@ -129,9 +138,9 @@ def search_rows(rows: BoolArray, seed: int, most: int = _SEARCH_ROWS) -> IntArra
 
 
 def _fit(
-    data: ZoneData, rows: BoolArray, seed: int, kernel: Kernel, **settings: Any
+    data: ZoneData, rows: BoolArray, seed: int, kernel: Kernel, *, search: bool = True, **settings: Any
 ) -> tuple[CensoredGP, dict[str, Any]]:
-    """Hyper-parameters from some rows, unless they are known, posterior from all; and what to tell of the fit."""
+    """Learn hyper-parameters on some rows (if `search`), then compute the posterior on all; return it and a summary."""
     counts = settings["likelihood"] != "gaussian"
 
     def arguments(at: IntArray) -> dict[str, Any]:
@@ -139,18 +148,17 @@ def _fit(
         return {"X": data.inputs.iloc[at], "y": data.observed[at], **extra}
 
     every = np.flatnonzero(rows)
-    some = every if "optimizer" in settings else search_rows(rows, seed)
+    some = search_rows(rows, seed) if search else every
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        settings["inference"] = "lowrank" if len(data) > DENSE_ROWS else "dense"
+        settings |= {"inference": inference_for(data), "optimizer": "lbfgs" if search else None}
         gp = CensoredGP(kernel, max_iter=SEARCH_ITERATIONS, random_state=seed, **settings)
         gp.fit(**arguments(some))
         if some.size < every.size:
-            settings["dispersion" if counts else "noise_variance"] = gp.dispersion_ if counts else gp.noise_variance_
-            gp = CensoredGP(gp.kernel_, optimizer=None, **settings).fit(**arguments(every))
+            gp = gp.with_learnt_parameters().fit(**arguments(every))
     # The search may end at its limit of iterations with little to gain; the message says so. EP must have converged.
     summary = {
-        "converged": bool(gp._inference.info.converged),
+        "converged": bool(gp.ep_converged_),
         "message": _words(told),
         "log_evidence": float(gp.log_marginal_likelihood_),
         "dispersion": float(getattr(gp, "dispersion_", np.nan)),
@@ -170,14 +178,15 @@ def _rates(gp: CensoredGP, data: ZoneData) -> tuple[Array, Array, Array, Array]:
     return mean, sd, q05, q95
 
 
-def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> Array:
-    """Joint draws of the rate; what all zones share is off, in draw s, by the same in every zone.
+def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> tuple[Array, Array | None]:
+    """Joint draws of the rate; draw s uses the same error of the city's curve in every zone.
 
     A zone's own draws are moved to those common numbers along the regression of the rate on them, over the draws: what
-    the zone has seen itself then corrects it, as it would had the curve been off by so much.
+    the zone has seen itself then corrects it, as it would had the curve been off by so much. The slopes of that
+    regression, (directions, n), are returned beside the draws: None for a zone that does not use the curve.
     """
     if SHARED not in data.inputs:
-        return gp.sample(data.inputs, draws, random_state=seed)
+        return gp.sample(data.inputs, draws, random_state=seed), None
     count = len(SHARED_OFF)
     probe = data.inputs.iloc[[0] * (count + 1)].copy()  # rows that differ by one of the numbers
     probe[SHARED_OFF] = np.vstack([np.zeros(count), np.eye(count)])
@@ -185,7 +194,7 @@ def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> Array:
     f, own = f[:, : len(data)], f[:, -count:] - f[:, [-count - 1]]
     slope = np.linalg.lstsq(own - own.mean(axis=0), f - f.mean(axis=0), rcond=None)[0]
     common = np.random.default_rng(_CURVE_SEED).standard_normal((draws, count))
-    return np.asarray(np.exp(f + (common - own) @ slope))
+    return np.asarray(np.exp(f + (common - own) @ slope)), slope
 
 
 def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
@@ -193,12 +202,14 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
 
     It is exact although stock-outs depend on demand, as long as it is known when they were.
     """
-    kernel, known = demand_kernel(data, shared=True), {}
-    if data.learnt is not None:
-        kernel, known = data.learnt.kernel, {"optimizer": None, "dispersion": data.learnt.dispersion}
-    gp, summary = _fit(data, data.seen, seed, kernel, likelihood="negative-binomial", **known)
+    settings: dict[str, Any] = {"likelihood": "negative-binomial"}
+    if data.learnt is None:
+        gp, summary = _fit(data, data.seen, seed, demand_kernel(data, shared=True), **settings)
+    else:
+        settings["dispersion"] = data.learnt.dispersion
+        gp, summary = _fit(data, data.seen, seed, data.learnt.kernel, search=False, **settings)
     rng = np.random.default_rng(seed)
-    rate = _rate_draws(gp, data, draws, seed)
+    rate, slope = _rate_draws(gp, data, draws, seed)
     spread = 0.0 if data.learnt is None else data.learnt.dispersion_sd
     off = spread * np.random.default_rng(_DISPERSION_SEED).standard_normal(draws)
     shape = (np.exp(off) / gp.dispersion_)[:, None]
@@ -214,7 +225,9 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
     future = None
     if np.isnan(data.observed).any():
         future = rng.poisson(rate * rng.gamma(np.broadcast_to(shape, rate.shape)) / shape).astype(float)
-    return Rates(*_rates(gp, data), lost, lost_mean, future, summary)
+    mean, sd, q05, q95 = _rates(gp, data)
+    shared = None if slope is None else slope * mean
+    return Rates(mean, sd, q05, q95, lost, lost_mean, future, summary, shared)
 
 
 def _tobit_lost(data: ZoneData, f: Array, noise_sd: float, rng: np.random.Generator) -> tuple[Array, Array]:

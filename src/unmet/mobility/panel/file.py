@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,23 +14,14 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import fetch_all, fetch_frame, fetch_one, path_literal, reading, register
+from unmet._storage.sql import connect, fetch_all, fetch_frame, fetch_one, path_literal, reading, register
+from unmet.mobility.clock.bins import hour_of_week
+from unmet.mobility.panel.schema import NEEDED_COLUMNS, SCHEMA, STATE_MINUTES
 
-__all__ = ["PanelFile", "open_panel"]
+__all__ = ["METADATA", "PanelFile", "open_panel", "read_metadata"]
 
-_NEEDED = ("zone", "start", "start_local", "minutes", "observed", "exposure", "censored")
-_STATES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
-
-# What a column may be, in words and as DuckDB's names of types.
-_INTEGER = r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)"
-_NUMBER = ("a number", re.compile(rf"{_INTEGER}|FLOAT|DOUBLE|DECIMAL\(.*\)"))
-_TYPES = {
-    **dict.fromkeys(("observed", "minutes", "exposure", *_STATES), _NUMBER),
-    "censored": ("a boolean or an integer", re.compile(rf"BOOLEAN|{_INTEGER}")),
-    "start": ("a timestamp, best with time zone", re.compile(r"TIMESTAMP.*")),
-    # A file keeps moments, not wall clocks: with a time zone the local hour would be lost.
-    "start_local": ("a timestamp without time zone", re.compile(r"TIMESTAMP(_S|_MS|_NS)?")),
-}
+METADATA = "unmet."
+"""Prefix of the keys that `unmet` writes into the metadata of a panel file."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +99,12 @@ class PanelFile:
     def hours_of_week(self) -> list[int]:
         """Give the hours of the week that bins start in, by the wall clock; 0 is Monday from midnight."""
         with reading(self.label):
-            local = fetch_frame(self.connection, "SELECT DISTINCT start_local FROM panel")["start_local"].dt
-        return sorted((24 * local.day_of_week + local.hour).unique().tolist())
+            local = fetch_frame(self.connection, "SELECT DISTINCT start_local FROM panel")["start_local"]
+        return sorted(set(hour_of_week(local).tolist()))
 
     def zone_minutes(self) -> pd.DataFrame:
         """Give per zone the number of bins, what was observed, and the minutes in each state."""
-        sums = [f"sum({c})::DOUBLE AS {c}" for c in ("observed", *_STATES) if c in self.columns]
+        sums = [f"sum({c})::DOUBLE AS {c}" for c in ("observed", *STATE_MINUTES) if c in self.columns]
         with reading(self.label):
             return fetch_frame(
                 self.connection,
@@ -139,7 +129,7 @@ class PanelFile:
 
     def add_future(self, bins: pd.DataFrame) -> None:
         """Have `rows_of` go on with these bins (``start, start_local, minutes``), told by a column ``future``."""
-        states = dict.fromkeys((name for name in _STATES if name in self.columns), 0)
+        states = dict.fromkeys((name for name in STATE_MINUTES if name in self.columns), 0)
         rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
         self._keep("future", rows)
 
@@ -157,8 +147,8 @@ class PanelFile:
     @property
     def names(self) -> dict[str, str]:
         """What each zone is called: the name of its station where the file tells one, else the zone itself."""
-        told = self.metadata.get("zones") or {}
-        pairs = zip(told.get("zone", []), told.get("name", []), strict=False)
+        zones = self.metadata.get("zones") or {}
+        pairs = zip(zones.get("zone", []), zones.get("name", []), strict=False)
         known = {str(zone): name for zone, name in pairs if isinstance(name, str) and name}
         return {zone: known.get(zone, zone) for zone in self.zones}
 
@@ -174,29 +164,27 @@ def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
     if not file.is_file():
         raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
     label = str(path)
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")
+    with connect() as connection:
         quoted = path_literal(str(file))
         with reading(label):
             connection.execute(f"CREATE VIEW panel AS SELECT * FROM read_parquet({quoted})")
             columns = {row[0]: row[1] for row in fetch_all(connection, "DESCRIBE panel")}
-            pairs = fetch_all(connection, f"SELECT key, value FROM parquet_kv_metadata({quoted})")
-        missing = [name for name in _NEEDED if name not in columns]
+            metadata = read_metadata(connection, quoted)
+        missing = [name for name in NEEDED_COLUMNS if name not in columns]
         if missing:
             raise FileFormatError(
                 f"{label}: is not a panel: there is no column {', '.join(map(repr, missing))}; "
                 f"found: {', '.join(columns)}."
             )
         _check_types(label, columns)
-        yield PanelFile(connection, label, _zones(connection, label), columns, _metadata(pairs))
+        yield PanelFile(connection, label, _zones(connection, label), columns, metadata)
 
 
 def _check_types(label: str, columns: dict[str, str]) -> None:
     wrong = [
-        f"column {name!r} is {columns[name]}; expected {words}"
-        for name, (words, types) in _TYPES.items()
-        if name in columns and not types.fullmatch(columns[name])
+        f"column {column.name!r} is {columns[column.name]}; expected {column.type.words}"
+        for column in SCHEMA
+        if column.name in columns and not column.type.accepted.fullmatch(columns[column.name])
     ]
     if wrong:
         raise FileFormatError(f"{label}: {'. '.join(wrong)}. Build the panel with build_panel or `unmet panel`.")
@@ -213,14 +201,14 @@ def _zones(connection: duckdb.DuckDBPyConnection, label: str) -> tuple[str, ...]
     return zones
 
 
-def _metadata(pairs: list[tuple[Any, ...]]) -> dict[str, Any]:
-    """What the panel's writer left; a file of another's making has none, which is no error."""
+def read_metadata(connection: duckdb.DuckDBPyConnection, file: str) -> dict[str, Any]:
+    """Read the JSON documents in the metadata of a panel file (a quoted path); files of other software have none."""
     found = {}
-    for key, value in pairs:
+    for key, value in fetch_all(connection, f"SELECT key, value FROM parquet_kv_metadata({file})"):
         name = bytes(key).decode("utf-8", "replace")
-        if name.startswith("unmet."):
+        if name.startswith(METADATA):
             try:
-                found[name.removeprefix("unmet.")] = json.loads(bytes(value))
+                found[name.removeprefix(METADATA)] = json.loads(bytes(value))
             except ValueError:
                 continue
     return found

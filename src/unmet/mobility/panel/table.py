@@ -1,114 +1,43 @@
-"""The panel as a table in DuckDB: what was asked for, the rows, and the summary."""
+"""The panel as a table in DuckDB: its rows and its summary."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_one
-from unmet.mobility.clock.bins import parse_every, parse_hours
-from unmet.mobility.panel.assembly import EVIDENCE, Evidence, gather, panel_rows, row_types
+from unmet.mobility.panel.assembly import panel_rows
+from unmet.mobility.panel.evidence import Evidence, gather
+from unmet.mobility.panel.options import PanelOptions, censored_sql
+from unmet.mobility.panel.schema import EVIDENCE, columns_of, select_panel, stored_types
 from unmet.mobility.panel.trip_counts import loose_starts
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
-from unmet.mobility.supply.pickups import REBALANCING
 from unmet.mobility.supply.states import REASONS, STATES
 from unmet.mobility.zones.build import find_zones, report_moved
 
-__all__ = ["PANEL_COLUMNS", "REBALANCED_COLUMNS", "Made", "Plan", "make_panel"]
-
-PANEL_COLUMNS = (
-    "zone",
-    "start",
-    "start_local",
-    "minutes",
-    "observed",
-    "returns",
-    "available_minutes",
-    "stockout_minutes",
-    "closed_minutes",
-    "unknown_minutes",
-    "exposure",
-    "censored",
-    "supply_mean",
-    "evidence",
-)
-REBALANCED_COLUMNS = ("rebalanced_out", "rebalanced_in")
+__all__ = ["PanelTable", "make_panel"]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What was asked for, checked before hours of reading."""
+class PanelTable:
+    """A panel in DuckDB.
 
-    zones: str = "stations"
-    every: str = "1h"
-    start: str | None = None
-    end: str | None = None
-    censored_rule: str = "any"
-    rebalancing: int = REBALANCING
-    hours: str | None = None
-    memory: str = "2GB"
-
-    def __post_init__(self) -> None:
-        parse_every(self.every)
-        if self.hours is not None:
-            parse_hours(self.hours)
-        _censored(self.censored_rule)
-        parse_memory(self.memory)
-        if self.rebalancing < 2:
-            raise InputError(f"rebalancing: expected two vehicles or more, got {self.rebalancing}.")
-
-    def period(self, timezone: str) -> tuple[int | None, int | None]:
-        """The first minute and the one behind the last, UTC, where they were given."""
-        start, end = _minute(self.start, "start", timezone), _minute(self.end, "end", timezone)
-        if start is not None and end is not None and end <= start:
-            raise InputError(f"The panel would end before it starts: start {self.start!r}, end {self.end!r}.")
-        return start, end
-
-
-def _censored(rule: str) -> str:
-    """SQL for the rule."""
-    kind, _, value = rule.partition(":")
-    if rule == "any":
-        return "stockout_minutes > 0"
-    if kind == "minutes" and re.fullmatch(r"\d+", value) and int(value) > 0:
-        return f"stockout_minutes >= {int(value)}"
-    if kind == "share" and re.fullmatch(r"\d*\.?\d+", value) and 0 < float(value) <= 1:
-        return (
-            "stockout_minutes > 0 AND "
-            f"stockout_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
-        )
-    raise InputError(
-        "The rule for censored bins should be any, minutes:10 (at least so many) or share:0.25; "
-        f"{rule!r} is none of them."
-    )
-
-
-def _minute(text: str | None, name: str, timezone: str) -> int | None:
-    """A local time as a UTC minute; a wall-clock time that came twice is its first."""
-    if text is None:
-        return None
-    try:
-        local = pd.Timestamp(text)
-        if local.tzinfo is None:
-            local = local.tz_localize(timezone, ambiguous=True, nonexistent="shift_forward")
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r}.") from error
-    return int(local.timestamp() // 60)
-
-
-@dataclass(frozen=True)
-class Made:
-    """A panel in DuckDB: `sql` selects it, with zone and evidence as ENUM (which Parquet stores as text)."""
+    Attributes
+    ----------
+    sql : str
+        Selects the panel. Zone and evidence are ENUM, which Parquet stores as text.
+    columns : tuple of str
+        Names of its columns.
+    zones, quality, reasons, summary
+        As in `unmet.mobility.panel.Panel`.
+    """
 
     sql: str
     columns: tuple[str, ...]
@@ -118,7 +47,7 @@ class Made:
     summary: dict[str, Any]
 
 
-def make_panel(records: Records, plan: Plan, progress: Callable[[str], None]) -> Made:
+def make_panel(records: Records, options: PanelOptions, progress: Callable[[str], None]) -> PanelTable:
     """Make the panel of records, in their database."""
     connection = records.connection
     stations = connection.execute("SELECT station, name, lat, lon, capacity FROM stations ORDER BY ix").df()
@@ -129,45 +58,31 @@ def make_panel(records: Records, plan: Plan, progress: Callable[[str], None]) ->
     log.total("status", read.get("status", 0))
     progress("making zones")
     loose = loose_starts(connection) if "trips" in records.tables else None
-    zones = find_zones(plan.zones, stations, log, loose)
+    zones = find_zones(options.zones, stations, log, loose)
     log.total("panel", len(zones))
     if "trips" in records.tables:
         report_moved(connection, log)
-    evidence = gather(
-        records,
-        zones,
-        stations,
-        every=parse_every(plan.every),
-        period=plan.period(records.timezone),
-        hours=plan.hours,
-        memory=parse_memory(plan.memory),
-        quality=log,
-        progress=progress,
-    )
+    evidence = gather(records, zones, stations, options, log, progress)
     if evidence.log is not None:
         detail = "same station and second: the last record holds"
         log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail, of=records.within.get("status"))
-    reasons = _lay_out(records, zones.frame, evidence, plan, progress)
-    columns = PANEL_COLUMNS + (REBALANCED_COLUMNS if evidence.inferred else ())
-    sql = _select(columns, plan.censored_rule)
+    reasons = _name_reasons(_fill_rows(records, zones.frame, evidence, options, progress), zones.frame)
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
-    reasons = _name_reasons(reasons, zones.frame)
-    summary = _summarise(connection, sql, records, plan, evidence, reasons, len(stations))
-    return Made(sql, columns, zones.frame, quality, reasons, summary)
+    summary = _summarise(records, options, evidence, reasons, len(stations))
+    sql = select_panel(evidence.inferred, censored_sql(options.censored_rule))
+    return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary)
 
 
-def _lay_out(
-    records: Records, zones: pd.DataFrame, evidence: Evidence, plan: Plan, progress: Callable[[str], None]
+def _fill_rows(
+    records: Records, zones: pd.DataFrame, evidence: Evidence, options: PanelOptions, progress: Callable[[str], None]
 ) -> pd.DataFrame:
-    """Put the rows, in their order, into arrays that DuckDB reads as ``panel_rows``; on disk where they are many.
+    """Fill the arrays that DuckDB reads as ``panel_rows``, on disk if they are large; return minutes by reason.
 
-    What a join would look up stands in every row already: only so does DuckDB keep the order without sorting.
+    Every row is complete, in its place: DuckDB keeps the order without sorting only if nothing is joined.
     """
-    bins = evidence.bins
-    count = evidence.zones * len(bins)
-    types: dict[str, Any] = {"start": "M8[us]", "start_local": "M8[us]", "minutes": np.int16}
-    types |= row_types(evidence.inferred)
-    in_memory = count * sum(np.dtype(t).itemsize for t in types.values()) <= parse_memory(plan.memory) // 16
+    count = evidence.zones * len(evidence.bins)
+    types = stored_types(evidence.inferred)
+    in_memory = count * sum(np.dtype(t).itemsize for t in types.values()) <= parse_memory(options.memory) // 16
     columns: dict[str, NDArray[Any]] = {
         name: np.empty(count, dtype=dtype)
         if in_memory
@@ -176,12 +91,11 @@ def _lay_out(
     }
     reasons = []
     filled = 0
-    for rows, why in panel_rows(evidence, plan.rebalancing, progress):
-        reasons.append(why)
-        some = rows | {"start": bins.start, "start_local": bins.start_local, "minutes": bins.minutes}
+    for rows, minutes_by_reason in panel_rows(evidence, options.rebalancing, progress):
+        reasons.append(minutes_by_reason)
         behind = filled + rows["zone"].size
         for name, column in columns.items():
-            column[filled:behind].reshape(-1, len(bins))[:] = some[name]
+            column[filled:behind].reshape(-1, len(evidence.bins))[:] = rows[name]
         filled = behind
     assert filled == count
     frame: dict[str, Any] = {name: np.asarray(column) for name, column in columns.items()}
@@ -190,19 +104,6 @@ def _lay_out(
     frame["evidence"] = pd.Categorical.from_codes(frame["evidence"], pd.Index(EVIDENCE))
     records.connection.register("panel_rows", pd.DataFrame(frame, copy=False))
     return pd.concat(reasons, ignore_index=True)
-
-
-def _select(columns: tuple[str, ...], censored_rule: str) -> str:
-    written = {
-        "minutes": "minutes::INTEGER",
-        **{c: f"CASE WHEN {c} >= 0 THEN {c}::DOUBLE END" for c in ("observed", "returns", *REBALANCED_COLUMNS)},
-        **{f"{state}_minutes": f"{state}_minutes::INTEGER" for state in STATES},
-        "exposure": "available_minutes / minutes",
-        "censored": _censored(censored_rule),
-        "supply_mean": "CASE WHEN NOT isnan(supply_mean) THEN supply_mean END",
-    }
-    body = ", ".join(f"{written.get(column, 'r.' + column)} AS {column}" for column in columns)
-    return f"SELECT {body} FROM panel_rows r"
 
 
 def _name_reasons(reasons: pd.DataFrame, zones: pd.DataFrame) -> pd.DataFrame:
@@ -219,18 +120,12 @@ def _name_reasons(reasons: pd.DataFrame, zones: pd.DataFrame) -> pd.DataFrame:
 
 
 def _summarise(
-    connection: duckdb.DuckDBPyConnection,
-    sql: str,
-    records: Records,
-    plan: Plan,
-    evidence: Evidence,
-    reasons: pd.DataFrame,
-    stations: int,
+    records: Records, options: PanelOptions, evidence: Evidence, reasons: pd.DataFrame, stations: int
 ) -> dict[str, Any]:
     open_ = "available_minutes + stockout_minutes > 0"
     counts = fetch_one(
-        connection,
-        f"""SELECT count(*) FILTER ({open_}), count(*) FILTER (({_censored(plan.censored_rule)}) AND {open_}),
+        records.connection,
+        f"""SELECT count(*) FILTER ({open_}), count(*) FILTER (({censored_sql(options.censored_rule)}) AND {open_}),
         sum(observed) FILTER (observed >= 0) FROM panel_rows""",
     )
     bins, trips = evidence.bins, evidence.trips
@@ -241,10 +136,10 @@ def _summarise(
         kind = "polled snapshots" if evidence.feed.polled else "change log"
     return {
         "timezone": records.timezone,
-        "zones_as": plan.zones,
-        "every": plan.every,
-        "censored_rule": plan.censored_rule,
-        "rebalancing": plan.rebalancing,
+        "zones_as": options.zones,
+        "every": options.every,
+        "censored_rule": options.censored_rule,
+        "rebalancing": options.rebalancing,
         "start_local": str(bins.start_local[0]).replace("T", " "),
         "end_local": _local_end(int(bins.edges[-1]), records.timezone),
         "zones": evidence.zones,

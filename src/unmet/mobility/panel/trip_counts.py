@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_one
-from unmet.mobility.clock.bins import Bins, Minutes
+from unmet.mobility.clock.bins import Bins, Integers
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.zones.build import Zones
 
@@ -40,8 +40,8 @@ class TripCounts:
     pickups: NDArray[np.int32]
     returns: NDArray[np.int32] | None
     used: int
-    starts: Minutes
-    moves: Minutes
+    starts: Integers
+    moves: Integers
 
 
 def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -128,7 +128,7 @@ def count_trips(
     return TripCounts(pickups, returns if found else None, used, starts, moves)
 
 
-def _add(table: NDArray[np.int32], zone: Minutes, minute: NDArray[np.int32], bins: Bins) -> NDArray[np.bool_]:
+def _add(table: NDArray[np.int32], zone: Integers, minute: NDArray[np.int32], bins: Bins) -> NDArray[np.bool_]:
     """Add one per trip to its zone and bin; return which fall into a bin."""
     bin_ = bins.of(minute)
     inside = (bin_ >= 0) & (bin_ < len(bins))
@@ -144,7 +144,7 @@ def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:
         yield chunk
 
 
-def trip_moves(connection: DuckDBPyConnection, order: Minutes) -> tuple[Minutes, Minutes, Minutes]:
+def trip_moves(connection: DuckDBPyConnection, order: Integers) -> tuple[Integers, Integers, Integers]:
     """Every pickup (-1) and return (+1) at a station, sorted by station (its place in `order`) and time.
 
     Minutes are the full ones from which a move holds; of those that share one, returns come first.

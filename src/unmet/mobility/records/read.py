@@ -34,7 +34,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._storage.sql import reading
+from unmet._storage.sql import connect, reading
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.records.files import Given, Workspace
 from unmet.mobility.records.headers import check_mapping
@@ -156,11 +156,12 @@ def read_records(
     if trips is None and status is None:
         raise InputError("nothing to read: give trips, station status, or both.")
     if not 0 <= max_rejected <= 1:
-        raise InputError(f"max_rejected: expected a share between 0 and 1, got {max_rejected!r}.")
+        raise InputError(f"max_rejected: expected a number between 0 and 1, got {max_rejected!r}.")
     limit = parse_memory(memory)
     folder = Path(tempfile.mkdtemp(prefix="unmet-"))
     try:
-        workspace = Workspace(_connect(folder, limit), folder, limit)
+        connection = connect(folder / "records.duckdb", memory=limit, temp_folder=folder / "spill")
+        workspace = Workspace(connection, folder, limit)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -207,21 +208,6 @@ def parse_memory(memory: str) -> int:
     if size < _LEAST_MEMORY:
         raise InputError(f"memory: expected {_LEAST_MEMORY // 10**6}MB or more, got {memory!r}.")
     return size
-
-
-def _connect(folder: Path, memory: int) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(
-        str(folder / "records.duckdb"),
-        config={
-            "memory_limit": f"{memory}B",
-            "temp_directory": str(folder / "spill"),
-            "autoinstall_known_extensions": "false",  # no reading from the network on a file's word
-            "autoload_known_extensions": "false",
-        },
-    )
-    connection.execute("SET TimeZone = 'UTC'")
-    connection.execute("SET enable_progress_bar = false")
-    return connection
 
 
 def _load(

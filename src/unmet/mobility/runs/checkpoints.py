@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -26,8 +25,9 @@ import numpy as np
 import pandas as pd
 
 from unmet._storage.hashes import file_hash
+from unmet._storage.parquet import write_parquet
 from unmet._storage.seals import sealed, unsealed
-from unmet._storage.writing import write_parquet
+from unmet._storage.writing import replacing
 from unmet._typing import Array
 
 if TYPE_CHECKING:
@@ -93,30 +93,27 @@ class Part:
 
 
 def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> Part:
-    """Write a chunk into `scratch` and move it into `folder`."""
-    fresh = scratch / "part"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
+    """Write a chunk in `scratch` and move it into `folder`."""
+    zones = json.dumps([o.zone for o in outcomes])
+    target = folder / f"part-{hashlib.sha256(zones.encode()).hexdigest()[:16]}"
     fitted = [(o, o.estimate) for o in outcomes if o.estimate is not None]
-    if fitted:
-        write_parquet(pd.concat([e.rows for _, e in fitted], ignore_index=True), fresh / "rows.parquet")
-        np.savez(
-            fresh / "draws.npz",
-            lost=np.stack([e.lost for _, e in fitted]),
-            observed=np.stack([e.observed for _, e in fitted]),
-        )
-    body = {
-        "fitted": [o.zone for o, _ in fitted],
-        "failed": {o.zone: o.reason for o in outcomes if o.estimate is None},
-        "summaries": [{**e.summary, "warnings": "; ".join(o.warnings)} for o, e in fitted],
-        "costs": {o.zone: asdict(o.cost) for o in outcomes},
-        "sha256": {name: file_hash(fresh / name) for name in _FILES} if fitted else {},
-    }
-    text = json.dumps(body, default=_plain)
-    (fresh / "part.json").write_text(sealed(text), encoding="utf-8")
-    target = folder / f"part-{hashlib.sha256(json.dumps([o.zone for o in outcomes]).encode()).hexdigest()[:16]}"
-    shutil.rmtree(target, ignore_errors=True)  # of the same zones, and found damaged
-    os.replace(fresh, target)
+    with replacing(target, scratch=scratch) as aside:
+        aside.mkdir()
+        if fitted:
+            write_parquet(pd.concat([e.rows for _, e in fitted], ignore_index=True), aside / "rows.parquet")
+            np.savez(
+                aside / "draws.npz",
+                lost=np.stack([e.lost for _, e in fitted]),
+                observed=np.stack([e.observed for _, e in fitted]),
+            )
+        body = {
+            "fitted": [o.zone for o, _ in fitted],
+            "failed": {o.zone: o.reason for o in outcomes if o.estimate is None},
+            "summaries": [{**e.summary, "warnings": "; ".join(o.warnings)} for o, e in fitted],
+            "costs": {o.zone: asdict(o.cost) for o in outcomes},
+            "sha256": {name: file_hash(aside / name) for name in _FILES} if fitted else {},
+        }
+        (aside / "part.json").write_text(sealed(json.dumps(body, default=_plain)), encoding="utf-8")
     return _read(target)
 
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unmet._exceptions import InputError
-from unmet._storage.folders import hold_folder
+from unmet._storage.folders import hold_folder, remove_if_empty
 from unmet._storage.writing import writing
 from unmet.mobility.runs.outputs import read_info
 
@@ -44,13 +43,8 @@ class RunFolder:
 
 @contextmanager
 def run_folder(out: Path) -> Iterator[RunFolder]:
-    """Make the folders and hold them against another run at the same time; leave no empty ones."""
+    """Make the folders of a run and hold them against other runs; leave no empty ones."""
     place = RunFolder(out)
-    made = not out.exists()
-    if not made and not out.is_dir():
-        raise InputError(f"{out}: is a file; name a folder for the results (--out).")
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
     with hold_folder(out):
         try:
             with writing(out):
@@ -59,11 +53,7 @@ def run_folder(out: Path) -> Iterator[RunFolder]:
             yield place
         finally:
             shutil.rmtree(place.scratch, ignore_errors=True)
-            for folder in (place.hidden, out) if made else (place.hidden,):
-                try:
-                    folder.rmdir()
-                except OSError:  # there is something in it
-                    break
+            remove_if_empty(place.hidden)
 
 
 def earlier_inputs(place: RunFolder, fingerprint: str) -> list[dict[str, Any]]:

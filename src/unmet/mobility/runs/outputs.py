@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pandas as pd
 
 from unmet._storage.hashes import file_hash
-from unmet._storage.sql import fetch_frame, literal, path_literal
-from unmet._storage.writing import write_parquet
+from unmet._storage.parquet import write_parquet
+from unmet._storage.sql import connect, fetch_all, literal, path_literal
+from unmet._storage.writing import replacing_files
 from unmet._typing import Array
 from unmet.mobility.runs.checkpoints import Part
 from unmet.mobility.runs.totals import tabulate_totals
 
-__all__ = ["TABLES", "finished_run", "publish", "read_table"]
+__all__ = ["TABLES", "finished_run", "publish", "read_info"]
 
-TABLES = ("demand.parquet", "zones.parquet", "totals.parquet")
-_SORT_MEMORY = "500MB"
+TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet")
+_SORT_MEMORY = 500_000_000  # bytes
+_SHARED = "rate_shared_"  # columns of the parts, for system.parquet only
 # Costs differ from run to run; they are told in run.json so that the tables of equal runs are equal.
 _COSTS = "_seconds"
 
@@ -44,22 +44,21 @@ def publish(
     info : dict
         For ``run.json``; checksums and the system's totals are added.
     """
-    _merge_rows(parts, scratch)
-    totals = tabulate_totals(_draws_by_zone(parts), hours)
-    write_parquet(totals, scratch / "totals.parquet")
-    write_parquet(_zone_table(zones, totals, parts), scratch / "zones.parquet")
-    system = totals[totals["level"] == "system"].set_index("quantity")
-    told = {
-        **info,
-        "totals": {
-            str(name): {k: float(row[k]) for k in ("mean", "sd", "q025", "q05", "q50", "q95", "q975")}
-            for name, row in system.iterrows()
-        },
-        "outputs": {name: file_hash(scratch / name) for name in TABLES},
-    }
-    (scratch / "run.json").write_text(json.dumps(told, indent=2, default=str) + "\n", encoding="utf-8")
-    for name in (*TABLES, "run.json"):
-        os.replace(scratch / name, out / name)
+    with replacing_files(out, last="run.json", scratch=scratch) as aside:
+        _merge_rows(parts, aside, scratch / "spill")
+        totals = tabulate_totals(_draws_by_zone(parts), hours)
+        write_parquet(totals, aside / "totals.parquet")
+        write_parquet(_zone_table(zones, totals, parts), aside / "zones.parquet")
+        system = totals[totals["level"] == "system"].set_index("quantity")
+        told = {
+            **info,
+            "totals": {
+                str(name): {k: float(row[k]) for k in ("mean", "sd", "q025", "q05", "q50", "q95", "q975")}
+                for name, row in system.iterrows()
+            },
+            "outputs": {name: file_hash(aside / name) for name in TABLES},
+        }
+        (aside / "run.json").write_text(json.dumps(told, indent=2, default=str) + "\n", encoding="utf-8")
     return told
 
 
@@ -85,13 +84,6 @@ def read_info(out: Path) -> dict[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
-def read_table(path: Path) -> pd.DataFrame:
-    """Read a Parquet file of a run."""
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        return fetch_frame(connection, f"SELECT * FROM read_parquet({path_literal(str(path))})")
-
-
 # Columns of ``demand.parquet`` between the bin and its flags: there also where no zone could be estimated.
 _ESTIMATES = (
     *("observed", "exposure", "censored"),
@@ -101,7 +93,7 @@ _ESTIMATES = (
 )
 
 
-def _merge_rows(parts: Sequence[Part], scratch: Path) -> None:
+def _merge_rows(parts: Sequence[Part], folder: Path, spill: Path) -> None:
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
     if not files:
         empty = {
@@ -110,19 +102,37 @@ def _merge_rows(parts: Sequence[Part], scratch: Path) -> None:
             **{c: pd.Series(dtype="bool" if c == "censored" else "float64") for c in _ESTIMATES},
             "flags": pd.Series(dtype="str"),
         }
-        write_parquet(pd.DataFrame(empty), scratch / "demand.parquet")
+        write_parquet(pd.DataFrame(empty), folder / "demand.parquet")
+        write_parquet(pd.DataFrame(empty)[["start", "rate_mean", "rate_sd"]], folder / "system.parquet")
         return
-    with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")  # one thread writes the same bytes every time
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_progress_bar = false")
-        connection.execute(f"SET memory_limit = '{_SORT_MEMORY}'")
-        connection.execute(f"SET temp_directory = {literal(str(scratch / 'spill'))}")
+    # One thread writes the same bytes every time.
+    with connect(threads=1, memory=_SORT_MEMORY, temp_folder=spill) as connection:
         listed = ", ".join(path_literal(file) for file in sorted(files))
-        connection.execute(
-            f"COPY (SELECT * FROM read_parquet([{listed}], union_by_name = true) ORDER BY zone, start) "
-            f"TO {literal(str(scratch / 'demand.parquet'))} (FORMAT parquet, COMPRESSION zstd)"
-        )
+        connection.execute(f"CREATE VIEW merged AS SELECT * FROM read_parquet([{listed}], union_by_name = true)")
+        columns = [str(row[0]) for row in fetch_all(connection, "DESCRIBE merged")]
+        shared = [name for name in columns if name.startswith(_SHARED)]
+        others = f"* EXCLUDE ({', '.join(shared)})" if shared else "*"
+        starts = "SELECT DISTINCT start FROM merged ORDER BY start"
+        for name, sql in {
+            "demand.parquet": f"SELECT {others} FROM merged ORDER BY zone, start",
+            "system.parquet": _system_rates(shared) if "rate_sd" in columns else starts,
+        }.items():
+            connection.execute(f"COPY ({sql}) TO {literal(str(folder / name))} (FORMAT parquet, COMPRESSION zstd)")
+
+
+def _system_rates(shared: Sequence[str]) -> str:
+    """SQL for the rate of all zones together in each bin: the variances of what zones do not share add up.
+
+    With shared errors w ~ N(0, I) and zone z's rate off by s_z·w and by a part of its own, the variance of the sum is
+    Σ_z (sd_z² − |s_z|²) + |Σ_z s_z|².
+    """
+    squares = " + ".join(f"coalesce({name}, 0) ** 2" for name in shared) or "0"
+    together = " + ".join(f"coalesce(sum({name}), 0) ** 2" for name in shared) or "0"
+    # Sorted, so that sums do not depend on the parts. The slopes are estimates: a zone's share may exceed its variance.
+    return f"""
+        SELECT start, sum(rate_mean) AS rate_mean,
+            sqrt(sum(greatest(rate_sd ** 2 - ({squares}), 0)) + {together}) AS rate_sd
+        FROM (SELECT * FROM merged ORDER BY start, zone) GROUP BY start ORDER BY start"""
 
 
 def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, Array, Array]]:

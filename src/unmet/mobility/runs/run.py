@@ -32,8 +32,9 @@ import unmet
 from unmet._exceptions import FileFormatError, InputError, UnmetError
 from unmet._storage.folders import describe_change
 from unmet._storage.hashes import file_hash, frame_hash
+from unmet._storage.parquet import read_parquet, write_parquet
 from unmet._storage.seals import sealed, unsealed
-from unmet._storage.writing import write_parquet, writing
+from unmet._storage.writing import replacing, write_text, writing
 from unmet.execution import Executor, in_processes
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.models.city import Shared
@@ -42,7 +43,7 @@ from unmet.mobility.panel.build import Panel
 from unmet.mobility.panel.file import PanelFile, open_panel
 from unmet.mobility.runs.checkpoints import Part, read_parts, write_part
 from unmet.mobility.runs.folder import RunFolder, earlier_inputs, run_folder
-from unmet.mobility.runs.outputs import finished_run, publish, read_info, read_table
+from unmet.mobility.runs.outputs import finished_run, publish, read_info
 from unmet.mobility.runs.worker import Chunk, EstimateZone, Model, estimate_chunk
 
 __all__ = ["RunResult", "read_run", "run_estimates"]
@@ -55,7 +56,7 @@ Share = Callable[[Iterable[pd.DataFrame]], Shared | None]
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "duckdb", "joblib")
 # Changes when a part of today could not be read as one of tomorrow.
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class RunResult:
     Attributes
     ----------
     out : pathlib.Path
-        The folder: ``demand.parquet``, ``zones.parquet``, ``totals.parquet``, ``run.json``.
+        The folder: ``demand.parquet``, ``zones.parquet``, ``totals.parquet``, ``system.parquet``, ``run.json``.
     zones : pandas.DataFrame
         One row per zone: ``name`` (its station's, where the panel knows it), ``status`` (``ok``, ``failed``),
         ``reason``, minutes by state, observed, demand and lost totals with their uncertainty, and what
@@ -89,7 +90,7 @@ class RunResult:
 
     def demand(self) -> pd.DataFrame:
         """Give ``demand.parquet``: one row per zone and bin."""
-        return read_table(self.out / "demand.parquet") if self.rows is None else self.rows
+        return read_parquet(self.out / "demand.parquet") if self.rows is None else self.rows
 
 
 def run_estimates(
@@ -250,11 +251,9 @@ class _Run:
             if self.resumed:
                 self.note(f"Going on: {self.resumed} of {len(self.file.zones)} zones were finished before.")
         else:
-            with writing(self.place.out):
-                fresh = self.place.scratch / "run"
-                fresh.mkdir()
-                (fresh / "inputs.json").write_text(json.dumps(self.inputs, indent=2), encoding="utf-8")
-                os.replace(fresh, self.folder)
+            with writing(self.place.out), replacing(self.folder, scratch=self.place.scratch) as aside:
+                aside.mkdir()
+                (aside / "inputs.json").write_text(json.dumps(self.inputs, indent=2), encoding="utf-8")
             if others:
                 self.note(
                     f"Starting anew: {describe_change(others[-1], self.inputs)} since the run in this folder. "
@@ -286,9 +285,7 @@ class _Run:
         self.learning_seconds = time.process_time() - began
         if shared is not None:
             with writing(self.place.out):
-                fresh = self.place.scratch / path.name
-                fresh.write_text(sealed(json.dumps(shared.to_dict())), encoding="utf-8")
-                os.replace(fresh, path)
+                write_text(path, sealed(json.dumps(shared.to_dict())))
         return shared
 
     def work_off(
@@ -423,7 +420,7 @@ def _costs(parts: Sequence[Part], learning_seconds: float) -> dict[str, Any]:
 
 def _result(out: Path, told: dict[str, Any]) -> RunResult:
     failures = {failure["zone"]: failure["reason"] for failure in told["failures"]}
-    return RunResult(out, read_table(out / "zones.parquet"), read_table(out / "totals.parquet"), failures, told)
+    return RunResult(out, read_parquet(out / "zones.parquet"), read_parquet(out / "totals.parquet"), failures, told)
 
 
 def _positive(name: str, value: int | None) -> int | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import Minutes
+from unmet.mobility.clock.bins import Integers
 from unmet.mobility.supply.pickups import moves
 from unmet.mobility.supply.silence import Feed
-from unmet.mobility.supply.status_log import Block, StatusLog
+from unmet.mobility.supply.status_log import StatusLog, StatusRecords
 
 __all__ = ["feed_of_trips", "watch_feed"]
 
@@ -18,7 +18,7 @@ _POLLED_STATIONS = 0.8
 _POLLED_REPEATS = 0.5
 
 
-def watch_feed(log: StatusLog, trip_minutes: Minutes) -> tuple[Feed, NDArray[np.float64]]:
+def watch_feed(log: StatusLog, trip_minutes: Integers) -> tuple[Feed, NDArray[np.float64]]:
     """Go through all records once; return the feed and each station's usual share of its records.
 
     Parameters
@@ -41,7 +41,7 @@ def watch_feed(log: StatusLog, trip_minutes: Minutes) -> tuple[Feed, NDArray[np.
     return feed, log.records / np.maximum(of_all, 1)
 
 
-def feed_of_trips(trip_minutes: Minutes) -> Feed:
+def feed_of_trips(trip_minutes: Integers) -> Feed:
     """Make the feed of a system without status: only what moves is known."""
     first, last = int(trip_minutes.min()), int(trip_minutes.max())
     moves = np.bincount(trip_minutes - first).astype(np.int64)
@@ -60,7 +60,7 @@ class _Watch:
         self.since, self.until = (np.full(stations, first, dtype=np.int64) for _ in range(2))
         self.repeats = 0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: StatusRecords) -> None:
         minute = block.minute - self.first
         self.records += self._count(minute)
         moved, _, _ = moves(block)
@@ -79,10 +79,10 @@ class _Watch:
         same = (np.diff(block.available) == 0) & (np.diff(block.disabled) == 0) & (np.diff(block.reason) == 0)
         self.repeats += int((same & ~block.is_new[1:]).sum())
 
-    def _count(self, minute: Minutes) -> Minutes:
+    def _count(self, minute: Integers) -> Integers:
         return np.bincount(minute, minlength=self.minutes).astype(np.int64)
 
-    def is_polled(self, stations: Minutes) -> bool:
+    def is_polled(self, stations: Integers) -> bool:
         if stations[-1] <= 2:
             return self.repeats >= _POLLED_REPEATS * max(int(self.records.sum()) - 1, 1)
         heard = self.records > 0

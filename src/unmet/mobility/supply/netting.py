@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from unmet.mobility.clock.bins import Minutes
-from unmet.mobility.supply.spells import Spells
+from unmet.mobility.clock.bins import Integers
+from unmet.mobility.supply.spells import Spells, no_spells
 from unmet.mobility.supply.states import EMPTY, UNDETERMINED, VEHICLES
 
 __all__ = ["net_supply"]
 
 
-def net_supply(station: Minutes, minute: Minutes, change: Minutes, capacity: Minutes, covered: Minutes) -> Spells:
+def net_supply(station: Integers, minute: Integers, change: Integers, capacity: Integers, covered: Integers) -> Spells:
     """Follow the possible levels of stations.
 
     Parameters
@@ -39,7 +39,7 @@ def net_supply(station: Minutes, minute: Minutes, change: Minutes, capacity: Min
     >>> [(int(b), int(e), int(r) == EMPTY) for b, e, r in zip(spells.begin, spells.end, spells.reason)][-1]
     (5, 9, True)
     """
-    parts: list[tuple[Minutes, ...]] = []
+    parts: list[tuple[Integers, ...]] = []
     for number in range(len(capacity)):
         if capacity[number] <= 0:
             begins, ends = covered[:, 0], covered[:, 1]
@@ -53,14 +53,15 @@ def net_supply(station: Minutes, minute: Minutes, change: Minutes, capacity: Min
                 _levels(int(number), minute[first:behind], change[first:behind], int(capacity[number]), begin, end)
             )
     if not parts:
-        nothing = np.empty(0, dtype=np.int64)
-        return Spells(nothing, nothing, nothing, nothing, np.empty(0))
+        return no_spells()
     owner, begins, ends, lower, upper = (np.concatenate(column) for column in zip(*parts, strict=True))
     reason = np.where(lower > 0, VEHICLES, np.where(upper == 0, EMPTY, UNDETERMINED))
     return Spells(owner, begins, ends, reason, np.where(lower > 0, (lower + upper) / 2, 0.0))
 
 
-def _levels(number: int, minute: Minutes, change: Minutes, capacity: int, begin: int, end: int) -> tuple[Minutes, ...]:
+def _levels(
+    number: int, minute: Integers, change: Integers, capacity: int, begin: int, end: int
+) -> tuple[Integers, ...]:
     lower, upper = [0], [capacity]
     for step in change.tolist():
         lower.append(min(capacity, max(0, lower[-1] + step)))

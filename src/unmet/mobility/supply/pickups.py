@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import Minutes
+from unmet.mobility.clock.bins import Integers
 from unmet.mobility.supply.silence import Feed
 from unmet.mobility.supply.spells import silent_gaps
-from unmet.mobility.supply.status_log import Block
+from unmet.mobility.supply.status_log import StatusRecords
 
 __all__ = ["REBALANCING", "SWAP_WITHIN", "Changes", "find_changes", "known_changes", "moves"]
 
@@ -51,10 +51,10 @@ class Changes:
         Vehicles taken and brought: one of them is zero, or both are one where they cancelled out.
     """
 
-    station: Minutes
-    minute: Minutes
-    before: Minutes
-    after: Minutes
+    station: Integers
+    minute: Integers
+    before: Integers
+    after: Integers
     fall: NDArray[np.int16]
     rise: NDArray[np.int16]
 
@@ -63,7 +63,7 @@ class Changes:
         return Changes(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
 
-def moves(block: Block) -> tuple[NDArray[np.bool_], NDArray[np.int16], NDArray[np.int16]]:
+def moves(block: StatusRecords) -> tuple[NDArray[np.bool_], NDArray[np.int16], NDArray[np.int16]]:
     """For each record but the first: whether vehicles moved since the one before, how many were taken and brought."""
     gained = np.diff(block.available)
     disabled = np.diff(block.disabled)
@@ -74,12 +74,12 @@ def moves(block: Block) -> tuple[NDArray[np.bool_], NDArray[np.int16], NDArray[n
     return moved, fall, rise
 
 
-def find_changes(block: Block, polled: bool) -> Changes:
+def find_changes(block: StatusRecords, polled: bool) -> Changes:
     """Find every move of vehicles between two consecutive records of an open station.
 
     Parameters
     ----------
-    block : Block
+    block : StatusRecords
         Sorted records.
     polled : bool
         Whether they are snapshots at fixed times: then a record that repeats another says nothing.
@@ -101,7 +101,7 @@ def find_changes(block: Block, polled: bool) -> Changes:
     )
 
 
-def _swaps(block: Block, moved: Minutes) -> Minutes:
+def _swaps(block: StatusRecords, moved: Integers) -> Integers:
     """Records that repeat the one before while the station is in use; `moved` are those that show a move."""
     if len(moved) == 0:
         return np.empty(0, dtype=np.int64)
@@ -112,7 +112,7 @@ def _swaps(block: Block, moved: Minutes) -> Minutes:
     near = (place > 0) & (place < len(moved))
     repeats, place = repeats[near], place[near]
 
-    def is_near(move: Minutes) -> NDArray[np.bool_]:
+    def is_near(move: Integers) -> NDArray[np.bool_]:
         away = np.abs(block.second[move] - block.second[repeats])
         near: NDArray[np.bool_] = (block.station[move] == block.station[repeats]) & (away <= SWAP_WITHIN)
         return near
@@ -120,11 +120,11 @@ def _swaps(block: Block, moved: Minutes) -> Minutes:
     return repeats[is_near(moved[place - 1]) & is_near(moved[place])]
 
 
-def known_changes(changes: Changes, feed: Feed, share: NDArray[np.float64], silent: Minutes) -> Changes:
+def known_changes(changes: Changes, feed: Feed, feed_share: NDArray[np.float64], silent: Integers) -> Changes:
     """Leave out the changes that came to light after a silence of the feed or of the station."""
     begun, ended = (
         np.searchsorted(silent[:, 0], changes.after),
         np.searchsorted(silent[:, 1], changes.before, "right"),
     )
-    alone = silent_gaps(changes.station, changes.before, changes.after, feed, share)
+    alone = silent_gaps(changes.station, changes.before, changes.after, feed, feed_share)
     return changes.select((begun <= ended) & ~alone)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import DAY, Minutes, runs
+from unmet.mobility.clock.bins import DAY, Integers, runs
 
 __all__ = ["Feed", "expected_events", "outside_coverage", "silent_stretches", "standstills"]
 
@@ -59,11 +59,11 @@ class Feed:
     """
 
     first: int
-    records: Minutes
-    moves: Minutes
+    records: Integers
+    moves: Integers
     moving: NDArray[np.bool_]
-    stations: Minutes
-    shut: Minutes
+    stations: Integers
+    shut: Integers
     polled: bool
 
     @property
@@ -73,8 +73,8 @@ class Feed:
 
 
 def expected_events(
-    counts: Minutes, first: int, skip: NDArray[np.bool_] | None = None, fewest_days: int = 7
-) -> tuple[NDArray[np.float64], Minutes]:
+    counts: Integers, first: int, skip: NDArray[np.bool_] | None = None, fewest_days: int = 7
+) -> tuple[NDArray[np.float64], Integers]:
     """Events expected before each minute, and minutes of which nothing is known: running totals.
 
     Parameters
@@ -128,7 +128,7 @@ def _usual_hour(per_hour: NDArray[np.float64], first_hour: int, fewest_days: int
     return np.where(count >= fewest_days, others[np.arange(n), count // 4], np.nan)
 
 
-def silent_stretches(feed: Feed) -> Minutes:
+def silent_stretches(feed: Feed) -> Integers:
     """Rows (begin, end) in which the feed as a whole is silent without a reason: its collector was down.
 
     A silence counts when it is longer than 30 minutes and than 99.9 % of the feed's own gaps (between minutes with a
@@ -155,7 +155,7 @@ def silent_stretches(feed: Feed) -> Minutes:
     return feed.first + _join(np.column_stack([begin[silent], end[silent]]), SHORTEST_SILENCE)
 
 
-def _rate_beside(counts: Minutes, begin: Minutes, end: Minutes) -> NDArray[np.float64]:
+def _rate_beside(counts: Integers, begin: Integers, end: Integers) -> NDArray[np.float64]:
     """Events per minute in the hour before `begin` or in that from `end` on, whichever is less."""
     total = _running(counts)
     before = total[begin] - total[np.maximum(begin - 60, 0)]
@@ -163,7 +163,7 @@ def _rate_beside(counts: Minutes, begin: Minutes, end: Minutes) -> NDArray[np.fl
     return np.minimum(before, after) / 60
 
 
-def _join(stretches: Minutes, apart: int) -> Minutes:
+def _join(stretches: Integers, apart: int) -> Integers:
     """Join stretches, in their order, that are less than `apart` minutes apart."""
     if len(stretches) == 0:
         return stretches
@@ -172,7 +172,7 @@ def _join(stretches: Minutes, apart: int) -> Minutes:
     return np.column_stack([stretches[np.r_[True, far], 0], end[np.r_[far, True]]])
 
 
-def standstills(feed: Feed, silent: Minutes) -> tuple[Minutes, Minutes]:
+def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:
     """Rows (begin, end) in which nothing moves anywhere although it usually would.
 
     Only the minutes outside `silent` count towards what would have been expected.
@@ -199,7 +199,7 @@ def standstills(feed: Feed, silent: Minutes) -> tuple[Minutes, Minutes]:
     return found[alive], _join(more[np.argsort(more[:, 0], kind="stable")], 1)
 
 
-def outside_coverage(minutes_with_trips: Minutes, first: int, last: int) -> Minutes:
+def outside_coverage(minutes_with_trips: Integers, first: int, last: int) -> Integers:
     """Rows (begin, end) of `first ... last` that the trip files do not cover.
 
     They cover what lies between two trips, anywhere in the system, that are no more than a week apart.

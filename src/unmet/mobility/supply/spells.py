@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import DAY, Minutes
+from unmet.mobility.clock.bins import DAY, Integers
 from unmet.mobility.supply.silence import MISSED_POLLS, SHORTEST_SILENCE, Feed
 from unmet.mobility.supply.states import (
     EMPTY,
     FEED_SILENT,
-    HOURS,
     NO_RECORD,
+    OUTSIDE_HOURS,
     REASONS,
     SILENT,
     STANDSTILL,
     UNDETERMINED,
     VEHICLES,
 )
-from unmet.mobility.supply.status_log import Block
+from unmet.mobility.supply.status_log import StatusRecords
 
 __all__ = [
     "Override",
@@ -29,6 +29,7 @@ __all__ = [
     "Tally",
     "combine_stations",
     "count_minutes",
+    "no_spells",
     "silent_gaps",
     "status_spells",
 ]
@@ -50,16 +51,22 @@ class Spells:
     What is in none is ``no_record``. `supply` counts vehicles that can be rented.
     """
 
-    owner: Minutes
-    begin: Minutes
-    end: Minutes
+    owner: Integers
+    begin: Integers
+    end: Integers
     reason: NDArray[Any]
     supply: NDArray[Any]
 
 
+def no_spells() -> Spells:
+    """Return spells of no one."""
+    nothing = np.empty(0, dtype=np.int64)
+    return Spells(nothing, nothing, nothing, nothing, np.empty(0))
+
+
 @dataclass(frozen=True)
 class Override:
-    """A stretch in which the whole system has a reason of its own: `FEED_SILENT`, `STANDSTILL` or `HOURS`."""
+    """A stretch in which the whole system has a reason of its own: `FEED_SILENT`, `STANDSTILL` or `OUTSIDE_HOURS`."""
 
     begin: int
     end: int
@@ -78,10 +85,10 @@ class Tally:
         The integral of supply over the available minutes.
     """
 
-    minutes: dict[int, Minutes]
+    minutes: dict[int, Integers]
     vehicle_minutes: NDArray[np.float64]
 
-    def by_state(self, state: str) -> Minutes:
+    def by_state(self, state: str) -> Integers:
         """Minutes in a state, shape (zones, stretches)."""
         total = np.zeros(self.vehicle_minutes.shape, dtype=np.int64)
         for code, of in enumerate(REASONS.values()):
@@ -90,16 +97,16 @@ class Tally:
         return total
 
 
-def status_spells(block: Block, feed: Feed, share: NDArray[np.float64]) -> Spells:
+def status_spells(block: StatusRecords, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
     """Read the stations' own states off their records.
 
     Parameters
     ----------
-    block : Block
+    block : StatusRecords
         Sorted records.
     feed : Feed
         Of all stations: silence of one is judged by what the others say meanwhile.
-    share : array
+    feed_share : array
         Each station's usual share of the feed's records.
     """
     # Of several records that come into force at the same minute only the last is ever in force.
@@ -110,11 +117,11 @@ def status_spells(block: Block, feed: Feed, share: NDArray[np.float64]) -> Spell
     end[:-1] = begin[1:]
     end[np.append(owner[1:] != owner[:-1], True)] = feed.last + 1
     supply = np.where(reason == VEHICLES, block.available[last], 0)
-    return _cut_silence(Spells(owner, begin, end, reason, supply), feed, share)
+    return _cut_silence(Spells(owner, begin, end, reason, supply), feed, feed_share)
 
 
 def silent_gaps(
-    station: Minutes, begin: Minutes, end: Minutes, feed: Feed, share: NDArray[np.float64]
+    station: Integers, begin: Integers, end: Integers, feed: Feed, feed_share: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     """Whether a station's silence after minute `begin` and before `end` is improbable while the others report."""
     silent = np.zeros(len(begin), dtype=bool)
@@ -125,17 +132,17 @@ def silent_gaps(
         if feed.polled:
             silent[long] = meanwhile > MISSED_POLLS
         else:
-            silent[long] = meanwhile * share[station[long]] > IMPROBABLE_CHANGES
+            silent[long] = meanwhile * feed_share[station[long]] > IMPROBABLE_CHANGES
     return silent
 
 
-def _cut_silence(spells: Spells, feed: Feed, share: NDArray[np.float64]) -> Spells:
+def _cut_silence(spells: Spells, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
     """Turn improbably long silences of open stations into ``silent`` and, after a week, ``no_record``.
 
     A station that said that it is closed is believed until it says something else.
     """
     open_ = (spells.reason == VEHICLES) | (spells.reason == EMPTY)
-    cut = np.flatnonzero(open_ & silent_gaps(spells.owner, spells.begin, spells.end, feed, share))
+    cut = np.flatnonzero(open_ & silent_gaps(spells.owner, spells.begin, spells.end, feed, feed_share))
     if len(cut) == 0:
         return spells
     end = spells.end.copy()
@@ -150,7 +157,7 @@ def _cut_silence(spells: Spells, feed: Feed, share: NDArray[np.float64]) -> Spel
     )
 
 
-def combine_stations(spells: Spells, zone: Minutes) -> Spells:
+def combine_stations(spells: Spells, zone: Integers) -> Spells:
     """Join the spells of stations into spells of their zones; `zone` is that of each station.
 
     A sweep over the minutes at which any station of a zone changes, counting its stations by reason.
@@ -185,7 +192,7 @@ def combine_stations(spells: Spells, zone: Minutes) -> Spells:
     )
 
 
-def count_minutes(spells: Spells, zones: Minutes, edges: Minutes, overrides: list[Override]) -> Tally:
+def count_minutes(spells: Spells, zones: Integers, edges: Integers, overrides: list[Override]) -> Tally:
     """Count minutes by reason between consecutive edges, for each of `zones` (owners of `spells`, ascending).
 
     The running totals of each reason at the edges are all that is needed: no spell is ever cut. Nearly all spells are
@@ -193,7 +200,7 @@ def count_minutes(spells: Spells, zones: Minutes, edges: Minutes, overrides: lis
     """
     grid, of_stretch, override = _grid(edges, overrides)
     starts = np.flatnonzero(np.r_[True, np.diff(of_stretch) > 0])
-    totals: dict[int, Minutes] = {}
+    totals: dict[int, Integers] = {}
     at, first = _last_begun(spells.owner, spells.begin, zones, grid)
     left = _between(spells.begin, spells.end, None, at, first, grid)
     _add(totals, np.diff(grid) - left, NO_RECORD, override, starts)
@@ -210,7 +217,7 @@ def count_minutes(spells: Spells, zones: Minutes, edges: Minutes, overrides: lis
     return Tally(totals, _by_stretch(vehicle_minutes, starts))
 
 
-def _last_begun(owner: Minutes, begin: Minutes, zones: Minutes, grid: Minutes) -> tuple[Minutes, Minutes]:
+def _last_begun(owner: Integers, begin: Integers, zones: Integers, grid: Integers) -> tuple[Integers, Integers]:
     """For each zone and point of the grid, how many spells of all had begun; for each zone, how many before its own."""
     first = np.searchsorted(owner, zones)
     behind = np.searchsorted(owner, zones, side="right")
@@ -221,7 +228,7 @@ def _last_begun(owner: Minutes, begin: Minutes, zones: Minutes, grid: Minutes) -
 
 
 def _between(
-    begin: Minutes, end: Minutes, height: NDArray[Any] | None, at: Minutes, first: Minutes, grid: Minutes
+    begin: Integers, end: Integers, height: NDArray[Any] | None, at: Integers, first: Integers, grid: Integers
 ) -> NDArray[Any]:
     """Integrate what is `height` (or one) in each spell and zero elsewhere, from each point of the grid to the next.
 
@@ -238,13 +245,13 @@ def _between(
     return difference
 
 
-def _grid(edges: Minutes, overrides: list[Override]) -> tuple[Minutes, Minutes, Minutes]:
+def _grid(edges: Integers, overrides: list[Override]) -> tuple[Integers, Integers, Integers]:
     """Add the overrides' ends to the edges; say of each piece its stretch and its override (-1 for none)."""
     ends = np.array([m for o in overrides for m in (o.begin, o.end)], dtype=np.int64)
     grid = np.unique(np.concatenate([edges, ends[(ends > edges[0]) & (ends < edges[-1])]]))
     override = np.full(len(grid) - 1, -1, dtype=np.int64)
     # Later ones win: opening hours are certain, an outage of the feed explains that nothing moved.
-    for reason in (STANDSTILL, FEED_SILENT, HOURS):
+    for reason in (STANDSTILL, FEED_SILENT, OUTSIDE_HOURS):
         for o in overrides:
             if o.reason == reason:
                 low, high = np.searchsorted(grid, [max(o.begin, grid[0]), min(o.end, grid[-1])])
@@ -252,11 +259,11 @@ def _grid(edges: Minutes, overrides: list[Override]) -> tuple[Minutes, Minutes, 
     return grid, np.searchsorted(edges, grid[:-1], side="right") - 1, override
 
 
-def _add(totals: dict[int, Minutes], minutes: Minutes, code: int, override: Minutes, starts: Minutes) -> None:
+def _add(totals: dict[int, Integers], minutes: Integers, code: int, override: Integers, starts: Integers) -> None:
     """Add minutes that a zone spent in `code`, but under the override's reason where that one goes before."""
     moved = np.zeros(len(override), dtype=bool)
-    for reason in (STANDSTILL, FEED_SILENT, HOURS):
-        if reason == HOURS or code in (VEHICLES, EMPTY, UNDETERMINED):
+    for reason in (STANDSTILL, FEED_SILENT, OUTSIDE_HOURS):
+        if reason == OUTSIDE_HOURS or code in (VEHICLES, EMPTY, UNDETERMINED):
             here = override == reason
             if here.any():
                 totals[reason] = totals.get(reason, 0) + _by_stretch(np.where(here, minutes, 0), starts)
@@ -264,7 +271,7 @@ def _add(totals: dict[int, Minutes], minutes: Minutes, code: int, override: Minu
     totals[code] = _by_stretch(np.where(moved, 0, minutes) if moved.any() else minutes, starts)
 
 
-def _by_stretch(values: NDArray[Any], starts: Minutes) -> NDArray[Any]:
+def _by_stretch(values: NDArray[Any], starts: Integers) -> NDArray[Any]:
     """Sum the pieces into which overrides cut the stretches."""
     if len(starts) == values.shape[1]:
         return values

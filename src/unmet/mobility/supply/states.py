@@ -30,16 +30,23 @@ __all__ = [
     "DEAD",
     "EMPTY",
     "FEED_SILENT",
-    "HOURS",
     "NOT_INSTALLED",
     "NOT_RENTING",
     "NO_RECORD",
+    "OUTSIDE_HOURS",
     "REASONS",
     "SILENT",
+    "STANDSTILL",
+    "STATES",
+    "STATE_MINUTES",
+    "UNDETERMINED",
+    "VEHICLES",
+    "WORDS",
 ]
-__all__ += ["STANDSTILL", "STATES", "UNDETERMINED", "VEHICLES", "WORDS"]
 
 STATES = ("available", "stockout", "closed", "unknown")
+STATE_MINUTES = tuple(f"{state}_minutes" for state in STATES)
+"""Names of the columns that count minutes by state."""
 
 REASONS: dict[str, str] = {  # reason -> state, in the order in which a zone of several stations takes them
     "vehicles": "available",
@@ -68,5 +75,5 @@ WORDS: dict[str, str] = {  # reason -> how to tell it
     "no_record": "no record yet, or no more",
 }
 VEHICLES, UNDETERMINED, SILENT, EMPTY, NOT_RENTING, DEAD, NOT_INSTALLED, NO_RECORD = range(8)
-FEED_SILENT, STANDSTILL, HOURS = range(8, 11)
+FEED_SILENT, STANDSTILL, OUTSIDE_HOURS = range(8, 11)
 """Reasons as numbers, in the order of `REASONS`. The first seven are those of single stations."""

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_one
-from unmet.mobility.clock.bins import Minutes
+from unmet.mobility.clock.bins import Integers
 from unmet.mobility.supply.states import DEAD, EMPTY, NOT_INSTALLED, NOT_RENTING, VEHICLES
 
-__all__ = ["Block", "StatusLog", "sort_status"]
+__all__ = ["StatusLog", "StatusRecords", "sort_status"]
 
 # Bits of the packed record, from the top: station within its chunk; second; vehicles; disabled ones; what it says.
 _STATION, _SECOND, _COUNT, _SAYS = 11, 30, 10, 3
@@ -38,7 +38,7 @@ _NOTHING = "The station status has no accepted record: there is nothing to build
 
 
 @dataclass(frozen=True)
-class Block:
+class StatusRecords:
     """Sorted records of some whole zones, one array per column.
 
     Attributes
@@ -57,8 +57,8 @@ class Block:
         Where the records of a station begin.
     """
 
-    station: Minutes
-    minute: Minutes
+    station: Integers
+    minute: Integers
     second: NDArray[np.int32]
     origin: int
     available: NDArray[np.int16]
@@ -69,9 +69,9 @@ class Block:
     def __len__(self) -> int:
         return len(self.station)
 
-    def minute_of_arrival(self, rows: Minutes) -> Minutes:
+    def minute_of_arrival(self, rows: Integers) -> Integers:
         """The minutes in which some of the records came."""
-        minutes: Minutes = (self.second[rows].astype(np.int64) + self.origin) // 60
+        minutes: Integers = (self.second[rows].astype(np.int64) + self.origin) // 60
         return minutes
 
     @property
@@ -101,14 +101,14 @@ class StatusLog:
     """
 
     chunks: tuple[tuple[NDArray[np.uint64] | Path, int], ...]
-    group: Minutes
-    records: Minutes
+    group: Integers
+    records: Integers
     origin: int
     first_minute: int
     last_minute: int
     duplicates: int
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[StatusRecords]:
         """Go through all records in order, whole zones, some hundred thousand at a time."""
         for packed, first in self.chunks:
             behind = first + np.searchsorted(np.cumsum(self.records[first:]), _length(packed)) + 1
@@ -221,13 +221,13 @@ def _sort_old(
     return sort_status(connection, order, group, folder, memory, rows, within, earliest - 60)
 
 
-def _count_within(seconds: Minutes, within: tuple[int | None, int | None]) -> int:
+def _count_within(seconds: Integers, within: tuple[int | None, int | None]) -> int:
     begin, end = (limit if minute is None else 60 * minute for minute, limit in zip(within, (0, 1 << 62), strict=True))
     return int(((seconds >= begin) & (seconds < end)).sum())
 
 
 def _cut_chunks(
-    connection: DuckDBPyConnection, order: Sequence[int], group: Minutes, rows: int, most_records: int
+    connection: DuckDBPyConnection, order: Sequence[int], group: Integers, rows: int, most_records: int
 ) -> list[tuple[int, int]]:
     """Cut the stations into runs of whole zones that fit into memory and into the packed number."""
     if rows <= most_records and len(group) <= _MOST_STATIONS:
@@ -253,7 +253,7 @@ def _cut_chunks(
 
 def _fetch_sorted(
     connection: DuckDBPyConnection, stations: Sequence[int], of_all: int, origin: int
-) -> tuple[NDArray[np.uint64], Minutes]:
+) -> tuple[NDArray[np.uint64], Integers]:
     """Fetch the records of some stations, packed and sorted, and the seconds of the duplicates that were left out.
 
     All stations are sorted by their numbers (``ix``), some of them by their place among `stations`.
@@ -290,7 +290,7 @@ def _fetch_sorted(
     return np.delete(packed, again), _seconds(packed[again]).astype(np.int64)
 
 
-def _repeated(packed: NDArray[np.uint64]) -> Minutes:
+def _repeated(packed: NDArray[np.uint64]) -> Integers:
     """Places of the sorted records that are of the same station and second as the one before."""
     found = []
     for begin in range(0, len(packed), _BLOCK):
@@ -306,7 +306,7 @@ def _seconds(packed: NDArray[np.uint64]) -> NDArray[np.int32]:
 
 
 def _check_counts(
-    connection: DuckDBPyConnection, packed: NDArray[np.uint64], stations: Sequence[int], ends: Minutes
+    connection: DuckDBPyConnection, packed: NDArray[np.uint64], stations: Sequence[int], ends: Integers
 ) -> None:
     """Refuse more vehicles than a record can hold; `ends` are the places behind each station's records."""
     for begin in range(0, len(packed), _BLOCK):
@@ -323,7 +323,7 @@ def _check_counts(
                 )
 
 
-def _unpack(packed: NDArray[np.uint64], records: Minutes, first: int, origin: int) -> Block:
+def _unpack(packed: NDArray[np.uint64], records: Integers, first: int, origin: int) -> StatusRecords:
     """Take records apart; `records` is how many each of the stations from `first` on has."""
 
     def bits(low: int, width: int, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
@@ -346,7 +346,7 @@ def _unpack(packed: NDArray[np.uint64], records: Minutes, first: int, origin: in
         # Without a vehicle and a dock a station is dead; but one that never has a dock has none to lose.
         docked = np.bincount(station - first, weights=says & 1) > 0
         reason[no_dock[docked[station[no_dock] - first]]] = DEAD
-    return Block(
+    return StatusRecords(
         station,
         minute,
         second,

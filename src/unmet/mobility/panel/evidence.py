@@ -1,0 +1,196 @@
+"""Evidence of the whole system, collected before zones are processed one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmet._exceptions import InputError
+from unmet.mobility.clock.bins import DAY, Bins, Integers, closed_by_hours, cut_bins, parse_every
+from unmet.mobility.panel.options import PanelOptions
+from unmet.mobility.panel.trip_counts import TripCounts, count_trips, trip_moves, trip_span
+from unmet.mobility.records.quality import QualityLog
+from unmet.mobility.records.read import Records, parse_memory
+from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
+from unmet.mobility.supply.netting import net_supply
+from unmet.mobility.supply.silence import Feed, outside_coverage, silent_stretches, standstills
+from unmet.mobility.supply.spells import Override, Spells
+from unmet.mobility.supply.states import FEED_SILENT, OUTSIDE_HOURS, STANDSTILL
+from unmet.mobility.supply.status_log import StatusLog, sort_status
+from unmet.mobility.zones.build import Zones
+
+__all__ = ["Evidence", "gather"]
+
+NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
+_LONGEST_WITHOUT_RECORDS = 366 * DAY
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Evidence of the whole system.
+
+    Attributes
+    ----------
+    bins : Bins
+        Bins of the whole period.
+    zones : int
+        Number of zones.
+    order, group : array
+        Stations (``ix``) sorted by zone, and the zone of each.
+    overrides : list of Override
+        Stretches in which the whole system is silent, stands still or is outside its opening hours.
+    covered : array of bool
+        Bins that the trip files cover.
+    log, feed : optional
+        Sorted status, and the activity of the whole feed. `log` is None without status.
+    feed_share : array
+        Usual share of each station in the feed's records. Empty without status.
+    trips : TripCounts, optional
+        Pickups and returns by zone and bin.
+    netted : Spells, optional
+        Supply of the stations, netted from trips.
+    silent : array
+        Stretches (begin, end) in which the feed is silent.
+    """
+
+    bins: Bins
+    zones: int
+    order: Integers
+    group: Integers
+    overrides: list[Override]
+    covered: NDArray[np.bool_]
+    log: StatusLog | None = None
+    feed: Feed | None = None
+    feed_share: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    trips: TripCounts | None = None
+    netted: Spells | None = None
+    silent: Integers = field(default_factory=lambda: NO_STRETCHES)
+
+    @property
+    def inferred(self) -> bool:
+        """Whether pickups are inferred from status in any bin."""
+        return self.log is not None and not bool(self.covered.all())
+
+
+def gather(
+    records: Records,
+    zones: Zones,
+    stations: pd.DataFrame,
+    options: PanelOptions,
+    quality: QualityLog,
+    progress: Callable[[str], None],
+) -> Evidence:
+    """Sort the status, measure the activity of the feed, count the trips and cut the bins.
+
+    Parameters
+    ----------
+    records : Records
+        Trips, status or both.
+    zones, stations
+        The zones, and the stations they are made of, in the order of their numbers.
+    options : PanelOptions
+        Options of the panel.
+    quality : QualityLog
+        Log for trips that are in no zone or bin.
+    progress : callable
+        Called with a sentence at each step.
+    """
+    order, group = _stations_by_zone(zones)
+    log = _sort_status(records, order, group, options, progress)
+    span = trip_span(records.connection) if "trips" in records.tables else None
+    bins = cut_bins(*_period(log, span, options), parse_every(options.every), records.timezone)
+    first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
+    trips = netted = None
+    holes = np.array([[first, last + 1]])
+    if span is not None:
+        progress("counting trips")
+        trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
+        holes = outside_coverage(trips.starts, first, last)
+    silent, feed_share = NO_STRETCHES, np.empty(0)
+    if log is not None:
+        progress("measuring the activity of the feed")
+        feed, feed_share = watch_feed(log, trips.moves if trips else np.empty(0, dtype=np.int64))
+        silent = silent_stretches(feed)
+    else:
+        assert trips is not None
+        feed = feed_of_trips(trips.starts)
+        progress("netting supply from trips")
+        netted = _net(records, stations, order, holes, first, last)
+    still, silent = standstills(feed, silent)
+    overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
+    overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
+    if options.hours is not None:
+        shut = closed_by_hours(options.hours, first, last, records.timezone)
+        overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
+    covered = _covered(bins, holes)
+    return Evidence(bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent)
+
+
+def _stations_by_zone(zones: Zones) -> tuple[Integers, Integers]:
+    """Sort stations by zone. Stations in no zone come last, each in a group of its own."""
+    behind = len(zones)
+    zone = np.where(zones.of_station >= 0, zones.of_station, behind + np.arange(len(zones.of_station)))
+    order = np.argsort(zone, kind="stable")
+    return order, zone[order]
+
+
+def _sort_status(
+    records: Records, order: Integers, group: Integers, options: PanelOptions, progress: Callable[[str], None]
+) -> StatusLog | None:
+    if "status" not in records.tables:
+        return None
+    progress("sorting station status")
+    findings = records.quality[records.quality["source"] == "status"]
+    read = findings.loc[findings["reason"] == "read", "rows"].sum()
+    accepted = int(read - findings.loc[findings["action"] == "rejected", "rows"].sum())
+    return sort_status(
+        records.connection,
+        order.tolist(),
+        group.tolist(),
+        records.folder,
+        parse_memory(options.memory),
+        accepted,
+        options.period(),
+    )
+
+
+def _period(log: StatusLog | None, span: tuple[int, int, int] | None, options: PanelOptions) -> tuple[int, int]:
+    """Return the first and last minute. Refuse a period without records, or more than a year longer than they are."""
+    firsts = ([log.first_minute] if log else []) + ([span[0]] if span else [])
+    lasts = ([log.last_minute] if log else []) + ([span[1]] if span else [])
+    start, end = options.period()
+    first = min(firsts) if start is None else start
+    last = max(lasts) if end is None else end - 1
+    timezone = options.timezone
+    found = f"the records run from {_local(min(firsts), timezone)} to {_local(max(lasts), timezone)} ({timezone})"
+    if last < min(firsts) or first > max(lasts):
+        raise InputError(f"The chosen period has no record: {found}. Check --start and --end.")
+    if min(firsts) - first > _LONGEST_WITHOUT_RECORDS or last - max(lasts) > _LONGEST_WITHOUT_RECORDS:
+        raise InputError(
+            f"The panel would start or end more than a year away from the records: {found}. Check --start and --end."
+        )
+    return first, last
+
+
+def _local(minute: int, timezone: str) -> str:
+    return f"{pd.Timestamp(minute * 60, unit='s', tz='UTC').tz_convert(timezone):%Y-%m-%d %H:%M}"
+
+
+def _covered(bins: Bins, holes: Integers) -> NDArray[np.bool_]:
+    """Return which bins have a minute outside every hole."""
+    lost = np.zeros(len(bins), dtype=np.int64)
+    for begin, end in holes:
+        lost += np.clip(np.minimum(end, bins.edges[1:]) - np.maximum(begin, bins.edges[:-1]), 0, None)
+    return lost < bins.minutes
+
+
+def _net(records: Records, stations: pd.DataFrame, order: Integers, holes: Integers, first: int, last: int) -> Spells:
+    capacity = stations["capacity"].to_numpy(dtype=float, na_value=0.0)[order]
+    covered = np.concatenate([[first], holes.reshape(-1), [last + 1]]).reshape(-1, 2)
+    covered = covered[covered[:, 1] > covered[:, 0]]
+    moves = trip_moves(records.connection, order)
+    return net_supply(*moves, np.nan_to_num(capacity).astype(np.int64), covered)

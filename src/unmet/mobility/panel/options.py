@@ -1,0 +1,260 @@
+"""Options of a panel: each one with its default, check, help text and example.
+
+`build_panel` takes the fields of `PanelOptions` as keywords. The flags of ``unmet panel`` and the settings of
+``unmet run`` take their defaults, help texts and examples from here. To add an option, add a field.
+
+This module imports nothing heavy, so that ``unmet --help`` is fast.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any
+
+from unmet._exceptions import InputError
+
+__all__ = ["PANEL_OPTIONS", "OptionInfo", "PanelOptions", "censored_sql"]
+
+
+@dataclass(frozen=True)
+class OptionInfo:
+    """Description of one option.
+
+    Attributes
+    ----------
+    table : str or None
+        Table of ``unmet.toml`` and group of flags: ``records`` or ``panel``. None if the option exists only in Python.
+    kind : str
+        Kind of value: ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag`` or ``names``.
+    help : str
+        One sentence.
+    example : str
+        A value in TOML.
+    default : Any
+        Default value. `dataclasses.MISSING` if the option must be given.
+    check : callable
+        Raises `InputError` if the value is wrong.
+    limits : tuple of float
+        Smallest and largest value of a number. None for no limit.
+    changes_panel : bool
+        Whether another value can give another panel.
+    """
+
+    table: str | None
+    kind: str
+    help: str
+    example: str
+    default: Any
+    check: Callable[[Any], object] = lambda _: None
+    limits: tuple[float | None, float | None] = (None, None)
+    changes_panel: bool = True
+
+
+def _option(default: Any, table: str | None, kind: str, help: str, example: str, **more: Any) -> Any:
+    return field(default=default, metadata={"info": OptionInfo(table, kind, help, example, default, **more)})
+
+
+def _check_timezone(timezone: str) -> None:
+    from unmet.mobility.clock.timezones import zone_info
+
+    zone_info(timezone)
+
+
+def _check_every(every: str) -> None:
+    from unmet.mobility.clock.bins import parse_every
+
+    parse_every(every)
+
+
+def _check_hours(hours: str | None) -> None:
+    from unmet.mobility.clock.bins import parse_hours
+
+    if hours is not None:
+        parse_hours(hours)
+
+
+def _check_memory(memory: str) -> None:
+    from unmet.mobility.records.read import parse_memory
+
+    parse_memory(memory)
+
+
+def censored_sql(rule: str) -> str:
+    """Return the SQL condition of a rule for censored bins.
+
+    Examples
+    --------
+    >>> censored_sql("minutes:10")
+    'stockout_minutes >= 10'
+    """
+    kind, _, value = rule.partition(":")
+    if rule == "any":
+        return "stockout_minutes > 0"
+    if kind == "minutes" and re.fullmatch(r"\d+", value) and int(value) > 0:
+        return f"stockout_minutes >= {int(value)}"
+    if kind == "share" and re.fullmatch(r"\d*\.?\d+", value) and 0 < float(value) <= 1:
+        return (
+            "stockout_minutes > 0 AND "
+            f"stockout_minutes >= {float(value)!r}::DOUBLE * (available_minutes + stockout_minutes)"
+        )
+    raise InputError(
+        "The rule for censored bins should be any, minutes:10 (at least so many) or share:0.25; "
+        f"{rule!r} is none of them."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelOptions:
+    """Options of `build_panel`, checked when they are made.
+
+    Parameters
+    ----------
+    timezone : str
+        Time zone of the system. Times without an offset are local to it, and bins follow its wall clock.
+    zones : str
+        ``stations``, ``superhubs:200m``, ``superhubs:points.csv:200m``, a GeoJSON file, or ``h3:9``.
+    every : str
+        Length of a bin, from ``5min`` to ``1w``.
+    start, end : str, optional
+        Local times between which the panel is built. The records decide if not given.
+    censored_rule : str
+        Rule for censored bins: ``any`` (any minute of stock-out, as in the paper), ``minutes:10`` (at least 10 minutes)
+        or ``share:0.25`` (at least a quarter of the minutes in which the zone was open).
+    rebalancing : int
+        Where pickups are inferred from status: a change of at least this many vehicles at once is counted as
+        rebalancing, not as pickups or returns.
+    hours : str, optional
+        Daily opening hours, ``06:00-23:00``. The zone is closed outside them.
+    mapping : mapping, optional
+        Our field → the file's column, for columns with unknown headers. Use ``"status.at"`` if several sources have
+        the field.
+    headers : mapping, optional
+        Our field → more headers to recognise it by. See `unmet.mobility.records.headers.more_headers`.
+    memory : str
+        Memory limit. Data that does not fit is kept on disk.
+    max_rejected : float
+        Largest share of a source's rows (in the period) that may be rejected. More is an error, unless `force`.
+    force : bool
+        Continue however many rows are rejected.
+
+    Examples
+    --------
+    >>> options = PanelOptions(timezone="Europe/Oslo", every="15min")
+    >>> options.every, options.zones, options.rebalancing
+    ('15min', 'stations', 8)
+    """
+
+    timezone: str = _option(
+        MISSING,
+        "records",
+        "text",
+        "Time zone of the system, such as America/New_York.",
+        '"America/New_York"',
+        check=_check_timezone,
+    )
+    zones: str = _option(
+        "stations",
+        "panel",
+        "zones",
+        "stations | superhubs:200m (grouped) | superhubs:points.csv:200m (around points) | polygons.geojson | h3:9",
+        '"stations"',
+    )
+    every: str = _option(
+        "1h", "panel", "text", "Length of a bin, from 5min to 1w, by the local wall clock.", '"1h"', check=_check_every
+    )
+    start: str | None = _option(
+        None, "panel", "moment", "Local time to start at; else where the records start.", '"2024-03-01"'
+    )
+    end: str | None = _option(
+        None, "panel", "moment", "Local time to end at; else where the records end.", '"2024-06-01"'
+    )
+    censored_rule: str = _option(
+        "any",
+        "panel",
+        "text",
+        "Which bins are censored: any stock-out | minutes:10 (at least) | share:0.25 (at least).",
+        '"any"',
+        check=censored_sql,
+    )
+    rebalancing: int = _option(
+        8,
+        "panel",
+        "whole",
+        "Without trips: a change of at least this many vehicles at once is counted as rebalancing, not as pickups.",
+        "8",
+        limits=(2, None),
+    )
+    hours: str | None = _option(
+        None,
+        "panel",
+        "text",
+        "Daily opening hours, 06:00-23:00; closed otherwise.",
+        '"06:00-23:00"',
+        check=_check_hours,
+    )
+    mapping: Mapping[str, str] | None = _option(
+        None,
+        "records",
+        "names",
+        "our_name=their_column, for headers that are not recognised.",
+        '{ started_at = "Checkout Time" }',
+    )
+    headers: Mapping[str, str | Sequence[str]] | None = _option(
+        None, None, "names", "Our field → more headers to recognise it by.", '{ started_at = "Checkout Time" }'
+    )
+    memory: str = _option(
+        "2GB",
+        "panel",
+        "text",
+        "Memory limit; data that does not fit is kept on disk.",
+        '"2GB"',
+        check=_check_memory,
+        changes_panel=False,
+    )
+    max_rejected: float = _option(
+        0.2,
+        "records",
+        "number",
+        "Largest share of a source's rows, in the period, that may be rejected; more is an error.",
+        "0.2",
+        limits=(0.0, 1.0),
+    )
+    force: bool = _option(False, "records", "flag", "Continue however many rows are rejected.", "false")
+
+    def __post_init__(self) -> None:
+        for name, info in PANEL_OPTIONS.items():
+            value = getattr(self, name)
+            info.check(value)
+            least, most = info.limits
+            if (least is not None and value < least) or (most is not None and value > most):
+                limits = f"of at least {least}" if most is None else f"between {least:g} and {most:g}"
+                raise InputError(f"{name}: expected a number {limits}, got {value!r}.")
+        self.period()
+
+    def period(self) -> tuple[int | None, int | None]:
+        """Return the first minute (UTC) and the one after the last; None where not given."""
+        start, end = (_utc_minute(name, getattr(self, name), self.timezone) for name in ("start", "end"))
+        if start is not None and end is not None and end <= start:
+            raise InputError(f"The panel would end before it starts: start {self.start!r}, end {self.end!r}.")
+        return start, end
+
+
+PANEL_OPTIONS: Mapping[str, OptionInfo] = {f.name: f.metadata["info"] for f in fields(PanelOptions)}
+"""Description of every field of `PanelOptions`."""
+
+
+def _utc_minute(name: str, text: str | None, timezone: str) -> int | None:
+    """Convert a local time to a UTC minute; a local time that occurs twice is the first."""
+    import pandas as pd
+
+    if text is None:
+        return None
+    try:
+        local = pd.Timestamp(text)
+        if local.tzinfo is None:
+            local = local.tz_localize(timezone, ambiguous=True, nonexistent="shift_forward")
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r}.") from error
+    return int(local.timestamp() // 60)

@@ -1,0 +1,172 @@
+"""Whole-or-nothing writing: complete, or as before."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+import unmet
+from unmet import InputError
+from unmet._storage.writing import move_files, replacing, replacing_files, write_text, writing
+
+
+class Stopped(Exception):
+    """Raised by a test in the middle of writing."""
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {str(p.relative_to(folder)): p.read_text() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "before")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "half \ud800")
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_replaced_when_the_block_ends_and_not_before(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("before")
+    with replacing(path) as aside:
+        aside.write_text("after")
+        assert path.read_text() == "before"
+        assert aside.parent == path.parent
+    assert content(tmp_path) == {"a.txt": "after"}
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path, kind):
+    target = tmp_path / "results"
+    inner = target / "a.txt" if kind == "folder" else target
+    inner.parent.mkdir(exist_ok=True)
+    inner.write_text("before")
+
+    def fail():
+        with replacing(target) as aside:
+            if kind == "folder":
+                aside.mkdir()
+                aside = aside / "a.txt"
+            aside.write_text("half")
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        fail()
+    assert list(content(tmp_path).values()) == ["before"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_is_replaced_as_a_whole(tmp_path):
+    target = tmp_path / "city"
+    target.mkdir()
+    (target / "old.txt").write_text("before")
+    with replacing(target) as aside:
+        aside.mkdir()
+        (aside / "new.txt").write_text("after")
+    assert content(tmp_path) == {"city/new.txt": "after"}
+
+
+def test_a_folder_whose_last_rename_fails_comes_back(tmp_path, monkeypatch):
+    target = tmp_path / "city"
+    target.mkdir()
+    (target / "old.txt").write_text("before")
+    rename = os.replace
+
+    def fail_once(source, to, done=[]):  # noqa: B006
+        if Path(to) == target and not done:
+            done.append(1)
+            raise OSError("no")
+        rename(source, to)
+
+    monkeypatch.setattr(os, "replace", fail_once)
+    with pytest.raises(OSError, match="no"), replacing(target) as aside:
+        aside.mkdir()
+    assert content(tmp_path) == {"city/old.txt": "before"}
+
+
+def test_files_move_in_order_of_name_with_the_last_one_last(tmp_path, monkeypatch):
+    (tmp_path / "kept.txt").write_text("kept")
+    moved = []
+    rename = os.replace
+    monkeypatch.setattr(os, "replace", lambda a, b: (moved.append(Path(b).name), rename(a, b)))
+    with replacing_files(tmp_path, last="a.json") as aside:
+        for name in ("a.json", "c.txt", "b.txt"):
+            (aside / name).write_text(name)
+    assert moved == ["b.txt", "c.txt", "a.json"]
+    assert content(tmp_path) == {n: n.split(".")[0] if n == "kept.txt" else n for n in (*moved, "kept.txt")}
+
+
+def test_none_of_a_set_of_files_appears_when_one_fails(tmp_path):
+    (tmp_path / "b.txt").write_text("before")
+
+    def fail():
+        with replacing_files(tmp_path) as aside:
+            (aside / "b.txt").write_text("after")
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        fail()
+    assert content(tmp_path) == {"b.txt": "before"}
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_files_can_be_made_in_a_scratch_folder(tmp_path):
+    scratch, out = tmp_path / "scratch", tmp_path / "out"
+    scratch.mkdir()
+    out.mkdir()
+    with replacing_files(out, scratch=scratch) as first, replacing(out / "b.txt", scratch=scratch) as second:
+        assert first.parent == second.parent == scratch
+        (first / "a.txt").write_text("a")
+        second.write_text("b")
+    assert content(tmp_path) == {"out/a.txt": "a", "out/b.txt": "b"}
+
+
+def test_files_are_moved_with_the_folders_between(tmp_path):
+    (tmp_path / "from" / "below").mkdir(parents=True)
+    (tmp_path / "to").mkdir()
+    (tmp_path / "from" / "below" / "a.txt").write_text("a")
+    move_files(tmp_path / "from", tmp_path / "to", ["below/a.txt"])
+    assert content(tmp_path) == {"to/below/a.txt": "a"}
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_permissions_follow_the_umask(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        write_text(tmp_path / "a.txt", "a")
+        with replacing(tmp_path / "folder") as aside:
+            aside.mkdir()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o666 & ~mask
+    assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o777 & ~mask
+
+
+def test_content_is_on_disk_before_its_name_is(tmp_path, monkeypatch):
+    steps = []
+    flush, rename = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (steps.append("flush"), flush(handle)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (steps.append("rename"), rename(a, b)))
+    write_text(tmp_path / "a.txt", "a")
+    assert steps == ["flush", "rename"]
+
+
+def test_a_failure_to_write_names_the_target_the_reason_and_what_to_do(tmp_path):
+    with (
+        pytest.raises(InputError, match=r"out: cannot be written: No space left on device\. Choose another\."),
+        writing(tmp_path / "out", "Choose another."),
+    ):
+        raise OSError(28, os.strerror(28))
+
+
+def test_nothing_else_in_the_package_renames_files_or_makes_temporary_ones():
+    root = Path(unmet.__file__).parent
+    by_hand = re.compile(r"os\.(replace|rename)\(|mkstemp\(|NamedTemporaryFile\(")
+    found = [str(p.relative_to(root)) for p in root.rglob("*.py") if by_hand.search(p.read_text(encoding="utf-8"))]
+    assert found == ["_storage/writing.py"]
