@@ -126,12 +126,12 @@ def test_the_bound_of_the_curvature_holds(dispersion, y, censored, s, u):
 def test_riders_from_elsewhere_may_come_while_there_is_no_exposure():
     obs = Observations(np.array([2.0]), np.array([2.0]), np.zeros(1), np.ones(1))
     assert Poisson().tilted(obs, np.zeros(1), np.ones(1)).shrink[0] == 1
-    with pytest.raises(InputError, match="without exposure"):
+    with pytest.raises(InputError, match="must be 0 where exposure is 0"):
         Poisson().validate(Observations(obs.lower, obs.upper, np.zeros(1), np.zeros(1)))
 
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
 def test_what_is_no_background_is_refused(bad):
     obs = Observations(np.ones(2), np.ones(2), None, np.array([0.0, bad]))
-    with pytest.raises(InputError, match="background must be finite and at least 0: row 1"):
+    with pytest.raises(InputError, match="Background must be finite and at least 0: row 1"):
         Poisson().validate(obs)

@@ -10,10 +10,12 @@ Naming: ``m⁻, P⁻`` mean and covariance of z before the sites of a step, ``m,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from unmet._exceptions import NumericalError
@@ -114,7 +116,7 @@ class StateSpace:
             means[t], covariances[t] = mean, cov
         return means, covariances, log_normaliser
 
-    def _smooth(self, means: Array, covariances: Array):  # type: ignore[no-untyped-def]
+    def _smooth(self, means: Array, covariances: Array) -> Iterator[tuple[int, Array, Array]]:
         """Yield ``t, ms, Ps`` from the last step to the first (Rauch, Tung & Striebel 1965)."""
         fade, fresh = np.multiply.outer(self.decay, self.decay), np.diag(1 - self.decay**2)
         m_s, P_s = means[-1], covariances[-1]
@@ -127,7 +129,7 @@ class StateSpace:
             P_s = P + gain.T @ (P_s - ahead) @ gain
             yield t, m_s, P_s
 
-    def sample(self, posterior: Filtered, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, posterior: Filtered, size: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Joint draws of z given the sites of the posterior, shape ``(steps, size, m)`` (float32).
 
         Backwards: given ``z_{t+1}``, z at t has mean ``m + G(z_{t+1} − ρ m)`` and covariance ``P − G P⁻ Gᵀ``.

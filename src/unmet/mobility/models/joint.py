@@ -1,30 +1,39 @@
 """The zones of a city as one: shocks that neighbours share, and riders who walk from an empty zone to the next.
 
-Each zone is first estimated by itself. `join_city` then learns from all zones together what moved a neighbourhood or the
-whole city (`unmet.mobility.models.shocks`) and how far riders walk (`unmet.mobility.models.walking`). What that means
-for one zone, its `Surroundings`, goes into its second and last estimate.
+Each zone is first estimated by itself. `join_city` then learns from all zones together what moved a neighbourhood or
+the whole city (`unmet.mobility.models.shocks`) and how far riders walk (`unmet.mobility.models.walking`). What that
+means for one zone, its `Surroundings`, goes into its second and last estimate.
 
-Accounting, draw by draw: wanted = served here + walked on + lost; observed = served here + walked in. A walker from i to j
-is one of the riders counted at j, so the split of j's count decides both what walked in at j and what walked on from i;
-each zone makes that split from the same seed, and sums over all zones agree.
+Accounting, draw by draw: wanted = served here + walked on + lost; observed = served here + walked in. A walker from i
+to j is one of the riders counted at j, so the split of j's count decides both what walked in at j and what walked on
+from i. Each zone makes that split from the same seed, and sums over all zones agree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from unmet._exceptions import FileFormatError
 from unmet._typing import Array, IntArray
 from unmet.mobility.models.shocks import ShockLaw, Shocks, estimate_shocks, learn_law
 from unmet.mobility.models.walking import DEFAULT_WALKING, REACH, Walking, Walks, learn_walking
 
-__all__ = ["City", "Received", "Surroundings", "ZoneTable", "join_city", "metres_between", "walks_between"]
+__all__ = ["City", "Received", "Surroundings", "ZoneTable", "join_city", "metres_between", "table_of", "walks_between"]
 
 _ROUNDS = 3
+# A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
+_FEW_WALKERS = 0.02
+# Walking is learnt from bins in which the neighbour had stock for this share of the time or more.
+_STOCKED = 0.98
 _EARTH = 6_371_000.0
 # Seeds of what is drawn alike for all zones.
 _SHOCK_SEED, _WALKING_SEED, _SPLIT_SEED = 2, 3, 4
@@ -48,8 +57,8 @@ def metres_between(lat: Array, lon: Array) -> Array:
 def walks_between(exposure: Array, stockout: Array, metres: Array, reach: float = REACH) -> Walks:
     """Pairs of a zone that was out and a neighbour in reach, from the shares of their bins.
 
-    While one zone is out, the other is taken to have stock for the share of the bin in which it had any. Measured minute
-    by minute on real records that share is right to 0.004 on average, for few bins are partly out at both.
+    While one zone is out, the other is assumed to have stock for the share of the bin in which it had any. Compared
+    with a count of minutes on half a year of 53 stations that share is right to 0.004 on average.
 
     Parameters
     ----------
@@ -138,7 +147,7 @@ class Received:
     count: Array
     own: Array
 
-    def split(self, walking: Walking, draws: int, seed: int) -> Array:
+    def split(self, walking: Walking, draws: int, seed: int) -> IntArray:
         """Draws of the riders from each source, shape (draws, n): a multinomial split of each bin's count.
 
         In draw s the walking curve is the same for all zones.
@@ -205,8 +214,8 @@ class Surroundings:
     prior_var: float
     background: Array
     walked_on: Array
-    riders_on: Array
-    riders_in: Array
+    riders_on: IntArray
+    riders_in: IntArray
     within: float
 
 
@@ -247,7 +256,7 @@ class City:
     features: Array
     shock_mean: Array
     shock_var: Array
-    components: Array
+    components: NDArray[np.float32]
     background: Array
     own: Array
     rate: Array
@@ -261,21 +270,38 @@ class City:
         """How many joint draws there are."""
         return self.components.shape[1]
 
-    def of(self, zone: str, start: pd.DatetimeIndex, seed: int = 0) -> Surroundings | None:
-        """What the city means for the rows of a zone; None where it is not one of the city's."""
+    def brief(self, zone: str, start: pd.DatetimeIndex) -> Surroundings | None:
+        """What the city means for the rows of a zone, without draws: enough to fit it."""
         if zone not in self.zones:
             return None
-        i = self.zones.index(zone)
-        at = self.start.get_indexer(start)
+        i, at = self.zones.index(zone), self.start.get_indexer(start)
         if (at < 0).any():
             return None
+        none, no_riders = np.empty((0, len(at))), np.empty((0, len(at)), dtype=np.intp)
+        return Surroundings(
+            shock=self.shock_mean[i, at],
+            shock_var=self.shock_var[i, at],
+            shock_draws=none,
+            prior_var=self.law.variance,
+            background=self.background[i, at],
+            walked_on=none,
+            riders_on=no_riders,
+            riders_in=no_riders,
+            within=float(self.within[i]),
+        )
+
+    def of(self, zone: str, start: pd.DatetimeIndex, seed: int = 0) -> Surroundings | None:
+        """What the city means for the rows of a zone; None where it is not one of the city's, or has other bins."""
+        found = self.brief(zone, start)
+        if found is None:
+            return None
+        i, at = self.zones.index(zone), self.start.get_indexer(start)
         shape = (self.draws, len(self.start))
-        chance, on, came = np.zeros(shape), np.zeros(shape, dtype=np.int32), np.zeros(shape, dtype=np.int32)
+        chance, on, came = np.zeros(shape), np.zeros(shape, dtype=np.intp), np.zeros(shape, dtype=np.intp)
         mine = np.flatnonzero(self.walks.source == i)
         if mine.size and self.walking.theta.size:
-            base = self.walks.chances(self.walking)[mine]
             relative = _relative(self.walking, self.walks.distance[mine], self.draws, seed)
-            np.add.at(chance.T, self.walks.bin[mine], (base * relative).T)
+            np.add.at(chance.T, self.walks.bin[mine], (self._chances[mine] * relative).T)
             for target in np.unique(self.walks.target[mine]):
                 received = self.received(int(target))
                 here = received.source == i
@@ -284,17 +310,12 @@ class City:
         received = self.received(i)
         if len(received.bin):
             np.add.at(came.T, received.bin, received.split(self.walking, self.draws, seed).T)
-        shocks = (self.components[at] @ self.features[i].astype(np.float32)).T
-        return Surroundings(
-            shock=self.shock_mean[i, at],
-            shock_var=self.shock_var[i, at],
-            shock_draws=shocks,
-            prior_var=self.law.variance,
-            background=self.background[i, at],
+        return replace(
+            found,
+            shock_draws=(self.components[at] @ self.features[i].astype(np.float32)).T,
             walked_on=np.minimum(chance[:, at], 1.0),
             riders_on=on[:, at],
             riders_in=came[:, at],
-            within=float(self.within[i]),
         )
 
     def received(self, zone: int) -> Received:
@@ -312,9 +333,55 @@ class City:
             zone, bin_, source, self.walks.distance[rows], walkers, self.observed[zone, bin_], self.own[zone, bin_]
         )
 
-    @property
+    @cached_property
     def _chances(self) -> Array:
         return self.walks.chances(self.walking)
+
+    def save(self, path: Path) -> None:
+        """Write the city to a NumPy archive."""
+        header = {
+            "zones": list(self.zones),
+            "unit": self.start.unit,
+            "law": self.law.to_dict(),
+            "walking": self.walking.to_dict(),
+            "dispersion": self.dispersion,
+        }
+        walks = {f"walks_{f.name}": getattr(self.walks, f.name) for f in fields(self.walks)}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        with path.open("wb") as file:
+            np.savez(file, header=np.array(json.dumps(header)), start=self.start.asi8, **arrays, **walks)
+
+    @classmethod
+    def load(cls, path: Path) -> City:
+        """Read what `save` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                header = json.loads(str(file["header"]))
+                start = pd.DatetimeIndex(file["start"].view(f"M8[{header['unit']}]")).tz_localize("UTC")
+                return cls(
+                    zones=tuple(header["zones"]),
+                    start=start,
+                    law=ShockLaw.from_dict(header["law"]),
+                    walking=Walking.from_dict(header["walking"]),
+                    dispersion=float(header["dispersion"]),
+                    walks=Walks(*(file[f"walks_{f.name}"] for f in fields(Walks))),
+                    **{name: file[name] for name in _ARRAYS},
+                )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FileFormatError(f"{path}: The file does not contain a saved city: {error!r}") from error
+
+
+_ARRAYS = (
+    "features",
+    "shock_mean",
+    "shock_var",
+    "components",
+    "background",
+    "own",
+    "rate",
+    "within",
+    "observed",
+)
 
 
 def join_city(
@@ -323,6 +390,7 @@ def join_city(
     draws: int = 400,
     seed: int = 0,
     walking: Walking | None = None,
+    start: Walking = DEFAULT_WALKING,
     rounds: int = _ROUNDS,
 ) -> City:
     """Learn shocks and walking from all zones, in turns.
@@ -335,6 +403,8 @@ def join_city(
         How many joint draws of the shocks, and their seed.
     walking : Walking, optional
         How far riders walk, where it is known; by default it is learnt.
+    start : Walking
+        Where learning it starts.
     rounds : int
         Turns of shocks and walking.
     """
@@ -343,13 +413,17 @@ def join_city(
     log_rate = np.where(known, table.log_rate, np.nan)
     var = np.where(known, table.log_rate_var, 0.0)
     walks = walks_between(table.exposure, np.where(np.isfinite(table.observed), table.stockout, 0.0), table.metres)
-    curve = DEFAULT_WALKING if walking is None else walking
-    background = np.zeros(observed.shape)
+    curve = start if walking is None else walking
+    alone = walks.background(DEFAULT_WALKING, np.ones(observed.shape)) < _FEW_WALKERS
+    # While a zone is itself nearly out, its exposure is known badly: a bike that comes back is gone before it is listed.
+    stocked = np.where(table.exposure >= _STOCKED, observed, np.nan)
+    background = walks.background(curve, np.nan_to_num(np.exp(log_rate)))
     shocks: Shocks | None = None
     for _ in range(rounds):
-        expected = table.exposure * np.exp(log_rate + 0.5 * var)
+        # Walkers would look like shocks that neighbours share: the law is learnt where there are none.
+        expected = np.where(alone, table.exposure * np.exp(log_rate + 0.5 * var), np.nan)
         law, dispersion = learn_law(
-            observed - background, np.where(np.isfinite(observed), expected, np.nan), table.metres, table.hours
+            observed, np.where(np.isfinite(observed), expected, np.nan), table.metres, table.hours
         )
         common = float(np.average(dispersion, weights=1e-9 + np.nansum(observed, axis=1)))
         usual = log_rate - 0.5 * law.variance  # shocks of mean 0 raise the mean of a rate
@@ -368,7 +442,7 @@ def join_city(
         if walking is None and len(walks):
             left_out = table.exposure * np.exp(usual + shocks.left_out_mean + 0.5 * (shocks.left_out_var + var))
             spread = common + shocks.left_out_var
-            curve = learn_walking(walks, observed, np.nan_to_num(left_out), rate, dispersion=spread)
+            curve = learn_walking(walks, stocked, np.nan_to_num(left_out), rate, dispersion=spread)
         background = walks.background(curve, rate)
         log_rate = log_rate + _level(observed, table.exposure * rate, background)[:, None]
     assert shocks is not None
@@ -399,25 +473,48 @@ def _level(observed: Array, own: Array, background: Array) -> Array:
     return np.asarray(np.log((mine.sum(axis=1) + 1.0) / (expected.sum(axis=1) + 1.0)))
 
 
-def table_of(zones: Sequence[Any], rates: dict[str, tuple[Array, Array]], lat: Array, lon: Array) -> ZoneTable:
-    """Arrange zones (`ZoneData`) with what was estimated of each (log-rate and its variance) over common bins."""
-    names = tuple(data.zone for data in zones)
-    start = pd.DatetimeIndex(np.unique(np.concatenate([data.start.asi8 for data in zones]))).tz_localize("UTC")
-    start = pd.DatetimeIndex(start.asi8.view(f"M8[{zones[0].start.unit}]")).tz_localize("UTC")
-    shape = (len(names), len(start))
-    columns = {
-        name: np.full(shape, fill)
-        for name, fill in (
-            ("observed", np.nan),
-            ("exposure", 0.0),
-            ("stockout", 0.0),
-            ("log_rate", np.nan),
-            ("log_rate_var", 0.0),
-        )
-    }
+def table_of(
+    zones: Sequence[ZoneRecord], rates: Mapping[str, tuple[Array, Array]], places: Mapping[str, tuple[float, float]]
+) -> ZoneTable:
+    """Arrange zones over common bins.
+
+    Parameters
+    ----------
+    zones : sequence of ZoneData
+        The zones.
+    rates : mapping
+        Zone → mean and variance of its log-rate.
+    places : mapping
+        Zone → latitude and longitude; zones that are missing share the city's shocks alone.
+    """
+    unit = zones[0].start.unit
+    moments = np.unique(np.concatenate([data.start.as_unit(unit).asi8 for data in zones]))
+    start = pd.DatetimeIndex(moments.view(f"M8[{unit}]")).tz_localize("UTC")
+    shape = (len(zones), len(start))
+    observed, log_rate = np.full(shape, np.nan), np.full(shape, np.nan)
+    exposure, stockout, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for i, data in enumerate(zones):
         at = start.get_indexer(data.start)
-        for name in ("observed", "exposure", "stockout"):
-            columns[name][i, at] = getattr(data, name)
-        columns["log_rate"][i, at], columns["log_rate_var"][i, at] = rates[data.zone]
-    return ZoneTable(names, start, **columns, metres=metres_between(lat, lon), hours=zones[0].minutes / 60)
+        observed[i, at], exposure[i, at], stockout[i, at] = data.observed, data.exposure, data.stockout
+        log_rate[i, at], var[i, at] = rates[data.zone]
+    lat, lon = np.array([places.get(data.zone, (np.nan, np.nan)) for data in zones], dtype=float).T
+    names = tuple(data.zone for data in zones)
+    hours = zones[0].minutes / 60
+    return ZoneTable(names, start, observed, exposure, stockout, log_rate, var, metres_between(lat, lon), hours)
+
+
+class ZoneRecord(Protocol):
+    """What `table_of` needs of a zone's data."""
+
+    @property
+    def zone(self) -> str: ...
+    @property
+    def start(self) -> pd.DatetimeIndex: ...
+    @property
+    def minutes(self) -> float: ...
+    @property
+    def observed(self) -> Array: ...
+    @property
+    def exposure(self) -> Array: ...
+    @property
+    def stockout(self) -> Array: ...

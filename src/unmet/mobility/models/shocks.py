@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from unmet._parameters import Parameter
@@ -116,7 +117,7 @@ def learn_law(observed: Array, expected: Array, metres: Array, hours: float = 1.
         off = (theta - start) / _PRIOR_SD
         return float(np.sum(weights * gap**2) / weights.sum() + 0.002 * off @ off)
 
-    found = minimize(misfit, start, method="L-BFGS-B", bounds=_BOUNDS)
+    found = minimize(misfit, start, method="L-BFGS-B", bounds=_BOUNDS)  # type: ignore[call-overload]
     law = ShockLaw(*(float(value) for value in np.exp(found.x)))
     return law, _own_dispersion(residual, mean, law.variance)
 
@@ -132,10 +133,12 @@ def _covariances(residual: Array, mean: Array, metres: Array, hours: float) -> t
             continue
         products = residual[:, :end] @ residual[:, lag:].T
         sizes = mean[:, :end] @ mean[:, lag:].T
-        for k in range(-1 if (ring == -1).any() else 0, len(_RINGS) - 1):
+        for k in range(-2 if lag else -1, len(_RINGS) - 1):  # a zone with itself only at another time
             here = ring == k
             if here.any() and (total := float(sizes[here].sum())) > 0:
-                distance = np.nan if k == -1 else float(np.average(metres[here], weights=sizes[here]))
+                distance = (
+                    {-1: np.nan, -2: 0.0}.get(k) if k < 0 else float(np.average(metres[here], weights=sizes[here]))
+                )
                 rows.append((float(products[here].sum()) / total, total, distance, lag * hours))
     values, weights, distances, lags = (np.array(column) for column in zip(*rows, strict=True))
     # Near pairs are few beside far ones, but teach the length-scale: weights are tempered.
@@ -185,7 +188,7 @@ class Shocks:
     filtered: Filtered
     sites: Sites
 
-    def draws(self, size: int, rng: np.random.Generator) -> Array:
+    def draws(self, size: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Joint draws of the components, shape ``(bins, size, m)``; ``features @ z`` is h of the zones."""
         return self.space.sample(self.filtered, size, rng)
 

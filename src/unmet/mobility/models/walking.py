@@ -236,7 +236,7 @@ def learn_walking(
         return -_log_counts(y, np.maximum(mean, 1e-9), spread) + 0.5 * float(distance @ distance)
 
     found = minimize(negative, prior.theta, method="BFGS", options={"gtol": 1e-3 * max(1.0, np.sqrt(len(y)) / 10)})
-    return Walking(found.x, np.linalg.inv(_hessian(negative, found.x)))
+    return Walking(found.x, np.asarray(np.linalg.inv(_hessian(negative, found.x)), dtype=float))
 
 
 def _log_counts(y: Array, mean: Array, dispersion: Array) -> float:

@@ -10,6 +10,7 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
+from unmet.mobility.models.joint import Surroundings
 from unmet.mobility.panel.schema import PANEL_COLUMNS, REBALANCED_COLUMNS
 
 __all__ = ["NOT_COVARIATES", "SHARED", "SHARED_OFF", "Learnt", "ZoneData", "zone_data"]
@@ -92,6 +93,8 @@ class ZoneData:
         How many rows were repaired, by what.
     learnt : Learnt or None
         What other zones have taught; None where this one is to be learnt by itself.
+    surroundings : Surroundings or None
+        Shocks and walkers of the neighbourhood; None where the zone is estimated by itself.
     """
 
     zone: str
@@ -108,6 +111,7 @@ class ZoneData:
     flags: np.ndarray
     notes: dict[str, int]
     learnt: Learnt | None = None
+    surroundings: Surroundings | None = None
 
     def __len__(self) -> int:
         return len(self.start)

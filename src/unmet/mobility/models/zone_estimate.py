@@ -17,10 +17,11 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._typing import Array
 from unmet.mobility.models.city import Shared, with_shared
+from unmet.mobility.models.joint import Surroundings
 from unmet.mobility.models.zone_data import ZoneData, zone_data
-from unmet.mobility.models.zone_models import MODELS, Rates
+from unmet.mobility.models.zone_models import MODELS, Rates, fit_counts, log_rate
 
-__all__ = ["DemandModel", "ZoneEstimate", "estimate_zone"]
+__all__ = ["DemandModel", "ZoneEstimate", "ZoneFit", "estimate_zone", "fit_zone"]
 
 
 @dataclass(frozen=True)
@@ -75,18 +76,25 @@ class ZoneEstimate:
     lost : array of shape (168, draws)
         Draws of lost trips, summed by local hour of the week (0 is Monday from midnight).
     observed : array of shape (168,)
-        Observed trips, likewise. Demand is observed plus lost, draw by draw.
+        Observed trips, likewise. Wanted is observed less walked in, plus walked on and lost, draw by draw.
     summary : dict
         Zone, model, convergence, repairs, CPU seconds.
+    walked_on, walked_in : arrays of shape (168, draws) or None
+        Draws of riders who came here first and were served elsewhere, and the other way round, likewise. None where
+        nobody walks.
     """
 
     rows: pd.DataFrame
     lost: Array
     observed: Array
     summary: dict[str, Any]
+    walked_on: Array | None = None
+    walked_in: Array | None = None
 
 
-def estimate_zone(panel: pd.DataFrame, model: DemandModel, shared: Shared | None = None) -> ZoneEstimate:
+def estimate_zone(
+    panel: pd.DataFrame, model: DemandModel, shared: Shared | None = None, around: Surroundings | None = None
+) -> ZoneEstimate:
     """Estimate rate, demand and lost trips of one zone.
 
     Parameters
@@ -98,6 +106,8 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, shared: Shared | None
         Which model.
     shared : Shared, optional
         What this zone shares with others; only the model ``exposure`` looks at it.
+    around : Surroundings, optional
+        Shocks and walkers of the neighbourhood, from `unmet.mobility.models.joint.City.of`; likewise.
 
     Examples
     --------
@@ -116,13 +126,21 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, shared: Shared | None
     100       2.0       0.5          3.3
     """
     began = time.process_time()
-    data = with_shared(zone_data(panel), shared)
+    data = replace(with_shared(zone_data(panel), shared), surroundings=around)
     if not data.seen.any():
         raise InputError("No bin had anything to rent, so nothing can be learnt of its demand.")
     rates = MODELS[model.name](data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
-    lost = np.zeros((168, model.draws))
-    np.add.at(lost, data.slot[counted], rates.lost.T[counted])
+
+    def by_hour(draws: Array | None) -> Array | None:
+        if draws is None:
+            return None
+        total = np.zeros((168, model.draws))
+        np.add.at(total, data.slot[counted], draws.T[counted])
+        return total
+
+    lost = by_hour(rates.lost)
+    assert lost is not None
     summary = {
         "zone": data.zone,
         "model": model.name,
@@ -132,7 +150,36 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, shared: Shared | None
         "cpu_seconds": time.process_time() - began,
     }
     observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=168), dtype=float)
-    return ZoneEstimate(_rows(data, rates), lost, observed, summary)
+    walked = by_hour(rates.walked_on), by_hour(rates.walked_in)
+    return ZoneEstimate(_rows(data, rates), lost, observed, summary, *walked)
+
+
+@dataclass(frozen=True)
+class ZoneFit:
+    """A zone as `unmet.mobility.models.joint.table_of` needs it: its record, and its log-rate without shocks."""
+
+    zone: str
+    start: pd.DatetimeIndex
+    minutes: float
+    observed: Array
+    exposure: Array
+    stockout: Array
+    log_rate: Array
+    log_rate_var: Array
+
+
+def fit_zone(
+    panel: pd.DataFrame, model: DemandModel, shared: Shared | None = None, around: Surroundings | None = None
+) -> ZoneFit:
+    """Fit the log-rate of one zone, without draws; parameters as of `estimate_zone`."""
+    data = replace(with_shared(zone_data(panel), shared), surroundings=around)
+    if not data.seen.any() or not data.has_counts:
+        raise InputError("No bin had anything to rent, or its pickups are no counts.")
+    gp, _, level = fit_counts(data, _seed(data.zone, model.seed))
+    mean, var = log_rate(gp, data, level)
+    if around is not None:  # the mean rate, as of a zone that knows of no shocks
+        mean = mean + 0.5 * around.prior_var
+    return ZoneFit(data.zone, data.start, data.minutes, data.observed, data.exposure, data.stockout, mean, var)
 
 
 def _seed(zone: str, seed: int) -> int:
@@ -140,42 +187,52 @@ def _seed(zone: str, seed: int) -> int:
     return int(np.random.SeedSequence([seed, *zone.encode()]).generate_state(1)[0] // 2)
 
 
+_OF_DRAWS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+
+
 def _rows(data: ZoneData, rates: Rates) -> pd.DataFrame:
-    lost_q05, lost_q95 = np.quantile(rates.lost, [0.05, 0.95], axis=0)
-    lost_q50 = np.median(rates.lost, axis=0)
-    lost_sd = rates.lost.std(axis=0)
     seen = np.isfinite(data.observed)
     base = np.where(seen, data.observed, 0.0)
-    rows = pd.DataFrame(
-        {
-            "zone": data.zone,
-            "start": data.start,
-            "observed": data.observed,
-            "exposure": data.exposure,
-            "censored": data.censored,
-            "rate_mean": rates.mean,
-            "rate_sd": rates.sd,
-            "rate_q05": rates.q05,
-            "rate_q95": rates.q95,
-            "demand_mean": base + rates.lost_mean,
-            "demand_sd": lost_sd,
-            "demand_q05": base + lost_q05,
-            "demand_q50": base + lost_q50,
-            "demand_q95": base + lost_q95,
-            "lost_mean": rates.lost_mean,
-            "lost_sd": lost_sd,
-            "lost_q05": lost_q05,
-            "lost_q95": lost_q95,
-            "flags": data.flags.astype(str),
-        }
-    )
+    nobody = np.zeros((1, len(data)))
+    on = nobody if rates.walked_on is None else rates.walked_on
+    came = nobody if rates.walked_in is None else rates.walked_in
+    wanted = _summary("wanted", base - came + on + rates.lost)
+    # The mean of the lost is known better than that of its draws.
+    wanted["wanted_mean"] = base - came.mean(axis=0) + on.mean(axis=0) + rates.lost_mean
     if rates.future is not None and not seen.all():
-        ahead = rates.future[:, ~seen]
-        rows.loc[~seen, "demand_mean"] = ahead.mean(axis=0)
-        rows.loc[~seen, "demand_sd"] = ahead.std(axis=0)
-        for name, q in (("demand_q05", 0.05), ("demand_q50", 0.5), ("demand_q95", 0.95)):
-            rows.loc[~seen, name] = np.quantile(ahead, q, axis=0)
+        for name, values in _summary("wanted", rates.future[:, ~seen]).items():
+            wanted[name][~seen] = values
+    lost = {**_summary("lost", rates.lost), "lost_mean": rates.lost_mean}
+    columns = {
+        "zone": data.zone,
+        "start": data.start,
+        "observed": data.observed,
+        "exposure": data.exposure,
+        "censored": data.censored,
+        "rate_mean": rates.mean,
+        "rate_sd": rates.sd,
+        "rate_q05": rates.q05,
+        "rate_q95": rates.q95,
+        **{f"demand_{k}": wanted[f"wanted_{k}"] for k in ("mean", "sd", "q05", "q50", "q95")},
+        **{f"lost_{k}": lost[f"lost_{k}"] for k in ("mean", "sd", "q05", "q95")},
+        "usual_rate": rates.mean if rates.usual is None else rates.usual,
+    }
+    for name, draws in (("served", base - came), ("walked_on", on), ("walked_in", came)):
+        summary = _summary(name, draws)
+        columns |= {f"{name}_{k}": summary[f"{name}_{k}"] for k in ("mean", "sd", "q05", "q95")}
+    columns |= {f"wanted_{k}": wanted[f"wanted_{k}"] for k in ("mean", "sd", "q05", "q95")}
+    rows = pd.DataFrame({**columns, "flags": data.flags.astype(str)})
     if rates.shared is not None:
         names = [f"rate_shared_{k}" for k in range(1, len(rates.shared) + 1)]
         rows = pd.concat([rows, pd.DataFrame(rates.shared.T, columns=names, index=rows.index)], axis=1)
     return rows
+
+
+def _summary(name: str, draws: Array) -> dict[str, Array]:
+    """Mean, standard deviation and quantiles of each bin over draws."""
+    quantiles = np.quantile(draws, list(_OF_DRAWS.values()), axis=0)
+    return {
+        f"{name}_mean": draws.mean(axis=0),
+        f"{name}_sd": draws.std(axis=0),
+        **{f"{name}_{k}": value for k, value in zip(_OF_DRAWS, quantiles, strict=True)},
+    }

@@ -7,12 +7,12 @@ and joint draws of the trips lost given what was seen.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from unmet._exceptions import InputError, NumericalError
 from unmet._normal import truncated_above
@@ -20,9 +20,19 @@ from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.kernels import Constant, Kernel, Linear, Periodic, SquaredExponential
+from unmet.mobility.models.joint import Surroundings
 from unmet.mobility.models.zone_data import SHARED, SHARED_OFF, ZoneData
 
-__all__ = ["MODELS", "SEARCH_ITERATIONS", "Rates", "demand_kernel", "inference_for", "search_rows"]
+__all__ = [
+    "MODELS",
+    "SEARCH_ITERATIONS",
+    "Rates",
+    "demand_kernel",
+    "fit_counts",
+    "inference_for",
+    "log_rate",
+    "search_rows",
+]
 
 # Hyper-parameters are learnt on this many rows at most, drawn at random; the posterior then uses all of them.
 _SEARCH_ROWS = 3000
@@ -59,6 +69,10 @@ class Rates:
     shared : array of shape (directions, n) or None
         Change of the rate per standard deviation of each error of the city's curve, which all zones share; None
         for a model that does not use the curve.
+    usual : array of shape (n,) or None
+        Mean of the rate without what is known of the bin's shock: what to plan with. None where it is the rate itself.
+    walked_on, walked_in : arrays of shape (draws, n) or None
+        Riders who came here first and were served elsewhere, and the other way round; None where nobody walks.
     """
 
     mean: Array
@@ -70,6 +84,9 @@ class Rates:
     future: Array | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     shared: Array | None = None
+    usual: Array | None = None
+    walked_on: Array | None = None
+    walked_in: Array | None = None
 
 
 def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
@@ -126,7 +143,8 @@ def demand_kernel(data: ZoneData, *, shared: bool = False) -> Kernel:
 
 def inference_for(data: ZoneData) -> Literal["dense", "lowrank"]:
     """Return the faster inference for a zone's `CensoredGP`: dense for short records, low rank for long ones."""
-    return "lowrank" if len(data) > _DENSE_ROWS else "dense"
+    mixed = data.surroundings is not None and bool((data.surroundings.background > 0).any())
+    return "lowrank" if mixed or len(data) > _DENSE_ROWS else "dense"
 
 
 def search_rows(rows: BoolArray, seed: int, most: int = _SEARCH_ROWS) -> IntArray:
@@ -144,7 +162,9 @@ def _fit(
     counts = settings["likelihood"] != "gaussian"
 
     def arguments(at: IntArray) -> dict[str, Any]:
-        extra = {"exposure": data.exposure[at]} if counts else {"censored": data.censored[at]}
+        extra: dict[str, Any] = {"exposure": data.exposure[at]} if counts else {"censored": data.censored[at]}
+        if counts and data.surroundings is not None:
+            extra["background"] = data.surroundings.background[at]
         return {"X": data.inputs.iloc[at], "y": data.observed[at], **extra}
 
     every = np.flatnonzero(rows)
@@ -200,34 +220,113 @@ def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> tuple[
 def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
     """Negative binomial counts with exposure: the likelihood of a counting process that is stopped while supply is out.
 
-    It is exact although stock-outs depend on demand, as long as it is known when they were.
+    It is exact although stock-outs depend on demand, as long as it is known when they were. Where the city was
+    estimated as one (`ZoneData.surroundings`), shocks and walkers of the neighbourhood are taken into account.
     """
+    around = data.surroundings
+    gp, summary, level = fit_counts(data, seed)
+    usual, slope = _rate_draws(gp, data, draws, seed)
+    spread = 0.0 if data.learnt is None else data.learnt.dispersion_sd
+    off = spread * np.random.default_rng(_DISPERSION_SEED).standard_normal(draws)
+    shape = (np.exp(off) / gp.dispersion_)[:, None]
+    if around is not None:
+        return _among_neighbours(gp, data, around, usual * np.exp(-level), slope, shape, level, seed, summary)
+    rng = np.random.default_rng(seed)
+    lost, lost_mean = _stopped(data, usual, shape, data.observed, np.zeros_like(usual), rng)
+    future = None
+    if np.isnan(data.observed).any():
+        future = rng.poisson(usual * rng.gamma(np.broadcast_to(shape, usual.shape)) / shape).astype(float)
+    mean, sd, q05, q95 = _rates(gp, data)
+    shared = None if slope is None else slope * mean
+    return Rates(mean, sd, q05, q95, lost, lost_mean, future, summary, shared)
+
+
+def fit_counts(data: ZoneData, seed: int) -> tuple[CensoredGP, dict[str, Any], float]:
+    """Fit the zone's own log-rate; return the model, a summary and the log by which its rates are too high.
+
+    A known shock h multiplies exposure by ``e^h``. As exposure must not exceed 1, all of it is divided by its largest
+    value, by which the rates of the model are then too high.
+    """
+    level = 0.0
+    if data.surroundings is not None:
+        shock = data.surroundings.shock + 0.5 * data.surroundings.shock_var
+        level = float(shock[data.seen].max())
+        data = replace(data, exposure=data.exposure * np.exp(np.minimum(shock - level, 0.0)))
     settings: dict[str, Any] = {"likelihood": "negative-binomial"}
     if data.learnt is None:
         gp, summary = _fit(data, data.seen, seed, demand_kernel(data, shared=True), **settings)
     else:
         settings["dispersion"] = data.learnt.dispersion
         gp, summary = _fit(data, data.seen, seed, data.learnt.kernel, search=False, **settings)
-    rng = np.random.default_rng(seed)
-    rate, slope = _rate_draws(gp, data, draws, seed)
-    spread = 0.0 if data.learnt is None else data.learnt.dispersion_sd
-    off = spread * np.random.default_rng(_DISPERSION_SEED).standard_normal(draws)
-    shape = (np.exp(off) / gp.dispersion_)[:, None]
+    return gp, summary, level
+
+
+def log_rate(gp: CensoredGP, data: ZoneData, level: float = 0.0) -> tuple[Array, Array]:
+    """Return mean and variance of the logarithm of the zone's rate in every bin."""
+    median, upper = np.log(gp.predict_quantiles(data.inputs, [0.5, ndtr(1.0)], kind="latent")).T
+    return median - level, np.square(upper - median)
+
+
+def _stopped(
+    data: ZoneData, rate: Array, shape: Array, served: Array, walked_on: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Draws and mean of what was lost while nothing was to rent.
+
+    Given `served` at exposure a, the bin's own gamma factor has shape ``r + served`` and rate ``r + aλ``. Those lost in
+    a stock-out of share b, of whom a share walks on, are Poisson about ``b λ (1 − share)`` times it.
+    """
     lost, lost_mean = np.zeros(rate.shape), np.zeros(len(data))
     out = (data.stockout > 0) & np.isfinite(data.observed)
-    # Given y seen at exposure a, the bin's own gamma factor has shape r + y and rate r + aλ: what stock-outs of share b
-    # lost is Poisson about bλ times it, with mean bλ(r + y)/(r + aλ).
-    y, a, b = data.observed[out], data.exposure[out], data.stockout[out]
+    y, a, b = served[..., out], data.exposure[out], data.stockout[out]
     factor = (shape + y) / (shape + a * rate[:, out])
-    expected = b * rate[:, out] * factor
+    expected = b * rate[:, out] * (1 - walked_on[:, out]) * factor
     lost_mean[out] = expected.mean(axis=0)
-    lost[:, out] = rng.poisson(expected * rng.gamma(np.broadcast_to(shape + y, factor.shape)) / (shape + y))
+    own = np.broadcast_to(shape + y, factor.shape)
+    lost[:, out] = rng.poisson(expected * rng.gamma(own) / own)
+    return lost, lost_mean
+
+
+def _among_neighbours(
+    gp: CensoredGP,
+    data: ZoneData,
+    around: Surroundings,
+    usual: Array,
+    slope: Array | None,
+    shape: Array,
+    level: float,
+    seed: int,
+    summary: dict[str, Any],
+) -> Rates:
+    """Rates of a zone whose neighbours are known: with shocks, walkers from there and to there."""
+    rng = np.random.default_rng(seed)
+    rate = usual * np.exp(around.shock_draws)
+    shape = shape * gp.dispersion_ / max(around.within, 1e-3)
+    served = data.observed - around.riders_in
+    lost, lost_mean = _stopped(data, rate, shape, served, around.walked_on, rng)
     future = None
     if np.isnan(data.observed).any():
         future = rng.poisson(rate * rng.gamma(np.broadcast_to(shape, rate.shape)) / shape).astype(float)
-    mean, sd, q05, q95 = _rates(gp, data)
+    f, var = log_rate(gp, data, level)
+    whole, whole_var = f + around.shock, var + around.shock_var
+    mean = np.exp(whole + 0.5 * whole_var)
+    sd = mean * np.sqrt(np.expm1(whole_var))
+    q05, q95 = np.exp(whole + ndtri([[0.05], [0.95]]) * np.sqrt(whole_var))
     shared = None if slope is None else slope * mean
-    return Rates(mean, sd, q05, q95, lost, lost_mean, future, summary, shared)
+    known = np.isfinite(data.observed)
+    return Rates(
+        mean,
+        sd,
+        q05,
+        q95,
+        lost,
+        lost_mean,
+        future,
+        summary,
+        shared,
+        usual=np.exp(f + 0.5 * var + 0.5 * around.prior_var),
+        walked_on=np.where(known, around.riders_on, 0).astype(float),
+        walked_in=np.where(known, around.riders_in, 0).astype(float),
+    )
 
 
 def _tobit_lost(data: ZoneData, f: Array, noise_sd: float, rng: np.random.Generator) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@
 
     out/.parts/<fingerprint>/inputs.json            what the fingerprint stands for
                              part-<hash>/rows.parquet   the rows of the chunk's zones
-                                         draws.npz      lost (zone, hour of week, draw), observed (zone, hour of week)
+                                         draws.npz      lost and walkers (zone, hour of week, draw), observed
                                          part.json      zones, failures, summaries, costs, checksums
 
 A part that is not what was written (a torn write, a full disk, a bad sector) is found out by its checksums, removed
@@ -17,7 +17,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from unmet._storage.parquet import write_parquet
 from unmet._storage.seals import sealed, unsealed
 from unmet._storage.writing import replacing
 from unmet._typing import Array
+from unmet.mobility.runs.totals import ZoneDraws
 
 if TYPE_CHECKING:
     from unmet.mobility.models.zone_estimate import ZoneEstimate
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Part", "ZoneCost", "ZoneOutcome", "read_parts", "write_part"]
 
 _FILES = ("rows.parquet", "draws.npz")
+_DRAWS = tuple(f.name for f in fields(ZoneDraws))
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,11 @@ class Part:
         """All zones of the chunk."""
         return frozenset(self.fitted) | frozenset(self.failed)
 
-    def draws(self) -> tuple[Array, Array]:
-        """Read ``lost`` (zone, 168, draws) and ``observed`` (zone, 168)."""
+    def draws(self) -> list[ZoneDraws]:
+        """Read the draws of each fitted zone."""
         with np.load(self.folder / "draws.npz", allow_pickle=False) as file:
-            return file["lost"], file["observed"]
+            columns = [file[name] for name in _DRAWS]
+        return [ZoneDraws(*values) for values in zip(*columns, strict=True)]
 
 
 def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> Part:
@@ -103,8 +106,10 @@ def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> 
             write_parquet(pd.concat([e.rows for _, e in fitted], ignore_index=True), aside / "rows.parquet")
             np.savez(
                 aside / "draws.npz",
-                lost=np.stack([e.lost for _, e in fitted]),
                 observed=np.stack([e.observed for _, e in fitted]),
+                lost=np.stack([e.lost for _, e in fitted]),
+                walked_on=np.stack([_none_is_zero(e.walked_on, e.lost) for _, e in fitted]),
+                walked_in=np.stack([_none_is_zero(e.walked_in, e.lost) for _, e in fitted]),
             )
         body = {
             "fitted": [o.zone for o, _ in fitted],
@@ -115,6 +120,10 @@ def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> 
         }
         (aside / "part.json").write_text(sealed(json.dumps(body, default=_plain)), encoding="utf-8")
     return _read(target)
+
+
+def _none_is_zero(draws: Array | None, like: Array) -> Array:
+    return np.zeros_like(like) if draws is None else draws
 
 
 def read_parts(folder: Path) -> tuple[list[Part], int]:

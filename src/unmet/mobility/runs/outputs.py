@@ -13,9 +13,8 @@ from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
 from unmet._storage.sql import connect, fetch_all, literal, path_literal
 from unmet._storage.writing import replacing_files
-from unmet._typing import Array
 from unmet.mobility.runs.checkpoints import Part
-from unmet.mobility.runs.totals import tabulate_totals
+from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, tabulate_totals
 
 __all__ = ["TABLES", "finished_run", "publish", "read_info"]
 
@@ -90,6 +89,8 @@ _ESTIMATES = (
     *(f"rate_{k}" for k in ("mean", "sd", "q05", "q95")),
     *(f"demand_{k}" for k in ("mean", "sd", "q05", "q50", "q95")),
     *(f"lost_{k}" for k in ("mean", "sd", "q05", "q95")),
+    "usual_rate",
+    *(f"{name}_{k}" for name in ("wanted", "served", "walked_on", "walked_in") for k in ("mean", "sd", "q05", "q95")),
 )
 
 
@@ -135,14 +136,14 @@ def _system_rates(shared: Sequence[str]) -> str:
         FROM (SELECT * FROM merged ORDER BY start, zone) GROUP BY start ORDER BY start"""
 
 
-def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, Array, Array]]:
+def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, ZoneDraws]]:
     """Zones in order of name, whatever the parts: sums then come out the same. One part is held at a time."""
     place = sorted((zone, number, i) for number, part in enumerate(parts) for i, zone in enumerate(part.fitted))
-    held: tuple[int, Array, Array] | None = None
+    held: tuple[int, list[ZoneDraws]] | None = None
     for zone, number, i in place:
         if held is None or held[0] != number:
-            held = (number, *parts[number].draws())
-        yield zone, held[1][i], held[2][i]
+            held = (number, parts[number].draws())
+        yield zone, held[1][i]
 
 
 def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Part]) -> pd.DataFrame:
@@ -151,8 +152,7 @@ def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Part]
     table = zones
     for quantity, names in {
         "observed": {"mean": "observed_fitted"},
-        "demand": {k: f"demand_{k}" for k in ("mean", "sd", "q05", "q95")},
-        "lost": {k: f"lost_{k}" for k in ("mean", "sd", "q05", "q95")},
+        **{name: {k: f"{name}_{k}" for k in ("mean", "sd", "q05", "q95")} for name in QUANTITIES if name != "observed"},
     }.items():
         some = of_zones[of_zones["quantity"] == quantity][["zone", *names]].rename(columns=names)
         table = table.merge(some, on="zone", how="left")

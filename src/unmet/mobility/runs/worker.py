@@ -21,6 +21,7 @@ from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome
 from unmet.mobility.runs.totals import HOURS
 
 if TYPE_CHECKING:
+    from unmet.mobility.models.joint import Surroundings
     from unmet.mobility.models.zone_estimate import ZoneEstimate
 
 __all__ = ["Chunk", "EstimateZone", "Model", "check_rows", "estimate_chunk"]
@@ -48,10 +49,11 @@ estimate, or raises an error with a reason where there can be none."""
 
 @dataclass(frozen=True)
 class Chunk:
-    """A few zones and their rows."""
+    """A few zones, their rows and, where the city was estimated as one, their surroundings."""
 
     zones: tuple[str, ...]
     rows: tuple[pd.DataFrame, ...]
+    around: tuple[Surroundings | None, ...] = ()
 
 
 def estimate_chunk(chunk: Chunk, *, estimate: EstimateZone, model: Model) -> list[ZoneOutcome]:
@@ -61,10 +63,14 @@ def estimate_chunk(chunk: Chunk, *, estimate: EstimateZone, model: Model) -> lis
     """
     # Also where no environment variable could: the order in which threads add up shows in the last digits.
     with threadpool_limits(limits=1):
-        return [_estimate(zone, rows, estimate, model) for zone, rows in zip(chunk.zones, chunk.rows, strict=True)]
+        around = chunk.around or (None,) * len(chunk.zones)
+        zones = zip(chunk.zones, chunk.rows, around, strict=True)
+        return [_estimate(zone, rows, known, estimate, model) for zone, rows, known in zones]
 
 
-def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Model) -> ZoneOutcome:
+def _estimate(
+    zone: str, rows: pd.DataFrame, around: Surroundings | None, estimate: EstimateZone, model: Model
+) -> ZoneOutcome:
     began = time.process_time()
     result, reason = None, None
     with warnings.catch_warnings(record=True) as caught:
@@ -72,7 +78,7 @@ def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Mode
         warnings.simplefilter("ignore", DeprecationWarning)  # for those who write models, not for those who run them
         try:
             check_rows(rows)
-            result = estimate(rows, model)
+            result = estimate(rows, model) if around is None else estimate(rows, model, around=around)
             _check_estimate(result, zone, model.draws)
         except MemoryError:
             raise
@@ -98,15 +104,16 @@ def _check_estimate(result: ZoneEstimate, zone: str, draws: int) -> None:
         raise NumericalError(f"The model gave rows without {', '.join(missing)}.")
     if set(result.rows["zone"]) - {zone}:
         raise NumericalError("The model gave rows of another zone.")
-    if result.lost.shape != (HOURS, draws) or result.observed.shape != (HOURS,):
+    lost, observed = result.lost, result.observed
+    if lost.shape != (HOURS, draws) or observed.shape != (HOURS,):
         raise NumericalError(
-            f"The model gave draws of shape {result.lost.shape} and {result.observed.shape}; "
+            f"The model gave draws of shape {lost.shape} and {observed.shape}; "
             f"expected {(HOURS, draws)} and {(HOURS,)}."
         )
-    if not (np.isfinite(result.lost).all() and np.isfinite(result.observed).all()):
+    if not (np.isfinite(lost).all() and np.isfinite(observed).all()):
         raise NumericalError("The model gave draws that are not finite.")
-    if result.lost.min(initial=0.0) < 0:
-        raise NumericalError(f"The model gave negative lost trips ({result.lost.min():g}).")
+    if lost.min(initial=0.0) < 0:
+        raise NumericalError(f"The model gave negative lost trips ({lost.min():g}).")
 
 
 def _peak_mb() -> float | None:
