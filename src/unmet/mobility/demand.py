@@ -20,6 +20,7 @@ from unmet.mobility.models.zone_estimate import DemandModel, ZoneEstimate, estim
 from unmet.mobility.panel.build import Panel
 from unmet.mobility.panel.file import open_panel
 from unmet.mobility.records.files import Given
+from unmet.mobility.runs.joining import join_zones
 from unmet.mobility.runs.run import Progress, RunResult, run_estimates
 
 __all__ = ["DemandModel", "LatentDemand", "ZoneEstimate", "estimate_zone"]
@@ -44,6 +45,8 @@ class LatentDemand:
         Joint posterior draws behind the intervals of totals.
     seed : int
         The same seed gives the same numbers.
+    walk : str or tuple of float
+        As of `unmet.mobility.models.zone_estimate.DemandModel`.
     weather : path or frame, optional
         A table with a time and numbers.
     weather_columns : sequence of str, optional
@@ -80,6 +83,7 @@ class LatentDemand:
     _: KW_ONLY
     draws: int = 400
     seed: int = 0
+    walk: str | tuple[float, ...] = "learn"
     weather: Given = None
     weather_columns: Sequence[str] | None = None
     timezone: str | None = None
@@ -91,7 +95,7 @@ class LatentDemand:
 
     def settings(self) -> DemandModel:
         """The model and how it is run, without what it is fed."""
-        return DemandModel(self.model, self.draws, self.seed)
+        return DemandModel(self.model, self.draws, self.seed, self.walk)
 
     def fit(
         self,
@@ -155,6 +159,7 @@ class LatentDemand:
                 jobs=jobs,
                 horizon=steps,
                 share=learn_shared_of_rows if self.model == "exposure" else None,
+                join=join_zones if self.model == "exposure" else None,
                 executor=executor,
                 progress=progress,
                 provenance=self._provenance(features),

@@ -27,13 +27,21 @@ from unmet._typing import Array, IntArray
 from unmet.mobility.models.shocks import ShockLaw, Shocks, estimate_shocks, learn_law
 from unmet.mobility.models.walking import DEFAULT_WALKING, REACH, Walking, Walks, learn_walking
 
-__all__ = ["City", "Received", "Surroundings", "ZoneTable", "join_city", "metres_between", "table_of", "walks_between"]
+__all__ = [
+    "City",
+    "Received",
+    "Surroundings",
+    "ZoneTable",
+    "join_city",
+    "metres_between",
+    "rough_surroundings",
+    "table_of",
+    "walks_between",
+]
 
 _ROUNDS = 3
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
-# Walking is learnt from bins in which the neighbour had stock for this share of the time or more.
-_STOCKED = 0.98
 _EARTH = 6_371_000.0
 # Seeds of what is drawn alike for all zones.
 _SHOCK_SEED, _WALKING_SEED, _SPLIT_SEED = 2, 3, 4
@@ -110,6 +118,8 @@ class ZoneTable:
         Distances; NaN where not known.
     hours : float
         Length of a bin.
+    slot : integer array of shape (bins,)
+        Hour of the week, by the wall clock.
     """
 
     zones: tuple[str, ...]
@@ -121,6 +131,7 @@ class ZoneTable:
     log_rate_var: Array
     metres: Array
     hours: float
+    slot: IntArray
 
 
 @dataclass(frozen=True)
@@ -414,10 +425,15 @@ def join_city(
     var = np.where(known, table.log_rate_var, 0.0)
     walks = walks_between(table.exposure, np.where(np.isfinite(table.observed), table.stockout, 0.0), table.metres)
     curve = start if walking is None else walking
-    alone = walks.background(DEFAULT_WALKING, np.ones(observed.shape)) < _FEW_WALKERS
-    # While a zone is itself nearly out, its exposure is known badly: a bike that comes back is gone before it is listed.
-    stocked = np.where(table.exposure >= _STOCKED, observed, np.nan)
+    alone = (
+        np.ones(observed.shape, dtype=bool)
+        if not curve.theta.size
+        else walks.background(DEFAULT_WALKING, np.ones(observed.shape)) < _FEW_WALKERS
+    )
     background = walks.background(curve, np.nan_to_num(np.exp(log_rate)))
+    # Own levels by zone and hour of the day, apart at weekends.
+    hour = table.slot % 24 + 24 * (table.slot >= 120)
+    group = 48 * np.arange(len(table.zones))[:, None] + hour
     shocks: Shocks | None = None
     for _ in range(rounds):
         # Walkers would look like shocks that neighbours share: the law is learnt where there are none.
@@ -442,7 +458,7 @@ def join_city(
         if walking is None and len(walks):
             left_out = table.exposure * np.exp(usual + shocks.left_out_mean + 0.5 * (shocks.left_out_var + var))
             spread = common + shocks.left_out_var
-            curve = learn_walking(walks, stocked, np.nan_to_num(left_out), rate, dispersion=spread)
+            curve = learn_walking(walks, observed, np.nan_to_num(left_out), rate, dispersion=spread, group=group)
         background = walks.background(curve, rate)
         log_rate = log_rate + _level(observed, table.exposure * rate, background)[:, None]
     assert shocks is not None
@@ -493,14 +509,48 @@ def table_of(
     shape = (len(zones), len(start))
     observed, log_rate = np.full(shape, np.nan), np.full(shape, np.nan)
     exposure, stockout, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    slot = np.zeros(len(start), dtype=np.intp)
     for i, data in enumerate(zones):
         at = start.get_indexer(data.start)
+        slot[at] = data.slot
         observed[i, at], exposure[i, at], stockout[i, at] = data.observed, data.exposure, data.stockout
         log_rate[i, at], var[i, at] = rates[data.zone]
     lat, lon = np.array([places.get(data.zone, (np.nan, np.nan)) for data in zones], dtype=float).T
     names = tuple(data.zone for data in zones)
     hours = zones[0].minutes / 60
-    return ZoneTable(names, start, observed, exposure, stockout, log_rate, var, metres_between(lat, lon), hours)
+    metres = metres_between(lat, lon)
+    return ZoneTable(names, start, observed, exposure, stockout, log_rate, var, metres, hours, slot)
+
+
+def rough_surroundings(
+    zones: Sequence[ZoneRecord], places: Mapping[str, tuple[float, float]], walking: Walking = DEFAULT_WALKING
+) -> dict[str, Surroundings]:
+    """Walkers expected at each zone before anything is estimated: pickups over exposure by hour of week, default curve.
+
+    Fitted without them, zones beside empty ones would take walkers for riders of their own, and later turns would free
+    themselves of that but slowly.
+    """
+    rates = {data.zone: (np.log(_rough_rate(data)), np.zeros(len(data.start))) for data in zones}
+    table = table_of(zones, rates, places)
+    stockout = np.where(np.isfinite(table.observed), table.stockout, 0.0)
+    walks = walks_between(table.exposure, stockout, table.metres)
+    background = walks.background(walking, np.nan_to_num(np.exp(table.log_rate)))
+    found = {}
+    for i, data in enumerate(zones):
+        at, count = table.start.get_indexer(data.start), len(data.start)
+        zero, none = np.zeros(count), np.empty((0, count))
+        riders = np.empty((0, count), dtype=np.intp)
+        found[data.zone] = Surroundings(zero, zero, none, 0.0, background[i, at], none, riders, riders, 0.0)
+    return found
+
+
+def _rough_rate(data: ZoneRecord) -> Array:
+    """Pickups over exposure by hour of week, with the zone's mean seen once more."""
+    seen = np.isfinite(data.observed) & (data.exposure > 0)
+    count, time = np.where(seen, np.nan_to_num(data.observed), 0.0), np.where(seen, data.exposure, 0.0)
+    mean = (count.sum() + 0.5) / (time.sum() + 1.0)
+    by_slot = (np.bincount(data.slot, count, minlength=168) + mean) / (np.bincount(data.slot, time, minlength=168) + 1)
+    return np.asarray(by_slot[data.slot])
 
 
 class ZoneRecord(Protocol):
@@ -518,3 +568,5 @@ class ZoneRecord(Protocol):
     def exposure(self) -> Array: ...
     @property
     def stockout(self) -> Array: ...
+    @property
+    def slot(self) -> IntArray: ...

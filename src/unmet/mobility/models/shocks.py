@@ -77,6 +77,7 @@ class ShockLaw:
 
 
 # Log-normal priors of the five numbers about the defaults; factors of e^1.5 (variances) and e^0.8 (scales).
+_PRIOR_WEIGHT = 1e-4  # a tie-breaker: covariances decide where they can
 _PRIOR_SD = np.array([1.5, 0.8, 1.5, 0.8, 0.8])
 _BOUNDS = np.log([(1e-4, 2.0), (1.0, 120.0), (1e-4, 2.0), (1.0, 120.0), (100.0, 20_000.0)])
 
@@ -115,7 +116,7 @@ def learn_law(observed: Array, expected: Array, metres: Array, hours: float = 1.
         law = ShockLaw(*np.exp(theta))
         gap = (values - law.covariance(distances, lags)) / scale
         off = (theta - start) / _PRIOR_SD
-        return float(np.sum(weights * gap**2) / weights.sum() + 0.002 * off @ off)
+        return float(np.sum(weights * gap**2) / weights.sum() + _PRIOR_WEIGHT * off @ off)
 
     found = minimize(misfit, start, method="L-BFGS-B", bounds=_BOUNDS)  # type: ignore[call-overload]
     law = ShockLaw(*(float(value) for value in np.exp(found.x)))

@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._typing import Array, IntArray
+from unmet._typing import Array, BoolArray, IntArray
 
 __all__ = ["DEFAULT_WALKING", "NO_WALKING", "REACH", "Walking", "Walks", "learn_walking"]
 
@@ -33,6 +33,8 @@ REACH = float(KNOTS[-1])
 _MEASURED = np.array([0.46, 0.34, 0.14, 0.065, 0.012])
 # Standard deviation of the prior about it: of the logits of the first value and of the ratio of each to the one before.
 _PRIOR_SD = 0.7
+# Riders by which the level of a group of bins is shrunk to 1.
+_LEVEL_RIDERS = 5.0
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,7 @@ def learn_walking(
     dispersion: Array | float = 0.0,
     prior: Walking = DEFAULT_WALKING,
     prior_sd: float = _PRIOR_SD,
+    group: IntArray | None = None,
 ) -> Walking:
     """Learn ``w(d)`` from the counts of zones beside empty ones.
 
@@ -222,21 +225,75 @@ def learn_walking(
         About which the curve is shrunk.
     prior_sd : float
         How far it may be from it, in logits.
+    group : integer array of shape (zones, bins), optional
+        Groups of bins whose own level may be off, such as those of a zone at an hour of the day: riders who walk in at
+        that hour on most days were taken for own riders. The level of each is estimated along with the curve, so that
+        walkers are told by the days on which the neighbour was not out.
     """
     seen = np.isfinite(observed[walks.target, walks.bin])
     cells, cell = np.unique(walks.target[seen] * observed.shape[1] + walks.bin[seen], return_inverse=True)
     y, mine = observed.ravel()[cells], own.ravel()[cells]
     spread = np.broadcast_to(np.asarray(dispersion, dtype=float), observed.shape).ravel()[cells]
+    level = _Levels.of(group, observed, own, cells)
     riders = (rate[walks.source, walks.bin] * walks.out)[seen]
 
     def negative(theta: Array) -> float:
         chance = walks.chances(Walking(theta))[seen]
-        mean = mine + np.bincount(cell, riders * chance, minlength=len(cells))
+        walkers = np.asarray(np.bincount(cell, riders * chance, minlength=len(cells)), dtype=float)
+        factor, elsewhere = level(walkers)
+        mean = mine * factor + walkers
         distance = (theta - prior.theta) / prior_sd
-        return -_log_counts(y, np.maximum(mean, 1e-9), spread) + 0.5 * float(distance @ distance)
+        return -_log_counts(y, np.maximum(mean, 1e-9), spread) - elsewhere + 0.5 * float(distance @ distance)
 
     found = minimize(negative, prior.theta, method="BFGS", options={"gtol": 1e-3 * max(1.0, np.sqrt(len(y)) / 10)})
     return Walking(found.x, np.asarray(np.linalg.inv(_hessian(negative, found.x)), dtype=float))
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """Levels of groups of bins given walkers: own riders who came over those expected, shrunk to 1.
+
+    Attributes
+    ----------
+    of_cell : integer array
+        Group of each cell that walkers may come to; -1 where groups are not used.
+    observed, own : arrays
+        Pickups of each group in all its bins, and those expected of own riders.
+    observed_elsewhere, own_elsewhere : arrays
+        The same in bins that no walker comes to.
+    """
+
+    of_cell: IntArray
+    observed: Array
+    own: Array
+    observed_elsewhere: Array
+    own_elsewhere: Array
+
+    @classmethod
+    def of(cls, group: IntArray | None, observed: Array, own: Array, cells: IntArray) -> _Levels:
+        if group is None:
+            none = np.empty(0)
+            return cls(np.empty(0, dtype=np.intp), none, none, none, none)
+        flat, y, expected = group.ravel(), observed.ravel(), own.ravel()
+        seen = np.isfinite(y)
+        beside = np.zeros(len(flat), dtype=bool)
+        beside[cells] = True
+        count = int(flat.max()) + 1
+
+        def sums(values: Array, rows: BoolArray) -> Array:
+            return np.asarray(np.bincount(flat[rows], values[rows], minlength=count), dtype=float)
+
+        rest = seen & ~beside
+        return cls(flat[cells], sums(y, seen), sums(expected, seen), sums(y, rest), sums(expected, rest))
+
+    def __call__(self, walkers: Array) -> tuple[Array | float, float]:
+        """Factor of the own riders of each cell, and the log likelihood of the bins without walkers."""
+        if not len(self.observed):
+            return 1.0, 0.0
+        came = np.bincount(self.of_cell, walkers, minlength=len(self.observed))
+        level = (np.maximum(self.observed - came, 0.0) + _LEVEL_RIDERS) / (self.own + _LEVEL_RIDERS)
+        elsewhere = self.observed_elsewhere * np.log(level) - self.own_elsewhere * level
+        return level[self.of_cell], float(elsewhere.sum())
 
 
 def _log_counts(y: Array, mean: Array, dispersion: Array) -> float:

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._typing import Array
+from unmet._typing import Array, IntArray
 from unmet.mobility.models.city import Shared, with_shared
 from unmet.mobility.models.joint import Surroundings
+from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
 from unmet.mobility.models.zone_models import MODELS, Rates, fit_counts, log_rate
 
@@ -37,22 +38,37 @@ class DemandModel:
         Joint posterior draws, from which totals and intervals of lost trips are made.
     seed : int
         Together with the zone's name decides all randomness but what is drawn alike for all zones.
+    walk : str or tuple of float
+        Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, or the chances to walk 0, 150,
+        250, 350 and 500 metres, falling.
 
     Examples
     --------
     >>> DemandModel("cgp")
-    DemandModel(name='cgp', draws=400, seed=0)
+    DemandModel(name='cgp', draws=400, seed=0, walk='learn')
     """
 
     name: str = "exposure"
     draws: int = 400
     seed: int = 0
+    walk: str | tuple[float, ...] = "learn"
 
     def __post_init__(self) -> None:
         if self.name not in MODELS:
             raise InputError(f"no model {self.name!r}; there are {', '.join(MODELS)}")
         if self.draws < 20:
             raise InputError(f"draws must be 20 or more for intervals to mean anything; got {self.draws}")
+        if not isinstance(self.walk, str):
+            object.__setattr__(self, "walk", tuple(self.walk))
+        self.walking()  # raises where it is no curve
+
+    def walking(self) -> Walking | None:
+        """The walking curve that was given; None where it is to be learnt."""
+        if isinstance(self.walk, tuple):
+            return Walking.from_values(np.array(self.walk))
+        if self.walk not in ("learn", "none"):
+            raise InputError(f"walk must be 'learn', 'none' or five falling chances; got {self.walk!r}")
+        return None if self.walk == "learn" else NO_WALKING
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""
@@ -164,6 +180,7 @@ class ZoneFit:
     observed: Array
     exposure: Array
     stockout: Array
+    slot: IntArray
     log_rate: Array
     log_rate_var: Array
 
@@ -179,7 +196,8 @@ def fit_zone(
     mean, var = log_rate(gp, data, level)
     if around is not None:  # the mean rate, as of a zone that knows of no shocks
         mean = mean + 0.5 * around.prior_var
-    return ZoneFit(data.zone, data.start, data.minutes, data.observed, data.exposure, data.stockout, mean, var)
+    record = (data.zone, data.start, data.minutes, data.observed, data.exposure, data.stockout, data.slot)
+    return ZoneFit(*record, mean, var)
 
 
 def _seed(zone: str, seed: int) -> int:

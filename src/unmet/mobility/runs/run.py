@@ -38,6 +38,7 @@ from unmet._storage.writing import replacing, write_text, writing
 from unmet.execution import Executor, in_processes
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.models.city import Shared
+from unmet.mobility.models.joint import City, Surroundings
 from unmet.mobility.models.zone_estimate import estimate_zone
 from unmet.mobility.panel.build import Panel
 from unmet.mobility.panel.file import PanelFile, open_panel
@@ -53,6 +54,9 @@ Progress = Callable[[int, int, str], None]
 
 Share = Callable[[Iterable[pd.DataFrame]], Shared | None]
 """From the rows of all zones to what they share, or None where that cannot be told."""
+
+Join = Callable[..., City | None]
+"""From the panel and what its zones share to the city as one: see `unmet.mobility.runs.joining.join_zones`."""
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "duckdb", "joblib")
 # Changes when a part of today could not be read as one of tomorrow.
@@ -104,6 +108,7 @@ def run_estimates(
     horizon: int = 0,
     estimate: EstimateZone | None = None,
     share: Share | None = None,
+    join: Join | None = None,
     executor: Executor = in_processes,
     progress: Progress | None = None,
     provenance: Mapping[str, Any] | None = None,
@@ -131,6 +136,9 @@ def run_estimates(
     share : callable, optional
         From the rows of all zones to what they share, which `estimate` is then given as ``shared``: see
         `unmet.mobility.models.city`. It is worked out once, before the zones.
+    join : callable, optional
+        Estimates the city as one before the zones, as `unmet.mobility.runs.joining.join_zones` does; each zone then
+        gets its surroundings. Not used with an `estimate` of one's own.
     executor : callable
         Where the work is done: see `unmet.execution`.
     progress : callable, optional
@@ -181,7 +189,7 @@ def run_estimates(
             file.add_features(features)
         if horizon:
             file.add_future(future_bins(file.bins(), horizon, file.timezone))
-        inputs = _inputs(path, features, model, estimate, share, horizon)
+        inputs = _inputs(path, features, model, estimate, share, join, horizon)
         fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
         say = progress or (lambda done, zones, note: None)
         told = finished_run(place.out, fingerprint)
@@ -192,6 +200,8 @@ def run_estimates(
         run.resume()
         shared = None if share is None else run.learn_shared(share)
         of_one = estimate if shared is None else partial(estimate, shared=shared)
+        if join is not None and estimate is estimate_zone:
+            run.city = run.join(join, model, shared, executor, workers)
         work = partial(estimate_chunk, estimate=of_one, model=model)
         run.work_off(work, executor, workers, size)
         info = {
@@ -227,6 +237,7 @@ class _Run:
     resumed: int = 0
     retried: int = 0
     learning_seconds: float = 0.0
+    city: City | None = None
 
     @property
     def folder(self) -> Path:
@@ -288,6 +299,29 @@ class _Run:
                 write_text(path, sealed(json.dumps(shared.to_dict())))
         return shared
 
+    def join(self, join: Join, model: Model, shared: Shared | None, executor: Executor, jobs: int) -> City | None:
+        """Estimate the city as one, or take it from an earlier attempt; None leaves each zone by itself."""
+        began = time.process_time()
+        try:
+            with writing(self.place.out):
+                return join(
+                    self.file,
+                    model,
+                    shared,
+                    self.folder,
+                    self.place.scratch,
+                    executor=executor,
+                    jobs=jobs,
+                    say=self.note,
+                )
+        except MemoryError:
+            raise
+        except Exception as error:
+            self.note(f"The city could not be estimated as one ({error}): each zone is estimated by itself.")
+            return None
+        finally:
+            self.learning_seconds += time.process_time() - began
+
     def work_off(
         self,
         work: Callable[[Chunk], Any],
@@ -317,7 +351,12 @@ class _Run:
 
     def _load(self, chunks: Sequence[Sequence[str]]) -> Iterator[Chunk]:
         for zones in chunks:
-            yield Chunk(tuple(zones), tuple(self.file.rows_of(zone) for zone in zones))
+            rows = tuple(self.file.rows_of(zone) for zone in zones)
+            around: tuple[Surroundings | None, ...] = ()
+            if self.city is not None:
+                starts = [pd.DatetimeIndex(frame["start"]) for frame in rows]
+                around = tuple(self.city.of(zone, start) for zone, start in zip(zones, starts, strict=True))
+            yield Chunk(tuple(zones), rows, around)
 
     def _take(self, zones: Sequence[str], outcome: Any) -> None:
         if isinstance(outcome, Exception):
@@ -378,6 +417,7 @@ def _inputs(
     model: Model,
     estimate: EstimateZone,
     share: Share | None,
+    join: Join | None,
     horizon: int,
 ) -> dict[str, Any]:
     """All that the estimate of a zone depends on, as JSON knows it."""
@@ -386,6 +426,7 @@ def _inputs(
         "unmet": unmet.__version__,
         "estimate": _name(estimate),
         "share": None if share is None else _name(share),
+        "join": None if join is None else _name(join),
         "model": json.loads(json.dumps(model.to_dict())),
         "horizon": horizon,
         "panel": file_hash(path),

@@ -22,9 +22,9 @@ from unmet.mobility.runs.totals import HOURS
 
 if TYPE_CHECKING:
     from unmet.mobility.models.joint import Surroundings
-    from unmet.mobility.models.zone_estimate import ZoneEstimate
+    from unmet.mobility.models.zone_estimate import ZoneEstimate, ZoneFit
 
-__all__ = ["Chunk", "EstimateZone", "Model", "check_rows", "estimate_chunk"]
+__all__ = ["Chunk", "EstimateZone", "FitZone", "Model", "check_rows", "estimate_chunk", "fit_chunk"]
 
 _ROWS_NEEDED = ("zone", "start", "observed", "demand_mean", "lost_mean")
 
@@ -45,6 +45,10 @@ class Model(Protocol):
 EstimateZone = Callable[..., "ZoneEstimate"]
 """Called as ``estimate(rows, model)``, with ``shared=`` where the run has learnt what zones share. Gives the zone's
 estimate, or raises an error with a reason where there can be none."""
+
+
+FitZone = Callable[..., "ZoneFit"]
+"""Called as ``fit(rows, model, around=...)``, with ``shared=`` likewise."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,22 @@ def _estimate(
             result, reason = None, f"{type(error).__name__}: {error}"
     said = tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
     return ZoneOutcome(zone, result, reason, said, ZoneCost(time.process_time() - began, _peak_mb()))
+
+
+def fit_chunk(chunk: Chunk, *, fit: FitZone, model: Model) -> list[ZoneFit]:
+    """Fit each zone of a chunk for the joint estimate; a zone that cannot be is left out, and told when it is tried."""
+    fits = []
+    with threadpool_limits(limits=1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for rows, around in zip(chunk.rows, chunk.around, strict=True):
+            try:
+                check_rows(rows)
+                fits.append(fit(rows, model, around=around))
+            except MemoryError:
+                raise
+            except Exception:
+                continue
+    return fits
 
 
 def check_rows(rows: pd.DataFrame) -> None:
