@@ -108,8 +108,8 @@ def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> 
                 aside / "draws.npz",
                 observed=np.stack([e.observed for _, e in fitted]),
                 lost=np.stack([e.lost for _, e in fitted]),
-                walked_on=np.stack([_none_is_zero(e.walked_on, e.lost) for _, e in fitted]),
-                walked_in=np.stack([_none_is_zero(e.walked_in, e.lost) for _, e in fitted]),
+                walked_on=np.stack([_walkers(e, "walked_on") for _, e in fitted]),
+                walked_in=np.stack([_walkers(e, "walked_in") for _, e in fitted]),
             )
         body = {
             "fitted": [o.zone for o, _ in fitted],
@@ -122,8 +122,10 @@ def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> 
     return _read(target)
 
 
-def _none_is_zero(draws: Array | None, like: Array) -> Array:
-    return np.zeros_like(like) if draws is None else draws
+def _walkers(estimate: ZoneEstimate, name: str) -> Array:
+    """Draws of walkers; zero for a model that has none."""
+    draws: Array | None = getattr(estimate, name, None)
+    return np.zeros_like(estimate.lost) if draws is None else draws
 
 
 def read_parts(folder: Path) -> tuple[list[Part], int]:

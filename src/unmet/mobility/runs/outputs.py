@@ -90,7 +90,7 @@ _ESTIMATES = (
     *(f"demand_{k}" for k in ("mean", "sd", "q05", "q50", "q95")),
     *(f"lost_{k}" for k in ("mean", "sd", "q05", "q95")),
     "usual_rate",
-    *(f"{name}_{k}" for name in ("wanted", "served", "walked_on", "walked_in") for k in ("mean", "sd", "q05", "q95")),
+    *(f"{name}_{k}" for name in ("served", "walked_on", "walked_in", "wanted") for k in ("mean", "sd", "q05", "q95")),
 )
 
 
