@@ -9,10 +9,13 @@ export OPENBLAS_NUM_THREADS = 1
 export OMP_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: help setup demo test check lint types bench docs figures wheel clean
+QUICK := tests/kernels tests/likelihoods tests/decisions tests/mobility/clock tests/mobility/zones tests/mobility/supply \
+	tests/mobility/features tests/test_imports.py tests/test_docstrings.py tests/test_metrics.py tests/test_normal.py
+
+.PHONY: help setup demo test test-quick test-all check lint types bench docs figures wheel clean
 
 help:  ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP)-dev  ## install into .venv (uv where there is one, else venv + pip); again only when pyproject.toml changes
 
@@ -33,8 +36,14 @@ $(STAMP)-%: pyproject.toml
 demo: $(STAMP)-all  ## a simulated city from records to a report, beside the truth
 	@$(BIN)/unmet demo --out out/demo
 
-test: setup  ## the tests
-	$(BIN)/python -m pytest -n auto
+test: setup  ## the tests without the slow ones, and the twenty slowest of them
+	$(BIN)/python -m pytest -n auto -m "not slow" --durations=20
+
+test-quick: setup  ## tests of single functions: under ninety seconds
+	$(BIN)/python -m pytest -n auto -q -m "not slow" $(QUICK)
+
+test-all: setup  ## all tests
+	$(BIN)/python -m pytest -n auto --durations=20
 
 lint: setup  ## style
 	$(BIN)/ruff check .
@@ -43,7 +52,7 @@ lint: setup  ## style
 types: setup  ## mypy, strict
 	$(BIN)/mypy
 
-check: lint types test  ## lint, types and tests
+check: lint types test-all  ## lint, types and all tests
 
 bench: setup  ## benchmarks, printed as ratios measured in one run
 	@for f in benchmarks/bench_*.py benchmarks/check_*.py; do $(BIN)/python $$f || exit 1; done

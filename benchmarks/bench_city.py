@@ -21,7 +21,8 @@ from pandas.tseries.holiday import USFederalHolidayCalendar
 from unmet._storage.parquet import write_parquet
 from unmet.execution import in_processes
 from unmet.mobility.demand import DemandModel
-from unmet.mobility.models.city import learn_shared_of_rows
+from unmet.mobility.models.city import learn_city_from_rows
+from unmet.mobility.models.registry import find_model
 from unmet.mobility.runs import run_estimates
 from unmet.simulate import City, simulate_city
 
@@ -57,7 +58,7 @@ def run(folder: Path, zones: int, truth: pd.Series, options: argparse.Namespace)
         DemandModel(options.model),
         folder / f"run-{zones}",
         features=features,
-        share=learn_shared_of_rows if options.model == "exposure" else None,
+        learn_city=learn_city_from_rows if find_model(options.model).uses_city else None,
         jobs=options.jobs,
         progress=_line,
     )

@@ -21,6 +21,7 @@ import pandas as pd
 
 from unmet._storage.hashes import file_hash
 from unmet._storage.sql import literal
+from unmet.mobility.models.registry import MODELS
 from unmet.mobility.runs.totals import tabulate_totals
 from unmet.report import write_report
 
@@ -125,6 +126,7 @@ def write_totals(folder: Path, by_zone: pd.DataFrame, by_slot: pd.DataFrame) -> 
             zones[f"{quantity}_{limit}"] = own[limit].to_numpy()
     zones.to_parquet(folder / "run" / "zones.parquet")
     told = {
+        "model": MODELS["exposure"].to_dict(),
         "inputs": {"model": {"name": "exposure"}, "panel": file_hash(folder / "panel.parquet")},
         "panel_path": str(folder / "panel.parquet"),
         "zones": {},

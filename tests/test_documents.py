@@ -59,12 +59,18 @@ def finds_what_is_below_the_limit(told: str) -> bool:
     return abs(ours - true) < 0.5 < 2 < naive - true
 
 
+def fits_both_likelihoods(told: str) -> bool:
+    chance, true_chance, noise, true_noise = (float(number) for number in re.findall(r"[01]\.\d\d", told))
+    return abs(chance - true_chance) < 0.05 and abs(noise - true_noise) < 0.1
+
+
 def is_what_is_shown_of_the_walkers(told: str) -> bool:
     return agrees((DOCS / "transcripts" / "walkers.txt").read_text(encoding="utf-8"), told)
 
 
 ANSWERS = {
     "readme": finds_the_hidden_peak,
+    "likelihood": fits_both_likelihoods,
     "own_data": finds_what_is_below_the_limit,
     "walkers": is_what_is_shown_of_the_walkers,
 }
@@ -243,6 +249,22 @@ def test_files_and_spellings_of_the_experiments_are_those_that_are_documented() 
     assert {*COLUMNS, *MODELS, *(r[0] for r in (*taxi.READINGS, *motorcycle.READINGS))} <= told
 
 
+@pytest.mark.parametrize(
+    "package",
+    [
+        *sorted(p for p in (ROOT / "src/unmet/mobility").iterdir() if (p / "__init__.py").exists()),
+        ROOT / "src/unmet/pipeline",
+        ROOT / "src/unmet/report",
+    ],
+    ids=lambda path: path.name,
+)
+def test_every_module_of_a_package_is_in_the_tree_of_the_architecture(package: Path) -> None:
+    text = (DOCS / "architecture.md").read_text(encoding="utf-8").split("## The tree")[1].split("## Where")[0]
+    entry = re.search(rf"^ *{package.name}/ .*\n(?: {{10,}}.*\n)*", text, flags=re.MULTILINE)[0]
+    modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("_")}
+    assert {name for name in modules if not re.search(rf"\b{name}\b", entry)} == set()
+
+
 def test_every_state_and_reason_is_documented() -> None:
     from unmet.mobility.supply.states import REASONS
 
@@ -252,7 +274,7 @@ def test_every_state_and_reason_is_documented() -> None:
 
 
 def test_every_model_is_in_the_table_of_choices() -> None:
-    from unmet.mobility.models.zone_models import MODELS
+    from unmet.mobility.models.registry import MODELS
 
     text = (DOCS / "guide" / "choosing.md").read_text(encoding="utf-8")
     assert [name for name in MODELS if f"`{name}`" not in text] == ["ncgp-a"]  # for the paper's sake only
@@ -307,3 +329,41 @@ def test_links_within_the_project_resolve(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", h.lower()).strip()) for h in headings}
+
+
+# ------------------------------------------------------------------ how it is written
+
+
+def lines_that_can_be_broken(text: str) -> Iterator[tuple[int, str]]:
+    """Lines of prose: not those of code, tables, pictures and formulas, which Markdown keeps on one line."""
+    inside = False
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("```") or line.strip() == "$$":
+            inside = not inside
+        elif not inside and not line.lstrip().startswith(("|", "![", "<")):
+            yield number, line
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_line_of_markdown_is_longer_than_120_characters(page: Path) -> None:
+    lines = lines_that_can_be_broken(page.read_text(encoding="utf-8"))
+    assert [(number, len(line)) for number, line in lines if len(line) > 120] == []
+
+
+def public_docstrings() -> Iterator[tuple[str, str]]:
+    """Docstrings of all modules, and of classes and functions with public names."""
+    package = ROOT / "src" / "unmet"
+    for path in sorted(package.rglob("*.py")):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(module):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            name = getattr(node, "name", "")
+            if not name.startswith("_"):
+                yield f"{path.relative_to(package)}:{name or 'module'}", ast.get_docstring(node) or ""
+
+
+def test_no_public_docstring_begins_with_what() -> None:
+    found = dict(public_docstrings())
+    assert len(found) > 500
+    assert [name for name, text in found.items() if re.match(r"What\b", text)] == []

@@ -1,57 +1,219 @@
-"""Executors: every item comes back once, with a result or with what went wrong."""
+"""Executors: the rules that each must keep, and the loop with retries that all use.
+
+To have another executor tested, add it to `EXECUTORS`.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import multiprocessing
 import os
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
 
-from unmet.execution import WorkerDied, in_processes, serially
+import pytest
+
+from unmet import InputError
+from unmet.execution import ENGINES, WorkerDied, count_workers, find_executor, in_processes, serially, work_through
 
 
-def work(item: int) -> tuple[int, str]:
-    if item == 2:
-        raise ValueError("bad item")
-    if item == 4:
+def example():
+    path = Path(__file__).parents[1] / "docs" / "examples" / "executor.py"
+    spec = importlib.util.spec_from_file_location("executor_example", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def on_a_pool():
+    """The executor of the documentation."""
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield example().on_pool(pool)
+
+
+EXECUTORS = {
+    "serially": lambda: nullcontext(serially),
+    "in_processes": lambda: nullcontext(in_processes),
+    "on_pool": on_a_pool,
+}
+OUTLIVES_A_DEAD_WORKER = ["in_processes"]
+
+
+@pytest.fixture(scope="module", params=EXECUTORS)
+def executor(request):
+    with EXECUTORS[request.param]() as found:
+        yield found
+
+
+def square(item: int) -> int:
+    if item < 0:
+        raise ValueError(f"bad item {item}")
+    return item * item
+
+
+def threads(item: int) -> str:
+    return os.environ.get("OPENBLAS_NUM_THREADS", "")
+
+
+def die_at(item: int, *, culprits: tuple[int, ...], log: Path | None = None) -> int:
+    """End the process at some items; with a log, only the first time each."""
+    if item in culprits and not (log is not None and (log / str(item)).exists()):
+        if log is not None:
+            (log / str(item)).touch()
         os._exit(1)
-    return item * item, os.environ.get("OPENBLAS_NUM_THREADS", "")
+    return item
 
 
-def test_processes_give_back_every_item_once_also_those_whose_worker_died():
-    drawn = []
+# ------------------------------------------------------------------ rules of every executor
+
+
+def test_every_item_comes_back_once_with_its_result(executor):
+    with closing(executor(square, iter(range(7)), 2)) as outcomes:
+        assert sorted(outcomes) == [(i, i * i) for i in range(7)]
+
+
+def test_an_exception_is_an_outcome_and_the_others_go_on(executor):
+    with closing(executor(square, [1, -2, 3], 2)) as outcomes:
+        found = dict(outcomes)
+    assert (found[1], found[3]) == (1, 9)
+    assert isinstance(found[-2], ValueError)
+    assert "bad item -2" in str(found[-2])
+
+
+def test_no_more_items_are_taken_than_are_under_way(executor):
+    taken = []
 
     def items():
         for item in range(8):
-            drawn.append(item)
+            taken.append(item)
             yield item
 
-    outcomes = {}
-    for item, outcome in in_processes(work, items(), 2):
-        assert item not in outcomes
-        outcomes[item] = outcome
-        assert len(drawn) - len(outcomes) <= 2  # no more is drawn than is worked on
-    assert sorted(outcomes) == list(range(8))
-    assert isinstance(outcomes[4], WorkerDied)
-    assert isinstance(outcomes[2], ValueError | WorkerDied)  # it may have been beside the culprit
-    died = {item for item, outcome in outcomes.items() if isinstance(outcome, WorkerDied)}
-    assert len(died) <= 2  # the culprit, and at most the one beside it
-    for item in set(outcomes) - died - {2}:
-        assert outcomes[item] == (item * item, "1")  # one BLAS thread
+    finished = 0
+    with closing(executor(square, items(), 2)) as outcomes:
+        for _ in outcomes:
+            finished += 1
+            assert len(taken) - finished < 2 + 1
+    assert finished == 8
 
 
-def test_a_pool_that_is_closed_early_draws_no_more_items():
-    drawn = []
+def test_an_executor_that_is_closed_early_takes_no_more_items(executor):
+    taken = []
 
     def items():
         for item in range(100):
-            drawn.append(item)
-            yield 3
+            taken.append(item)
+            yield item
 
-    outcomes = in_processes(work, items(), 1)
-    assert next(outcomes)[1][0] == 9
+    outcomes = executor(square, items(), 1)
+    assert next(outcomes) == (0, 0)
     outcomes.close()
-    assert len(drawn) == 1
+    assert len(taken) == 1
 
 
-def test_serial_work_keeps_the_order_and_hands_on_exceptions():
-    outcomes = list(serially(work, [3, 2, 1]))
-    assert [item for item, _ in outcomes] == [3, 2, 1]
-    assert isinstance(outcomes[1][1], ValueError)
+def test_no_items_give_no_outcomes(executor):
+    assert list(executor(square, [], 2)) == []
+
+
+@pytest.mark.parametrize("name", OUTLIVES_A_DEAD_WORKER)
+def test_a_worker_that_dies_is_the_outcome_of_what_was_under_way_only(name):
+    with EXECUTORS[name]() as executor:
+        outcomes = dict(executor(partial(die_at, culprits=(4,)), iter(range(8)), 2))
+    assert sorted(outcomes) == list(range(8))
+    died = {item for item, outcome in outcomes.items() if isinstance(outcome, WorkerDied)}
+    assert 4 in died
+    assert len(died) <= 2  # the culprit, and at most the item beside it
+    assert all(outcomes[item] == item for item in set(outcomes) - died)
+
+
+def test_processes_have_one_thread_of_linear_algebra_each():
+    assert dict(in_processes(threads, [1, 2], 2)) == {1: "1", 2: "1"}
+
+
+# ------------------------------------------------------------------ the loop with retries
+
+
+def first(keys):
+    return keys[0]
+
+
+def test_keys_are_worked_through_in_batches(executor):
+    with closing(work_through(sum, [1, 2, 3, 4, 5], list, executor=executor, jobs=2, size=2)) as batches:
+        assert sorted(batches) == [((1, 2), 3), ((3, 4), 7), ((5,), 5)]
+
+
+def test_a_key_whose_worker_dies_once_is_done_at_the_second_try(tmp_path):
+    lost = []
+    work = partial(die_at, culprits=(2,), log=tmp_path)
+    options = {"executor": in_processes, "jobs": 2, "lost": lambda keys, error: lost.append((keys, type(error)))}
+    with closing(work_through(work, range(5), first, **options)) as batches:
+        assert sorted(batches) == [((i,), i) for i in range(5)]
+    assert ((2,), WorkerDied) in lost
+
+
+def losing(function, items, jobs, calls):
+    """An executor that loses batches with 2 in them, and with several jobs those with 1 as well."""
+    for item in items:
+        calls.append((item[0], jobs))
+        if 2 in item[0] or (1 in item[0] and jobs > 1):
+            yield item, MemoryError("full")
+        else:
+            yield item, function(item)
+
+
+@pytest.mark.parametrize(("attempts", "tries"), [(2, 2), (3, 3)])
+def test_the_last_attempt_is_one_key_at_a_time_and_what_fails_then_is_to_blame(attempts, tries):
+    calls = []
+    executor = partial(losing, calls=calls)
+    done = dict(work_through(sum, [0, 1, 2, 3], list, executor=executor, jobs=2, size=2, attempts=attempts))
+    assert {keys: outcome for keys, outcome in done.items() if 2 not in keys} == {(0,): 0, (1,): 1, (3,): 3}
+    assert isinstance(done[2,], MemoryError)
+    assert [jobs for keys, jobs in calls if 2 in keys] == [2] * (tries - 1) + [1]
+    assert [keys for keys, jobs in calls if jobs == 1] == [(0,), (1,), (2,), (3,)]
+
+
+def test_an_exception_of_the_work_is_not_tried_again():
+    calls = []
+
+    def work(item):
+        calls.append(item)
+        raise ValueError("no")
+
+    ((keys, outcome),) = work_through(work, [1], first, executor=serially, jobs=1)
+    assert keys == (1,)
+    assert isinstance(outcome, ValueError)
+    assert calls == [1]
+
+
+def test_closing_the_loop_closes_the_executor():
+    closed = []
+
+    def executor(function, items, jobs):
+        try:
+            for item in items:
+                yield item, function(item)
+        finally:
+            closed.append(True)
+
+    batches = work_through(square, [1, 2, 3], first, executor=executor, jobs=1)
+    next(batches)
+    batches.close()
+    assert closed == [True]
+
+
+# ------------------------------------------------------------------ names
+
+
+def test_engines_are_found_by_name_and_executors_are_passed_on():
+    assert {name: find_executor(name) for name in ENGINES} == {"processes": in_processes, "serial": serially}
+    assert find_executor(first) is first
+    with pytest.raises(InputError, match="expected one of processes, serial; got 'magic'"):
+        find_executor("magic")
+
+
+def test_a_number_of_workers_is_at_least_one_and_one_per_processor_by_default():
+    assert count_workers(None) >= 1
+    with pytest.raises(InputError, match="jobs: expected a whole number of at least 1, got 0"):
+        count_workers(0)

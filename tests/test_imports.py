@@ -33,12 +33,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plots": {"estimators"},
     "mobility": set(),
     "mobility.clock": {"_storage"},
-    "mobility.records": {"_storage", "mobility.clock"},
+    "collect": {"_storage"},
+    "mobility.records": {"_storage", "collect", "mobility.clock"},
     "mobility.zones": {"_storage", "mobility.records"},
     "mobility.supply": {"_storage", "mobility.clock"},
     "mobility.panel": {"_storage", "mobility.clock", "mobility.records", "mobility.zones", "mobility.supply"},
     "mobility.features": {"_storage", "mobility.clock", "mobility.records", "mobility.panel"},
-    "mobility.models": {"_storage", "mobility.panel"} | SCIENCE,
+    "mobility.models": {"_storage", "mobility.clock", "mobility.panel"} | SCIENCE,
     "mobility.runs": {"_storage", "execution", "mobility.clock", "mobility.panel", "mobility.models"},
     "mobility.backtest": {"_storage", "execution", "metrics", "mobility.panel", "mobility.models", "mobility.runs"},
     "mobility.demand": {"_storage", "execution"} | DATA | ESTIMATES,
@@ -46,7 +47,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
     "report": {"_storage", "mobility.clock", "mobility.panel", "mobility.records", "mobility.runs", "mobility.supply"},
     "pipeline": {"_storage", "execution", "report", "simulate"} | DATA | ESTIMATES,
-    "cli": {"experiments", "mobility.backtest", "pipeline", "report", "simulate"} | DATA | ESTIMATES,
+    "cli": {"collect", "execution", "experiments", "mobility.backtest", "pipeline", "report", "simulate"}
+    | DATA
+    | ESTIMATES,
 }
 
 
@@ -100,6 +103,16 @@ def test_imports_point_one_way(module: str) -> None:
     assert imported <= MAY_IMPORT[part] | GROUND | {part}, f"{module} imports what {part} may not"
 
 
+@pytest.mark.parametrize("module", modules())
+def test_underscore_modules_are_used_within_their_package_only(module: str) -> None:
+    """A name of a module such as ``estimators._model`` may be used below ``estimators``; ``_normal`` everywhere."""
+    for other in imported_by(module):
+        parts = other.split(".")
+        private = next((i for i, part in enumerate(parts) if part.startswith("_")), len(parts))
+        home = ".".join(parts[:private])
+        assert private == len(parts) or f"{module}.".startswith(f"{home}." if home else ""), f"{module} uses {other}"
+
+
 def test_the_common_ground_and_the_table_are_free_of_cycles() -> None:
     order = list(
         graphlib.TopologicalSorter({part: others - {part} for part, others in MAY_IMPORT.items()}).static_order()
@@ -124,7 +137,7 @@ def test_packages_give_what_they_promise(package: str) -> None:
 
 
 def test_importing_unmet_loads_no_optional_package() -> None:
-    optional = ["matplotlib", "plotly", "h3", "holidays", "polars", "pyarrow.dataset", "duckdb", "typer"]
+    optional = ["matplotlib", "plotly", "h3", "holidays", "polars", "pyarrow.dataset", "duckdb", "typer", "httpx"]
     code = f"import sys, unmet; print([m for m in {optional} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
@@ -141,7 +154,8 @@ def test_what_takes_seconds_to_import_waits_until_it_is_asked_for() -> None:
 
 
 def test_the_help_of_the_command_line_does_not_wait_for_the_science() -> None:
-    code = "import sys, unmet.cli; print([m for m in ('sklearn', 'scipy', 'pandas', 'duckdb') if m in sys.modules])"
+    slow = ["sklearn", "scipy", "pandas", "duckdb", "httpx"]
+    code = f"import sys, unmet.cli; print([m for m in {slow} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-__all__ = ["ARROWS", "GROUND", "draw_imports", "draw_way"]
+__all__ = ["ARROWS", "BOXES", "GROUND", "draw_imports", "draw_way"]
 
 _COLOURS = {
     "light": {
@@ -113,7 +113,7 @@ def draw_way(theme: str) -> str:
 
 
 # Centre, row and kind of each box. A box may import the boxes that its arrows lead to, directly or by way of others.
-_BOXES = {
+BOXES = {
     "cli": (410, 0, "out"),
     "experiments": (130, 1, "gp"),
     "pipeline": (430, 1, "out"),
@@ -135,6 +135,8 @@ _BOXES = {
     "kernels": (200, 7, "gp"),
     "likelihoods": (330, 7, "gp"),
     "clock": (570, 8, "data"),
+    "collect": (430, 8, "data"),
+    "decisions": (120, 8, "out"),
 }
 ARROWS = {
     "cli": ("experiments", "pipeline", "backtest"),
@@ -152,7 +154,7 @@ ARROWS = {
     "panel": ("zones", "supply"),
     "zones": ("records",),
     "supply": ("clock",),
-    "records": ("clock",),
+    "records": ("clock", "collect"),
 }
 """Imports between parts, without those that others imply; `tests/test_figures.py` compares them with the code."""
 GROUND = (
@@ -167,12 +169,12 @@ def draw_imports(theme: str) -> str:
     """Which part may import which: arrows lead down, to what is imported."""
     d = _Drawing(820, 620, theme, "Imports point one way")
     width, height = _BOX
-    for name, (x, row, kind) in _BOXES.items():
+    for name, (x, row, kind) in BOXES.items():
         d.box(x - width // 2, 20 + _ROW * row, width, name, "", kind, height)
     for name, imported in ARROWS.items():
-        x, row, _ = _BOXES[name]
+        x, row, _ = BOXES[name]
         for other in imported:
-            end, below, _ = _BOXES[other]
+            end, below, _ = BOXES[other]
             lean = max(-1.0, min(1.0, (end - x) / 250)) * (width / 2 - 12)
             d.arrow((x + lean, 20 + _ROW * row + height), (end - lean, 20 + _ROW * below - 2))
     words = ("used where needed", "used everywhere")

@@ -15,7 +15,7 @@ import numpy as np
 from unmet._exceptions import InputError
 from unmet._typing import Array
 
-__all__ = ["Bounds", "LogNormal", "Parameter", "as_parameter", "parameter_from_dict", "parameter_to_dict"]
+__all__ = ["Bounds", "LogNormal", "Parameter", "as_parameter", "one_number", "parameter_from_dict", "parameter_to_dict"]
 
 Bounds = tuple[float, float] | tuple[tuple[float, float], ...]
 
@@ -198,6 +198,17 @@ def as_parameter(given: float | Sequence[float] | str | Parameter | None) -> Par
             raise InputError(f"A hyper-parameter must be a number, one per column, or 'per column'; got {given!r}.")
         return Parameter(per_column=True)
     return given if isinstance(given, Parameter) else Parameter(given)  # type: ignore[arg-type]
+
+
+def one_number(given: float | Parameter | None, name: str) -> Parameter:
+    """A `Parameter` that is not one value per column, or a refusal that names it."""
+    try:
+        parameter = as_parameter(given)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    if parameter.per_column or isinstance(parameter.value, tuple):
+        raise InputError(f"{name} must be one number; got {given!r}.")
+    return parameter
 
 
 def parameter_to_dict(parameter: Parameter) -> dict[str, Any]:

@@ -29,11 +29,16 @@ _DIFFERENCE = 1e-3
 
 @dataclass(frozen=True)
 class Evaluation(Generic[State]):
-    """Value and gradient of the objective, and the warm start for the next evaluation."""
+    """Value and gradient of the objective, and the warm start that the next evaluation may use.
+
+    `valid` is False where the value cannot be trusted, because what computes it did not converge: the search turns back
+    from there and never ends there.
+    """
 
     value: float
     gradient: Array
     state: State
+    valid: bool = True
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,8 @@ class _Trace(Generic[State]):
     def __call__(self, theta: Array) -> Evaluation[State]:
         self.evaluations += 1
         evaluation = self._objective(theta, self._state)
+        if not evaluation.valid:
+            return self._turned_back(theta)
         if not (np.isfinite(evaluation.value) and np.isfinite(evaluation.gradient).all()):
             raise NumericalError(
                 f"The evidence or its gradient is not finite at log hyper-parameters {theta.tolist()}. "
@@ -184,6 +191,18 @@ class _Trace(Generic[State]):
         if evaluation.value > self.value:
             self.best, self.theta = evaluation, theta.copy()
         return evaluation
+
+    def _turned_back(self, theta: Array) -> Evaluation[State]:
+        """In place of a value that cannot be trusted: a bowl that falls away from the best point seen."""
+        if self.best is None:
+            raise NumericalError(
+                f"the evidence could not be computed at the start, log hyper-parameters {theta.tolist()}: EP did not "
+                "converge there. Start elsewhere, or with a larger noise"
+            )
+        away = theta - self.theta
+        steep = 1e3 + np.abs(self.best.gradient).sum()
+        distance = float(np.sqrt(away @ away + 1e-12))
+        return Evaluation(self.value - steep * distance, -steep * away / distance, self.best.state)
 
 
 def _projected(theta: Array, gradient: Array, bounds: Array) -> Array:

@@ -15,10 +15,9 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from unmet._exceptions import InputError
 
@@ -66,14 +65,6 @@ class Executor(Protocol):
     ) -> Generator[tuple[Item, Result | Exception], None, None]:
         """Yield ``(item, result or exception)`` as the items finish."""
         ...
-
-
-@dataclass(frozen=True)
-class _Batch(Generic[Key, Item]):
-    """Some keys, and the work item loaded for them."""
-
-    keys: tuple[Key, ...]
-    item: Item
 
 
 def work_through(
@@ -126,26 +117,26 @@ def work_through(
         alone = attempt == attempts - 1
         step = 1 if alone else size
         batches = (tuple(left[i : i + step]) for i in range(0, len(left), step))
-        items = (_Batch(batch, load(batch)) for batch in batches)
+        items = ((batch, load(batch)) for batch in batches)
         again: list[Key] = []
         with closing(executor(partial(_work_on, function), items, 1 if alone else jobs)) as outcomes:
-            for batch, outcome in outcomes:
+            for (batch, _), outcome in outcomes:
                 if isinstance(outcome, WorkerDied | MemoryError) and not alone:
-                    lost(batch.keys, outcome)
-                    again += batch.keys
+                    lost(batch, outcome)
+                    again += batch
                 else:
-                    yield batch.keys, outcome
+                    yield batch, outcome
         if not again:
             return
         left = again
 
 
-def _work_on(function: Callable[[Item], Result], batch: _Batch[Key, Item]) -> Result:
+def _work_on(function: Callable[[Item], Result], loaded: tuple[tuple[Key, ...], Item]) -> Result:
     from threadpoolctl import threadpool_limits
 
     # Also where `ONE_THREAD` could not be set, as in this process.
     with threadpool_limits(limits=1):
-        return function(batch.item)
+        return function(loaded[1])
 
 
 def count_workers(jobs: int | None) -> int:

@@ -11,9 +11,9 @@ from sklearn.pipeline import Pipeline
 from unmet._exceptions import InputError, MissingExtraError
 from unmet._typing import Array
 from unmet.estimators import CensoredGP, TobitRegressor
-from unmet.estimators._frames import refuse_other_order
-from unmet.estimators._inputs import whole_number
-from unmet.estimators._labels import sides, vector
+from unmet.estimators.frames import refuse_other_order
+from unmet.estimators.inputs import whole_number
+from unmet.estimators.labels import sides, vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -78,7 +78,7 @@ def test_a_zone_that_cannot_be_tried_shows_with_its_reason_and_exit_code_1(tmp_p
     write_parquet(panel, tmp_path / "panel.parquet")
     result = invoke(tmp_path / "panel.parquet", tmp_path / "out")
     assert result.exit_code == 1, result.output
-    assert "4 of 12 fits could not be done" in result.stdout
+    assert "4 of 12 fits failed" in result.stdout
     assert "[bold]z1" in result.stdout  # a name, not markup
     assert "of 2 zones" in result.stdout
     assert read_parquet(tmp_path / "out" / "fits.parquet")["reason"].notna().sum() == 4

@@ -63,7 +63,7 @@ def test_it_writes_the_panel_that_python_would_build_and_a_summary(files, tmp_pa
         "censored bins",
     ):
         assert said in text, said
-    assert "2, each station by itself" in text
+    assert "2 (one per station)" in text
 
 
 def test_json_is_one_document_with_the_summary_and_the_quality(files, tmp_path):
@@ -104,14 +104,14 @@ def test_columns_are_mapped_by_name(files, tmp_path):
     [
         (["--status", "{trips}"], "no column was recognised"),
         (["--trips", "{status}"], "no column was recognised"),
-        (["--status", "{folder}/empty"], "nothing to read"),
-        (["--status", "{folder}/cut"], "not a whole JSON document"),
+        (["--status", "{folder}/empty"], "contains no file to read"),
+        (["--status", "{folder}/cut"], "not a complete JSON document"),
         (["--status", "{folder}/nothing.csv"], "no such file"),
         ([], "give trips, station status, or both"),
-        (["--status", "{status}", "--zones", "superhubs:200m"], "places"),
-        (["--status", "{status}", "--zones", "circles"], "are not understood"),
+        (["--status", "{status}", "--zones", "superhubs:200m"], "coordinates of the stations"),
+        (["--status", "{status}", "--zones", "circles"], "zones: expected"),
         (["--status", "{status}", "--every", "2min"], "5 minutes to a week"),
-        (["--status", "{status}", "--censored-rule", "never"], "censored bins"),
+        (["--status", "{status}", "--censored-rule", "never"], "censored_rule: expected"),
         (["--status", "{status}", "--map", "station"], "our_name=their_column"),
         (["--trips", "{trips}", "--max-rejected", "0.1"], "were rejected"),
     ],

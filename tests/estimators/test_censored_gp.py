@@ -290,7 +290,7 @@ HOLED[3] = np.nan
         (lambda gp: gp.fit(X[:, 0], Y), "2D"),
         (lambda gp: gp.fit(X, Y).predict(np.zeros((2, 3))), "3 features"),
         (lambda gp: gp.set_params(kernel="rbf").fit(X, Y), "kernel must be one of unmet.kernels, or None; got 'rbf'"),
-        (lambda gp: gp.set_params(censoring="maybe").fit(X, Y), "one of model, drop, ignore; got 'maybe'"),
+        (lambda gp: gp.set_params(censoring="maybe").fit(X, Y), "one of model, drop, ignore, share, auto; got 'maybe'"),
         (
             lambda gp: gp.set_params(optimizer="bfgs").fit(X, Y),
             "optimizer must be one of lbfgs, adam, None; got 'bfgs'",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unmet import CensoredGP, InputError
-from unmet.estimators._together import learn_together
+from unmet.estimators.together import learn_together
 from unmet.kernels import LogNormal, Parameter, Periodic, SquaredExponential
 
 

@@ -102,11 +102,12 @@ def test_days_are_dealt_to_five_folds_that_do_not_depend_on_the_model(tmp_path):
 def test_a_users_own_file_runs_end_to_end(tmp_path, capsys):
     own().to_csv(tmp_path / "own.csv", index=False)
     frame = bike.reproduce(Run(tmp_path / "out", "quick", jobs=1, data=tmp_path / "own.csv"))
-    assert set(frame.model) == {"ncgp", "ncgp-a", "cgp"}
+    assert set(frame.model) == {"ncgp", "ncgp-a", "cgp", "share"}
     assert set(frame.c) == {0.0, 0.5, 1.0}
     dropped = frame[(frame.model == "ncgp-a") & (frame.subset == "all") & (frame.metric == "rmse")]
     assert dropped.value.nunique() == 1, "NCGP-A sees no censored day and so no c"
-    assert len(list((tmp_path / "out" / "cells").iterdir())) == 3 + 1 + 3
+    assert len(list((tmp_path / "out" / "cells").iterdir())) == 3 + 1 + 3 + 3
+    assert {"rmse", "coverage"} <= set(frame[frame.subset == "recovered"].metric)
     written = {p.name for p in (tmp_path / "out").iterdir()}
     assert {"results.csv", "table2.csv", "table2.md", "figure_hub.png", "figure_hub.svg", "README.md"} <= written
     out, err = capsys.readouterr()

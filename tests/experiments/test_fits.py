@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from unmet.censoring import censor_random
-from unmet.experiments._fits import MODELS, Cost, cross_validate, fit, score_rows
+from unmet.experiments._fits import MODELS, RECOVERED, Cost, cross_validate, fit, recovered_rows, score_rows
 from unmet.kernels import Periodic, SquaredExponential
 from unmet.metrics import r2, rmse
 
@@ -13,15 +13,33 @@ NONE = np.zeros(40, dtype=int)
 FOLDS = np.array_split(np.arange(40), 4)
 
 
-def test_with_no_label_set_the_three_models_predict_the_same():
+def test_with_no_label_set_all_models_predict_the_same():
     kernel = SquaredExponential() + Periodic(period=6.0)
-    one = [fit(m, kernel, X, y, NONE, Cost()).predict(X, return_std=True) for m in MODELS]
-    for mean, sd in one[1:]:
-        np.testing.assert_array_equal(mean, one[0][0])
-        np.testing.assert_array_equal(sd, one[0][1])
+    one = {m: fit(m, kernel, X, y, NONE, Cost()).predict(X, return_std=True) for m in MODELS}
+    for model in ("ncgp-a", "cgp"):
+        np.testing.assert_array_equal(one[model], one["ncgp"])
+    np.testing.assert_allclose(one["share"], one["ncgp"], rtol=1e-9)
 
 
-def test_with_labels_the_three_models_differ():
+def test_hidden_values_of_labelled_rows_are_scored():
+    rng = np.random.default_rng(0)
+    data = censor_random(y, 0.4, 0.2, 0.6, rng)
+    rmse = {}
+    for model in MODELS:
+        gp = fit(model, SquaredExponential(), X, data.y, data.label, Cost())
+        rows = recovered_rows(gp, X, data.y, data.label, y, data.censored, model=model)
+        assert {(r["subset"], r["metric"], r["model"]) for r in rows} == {
+            (RECOVERED, "rmse", model),
+            (RECOVERED, "coverage", model),
+        }
+        rmse[model], covered = (r["value"] for r in rows)
+        assert covered == 0 if model == "ncgp" else covered > 0.8
+    assert rmse["ncgp"] == np.sqrt(np.mean((data.y - y)[data.censored] ** 2))
+    assert max(rmse["ncgp-a"], rmse["cgp"], rmse["share"]) < 0.5 * rmse["ncgp"]
+    assert recovered_rows(gp, X, y, NONE, y, NONE == 1) == []
+
+
+def test_with_labels_the_models_differ():
     data = censor_random(y, 0.4, 0.02, 0.1, np.random.default_rng(0))
     means = [fit(m, SquaredExponential(), X, data.y, data.label, Cost()).predict(X) for m in MODELS]
     assert np.abs(means[0] - means[1]).max() > 0.01

@@ -34,6 +34,7 @@ def test_side_aware_labels_beat_literal_ones_where_much_is_hidden():
     assert aware < error["motorcycle", "ncgp"]
     assert literal > 2 * aware
     assert result["curves"] == {}, "only the first repetition is drawn"
-    assert result["cost"]["fits"] == 4
+    assert result["cost"]["fits"] == 5
+    assert error["motorcycle", "share"] < aware
     assert all(np.isfinite(r["value"]) for r in result["rows"])
     assert reference.min() == pytest.approx(-117, abs=8)

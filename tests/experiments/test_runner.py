@@ -111,7 +111,7 @@ def test_a_worker_that_dies_costs_a_retry_of_its_cell_and_not_the_run(tmp_path):
 
 def test_a_cell_that_always_kills_its_worker_is_named_and_the_others_are_kept(tmp_path):
     compute = partial(die_at_two, log=tmp_path / "log", times=9)
-    with pytest.raises(UnmetError, match=r"i=2 ended without a word twice.*the same command goes on"):
+    with pytest.raises(UnmetError, match=r"i=2 died twice.*the same command goes on"):
         run_cells(cells(4), compute, tmp_path / "cells", jobs=2)
     kept = {p.name for p in (tmp_path / "cells").iterdir()}
     assert kept >= {c.file_name for c in (cells(4)[0], cells(4)[1])}
@@ -171,7 +171,7 @@ def test_ctrl_c_in_a_terminal_is_130_with_one_sentence_and_the_same_command_goes
         printed = running.stdout.read()
     assert running.returncode == 130, said
     *progress, last = said
-    assert last == "Stopped. What is finished is kept: the same command goes on from there.\n"
+    assert last == "Interrupted. Finished work is kept; run the same command to continue.\n"
     assert all("of 20 cells, " in line for line in progress), said
     assert printed == ""
     again = subprocess.run(command, check=True, **pipes)

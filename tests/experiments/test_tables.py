@@ -57,4 +57,4 @@ def test_the_wide_table_has_models_in_rows_and_c_in_columns(tmp_path):
     text = wide_by_c(results_frame(rows), "Title", "table2", tmp_path).markdown
     assert "| all | RMSE | CGP | **1.50** | **1.50** |" in text
     assert "| non-censored | R² | NCGP | **3.50** | **3.50** |" in text
-    assert pd.read_csv(tmp_path / "table2.csv").shape == (12, 5)
+    assert pd.read_csv(tmp_path / "table2.csv").shape == (16, 5)

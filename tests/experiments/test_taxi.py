@@ -132,11 +132,19 @@ def test_rows_hold_each_models_own_predictions_in_every_cell(week):
     grid = taxi.Grid(((0.2, 0.0), (0.2, 0.5), (0.4, 0.5)), 2)
     settings = taxi.settings_of(grid)
     cells = [
-        (s, {"mean": (week.pickups + i).tolist(), "mean_as_labelled": (week.pickups + i + 100).tolist()})
+        (
+            s,
+            {
+                "mean": (week.pickups + i).tolist(),
+                "mean_as_labelled": (week.pickups + i + 100).tolist(),
+                "recovered": [{"subset": "recovered", "metric": "rmse", "value": float(i)}],
+            },
+        )
         for i, s in enumerate(settings)
     ]
     both = pd.DataFrame(taxi._rows(week, grid, cells, 0))
     given = both[(both.experiment == "taxi (held-out labels given)") & (both.metric == "rmse")]
+    assert (given.subset != "recovered").all()
     assert given.value.min() == pytest.approx(100)
     rows = both[both.experiment == "taxi"]
     rmse = rows[(rows.subset == "all") & (rows.metric == "rmse")].set_index(["model", "gamma", "c", "repetition"]).value
@@ -145,13 +153,13 @@ def test_rows_hold_each_models_own_predictions_in_every_cell(week):
             assert rmse["cgp", s["gamma"], s["c"], s["repetition"]] == pytest.approx(i)
     assert rmse["ncgp-a", 0.2, 0.0, 0] == rmse["ncgp-a", 0.2, 0.5, 0]
     assert rmse["ncgp", 0.2, 0.0, 0] == rmse["ncgp", 0.2, 0.0, 1], "without censoring NCGP has nothing to repeat"
-    assert len(rmse) == 3 * 3 * 2
+    assert len(rmse) == 3 * 4 * 2
 
 
 def test_the_projected_hours_of_the_full_protocol_follow_from_what_cells_cost(tmp_path):
     cost = {"seconds": 21.0, "fits": 21, "unconverged": 0, "jittered": 0}
-    cells = [({"model": m}, {"cost": cost}) for m in ("ncgp", "ncgp-a", "cgp")]
+    cells = [({"model": m}, {"cost": cost}) for m in ("ncgp", "ncgp-a", "cgp", "share")]
     text = _taxi_report.cost(
-        cells, tmp_path, full={"ncgp": 1000, "ncgp-a": 100, "cgp": 1000}, warm_start=False
+        cells, tmp_path, full={"ncgp": 1000, "ncgp-a": 100, "cgp": 1000, "share": 500}, warm_start=False
     ).markdown
-    assert f"about {2100 * 21 / 3600 / 2:.1f} hours on two cores" in text
+    assert f"about {2600 * 21 / 3600 / 2:.1f} hours on two cores" in text

@@ -51,5 +51,5 @@ def test_results_go_to_standard_output_and_name_the_data(tmp_path, capsys):
     assert err == ""
     for text in (" ".join(out.split()), (tmp_path / "README.md").read_text()):
         assert "Data: own.csv, a week. Run: quick, seed 7." in text
-        assert "1 of 3 fits ended before they had converged" in text
+        assert "1 of 3 fits did not converge" in text
         assert "104.97" in text

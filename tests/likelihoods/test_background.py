@@ -24,7 +24,7 @@ def problem(censored, n=120, seed=3):
     y = np.floor(10 ** rng.uniform(0, 2.5, n)) - (0 if censored else 1)
     s, a, var = 10 ** rng.uniform(-3, 2, n), 10 ** rng.uniform(-2, 0, n), 10 ** rng.uniform(-4, 1.5, n)
     mean = np.log(np.maximum(y - s, 0.3) / a) + 3 * np.sqrt(var) * rng.standard_normal(n)
-    return Observations(y, np.where(censored, np.inf, y), a, s), np.clip(mean, -20, 15), var
+    return Observations(y, np.where(censored, np.inf, y), a, background=s), np.clip(mean, -20, 15), var
 
 
 def on_a_grid(likelihood, obs, mean, var):
@@ -66,7 +66,7 @@ def test_tilted_moments_equal_a_very_fine_grid_of_scipys_counts(likelihood, cens
 
 def test_two_separate_peaks_are_both_integrated():
     # Own demand 6 standard deviations below what the count needs: as likely as that all thirty came from elsewhere.
-    obs = Observations(np.array([30.0]), np.array([30.0]), np.ones(1), np.array([8.0]))
+    obs = Observations(np.array([30.0]), np.array([30.0]), np.ones(1), background=np.array([8.0]))
     mean, var = np.array([-4.3]), np.array([1.6])
     got = Poisson().tilted(obs, mean, var)
     log_z, centre, spread = on_a_grid(Poisson(), obs, mean[0], var[0])
@@ -98,13 +98,15 @@ def test_derivatives_equal_finite_differences(likelihood, censored):
 def test_no_background_changes_nothing_and_much_says_nothing(likelihood, censored):
     obs, mean, var = problem(censored)
     plain = likelihood.tilted(Observations(obs.lower, obs.upper, obs.exposure), mean, var)
-    none = likelihood.tilted(Observations(obs.lower, obs.upper, obs.exposure, np.zeros(len(obs))), mean, var)
-    little = likelihood.tilted(Observations(obs.lower, obs.upper, obs.exposure, np.full(len(obs), 1e-14)), mean, var)
+    none = likelihood.tilted(Observations(obs.lower, obs.upper, obs.exposure, background=np.zeros(len(obs))), mean, var)
+    little = likelihood.tilted(
+        Observations(obs.lower, obs.upper, obs.exposure, background=np.full(len(obs), 1e-14)), mean, var
+    )
     np.testing.assert_array_equal(none.d1, plain.d1)
     near = mean + 4 * np.sqrt(var) > -15  # elsewhere 1e-14 is more than the own rate
     np.testing.assert_allclose(little.log_z[near], plain.log_z[near], rtol=1e-5, atol=1e-5)
     y = np.array([1e6])  # as many as are expected from elsewhere: one more or less of one's own cannot be seen
-    much = likelihood.tilted(Observations(y, y, None, y), np.zeros(1), np.full(1, 0.5))
+    much = likelihood.tilted(Observations(y, y, background=y), np.zeros(1), np.full(1, 0.5))
     np.testing.assert_allclose(much.shrink, 1, atol=1e-5)
 
 
@@ -124,14 +126,14 @@ def test_the_bound_of_the_curvature_holds(dispersion, y, censored, s, u):
 
 
 def test_riders_from_elsewhere_may_come_while_there_is_no_exposure():
-    obs = Observations(np.array([2.0]), np.array([2.0]), np.zeros(1), np.ones(1))
+    obs = Observations(np.array([2.0]), np.array([2.0]), np.zeros(1), background=np.ones(1))
     assert Poisson().tilted(obs, np.zeros(1), np.ones(1)).shrink[0] == 1
     with pytest.raises(InputError, match="must be 0 where exposure is 0"):
-        Poisson().validate(Observations(obs.lower, obs.upper, np.zeros(1), np.zeros(1)))
+        Poisson().validate(Observations(obs.lower, obs.upper, np.zeros(1), background=np.zeros(1)))
 
 
 @pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
 def test_what_is_no_background_is_refused(bad):
-    obs = Observations(np.ones(2), np.ones(2), None, np.array([0.0, bad]))
+    obs = Observations(np.ones(2), np.ones(2), background=np.array([0.0, bad]))
     with pytest.raises(InputError, match="Background must be finite and at least 0: row 1"):
         Poisson().validate(obs)

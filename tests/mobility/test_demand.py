@@ -17,8 +17,9 @@ from unmet._storage.parquet import write_parquet
 from unmet.execution import serially
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
 from unmet.mobility.features.bins import bin_features
+from unmet.mobility.models.kernel import demand_kernel
+from unmet.mobility.models.registry import MODELS
 from unmet.mobility.models.zone_data import zone_data
-from unmet.mobility.models.zone_models import MODELS, demand_kernel
 from unmet.mobility.panel import build_panel, read_panel
 from unmet.mobility.panel.file import open_panel
 from unmet.simulate import simulate_city
@@ -268,7 +269,7 @@ def test_tobit_refuses_an_hour_that_ran_out_every_time_with_the_models_words():
 
 
 def test_unknown_models_and_too_few_draws_are_refused():
-    with pytest.raises(InputError, match="no model 'magic'; there are exposure"):
+    with pytest.raises(InputError, match="no model 'magic'; expected one of exposure"):
         DemandModel("magic")
     with pytest.raises(InputError, match="draws"):
         DemandModel(draws=3)
@@ -395,7 +396,7 @@ def test_weather_that_is_not_there_cannot_be_chosen(two_zones):
     model = LatentDemand("weekly-mean", draws=50, weather=weather, weather_columns=["Rain"], timezone="UTC")
     with pytest.raises(InputError, match=r"no column of numbers 'Rain' in .*; found: 'rain'"):
         model.fit(panel, executor=serially)
-    with pytest.raises(InputError, match="no weather to choose from"):
+    with pytest.raises(InputError, match="columns were given, but no weather"):
         LatentDemand(weather_columns=["rain"]).fit(panel, executor=serially)
 
 

@@ -57,7 +57,7 @@ def test_the_example_shows_the_defaults():
 
 def test_an_example_never_overwrites(tmp_path):
     path = written(tmp_path, "mine")
-    with pytest.raises(InputError, match="stays as it is"):
+    with pytest.raises(InputError, match="already exists and was not changed"):
         write_example(path)
     assert path.read_text() == "mine"
 
@@ -150,7 +150,7 @@ def test_dates_need_no_quotes(tmp_path):
         ("[records]\nmap = 'a=b'", ["a table of names", "the text 'a=b'"]),
         ("[records]\ntimezone = 2021-01-01", ["expected text", "2021-01-01 (a date)"]),
         ("records = 3", ["records: expected a table, [records]", "3 (a whole number)"]),
-        ("[panel]\nevery = 1h", ["is not TOML", "quotes"]),
+        ("[panel]\nevery = 1h", ["is not valid TOML", "quotes"]),
     ],
 )
 def test_what_is_unknown_or_of_the_wrong_type_is_explained(tmp_path, text, said):
@@ -168,7 +168,7 @@ def test_a_file_that_cannot_be_read_is_explained(tmp_path):
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
         read_config(tmp_path / "x.toml")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="cannot read the settings"):
         read_config(tmp_path)
 
 

@@ -51,7 +51,7 @@ def test_ctrl_c_in_a_terminal_is_130_and_the_same_command_goes_on(tmp_path, impa
                 os.killpg(running.pid, signal.SIGINT)
                 stopped = True
     assert running.returncode == 130, said
-    assert "the same command goes on from there" in " ".join("".join(said).split())
+    assert "run the same command to continue" in " ".join("".join(said).split())
     assert "Traceback" not in "".join(said)
     again = demo(tmp_path)
     assert again.returncode == 0, again.stderr
@@ -91,7 +91,7 @@ def test_the_truth_is_that_of_the_city(told, folder):
 def test_a_person_sees_observed_estimated_and_true_side_by_side_and_the_page(told, folder):
     done = demo(folder)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("reused: nothing that it depends on has changed") == 3
+    assert done.stderr.count("reused: its inputs have not changed") == 3
     city = told["truth"]["system"]
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("│ demand "))
     for value in (city["observed"], city["demand_mean"], city["demand_true"]):

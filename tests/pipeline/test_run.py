@@ -162,13 +162,13 @@ def test_files_of_others_in_the_folder_are_left_alone(city, out):
     [
         ({"trips": ("{city}/status.parquet",)}, "looks like status"),
         ({"status": ("{city}/trips.parquet",)}, "looks like trips"),
-        ({"trips": ("{tmp}/empty",)}, "nothing to read in this folder"),
+        ({"trips": ("{tmp}/empty",)}, "this folder contains no file to read"),
         ({"trips": ("{tmp}/garbage.parquet",)}, "garbage.parquet"),
         ({"trips": ("{tmp}/garbage.csv",)}, "not a text file"),
         ({"weather": "{tmp}/garbage.csv"}, "not a text file"),
         ({"weather": "{city}/stations.csv"}, "weather"),
         ({"weather_columns": ("moonlight",)}, "no column of numbers 'moonlight'"),
-        ({"trips": ("{out}",)}, "in the folder of the results"),
+        ({"trips": ("{out}",)}, "inside the folder of the results"),
         ({"zones": "{tmp}/garbage.geojson"}, "garbage.geojson"),
         ({"holidays": "Atlantis"}, "no calendar"),
         ({"model": "oracle"}, "no model 'oracle'"),
@@ -204,7 +204,7 @@ def test_wrong_input_leaves_no_empty_folders(city, tmp_path):
 def test_two_runs_at_once_do_not_share_a_folder(city, out):
     def intruding(event: Event) -> None:
         if event.stage == "panel" and event.kind == "step":
-            with pytest.raises(InputError, match="another run is at work"):
+            with pytest.raises(InputError, match="another run is using this folder"):
                 run(city_settings(city, out))
 
     run(city_settings(city, out, every="2h"), progress=intruding)

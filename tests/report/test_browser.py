@@ -239,9 +239,9 @@ def test_what_to_act_on_is_ranked_and_leads_to_its_zone(plain):
 
 def test_how_it_was_done_is_told(plain):
     text = plain.page.locator("#how").inner_text()
-    for words in ("Data used", "Minutes by state", "weekly-mean", "zones estimated", "Assumptions", "walk on"):
+    for words in ("Data used", "Minutes by state", "weekly-mean", "zones estimated", "Assumptions", "walks on"):
         assert words in text
-    assert "48 bins; they are in no total" in text
+    assert "48 bins after the records; not in any total" in text
 
 
 def test_hostile_names_are_text_and_nothing_else(hostile_run, open_page, tmp_path):
@@ -340,9 +340,9 @@ def _failed(city, folder: Path):
         (_one_zone, 1, "\n1 zone\n"),
         (_daily, 12, "trips per day"),
         (_cells, None, "All zones"),
-        (_nowhere, 12, "No zone has a place"),
-        (_trips_only, 12, "supply is netted from trips"),
-        (_nothing_lost, 12, "none was lost"),
+        (_nowhere, 12, "no zone has a position"),
+        (_trips_only, 12, "supply is computed from departures and arrivals"),
+        (_nothing_lost, 12, "no trip was lost"),
         (_failed, 12, "2 could not be estimated"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -92,7 +92,7 @@ def test_the_panel_is_found_beside_a_run_that_was_moved(plain_run, tmp_path):
 
 
 def test_another_panel_is_refused(plain_run, hostile_run, tmp_path):
-    with pytest.raises(InputError, match="not the panel that this run was made from"):
+    with pytest.raises(InputError, match="not the panel of this run"):
         write_report(plain_run.folder, tmp_path / "report.html", panel=hostile_run.panel)
 
 
@@ -101,9 +101,9 @@ def test_a_run_on_a_frame_needs_its_panel_named(plain_run, hostile_run, tmp_path
     shutil.copytree(plain_run.folder, folder)
     info = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**info, "panel_path": None}))
-    with pytest.raises(InputError, match="does not say which panel"):
+    with pytest.raises(InputError, match="does not record the path of its panel"):
         write_report(folder)
-    with pytest.raises(InputError, match="its zones are not those of the run"):
+    with pytest.raises(InputError, match="the zones of the panel differ from those of the run"):
         write_report(folder, panel=hostile_run.panel)
     assert write_report(folder, panel=plain_run.panel).is_file()
 
@@ -162,7 +162,7 @@ def test_the_weather_and_what_was_found_about_it_are_told(plain_run, city, tmp_p
     page = write_report(tmp_path / "run", tmp_path / "report.html", panel=plain_run.panel)
     how = json.loads(Parts(page.read_text(encoding="utf-8")).scripts[0])["how"]
     facts = dict(how["model"])
-    assert facts["Weather"] == "DataFrame (given, but this model makes no use of it)"
+    assert facts["Weather"] == "DataFrame (given, but not used by this model)"
     assert facts["Weather columns"] == "temperature"
     of_weather = [row for row in how["quality"] if row[1] == "weather"]
     assert [(row[0], row[2], row[5]) for row in of_weather] == [("noted", "same in every bin", "snow: not used")]

@@ -11,10 +11,11 @@ import pytest
 from report.small_runs import run_on
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.models.city_curve import LEAST_ZONES
+from unmet.mobility.models.registry import MODELS
 from unmet.report.series import each_zone
 from unmet.report.source import open_run
 from unmet.report.tables import act_table, headline, true_demand, week_table, zone_table
-from unmet.report.words import MODEL_WORDS, assumptions, minutes_by_state, span
+from unmet.report.words import assumptions, minutes_by_state, span
 
 
 @pytest.fixture(scope="module")
@@ -96,15 +97,13 @@ def test_the_truth_of_another_city_is_refused(plain_run, city, tmp_path):
 
 
 def test_every_model_is_explained():
-    from unmet.mobility.models.zone_models import MODELS
-
-    assert MODEL_WORDS.keys() == MODELS.keys()
+    assert all(model.sentence.endswith(".") for model in MODELS.values())
 
 
 def test_assumptions_speak_of_those_who_walk_on(plain_run):
     with open_run(plain_run.folder, plain_run.panel) as source:
         told = " ".join(assumptions(source))
-    assert "walk on" in told
+    assert "walks on" in told
     assert "full hour" in told
     assert "rush hour" not in told
 
@@ -112,11 +111,11 @@ def test_assumptions_speak_of_those_who_walk_on(plain_run):
 def test_bins_of_a_day_are_told_to_mix_nights_and_rush_hours(city, tmp_path):
     made = run_on(city, tmp_path, every="1d")
     with open_run(made.folder, made.panel) as source:
-        assert "Bins of one day: an hour empty at night" in " ".join(assumptions(source))
+        assert "With bins of one day, an empty hour at night" in " ".join(assumptions(source))
 
 
 def test_the_words_of_the_default_model_say_that_zones_learn_from_the_city():
-    words = MODEL_WORDS["exposure"]
+    words = MODELS["exposure"].sentence
     assert "zone by zone" not in words
     assert f"With {['no', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight'][LEAST_ZONES]} zones" in words
 

@@ -17,7 +17,7 @@ def file_hash(path: Path) -> str:
 
 
 def frame_hash(frame: pd.DataFrame) -> str:
-    """Give the SHA-256 of a frame's names, types and values; its index does not count."""
+    """Give the SHA-256 of a frame's names, types and values, without its index."""
     digest = hashlib.sha256()
     for name in frame.columns:
         column = frame[name]

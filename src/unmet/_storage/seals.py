@@ -10,20 +10,20 @@ __all__ = ["sealed", "unsealed"]
 
 
 def sealed(text: str) -> str:
-    """A text with its checksum, to be written to a file; `unsealed` reads it back."""
+    """Add a checksum to a text, for a file that `unsealed` reads."""
     return json.dumps({"seal": _seal(text), "body": text})
 
 
 def unsealed(path: Path) -> str:
-    """The text of a file that `sealed` has made; raises ValueError where it is another now."""
+    """Read a text that `sealed` has made; raise ValueError if it was changed since."""
     try:
         outer = json.loads(path.read_bytes())
         seal, body = outer["seal"], outer["body"]
         if isinstance(body, str) and seal == _seal(body):
             return body
     except (KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path}: is not a sealed text ({error!r}).") from error
-    raise ValueError(f"{path}: the seal is broken.")
+        raise ValueError(f"{path}: has no checksum ({error!r}).") from error
+    raise ValueError(f"{path}: the checksum does not match the text.")
 
 
 def _seal(text: str) -> str:

@@ -1,8 +1,7 @@
-"""The command line: one thin command per stage, each in a file of its own."""
+"""The command line: one thin command per stage, one file per command."""
 
 from __future__ import annotations
 
-import re
 import signal
 import sys
 import traceback
@@ -13,10 +12,11 @@ import typer
 
 from unmet import __version__
 from unmet._exceptions import UnmetError
-from unmet.cli._ending import tell_error
+from unmet.cli._ending import print_error
 from unmet.cli._help import Group, add_command
 from unmet.cli._progress import was_stopped
 from unmet.cli.backtest import backtest_command
+from unmet.cli.collect import collect_command
 from unmet.cli.demo import demo_command
 from unmet.cli.estimate import estimate_command
 from unmet.cli.export import export_command
@@ -29,15 +29,15 @@ from unmet.cli.simulate import simulate_command
 __all__ = ["app", "main"]
 
 _DEBUG = "--debug"
-_UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h: a fault of the program, not of what it was given
+_UNEXPECTED = 70  # EX_SOFTWARE of sysexits.h: a bug in the program, not an error in its input
 
 app = typer.Typer(
     name="unmet",
     cls=Group,
-    help="What was demand, really? Recover the demand that supply could not serve: from trips and station status "
-    "to the trips that were lost, where and when, and how sure that is.",
-    epilog="Exit codes: 0 done; 1 some zones or fits failed, the others are there; 2 bad input, nothing was changed; "
-    "70 a fault of unmet; 130 stopped.",
+    help="Estimate the demand that supply could not serve. From trips and station status, unmet estimates how many "
+    "trips were lost, where and when, with intervals.",
+    epilog="Exit codes: 0 success; 1 some zones or fits failed, the other results are written; 2 invalid input, "
+    "nothing was changed; 70 a bug in unmet; 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -55,18 +55,19 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option(_DEBUG, help="Show tracebacks of errors; may also stand behind the command.")
+        bool, typer.Option(_DEBUG, help="Show tracebacks of errors; may also follow the command.")
     ] = False,
 ) -> None:
-    """Keep `unmet COMMAND` the form of every call, however many commands there are."""
+    """Hold the options of `unmet` itself; with a callback, `unmet COMMAND` works even for a single command."""
 
 
 _START = "Start here"
-_STAGES = "Stage by stage"
-_TRUST = "Can it be trusted?"
+_STAGES = "Single stages"
+_TRUST = "Checks and experiments"
 add_command(app, "demo", demo_command, _START)
 add_command(app, "init", init_command, _START)
 add_command(app, "run", run_command, _START)
+add_command(app, "collect", collect_command, _START)
 add_command(app, "panel", panel_command, _STAGES)
 add_command(app, "estimate", estimate_command, _STAGES)
 add_command(app, "report", report_command, _STAGES)
@@ -77,55 +78,56 @@ app.add_typer(reproduce_app, name="reproduce", rich_help_panel=_TRUST)
 
 
 def main() -> None:
-    """Run the command line; an error becomes one paragraph and an exit code, and a traceback only with ``--debug``."""
+    """Run the command line. An error prints one paragraph and sets the exit code; ``--debug`` adds the traceback."""
     arguments = sys.argv[1:]
     debug, as_json = _DEBUG in arguments, "--json" in arguments
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop_once)
     try:
         arguments = [argument for argument in arguments if argument != _DEBUG]
-        # A wrong flag is an error like others where a script waits for JSON; else typer draws it, and ends.
+        # With --json, usage errors are reported as JSON like all others; otherwise typer prints them and exits.
         sys.exit(app(args=arguments, prog_name="unmet", standalone_mode=not as_json))
     except (KeyboardInterrupt, Exception) as error:
         if was_stopped(error):
             sys.exit(130)
         if not isinstance(error, Exception):
             raise
-        code, said = _explain(error)
+        code, message = _explain(error)
         if debug:
             traceback.print_exc()
-        tell_error(code, error, said, as_json=as_json)
+        print_error(code, error, message, as_json=as_json)
         sys.exit(code)
 
 
 def _stop_once(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C, once: an impatient second one would break into the tidying up that the first has begun."""
+    """Handle the first Ctrl-C and ignore later ones, which would interrupt the clean-up."""
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def _explain(error: Exception) -> tuple[int, str]:
-    """The exit code and the paragraph of an error."""
-    if callable(usage := getattr(error, "format_message", None)):  # a wrong flag, in typer's words
+    """Return the exit code and the message of an error."""
+    if callable(usage := getattr(error, "format_message", None)):  # a usage error of typer
         return 2, str(usage())
     if isinstance(error, UnmetError):
         return 2, str(error)
     if isinstance(error, MemoryError):
-        return 2, "There is not enough memory for this. Use fewer processes (--jobs), or a machine with more."
+        return 2, "Not enough memory. Use fewer processes (--jobs) or a machine with more memory."
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
-        return 2, f"{where}{error.strerror}. Results that were there before are as they were."
-    if _is_duckdb(error) and re.search("could not write|no space left|file too large", str(error), re.IGNORECASE):
+        return 2, f"{where}{error.strerror}. Earlier results were not changed."
+    if _is_disk_error(error):
         return 2, (
-            f"A disk is full or cannot be written to: {str(error).splitlines()[0]}. Make room there (or have temporary "
-            "files elsewhere: set TMPDIR) and run the same command again. Results that were there are as they were."
+            f"A disk is full or not writable: {str(error).splitlines()[0]}. Free some space, or set TMPDIR to another "
+            "disk for temporary files, and run the same command again. Earlier results were not changed."
         )
     return _UNEXPECTED, (
-        f"Something went wrong that unmet did not expect: {type(error).__name__}: {error}. This is a fault of unmet, "
-        "not yours. Run the same command with --debug to see where it happened, and please report what that prints."
+        f"Unexpected error: {type(error).__name__}: {error}. This is a bug in unmet. Run the same command with --debug "
+        "to see the traceback, and please report it."
     )
 
 
-def _is_duckdb(error: Exception) -> bool:
-    duckdb = sys.modules.get("duckdb")  # not loaded for its errors' sake
-    return duckdb is not None and isinstance(error, duckdb.Error)
+def _is_disk_error(error: Exception) -> bool:
+    """Whether DuckDB failed to read or write a file. Errors of input files have been explained before."""
+    duckdb = sys.modules.get("duckdb")  # if it is not loaded, the error is not one of its own
+    return duckdb is not None and isinstance(error, duckdb.IOException)

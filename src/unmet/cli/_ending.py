@@ -1,4 +1,4 @@
-"""How a command ends: done, done in part, or with an error."""
+"""Exit codes and messages for commands that fail, or succeed in part."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-__all__ = ["end_with_failures", "tell_error"]
+__all__ = ["end_with_failures", "print_error"]
 
 
 def end_with_failures(what: str, where: str) -> None:
-    """End with exit code 1 and a line that says so, also where little else is printed.
+    """Exit with code 1 after one line on standard error, also with ``--quiet``.
 
     Parameters
     ----------
     what : str
-        How many of what could not be done, and what of the others.
+        How many zones or fits failed.
     where : str
-        Where the reasons are.
+        The file that lists the reasons.
     """
     line = f"{what}. Reasons: {where} (exit code 1)"
     Console(stderr=True).print(Text(line, style="bold red"), soft_wrap=True)
     raise typer.Exit(1)
 
 
-def tell_error(code: int, error: Exception, said: str, *, as_json: bool) -> None:
-    """Say in one paragraph what went wrong; on stdout too, where a script waits for JSON there."""
-    # A message may name a zone or a file, whose brackets are no markup.
-    Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), said))
+def print_error(code: int, error: Exception, message: str, *, as_json: bool) -> None:
+    """Print an error as one paragraph on standard error and, with ``--json``, as JSON on standard output."""
+    # As Text: a message may name a zone or a file, whose brackets must not be read as markup.
+    Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), message))
     if as_json:
-        typer.echo(json.dumps({"error": {"exit_code": code, "kind": type(error).__name__, "message": said}}, indent=2))
+        typer.echo(
+            json.dumps({"error": {"exit_code": code, "kind": type(error).__name__, "message": message}}, indent=2)
+        )

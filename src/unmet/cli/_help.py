@@ -1,4 +1,4 @@
-"""How help is shown: text that flows, examples as they are written, and flags without a type."""
+"""Format of the help: paragraphs re-wrapped, examples kept as written, flags shown without a type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Command", "Group", "add_command", "flowing"]
 
 
 def flowing(text: str | None) -> str:
-    """Paragraphs without their line breaks, which the terminal sets; indented ones are examples and stay.
+    """Join the lines of each paragraph, so that the terminal wraps them; keep indented paragraphs, which are examples.
 
     Examples
     --------
@@ -34,23 +34,23 @@ def flowing(text: str | None) -> str:
 def _without_types(params: list[Any]) -> list[Any]:
     for param in params:
         if getattr(param, "is_flag", False) and param.metavar is None:
-            param.metavar = ""  # typer would call it <bool>, as if it took a value
+            param.metavar = ""  # typer would show <bool>, as if the flag took a value
     return params
 
 
 class Command(TyperCommand):
-    """A command whose flags are shown as flags."""
+    """A command whose help shows flags without a type."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """As typer's, flags without a type."""
+        """Return the parameters, flags without a type."""
         return _without_types(super().get_params(ctx))
 
 
 class Group(TyperGroup):
-    """A group of commands whose flags are shown as flags."""
+    """A group of commands whose help shows flags without a type."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """As typer's, flags without a type."""
+        """Return the parameters, flags without a type."""
         return _without_types(super().get_params(ctx))
 
 

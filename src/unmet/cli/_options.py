@@ -1,4 +1,4 @@
-"""Options that several commands share, each with one home; their words come from `unmet.pipeline.settings`."""
+"""Options that several commands share. Their help texts come from `unmet.pipeline.settings`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = [
     "CensoredRule",
     "Draws",
     "End",
+    "Engine",
     "Every",
     "Force",
     "Holidays",
@@ -58,7 +59,7 @@ _PANELS = {
     "report": "Report",
 }
 RUN_PANEL = _PANELS[""]
-# As typer writes types, without what it adds for lists and ranges.
+# Types as typer writes them, without its additions for lists and ranges.
 _METAVARS = {
     "path": "<path>",
     "paths": "<path>",
@@ -73,7 +74,7 @@ _METAVARS = {
 
 
 def option(name: str, *flags: str, **more: Any) -> Any:
-    """The flag of a setting."""
+    """Make the command-line option of a setting."""
     known = about(name)
     usual = {"help": known.help, "rich_help_panel": _PANELS[known.table], "metavar": _METAVARS.get(known.kind)}
     return typer.Option(*flags, **(usual | more))
@@ -87,7 +88,7 @@ WeatherColumns = Annotated[str | None, option("weather_columns")]
 Holidays = Annotated[str | None, option("holidays")]
 WeatherTimezone = Annotated[
     str | None,
-    option("timezone", help="Of the weather's times, where they do not say; else the panel's."),
+    option("timezone", help="Time zone of weather times without an offset; default: the panel's."),
 ]
 Map = Annotated[list[str] | None, option("map", "--map")]
 MaxRejected = Annotated[float, option("max_rejected", min=0.0, max=1.0)]
@@ -107,11 +108,12 @@ Horizon = Annotated[str | None, option("horizon")]
 Seed = Annotated[int, option("seed", min=0)]
 Draws = Annotated[int, option("draws", min=20)]
 Jobs = Annotated[int | None, option("jobs", min=1, rich_help_panel=RUN_PANEL)]
+Engine = Annotated[str, option("engine", rich_help_panel=RUN_PANEL)]
 
 Title = Annotated[str | None, option("title")]
 Truth = Annotated[Path | None, option("truth")]
 
-PanelFileArgument = Annotated[Path, typer.Argument(help="The panel, as `unmet panel` writes it.")]
+PanelFileArgument = Annotated[Path, typer.Argument(help="Panel file written by `unmet panel`.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=RUN_PANEL)]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document instead of tables.", rich_help_panel=RUN_PANEL)
@@ -119,7 +121,7 @@ AsJson = Annotated[
 
 
 def parse_columns(text: str | None) -> tuple[str, ...] | None:
-    """Names of columns with commas between.
+    """Split names of columns at commas.
 
     Examples
     --------
@@ -130,7 +132,7 @@ def parse_columns(text: str | None) -> tuple[str, ...] | None:
 
 
 def parse_map(pairs: list[str] | None) -> dict[str, str] | None:
-    """Names of columns from ``our_name=their_column``.
+    """Parse pairs ``our_name=their_column``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Progress, for commands that take their time."""
+"""Progress bars and stage lines on standard error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["stage_progress", "step_progress", "stoppable", "was_stopped", "zone_
 
 @contextmanager
 def zone_progress(console: Console, title: str, what: str = "zones") -> Iterator[Callable[[int, int, str], None]]:
-    """A bar with the time left; lines, one per tenth, where no terminal shows a bar."""
+    """Show a bar with the remaining time; without a terminal, print a line after each tenth."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -37,7 +37,7 @@ def zone_progress(console: Console, title: str, what: str = "zones") -> Iterator
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    # Chunks come in seldom: the speed is that of the last ten minutes.
+    # Chunks finish rarely: estimate the speed from the last ten minutes.
     with Progress(
         *columns,
         console=console,
@@ -54,38 +54,38 @@ def zone_progress(console: Console, title: str, what: str = "zones") -> Iterator
             if note:
                 console.print(Text(note))
             if first is None:
-                # What was finished before says nothing about the speed of this run.
+                # Zones finished by an earlier run do not count for the speed of this one.
                 bar.reset(task, total=zones, completed=done)
                 first, tenths = (done, time.monotonic()), 10 * done // zones
             bar.update(task, completed=done)
             if not console.is_terminal and 10 * done // zones > tenths:
                 tenths = 10 * done // zones
                 left = (time.monotonic() - first[1]) / (done - first[0]) * (zones - done)
-                console.print(Text(f"{done} of {zones} {what}, {left / 60:.1f} minutes left"))
+                console.print(Text(f"{done} of {zones} {what} done, {left / 60:.1f} minutes left"))
 
         yield report
 
 
 @contextmanager
 def stoppable(console: Console) -> Iterator[None]:
-    """Let work that can go on later be stopped by hand."""
+    """Turn Ctrl-C into exit code 130 with a note that the command can be resumed."""
     try:
         yield
     except (KeyboardInterrupt, RuntimeError) as error:
         if not was_stopped(error):
             raise
-        console.print("Stopped. What is finished is kept: the same command goes on from there.")
+        console.print("Interrupted. Finished work is kept; run the same command to continue.")
         raise typer.Exit(130) from None
 
 
 def was_stopped(error: BaseException) -> bool:
-    """Whether this is Ctrl-C, which DuckDB turns into an error of its own."""
+    """Whether this is Ctrl-C. DuckDB raises a RuntimeError for it that only its text identifies."""
     return isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted"
 
 
 @contextmanager
 def step_progress(console: Console, title: str) -> Iterator[Callable[[str], None]]:
-    """A spinner with what is being done."""
+    """Show a spinner with the current step."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(escape(title))
@@ -94,7 +94,7 @@ def step_progress(console: Console, title: str) -> Iterator[Callable[[str], None
 
 @contextmanager
 def stage_progress(console: Console) -> Iterator[Callable[[Event], None]]:
-    """A spinner or a bar for the stage of a run that is under way, and a line for each that is done."""
+    """Show a spinner or a bar for the current stage of a run, and a line for each finished stage."""
     with ExitStack() as shown:
         step: Callable[[str], None] | None = None
         zones: Callable[[int, int, str], None] | None = None
@@ -122,7 +122,7 @@ def _stage_line(stage: Stage) -> Text:
     if stage.reused:
         how = f"reused: {stage.why}"
     elif stage.why == FIRST_TIME:
-        how = f"made in {duration(stage.seconds)}"
+        how = f"done in {duration(stage.seconds)}"
     else:
-        how = f"made anew in {duration(stage.seconds)}: {stage.why}"
+        how = f"done again in {duration(stage.seconds)}: {stage.why}"
     return Text.assemble((f"{stage.name:<9}", "bold"), " ", how)

@@ -1,4 +1,4 @@
-"""Tables of a run's estimates, for a person at a terminal."""
+"""Tables of a run's estimates for the terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FAILED = 10
 
 
 def print_estimate(console: Console, result: RunResult) -> None:
-    """The totals, the zones that lost most, and those that could not be estimated."""
+    """Print the totals, the zones with most lost trips, and the zones that failed."""
     labels = zone_labels(result.zones)
     console.print(_totals_table(result))
     if len(worst := _worst(result.zones)):
@@ -43,21 +43,21 @@ def print_estimate(console: Console, result: RunResult) -> None:
 
 
 def end_if_zones_failed(result: RunResult) -> None:
-    """End with exit code 1, in words, where some zones or all have no estimate."""
+    """Exit with code 1 and a message if zones have no estimate."""
     if result.failures:
         failed, zones = len(result.failures), result.info["zones"]["all"]
-        said = f"{failed:,} of {counted(zones, 'zone')} could not be estimated; the others are done"
+        message = f"{failed:,} of {counted(zones, 'zone')} could not be estimated; the others are done"
         if failed == zones:
-            said = (
+            message = (
                 "The only zone could not be estimated"
                 if zones == 1
                 else f"None of the {zones:,} zones could be estimated"
             )
-        end_with_failures(said, str(result.out / "zones.parquet"))
+        end_with_failures(message, str(result.out / "zones.parquet"))
 
 
 def zone_labels(zones: pd.DataFrame) -> dict[str, str]:
-    """What to call each zone: its name, with the zone behind it where several have the same name."""
+    """Return a label for each zone: its name, followed by its id if several zones have that name."""
     names = Counter(zones["name"])
     pairs = zip(zones["zone"], zones["name"], strict=True)
     return {zone: name if names[name] == 1 or name == zone else f"{name} ({zone})" for zone, name in pairs}
@@ -85,14 +85,14 @@ def _worst(zones: pd.DataFrame) -> pd.DataFrame:
 
 
 def _zones_table(worst: pd.DataFrame, labels: dict[str, str]) -> Table:
-    table = Table(title="Most trips lost", title_justify="left")
+    table = Table(title="Zones with most lost trips", title_justify="left")
     add_zone_column(table)
     for name in ("observed", "lost", "90 % interval", "of demand", "hours out of stock"):
         table.add_column(name, justify="right")
     for _, row in worst.iterrows():
         hours = count(row["stockout_minutes"] / 60) if "stockout_minutes" in worst.columns else ""
         table.add_row(
-            Text(labels[row["zone"]]),  # a name from a file is text, never markup
+            Text(labels[row["zone"]]),  # as Text: a name from a file must not be read as markup
             count(row["observed"]),
             count(row["lost_mean"]),
             interval(row["lost_q05"], row["lost_q95"]),
@@ -123,23 +123,23 @@ def _failures_table(result: RunResult, labels: dict[str, str]) -> Table:
 
 
 def add_zone_column(table: Table) -> None:
-    """A column for names from files, which may be of any length."""
+    """Add a column for zone names, which may be of any length."""
     table.add_column("zone", no_wrap=True, overflow="ellipsis", max_width=24)
 
 
 def count(value: float) -> str:
-    """A whole number, with commas; halves go up, as on the page (Python's own way is to the even number).
+    """Format a whole number with commas. Halves round up, as in the report (Python rounds to even).
 
     Examples
     --------
     >>> count(140.5), count(1234.4)
     ('141', '1,234')
     """
-    return f"{math.floor(value + 0.5):,}" if math.isfinite(value) else ""  # not a number: nothing was seen
+    return f"{math.floor(value + 0.5):,}" if math.isfinite(value) else ""  # NaN: nothing was observed
 
 
 def counted(number: int, what: str) -> str:
-    """So many of something.
+    """Format a number with its noun, in the plural if needed.
 
     Examples
     --------
@@ -150,12 +150,12 @@ def counted(number: int, what: str) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """From one whole number to another."""
+    """Format an interval of whole numbers."""
     return f"{count(low)} – {count(high)}"
 
 
 def duration(seconds: float) -> str:
-    """A length of time for a person.
+    """Format a length of time.
 
     Examples
     --------

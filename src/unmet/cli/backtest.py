@@ -1,4 +1,4 @@
-"""`unmet backtest`: which model is right on this panel."""
+"""`unmet backtest`: compare demand models on a panel."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.text import Text
 from unmet.cli import _options as flags
 from unmet.cli._ending import end_with_failures
 from unmet.cli._progress import zone_progress
+from unmet.mobility.models.registry import COMPARED_MODELS, MODELS
 
 if TYPE_CHECKING:
     from unmet.mobility.backtest.compare import Backtest
@@ -25,52 +26,63 @@ _TRIALS = "Trials"
 
 def backtest_command(
     panel: flags.PanelFileArgument,
-    out: Annotated[Path, typer.Option(help="Folder for the scores; they appear whole or not at all.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the scores; nothing is written unless all of them are complete.")
+    ],
     models: Annotated[
         str,
-        typer.Option(
-            help="Of exposure, cgp, ncgp, ncgp-a, tobit, observed, weekly-mean, drop-censored; commas between."
-        ),
-    ] = "exposure,weekly-mean,drop-censored,observed",
+        typer.Option(help=f"Models to compare, separated by commas: {', '.join(MODELS)}."),
+    ] = ",".join(COMPARED_MODELS),
     tasks: Annotated[
-        str, typer.Option(help="held-out, replay, or both with a comma.", rich_help_panel=_TRIALS)
+        str, typer.Option(help="Tasks, separated by commas: held-out, replay.", rich_help_panel=_TRIALS)
     ] = "held-out,replay",
     folds: Annotated[
-        int, typer.Option(min=1, help="Trials of each kind, with weeks of their own.", rich_help_panel=_TRIALS)
+        int, typer.Option(min=1, help="Number of trials per task; each hides other weeks.", rich_help_panel=_TRIALS)
     ] = 1,
     share: Annotated[
-        float, typer.Option(help="Share of weeks hidden, of days cut, in each trial.", rich_help_panel=_TRIALS)
+        float,
+        typer.Option(
+            help="Share of weeks hidden (held-out) or of days with reduced supply (replay).", rich_help_panel=_TRIALS
+        ),
     ] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed, the same scores.", rich_help_panel=_TRIALS)] = 0,
-    draws: Annotated[int, typer.Option(min=20, help="Draws asked of each model.", rich_help_panel=_TRIALS)] = 200,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed; the same seed gives the same scores.", rich_help_panel=_TRIALS)
+    ] = 0,
+    draws: Annotated[
+        int, typer.Option(min=20, help="Number of posterior draws per model.", rich_help_panel=_TRIALS)
+    ] = 200,
     weather: flags.Weather = None,
     weather_columns: flags.WeatherColumns = None,
     timezone: flags.WeatherTimezone = None,
     holidays: flags.Holidays = None,
     jobs: flags.Jobs = None,
+    engine: flags.Engine = "processes",
     quiet: flags.Quiet = False,
 ) -> None:
-    """Compare models where the truth is known.
+    """Compare demand models on data whose truth is known.
 
-    Held-out: whole weeks are hidden from the models, who say what demand was. Replay: on some days supply is cut; each
-    starts with few vehicles and is out of stock once they are gone, and models should find what was not served.
+    Task held-out hides whole weeks; the models estimate their demand. Task replay reduces supply on some days: each
+    day starts with few vehicles and is out of stock once they are taken, and the models estimate the trips that this
+    removed.
 
-    Bias comes first: a good model is near 0 on both, also where little exposure was left.
+    Look at the bias first. A good model has a bias near 0 in both tasks, also in bins with little exposure.
 
-    Writes scores.parquet (every zone), summary.csv (zones together, with standard errors), fits.parquet (every fit,
-    and why one failed) and backtest.md.
+    Writes scores.parquet (per zone), summary.csv (all zones, with standard errors), fits.parquet (per fit, with the
+    reason if it failed) and backtest.md.
 
-    Exit code 0: all fits done; 1: some could not be, the reasons are in fits.parquet; 2: nothing was done.
+    Exit code 0: all fits succeeded; 1: some fits failed, with reasons in fits.parquet; 2: invalid input, nothing was
+    written.
 
-    For example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
+    Example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
     """
-    # Slow to import, and `unmet --help` should not be.
+    # Imported here to keep `unmet --help` fast.
+    from unmet.execution import find_executor
     from unmet.mobility.backtest.compare import backtest
     from unmet.mobility.backtest.output import writing_backtest
     from unmet.mobility.features.bins import bin_features
     from unmet.mobility.panel.file import open_panel
 
-    told = Console(stderr=True, quiet=quiet)
+    stderr = Console(stderr=True, quiet=quiet)
     with open_panel(panel) as opened:
         features = bin_features(
             opened,
@@ -79,27 +91,28 @@ def backtest_command(
             timezone=timezone,
             holidays=holidays,
         )
-    for gap in features.gaps.itertuples():
-        told.print(Text(f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on."))
-    with writing_backtest(out) as write, zone_progress(told, "Backtesting zones") as progress:
-        result = backtest(
-            panel,
-            _names(models),
-            features=features.frame,
-            tasks=_names(tasks),
-            folds=folds,
-            share=share,
-            seed=seed,
-            draws=draws,
-            jobs=jobs,
-            progress=progress,
-        )
-        write(result)
+        for gap in features.gaps.itertuples():
+            stderr.print(Text(f"{gap.column} is missing in {gap.bins} bins, from {gap.first:%Y-%m-%d %H:%M} UTC."))
+        with writing_backtest(out) as write, zone_progress(stderr, "Backtesting zones") as progress:
+            result = backtest(
+                opened,
+                _names(models),
+                features=features.frame,
+                tasks=_names(tasks),
+                folds=folds,
+                share=share,
+                seed=seed,
+                draws=draws,
+                jobs=jobs,
+                executor=find_executor(engine),
+                progress=progress,
+            )
+            write(result)
     if not quiet:
         _print_summary(Console(), result, out)
     if len(result.failed):
         end_with_failures(
-            f"{len(result.failed)} of {len(result.fits)} fits could not be done; the others are done",
+            f"{len(result.failed)} of {len(result.fits)} fits failed; the others are done",
             str(out / "fits.parquet"),
         )
 
@@ -120,14 +133,14 @@ def _print_summary(console: Console, result: Backtest, out: Path) -> None:
         console.print(table)
     failed = result.failed
     if len(failed):
-        title = Text(f"{len(failed)} of {len(result.fits)} fits could not be done", style="bold red")
+        title = Text(f"{len(failed)} of {len(result.fits)} fits failed", style="bold red")
         table = Table(title=title, title_justify="left")
         for name in ("zone", "model", "task", "reason"):
             table.add_column(name, overflow="fold")
         for _, fit in failed.head(_FAILED).iterrows():
-            # A name from a file is text, never markup.
+            # As Text: a name from a file must not be read as markup.
             table.add_row(*(Text(str(fit[name])) for name in ("zone", "model", "task", "reason")))
         if len(failed) > _FAILED:
             table.add_row("…", "", "", f"and {len(failed) - _FAILED} more in fits.parquet")
         console.print(table)
-    console.print(Text(f"{result.fits['seconds'].sum():.0f} s of processor time. Written to {out}"))
+    console.print(Text(f"Processor time: {result.fits['seconds'].sum():.0f} s. Written to {out}"))

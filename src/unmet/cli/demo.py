@@ -1,4 +1,4 @@
-"""`unmet demo`: everything on a simulated city, beside the truth."""
+"""`unmet demo`: run everything on a simulated city and compare with its true demand."""
 
 from __future__ import annotations
 
@@ -25,25 +25,23 @@ _ZONES = 6
 
 def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the city and the results.")] = Path("unmet-demo"),
-    stations: Annotated[int, typer.Option(help="Size of the city.")] = 16,
-    days: Annotated[int, typer.Option(help="How many days.")] = 84,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another city.")] = 1,
+    stations: Annotated[int, typer.Option(help="Number of stations.")] = 16,
+    days: Annotated[int, typer.Option(help="Number of days.")] = 84,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the city.")] = 1,
     jobs: flags.Jobs = None,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    """See what unmet does in a minute: simulate a city with known demand, run everything, compare.
+    """Simulate a city, estimate its demand from its records, and compare with the truth. Takes about a minute.
 
-    Writes the city's records as an operator would have them (city/), and what unmet makes of them (run/): a panel,
-    estimates, and report.html to look at.
+    Writes the city's records as an operator would have them (city/), and the results (run/): a panel, estimates and
+    report.html.
     """
     from unmet.pipeline.demo import run_demo
 
-    told = Console(stderr=True, quiet=quiet)
-    told.print(
-        f"Simulating {stations} stations for {days} days, and estimating what was wanted from what was recorded:"
-    )
-    with stoppable(told), stage_progress(told) as progress:
+    stderr = Console(stderr=True, quiet=quiet)
+    stderr.print(f"Simulating {stations} stations for {days} days and estimating demand from their records:")
+    with stoppable(stderr), stage_progress(stderr) as progress:
         demo = run_demo(out, stations=stations, days=days, seed=seed, jobs=jobs, progress=progress)
     if as_json:
         typer.echo(json.dumps(demo.to_dict(), indent=2, default=str))
@@ -57,7 +55,7 @@ def _print(console: Console, demo: Demo, out: Path) -> None:
     console.print(_zones_table(demo))
     inside = demo.zones["lost_true"].between(demo.zones["lost_q05"], demo.zones["lost_q95"])
     console.print(
-        f"In {inside.sum()} of {len(inside)} zones the lost trips are within their 90 % interval.", highlight=False
+        f"In {inside.sum()} of {len(inside)} zones the true lost trips are within the 90 % interval.", highlight=False
     )
     console.print(Text(f"Records: {out / 'city'}   Tables: {demo.outcome.estimate.out}"), soft_wrap=True)
     console.print(Text.assemble("Report: ", (str(demo.outcome.report), "bold")), soft_wrap=True)
@@ -65,8 +63,8 @@ def _print(console: Console, demo: Demo, out: Path) -> None:
 
 def _system_table(demo: Demo) -> Table:
     city = demo.system
-    table = Table(title="The whole city, trips", title_justify="left")
-    for name in ("", "observed", "estimated", "90 % interval", "true", "off by"):
+    table = Table(title="Whole city, trips", title_justify="left")
+    for name in ("", "observed", "estimated", "90 % interval", "true", "error"):
         table.add_column(name, justify="right" if name else "left")
     for name in ("demand", "lost"):
         mean, true = city[f"{name}_mean"], city[f"{name}_true"]
@@ -83,7 +81,7 @@ def _system_table(demo: Demo) -> Table:
 
 
 def _zones_table(demo: Demo) -> Table:
-    table = Table(title="Where most was lost", title_justify="left")
+    table = Table(title="Zones with most lost trips", title_justify="left")
     add_zone_column(table)
     for name in ("observed", "demand", "true", "lost", "90 % interval", "true"):
         table.add_column(name, justify="right")

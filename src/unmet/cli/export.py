@@ -1,4 +1,4 @@
-"""`unmet export`: the numbers of a report as tables."""
+"""`unmet export`: write the numbers of a report as tables."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from unmet.cli import _options as flags
 
 __all__ = ["export_command"]
 
-_HOLDS = {
-    "headline": "the system's totals with intervals",
+_CONTENTS = {
+    "headline": "totals of the system with intervals",
     "zones": "one row per zone",
     "hours_of_week": "one row per zone and hour of the week",
-    "act": "where one more vehicle serves the most riders",
+    "act": "zones and hours where one more vehicle would serve most riders",
     "bins": "one row per zone and bin",
-    "totals": "every total with its quantiles",
-    "quality": "rows rejected, repaired and noted",
+    "totals": "all totals with their quantiles",
+    "quality": "rejected, repaired and noted rows",
 }
 
 
 def export_command(
-    run: Annotated[Path, typer.Argument(help="Folder that `unmet estimate` or `unmet run` wrote.")],
-    out: Annotated[Path, typer.Option(help="Folder for the tables, made if need be.")],
+    run: Annotated[Path, typer.Argument(help="Folder written by `unmet estimate` or `unmet run`.")],
+    out: Annotated[Path, typer.Option(help="Folder for the tables; created if missing.")],
     format_: Annotated[
         str,
-        typer.Option("--format", help="Some of csv, parquet and geojson, with commas between."),
+        typer.Option("--format", help="Formats, separated by commas: csv, parquet, geojson."),
     ] = "csv,parquet,geojson",
     panel: Annotated[
         Path | None,
-        typer.Option(help="The panel that the run was made from, where it has moved since."),
+        typer.Option(help="Panel file of the run, if it was moved."),
     ] = None,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
     """Write the tables behind a report: zones, hours of the week, bins, where to act, totals, data quality.
 
-    CSV opens in a spreadsheet (a name that looks like a formula gets an apostrophe before it), Parquet keeps types and
-    names as they are, GeoJSON has the zones with their places or polygons.
+    CSV opens in a spreadsheet; a text that looks like a formula is prefixed with an apostrophe. Parquet keeps types and
+    names unchanged. GeoJSON contains the zones with their points or polygons.
 
-    For example: unmet export run/ --out tables/ --format csv,geojson
+    Example: unmet export run/ --out tables/ --format csv,geojson
     """
     from unmet.report import export_tables
 
     formats = [name.strip().lower() for name in format_.split(",") if name.strip()]
-    told = Console(stderr=True, quiet=quiet)
-    with told.status("reading the run") as status:
+    stderr = Console(stderr=True, quiet=quiet)
+    with stderr.status("reading the run") as status:
         paths = export_tables(
             run, out, formats=formats, panel=panel, progress=lambda name: status.update(f"writing {name}")
         )
@@ -65,9 +65,9 @@ def _table(paths: list[Path]) -> Table:
     table = Table(box=None, padding=(0, 2), title=f"Written to {escape(str(paths[0].parent))}", title_justify="left")
     table.add_column("file")
     table.add_column("size", justify="right")
-    table.add_column("holds")
+    table.add_column("contents")
     for path in paths:
         size = path.stat().st_size
         shown = f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
-        table.add_row(path.name, shown, _HOLDS.get(path.stem, ""))
+        table.add_row(path.name, shown, _CONTENTS.get(path.stem, ""))
     return table

@@ -1,4 +1,4 @@
-"""``unmet panel``: from an operator's files to a panel in a Parquet file."""
+"""`unmet panel`: build a panel from an operator's files."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ __all__ = ["panel_command", "panel_facts"]
 
 _PICKUPS_FROM = {
     "trips": "",
-    "status": ", inferred from falls of availability",
-    "trips and status": ", where there are no trips inferred from falls of availability",
+    "status": " (inferred from falls in availability)",
+    "trips and status": " (inferred from falls in availability where there are no trip records)",
 }
 
 
 @flags.with_panel_options
 def panel_command(
     *,
-    out: Annotated[Path, typer.Option(help="Parquet file to write; it appears whole or not at all.")],
+    out: Annotated[Path, typer.Option(help="Parquet file to write; it appears only when complete.")],
     trips: flags.Trips = None,
     status: flags.Status = None,
     stations: flags.Stations = None,
@@ -42,26 +42,27 @@ def panel_command(
     as_json: flags.AsJson = False,
     **options: Any,
 ) -> None:
-    r"""Build the panel: zone × time bin, with pickups, exposure and stock-outs.
+    r"""Build the panel: one row per zone and time bin, with pickups, exposure and stock-outs.
 
-    Give trips, station status, or both. With both, pickups come from the trips and supply from the status;
-    with status alone, pickups are inferred from it; with trips alone, supply is netted from them.
+    Give trips, station status, or both. With both, pickups come from trips and supply from status. With status alone,
+    pickups are inferred from falls in availability. With trips alone, supply is computed from departures and arrivals,
+    which is weaker evidence.
 
-    For example:
+    Example:
 
       unmet panel --trips 'trips/*.csv.gz' --status status.parquet \
           --stations stations.csv --zones superhubs:200m --every 1h \
           --timezone America/New_York --out panel.parquet
     """
-    # Slow to import, and `unmet --help` should not be.
+    # Imported here to keep `unmet --help` fast.
     from unmet.mobility.panel.build import write_panel
 
     options["mapping"] = flags.parse_map(options["mapping"])
     with step_progress(Console(stderr=True, quiet=quiet), "starting") as progress:
         made = write_panel(out, trips, status, stations, progress=progress, **options)
     if as_json:
-        told = {"out": str(out), "summary": made.summary, "quality": made.quality.to_dict("records")}
-        typer.echo(json.dumps(told, indent=2, default=str))
+        document = {"out": str(out), "summary": made.summary, "quality": made.quality.to_dict("records")}
+        typer.echo(json.dumps(document, indent=2, default=str))
     elif not quiet:
         _print(Console(), made, out)
 
@@ -76,7 +77,7 @@ def _print(console: Console, made: Panel, out: Path) -> None:
 
 
 def panel_facts(summary: dict[str, Any]) -> Table:
-    """What a panel is made of, in a few lines."""
+    """Make a small table of a panel's summary."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
@@ -89,9 +90,9 @@ def panel_facts(summary: dict[str, Any]) -> Table:
         "status": _status(summary),
         "trips used": "none" if used is None else f"{used:,}",
         "pickups": count(summary["observed"]) + _PICKUPS_FROM[summary["pickups_from"]],
-        "censored bins": "no bin was open"
+        "censored bins": "no zone was open in any bin"
         if share is None
-        else f"{share:.1%} of the {summary['bins_open']:,} in which a zone was open (rule: {summary['censored_rule']})",
+        else f"{share:.1%} of {summary['bins_open']:,} open zone-bins (rule: {summary['censored_rule']})",
     }
     for name, value in rows.items():
         table.add_row(name, escape(value))
@@ -100,9 +101,9 @@ def panel_facts(summary: dict[str, Any]) -> Table:
 
 def _zones(summary: dict[str, Any]) -> str:
     if summary["zones_as"] == "stations":
-        return f"{summary['zones']:,}, each station by itself"
+        return f"{summary['zones']:,} (one per station)"
     stations = counted(summary["stations"], "station")
-    return f"{counted(summary['zones'], 'zone')} ({summary['zones_as']}), made of {stations}"
+    return f"{counted(summary['zones'], 'zone')} ({summary['zones_as']}) from {stations}"
 
 
 def _status(summary: dict[str, Any]) -> str:
@@ -110,8 +111,8 @@ def _status(summary: dict[str, Any]) -> str:
         outages = summary["feed_outages"]
         return f"{summary['status']}; {counted(outages, 'outage') if outages else 'no outage'} of the whole feed"
     if summary["minutes"]["available"] + summary["minutes"]["stockout"] == 0:
-        return "none, and supply cannot be netted from trips: that takes the stations' capacity (--stations)"
-    return "none: supply is netted from trips, which is weaker evidence"
+        return "none; supply cannot be computed from trips without station capacities (--stations)"
+    return "none; supply is computed from departures and arrivals, which is weaker evidence"
 
 
 def _minutes(summary: dict[str, Any]) -> Table:
@@ -119,7 +120,7 @@ def _minutes(summary: dict[str, Any]) -> Table:
     table.add_column("state")
     table.add_column("minutes", justify="right")
     table.add_column("share", justify="right")
-    table.add_column("why")
+    table.add_column("reason")
     total = max(sum(summary["minutes"].values()), 1)
     for state, minutes in summary["minutes"].items():
         why = {k: v for k, v in summary["reasons"].items() if REASONS[k] == state}
@@ -136,12 +137,12 @@ def _quality(findings: pd.DataFrame) -> Table:
         box=None, padding=(0, 2), title="Rejected, repaired and noted", title_justify="left", title_style="bold"
     )
     table.add_column("")
-    table.add_column("what", overflow="fold")
+    table.add_column("finding", overflow="fold")
     table.add_column("rows", justify="right", no_wrap=True)
     table.add_column("share", justify="right", no_wrap=True)
     order = {"rejected": 0, "repaired": 1, "noted": 2}
     for row in sorted(findings.to_dict("records"), key=lambda r: (order[r["action"]], r["source"])):
-        # A line of its own for the detail: beside the numbers it would be a column of single words.
+        # The detail gets its own line: as a column it would be too narrow.
         what = f"{row['source']}: {row['reason']}" + (f"\n{row['detail']}" if row["detail"] else "")
         text = Text(what)
         text.stylize("dim", len(what) - len(row["detail"] or ""))

@@ -1,4 +1,4 @@
-"""`unmet report`: one page to look at."""
+"""`unmet report`: write the report of a run as one HTML page."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ __all__ = ["report_command"]
 
 
 def report_command(
-    run: Annotated[Path, typer.Argument(help="Folder that `unmet estimate` or `unmet run` wrote.")],
+    run: Annotated[Path, typer.Argument(help="Folder written by `unmet estimate` or `unmet run`.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="HTML file to write, whole or not at all; report.html in the run's folder."),
+        typer.Option(help="HTML file to write; default: report.html in the run's folder."),
     ] = None,
     panel: Annotated[
         Path | None,
-        typer.Option(help="The panel that the run was made from, where it has moved since."),
+        typer.Option(help="Panel file of the run, if it was moved."),
     ] = None,
     title: flags.Title = None,
     truth: flags.Truth = None,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    """Make one HTML page of a run: headline, map, series of every zone, where to act, how it was done.
+    """Write the report of a run: headline, map, series of every zone, where to act, data and methods.
 
-    The page is a single file that opens from disk and asks nothing of the network: send it, keep it, print it.
+    The report is a single HTML file. It opens from disk and needs no network.
 
-    For example: unmet report run/ --out report.html --title "Jersey City, winter 2021"
+    Example: unmet report run/ --out report.html --title "Jersey City, winter 2021"
     """
     from unmet.report import write_report
 
     terminal = Console(stderr=True)
-    # Seconds of work: a bar where someone watches, no lines in a log.
+    # This takes seconds: show a bar in a terminal, and nothing in a log.
     with zone_progress(Console(stderr=True, quiet=quiet or not terminal.is_terminal), "Drawing zones") as progress:
         path = write_report(
             run,

@@ -1,4 +1,4 @@
-"""`unmet reproduce`: the experiments of Gammelli et al. (2020), end to end."""
+"""`unmet reproduce`: run the experiments of Gammelli et al. (2020)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["reproduce_app"]
 reproduce_app = typer.Typer(
     cls=Group,
     help="Run the experiments of the paper and write their tables, figures and results.csv.\n\n"
-    "Each run uses every core, keeps every finished cell in --out, and goes on from there when it is started again.",
+    "A run uses every core and keeps finished cells in --out. The same command continues an interrupted run.",
     no_args_is_help=True,
 )
 
 
 class BikeSource(StrEnum):
-    """Where the bike-sharing zones come from."""
+    """Source of the bike-sharing zones."""
 
     nyc = "nyc"
     east_village = "east-village"
@@ -39,15 +39,17 @@ class BikeSource(StrEnum):
 
 
 Out = Annotated[Path, typer.Option(help="Folder for tables, figures and finished cells; default: out/EXPERIMENT.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A few cells, in a minute or two.")]
-Full = Annotated[bool, typer.Option("--full", help="The paper's whole protocol; may take hours.")]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same results, whatever --jobs is.")]
-Jobs = Annotated[int, typer.Option(min=-1, help="Processes; -1 for one per core.")]
-Warm = Annotated[bool, typer.Option("--warm-start", help="Start each fold at the fit of the whole series: faster.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Run a few cells, in a minute or two.")]
+Full = Annotated[bool, typer.Option("--full", help="Run the paper's full protocol; may take hours.")]
+Seed = Annotated[int, typer.Option(min=0, help="Random seed; results do not depend on --jobs.")]
+Jobs = Annotated[int, typer.Option(min=-1, help="Number of processes; -1: one per core.")]
+Warm = Annotated[
+    bool, typer.Option("--warm-start", help="Start each fold from the fit of the whole series, which is faster.")
+]
 
 
 def _folder(experiment: str, data: Path | None, week: str | None = None) -> Path:
-    """Where results go unless told otherwise: those of other data apart from those of the experiment as it is."""
+    """Return the default folder of results; it is another one for other data."""
     name = data.name.split(".")[0] if data else None
     return Path("out") / "-".join(part for part in (experiment, name, week) if part)
 
@@ -56,18 +58,18 @@ def _folder(experiment: str, data: Path | None, week: str | None = None) -> Path
 def _run(
     out: Path, quick: bool, full: bool, seed: int, jobs: int, warm_start: bool = False, data: Path | None = None
 ) -> Iterator[Run]:
-    """How to run it, with progress on standard error; Ctrl-C is an end like another, and what is finished is kept."""
+    """Provide the settings of a run, with progress on standard error and finished cells kept after Ctrl-C."""
     from unmet.experiments import Run
 
     if quick and full:
-        raise InputError("give --quick or --full, not both")
+        raise InputError("Give --quick or --full, not both.")
     if jobs == 0:
-        raise InputError("--jobs must be a number of processes, or -1 for one per core; got 0")
+        raise InputError("--jobs: expected a number of processes, or -1 for one per core; got 0.")
     level: Literal["quick", "default", "full"] = "quick" if quick else "full" if full else "default"
-    told = Console(stderr=True)
-    progress = partial(zone_progress, told, "Computing cells", "cells")
-    with stoppable(told):
-        yield Run(out, level, seed, jobs, warm_start, data, console=told, progress=progress)
+    stderr = Console(stderr=True)
+    progress = partial(zone_progress, stderr, "Computing cells", "cells")
+    with stoppable(stderr):
+        yield Run(out, level, seed, jobs, warm_start, data, console=stderr, progress=progress)
 
 
 @reproduce_app.command("synthetic", cls=Command)
@@ -78,10 +80,13 @@ def synthetic_command(
     seed: Seed = 0,
     jobs: Jobs = -1,
     noise_variance: Annotated[
-        float, typer.Option(help="Of the observations; the paper's text says 0.1, its published notebook uses 0.01.")
+        float,
+        typer.Option(
+            help="Noise variance of the observations; the paper states 0.1, its published notebook uses 0.01."
+        ),
     ] = 0.1,
 ) -> None:
-    """A known function whose peaks are hidden (section 4.2, figure 1)."""
+    """Fit a known function whose peaks are censored (section 4.2, figure 1)."""
     from unmet.experiments import synthetic
 
     with _run(out, quick, full, seed, jobs) as run:
@@ -92,9 +97,9 @@ def synthetic_command(
 def motorcycle_command(
     out: Out = Path("out/motorcycle"), quick: Quick = False, full: Full = False, seed: Seed = 0, jobs: Jobs = -1
 ) -> None:
-    """Accident data under censoring of growing extent and intensity (section 4.3, figures 2-4).
+    """Fit the motorcycle data under censoring of growing extent and intensity (section 4.3, figures 2-4).
 
-    Labels say on which side of each observation the truth lies; the paper's literal reading is run beside it.
+    Labels give the side on which the truth lies. The paper's literal labels are run for comparison.
     """
     from unmet.experiments import motorcycle
 
@@ -115,7 +120,7 @@ def bike_command(
         BikeSource,
         typer.Option(
             help="nyc: three stations of 2017. east-village: three super-hubs of 2020-21, labelled when the whole "
-            "hub was out of bikes; east-village-any: when any of its stations was."
+            "hub was out of bikes. east-village-any: labelled when any of its stations was."
         ),
     ] = BikeSource.nyc,
     quick: Quick = False,
@@ -126,12 +131,12 @@ def bike_command(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Your own CSV: zone, day, pickups, stockout (0 or 1), and weather in the other columns. "
-            "Every run writes the data it used in this form, zones.csv."
+            help="Your own CSV file with columns zone, day, pickups, stockout (0 or 1), and weather. "
+            "Every run writes its data in this form (zones.csv)."
         ),
     ] = None,
 ) -> None:
-    """Daily pickups of three zones with stock-out labels (section 4.4, tables 2-4)."""
+    """Fit daily bike pickups of three zones with stock-out labels (section 4.4, tables 2-4)."""
     from unmet.experiments import bike
 
     folder = out or _folder("bike" if data else f"bike-{source.value}", data)
@@ -155,7 +160,9 @@ def taxi_command(
     warm_start: Warm = False,
     data: Annotated[
         Path | None,
-        typer.Option(help="Your own CSV: timestamp, pickups, dropoffs per 15 minutes; a week and the bin before it."),
+        typer.Option(
+            help="Your own CSV file: timestamp, pickups, dropoffs per 15 minutes; one week and the bin before it."
+        ),
     ] = None,
     week: Annotated[
         datetime | None,
@@ -166,9 +173,9 @@ def taxi_command(
         ),
     ] = None,
 ) -> None:
-    """Taxi pickups per 15 minutes under RandDropoff censoring (section 4.5, table 5).
+    """Fit taxi pickups per 15 minutes under RandDropoff censoring (section 4.5, table 5).
 
-    Prints what one fit costs and what --full would take.
+    Prints the time of one fit and an estimate for --full.
     """
     from unmet.experiments import taxi
 

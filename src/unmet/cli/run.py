@@ -1,4 +1,4 @@
-"""`unmet run` and `unmet init`: from files to a report with one command."""
+"""`unmet run` and `unmet init`: from an operator's files to a report with one command."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from unmet.cli import _options as flags
 from unmet.cli._progress import stage_progress, stoppable
 from unmet.cli._tables import end_if_zones_failed, print_estimate
 from unmet.cli.panel import panel_facts
+from unmet.mobility.models.registry import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from unmet.pipeline import RunOutcome
@@ -26,7 +27,8 @@ def run_command(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="Settings; unmet.toml in the current folder, where there is one.", rich_help_panel=flags.RUN_PANEL
+            help="Settings file; default: unmet.toml in the current folder, if present.",
+            rich_help_panel=flags.RUN_PANEL,
         ),
     ] = None,
     out: Annotated[Path, flags.option("out")] = Path("out"),
@@ -48,43 +50,43 @@ def run_command(
     rebalancing: flags.Rebalancing = 8,
     hours: flags.Hours = None,
     memory: flags.Memory = "2GB",
-    model: flags.Model = "exposure",
+    model: flags.Model = DEFAULT_MODEL,
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
     draws: flags.Draws = 400,
     jobs: flags.Jobs = None,
+    engine: flags.Engine = "processes",
     title: flags.Title = None,
     truth: flags.Truth = None,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
-    r"""Go from an operator's files to a report: panel, estimate and page in one go.
+    r"""Build the panel, estimate demand and write the report, from an operator's files.
 
-    Give the files as flags, or write them into unmet.toml once (unmet init makes an example to fill in).
+    Give the files as flags, or in unmet.toml (unmet init writes an example).
 
-    Writes panel.parquet, estimate/ (demand.parquet, zones.parquet, totals.parquet, run.json) and report.html, a page
-    that opens from disk. What is there stays until all of the new is complete; a stage is reused while nothing
-    it depends on has changed. Stop it at any time: the same command goes on where it was.
+    Writes panel.parquet, estimate/ (demand.parquet, zones.parquet, totals.parquet, system.parquet, run.json) and
+    report.html, a page that opens from disk. Earlier results are replaced when all new ones are complete. A stage is
+    reused if nothing it depends on has changed. You can interrupt the command at any time; the same command continues.
 
-    Exit code 0: done; 1: some zones could not be estimated, the report says which and why; 2: bad input, nothing was
-    changed.
+    Exit code 0: success; 1: some zones could not be estimated, and the report lists the reasons; 2: invalid input,
+    nothing was changed.
 
-    For example:
+    Example:
 
       unmet run --trips 'trips/*.csv.gz' --status status.parquet \
           --stations stations.csv --timezone America/New_York
     """
-    values = {name.rstrip("_"): value for name, value in locals().items()}
     from unmet.pipeline import make_settings, run
     from unmet.pipeline.config import CONFIG_NAME
 
-    told = Console(stderr=True, quiet=quiet)
+    stderr = Console(stderr=True, quiet=quiet)
     if config is None and Path(CONFIG_NAME).is_file():
         config = Path(CONFIG_NAME)
     if config is not None:
-        told.print(Text(f"Settings from {config}"), highlight=False)
-    settings = make_settings(config, **_given(ctx, values))
-    with stoppable(told), stage_progress(told) as progress:
+        stderr.print(Text(f"Settings from {config}"), highlight=False)
+    settings = make_settings(config, **_given(ctx))
+    with stoppable(stderr), stage_progress(stderr) as progress:
         outcome = run(settings, progress=progress)
     if as_json:
         typer.echo(json.dumps(outcome.to_dict(), indent=2, default=str))
@@ -93,13 +95,13 @@ def run_command(
     end_if_zones_failed(outcome.estimate)
 
 
-def _given(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
-    """The settings that stand on the command line, which win over those of the file."""
+def _given(ctx: typer.Context) -> dict[str, Any]:
+    """Return the settings given on the command line, which override those of the file."""
     given = {}
-    for name in ctx.params:
+    for name, value in ctx.params.items():
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            given[name.rstrip("_")] = values[name.rstrip("_")]
+            given[name.rstrip("_")] = value
     for name in ("config", "quiet", "as_json"):
         given.pop(name, None)
     for name in ("trips", "status", "stations"):
@@ -116,27 +118,27 @@ def _given(ctx: typer.Context, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_run(console: Console, outcome: RunOutcome) -> None:
-    """What was found, and where it is."""
+    """Print the results of a run and the paths of its files."""
     console.print(panel_facts(outcome.panel))
     print_estimate(console, outcome.estimate)
-    # Never broken over two lines: a path is to be copied.
+    # A path is copied from here, so it must not be wrapped.
     console.print(Text(f"Tables: {outcome.estimate.out}"), soft_wrap=True)
     console.print(Text.assemble("Report: ", (str(outcome.report), "bold")), soft_wrap=True)
 
 
 def init_command(
-    file: Annotated[Path, typer.Argument(help="File to write, or a folder for unmet.toml; never overwritten.")] = Path(
-        "unmet.toml"
-    ),
+    file: Annotated[
+        Path, typer.Argument(help="File to write, or a folder for unmet.toml; an existing file is never overwritten.")
+    ] = Path("unmet.toml"),
 ) -> None:
-    """Write an example of unmet.toml, the settings of `unmet run`, with every setting explained.
+    """Write an example of unmet.toml, the settings file of `unmet run`, with every setting explained.
 
-    Fill in where your files are, and then: unmet run
+    Fill in the paths of your files, then run: unmet run
     """
     from unmet.pipeline import write_example
 
     written = write_example(file)
     typer.echo(
-        f"Wrote {written}. Fill in where your files are, and then: unmet run"
+        f"Wrote {written}. Fill in the paths of your files, then run: unmet run"
         + ("" if written == Path("unmet.toml") else f" --config {written}")
     )

@@ -1,4 +1,4 @@
-"""`unmet simulate`: a city with known demand, as the files an operator would have."""
+"""`unmet simulate`: write the records of a city whose true demand is known."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _TROUBLE = "Trouble in the records"
 
 def simulate_command(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="Folder to write the city to; it appears whole or not at all.")],
-    stations: Annotated[int, typer.Option(help="How many stations.")] = 40,
-    days: Annotated[int, typer.Option(help="How many days.")] = 120,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 1,
-    start: Annotated[str, typer.Option(help="The first local day, YYYY-MM-DD.")] = "2024-03-04",
-    timezone: Annotated[str, typer.Option(help="The city's time zone, an IANA name.")] = "America/New_York",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a city already in --out.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the city; it appears only when complete.")],
+    stations: Annotated[int, typer.Option(help="Number of stations.")] = 40,
+    days: Annotated[int, typer.Option(help="Number of days.")] = 120,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same bytes.")] = 1,
+    start: Annotated[str, typer.Option(help="First local day, YYYY-MM-DD.")] = "2024-03-04",
+    timezone: Annotated[str, typer.Option(help="Time zone of the city (IANA name).")] = "America/New_York",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing city in --out.")] = False,
     realistic: Annotated[
         bool,
         typer.Option(
@@ -39,13 +39,13 @@ def simulate_command(
         ),
     ] = False,
     demand: Annotated[
-        float, typer.Option(help="Wanted trips per station on a mild dry day.", rich_help_panel=_SUPPLY)
+        float, typer.Option(help="Wanted trips per station on a mild, dry day.", rich_help_panel=_SUPPLY)
     ] = 75.0,
     fleet_share: Annotated[
-        float, typer.Option(help="Bikes per dock; fewer lose more trips.", rich_help_panel=_SUPPLY)
+        float, typer.Option(help="Bikes per dock; with fewer bikes, more trips are lost.", rich_help_panel=_SUPPLY)
     ] = 0.4,
     rebalancing: Annotated[
-        float, typer.Option(help="Share of the imbalance trucks repair at night.", rich_help_panel=_SUPPLY)
+        float, typer.Option(help="Share of the imbalance that trucks remove at night.", rich_help_panel=_SUPPLY)
     ] = 0.6,
     breakage: Annotated[
         float, typer.Option(help="Probability that a returned bike is broken.", rich_help_panel=_SUPPLY)
@@ -60,7 +60,7 @@ def simulate_command(
     ] = 0.0,
     density: Annotated[float, typer.Option(help="Stations per square kilometre.", rich_help_panel=_SUPPLY)] = 8.0,
     dispersion: Annotated[
-        float, typer.Option(help="Extra-Poisson variance of arrivals; 0: Poisson.", rich_help_panel=_RIDERS)
+        float, typer.Option(help="Overdispersion of arrivals; 0: Poisson.", rich_help_panel=_RIDERS)
     ] = 0.05,
     weather_effect: Annotated[float, typer.Option(help="Strength of weather; 0: none.", rich_help_panel=_RIDERS)] = 1.0,
     trend_effect: Annotated[
@@ -71,19 +71,27 @@ def simulate_command(
     ] = 0.0,
     walk_probability: Annotated[
         float,
-        typer.Option(help="How likely a rider turned away walks on to a station next door.", rich_help_panel=_RIDERS),
+        typer.Option(
+            help="Probability that a rider who finds no bike walks to a station next door.", rich_help_panel=_RIDERS
+        ),
     ] = 0.0,
     walk_reach: Annotated[
-        float, typer.Option(help="Metres over which that falls to a third.", rich_help_panel=_RIDERS)
+        float,
+        typer.Option(
+            help="Distance in metres at which that probability has fallen to a third.", rich_help_panel=_RIDERS
+        ),
     ] = 220.0,
     closures: Annotated[
-        int, typer.Option(help="System closures: bikes turn disabled at once.", rich_help_panel=_TROUBLE)
+        int,
+        typer.Option(
+            help="Number of system closures, when all bikes become disabled at once.", rich_help_panel=_TROUBLE
+        ),
     ] = 0,
     dead_stations: Annotated[
-        int, typer.Option(help="Stations that fall silent or report zero.", rich_help_panel=_TROUBLE)
+        int, typer.Option(help="Number of stations that stop reporting or report zero.", rich_help_panel=_TROUBLE)
     ] = 0,
     feed_gaps: Annotated[
-        int, typer.Option(help="Silences of the whole feed while riding goes on.", rich_help_panel=_TROUBLE)
+        int, typer.Option(help="Number of gaps in the whole feed while riding continues.", rich_help_panel=_TROUBLE)
     ] = 0,
     reopening_hours: Annotated[
         float, typer.Option(help="Mean hours until a station is back after a closure.", rich_help_panel=_TROUBLE)
@@ -115,15 +123,15 @@ def simulate_command(
 ) -> None:
     """Simulate a city whose true demand is known.
 
-    Writes what an operator has: trips.parquet (local wall-clock times), status.parquet, stations.csv,
-    weather.csv. And the truth behind it: truth.parquet (every wanted trip and its fate), true_rate.parquet
-    (what was to be expected and what happened in every station-hour), states.parquet (rentable and unusable
-    bikes), moves.parquet, events.csv, settings.json.
+    Writes the files of an operator: trips.parquet (local wall-clock times), status.parquet, stations.csv, weather.csv.
+    Also writes the truth: truth.parquet (every wanted trip and its fate), true_rate.parquet (expected and actual
+    numbers of every station and hour), states.parquet (rentable and unusable bikes), moves.parquet, events.csv,
+    settings.json.
 
-    A harder city, about 30 % lost: unmet simulate --out hard/ --fleet-share 0.2 --rebalancing 0
+    Example of a city with about 30 % of demand lost: unmet simulate --out hard/ --fleet-share 0.2 --rebalancing 0
     """
     options = {"seed": seed, **_given(context)}
-    # Slow to import, and `unmet --help` should not be.
+    # Imported here to keep `unmet --help` fast.
     from unmet.simulate import check_folder
 
     check_folder(out, overwrite=overwrite)
@@ -165,8 +173,8 @@ def _summary(city: City) -> Table:
         "wanted": "wanted",
         "served where wanted": "served",
         "walked to a neighbour": "walked",
-        "lost: the station was empty": "lost",
-        "turned away: it was closed": "closed",
+        "lost (station empty)": "lost",
+        "turned away (station closed)": "closed",
     }
     for label, key in rows.items():
         share = summary[key] / wanted if wanted else 0.0

@@ -1,4 +1,4 @@
-"""The named likelihoods of `CensoredGP`, and their descriptions in files."""
+"""The likelihood of a `CensoredGP`: from a name or an object, and to and from the description in a file."""
 
 from __future__ import annotations
 
@@ -7,64 +7,43 @@ from typing import Any
 import numpy as np
 
 from unmet._exceptions import InputError
-from unmet._parameters import Parameter, as_parameter, parameter_from_dict, parameter_to_dict
-from unmet.likelihoods import Gaussian, Likelihood, NegativeBinomial, Observations, Poisson
+from unmet._parameters import Parameter
+from unmet.likelihoods import LIKELIHOODS, Likelihood, Observations
+from unmet.likelihoods.share import Shared, shared_class
 
-__all__ = ["COUNTS", "LIKELIHOODS", "likelihood_from_dict", "likelihood_to_dict", "log_level", "make_likelihood"]
+__all__ = ["likelihood_from_dict", "likelihood_to_dict", "log_level", "make_likelihood"]
 
-COUNTS = ("poisson", "negative-binomial")
-LIKELIHOODS = ("gaussian", *COUNTS)
-_NOISE_START, _NOISE_BOUNDS = 0.1, (1e-6, 10.0)
+# Hyper-parameters that `CensoredGP` takes as arguments: the likelihood that each belongs to, and its name in words.
+_BELONGS_TO = {
+    "noise_variance": ("gaussian", "Gaussian"),
+    "dispersion": ("negative-binomial", "negative binomial"),
+}
 
 
-def make_likelihood(
-    name: str,
-    noise_variance: float | Parameter | None,
-    dispersion: float | Parameter | None,
-    *,
-    variance: float,
-    level: float,
-) -> Likelihood:
-    """Return the likelihood of the given name.
+def make_likelihood(given: str | Likelihood, **hyperparameters: float | Parameter | None) -> Likelihood:
+    """The likelihood of that name, or the object itself.
 
     Parameters
     ----------
-    name : str
-        One of `LIKELIHOODS`.
-    noise_variance, dispersion : float, Parameter or None
-        Hyper-parameter as given by the user.
-    variance : float
-        Variance of the data. An open noise variance is relative to it.
-    level : float
-        Log of the rate around which f varies (counts).
-
-    Returns
-    -------
-    Likelihood
+    given : str or Likelihood
+        A name in `LIKELIHOODS`, or a likelihood.
+    hyperparameters : float, Parameter or None
+        ``noise_variance`` and ``dispersion`` as the user gave them; None where the user did not.
     """
-    if name not in LIKELIHOODS:
-        raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}; got {name!r}.")
-    if name != "gaussian" and noise_variance is not None:
-        raise InputError(f"noise_variance belongs to the Gaussian likelihood, not to {name}. Leave it None.")
-    if name != "negative-binomial" and dispersion is not None:
-        raise InputError(f"dispersion belongs to the negative binomial likelihood, not to {name}. Leave it None.")
-    if name == "gaussian":
-        low, high = (share * variance for share in _NOISE_BOUNDS)
-        noise = _one_number(noise_variance, "noise_variance")
-        return Gaussian(noise.filled(_NOISE_START * variance, (low, high)))
-    if name == "poisson":
-        return Poisson(log_level=level)
-    return NegativeBinomial(0.1 if dispersion is None else _one_number(dispersion, "dispersion"), log_level=level)
-
-
-def _one_number(given: float | Parameter | None, name: str) -> Parameter:
-    try:
-        parameter = as_parameter(given)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-    if parameter.per_column or isinstance(parameter.value, tuple):
-        raise InputError(f"{name} must be one number; got {given!r}.")
-    return parameter
+    set_ = {name: value for name, value in hyperparameters.items() if value is not None}
+    for name in set_:
+        owner, words = _BELONGS_TO[name]
+        if given != owner:
+            if isinstance(given, str):
+                raise InputError(f"{name} belongs to the {words} likelihood, not to {given}. Leave it None.")
+            raise InputError(
+                f"{name} belongs to the {words} likelihood; set those of {type(given).__name__} on the object."
+            )
+    if isinstance(given, Likelihood):
+        return given
+    if not isinstance(given, str) or given not in LIKELIHOODS:
+        raise InputError(f"likelihood must be one of {', '.join(LIKELIHOODS)}, or a Likelihood object; got {given!r}")
+    return LIKELIHOODS[given](**set_)
 
 
 def log_level(obs: Observations) -> float:
@@ -75,20 +54,24 @@ def log_level(obs: Observations) -> float:
 
 
 def likelihood_to_dict(likelihood: Likelihood) -> dict[str, Any]:
-    """Return a JSON-able description."""
-    if isinstance(likelihood, Gaussian):
-        return {"name": "gaussian", "parameter": parameter_to_dict(likelihood.parameter)}
-    if isinstance(likelihood, Poisson):
-        return {"name": "poisson", "log_level": likelihood.log_level}
-    assert isinstance(likelihood, NegativeBinomial)
-    parameter = parameter_to_dict(as_parameter(likelihood.dispersion))
-    return {"name": "negative-binomial", "parameter": parameter, "log_level": likelihood.log_level}
+    """A JSON-able description with the likelihood's name in `LIKELIHOODS`; refuses a likelihood that is not there."""
+    if isinstance(likelihood, Shared):
+        return {**likelihood_to_dict(likelihood.base), "shared": likelihood.to_dict()}
+    for name, kind in LIKELIHOODS.items():
+        if type(likelihood) is kind:
+            return {"name": name, **likelihood.to_dict()}
+    raise InputError(
+        f"a model with the likelihood {type(likelihood).__name__} cannot be saved, because a file holds no code: give "
+        "the class a name in unmet.likelihoods.LIKELIHOODS, and define to_dict and from_dict"
+    )
 
 
 def likelihood_from_dict(description: dict[str, Any]) -> Likelihood:
-    """Read the description written by `likelihood_to_dict`."""
-    if description["name"] == "gaussian":
-        return Gaussian(parameter_from_dict(description["parameter"]))
-    if description["name"] == "poisson":
-        return Poisson(log_level=description["log_level"])
-    return NegativeBinomial(parameter_from_dict(description["parameter"]), log_level=description["log_level"])
+    """Read back what `likelihood_to_dict` wrote."""
+    name = description["name"]
+    if name not in LIKELIHOODS:
+        raise InputError(f"the file needs the likelihood {name!r}; add its class to unmet.likelihoods.LIKELIHOODS")
+    likelihood = LIKELIHOODS[name].from_dict(description)
+    if description.get("shared") is None:
+        return likelihood
+    return shared_class(likelihood).from_dict(description["shared"], likelihood)

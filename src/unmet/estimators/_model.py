@@ -101,7 +101,7 @@ class Model:
         result = self.infer(theta, start, tol=SEARCH_TOL)
         value, slope = self.log_prior(theta)
         assert result.gradient is not None
-        return Evaluation(result.log_z + value, result.gradient + slope, result.sites)
+        return Evaluation(result.log_z + value, result.gradient + slope, result.sites, result.info.converged)
 
     def features(self) -> pd.DataFrame | None:
         """Return the features of each part of the kernel and the fraction of its variance they miss; None if dense."""
@@ -140,7 +140,7 @@ def search(
     optimum : Optimum
         Diagnostics of the search.
     """
-    model = _best_lengths(model, as_given, budget)
+    model = best_start(_best_lengths(model, as_given, budget))
     starts = [model.theta, *random_starts(model.theta, model.bounds, n_restarts, rng)]
     evaluations = 0
     for _ in range(_ROUNDS):
@@ -159,6 +159,18 @@ def search(
             break
         model, starts = again, [again.theta]
     return model, replace(optimum, evaluations=evaluations)
+
+
+def best_start(model: Model) -> Model:
+    """The model at the one of its likelihood's starts that has the highest evidence."""
+    best, best_value, sites = model, -np.inf, None
+    for likelihood in model.likelihood.starts():
+        tried = replace(model, likelihood=likelihood)
+        result = tried.infer(tried.theta, sites, gradient=False, tol=SEARCH_TOL)
+        value, sites = result.log_z + tried.log_prior(tried.theta)[0], result.sites
+        if result.info.converged and value > best_value:
+            best, best_value = tried, value
+    return best
 
 
 def planned_better(model: Model, budget: int) -> Model | None:
@@ -204,6 +216,6 @@ def _best_lengths_of(kind: type[Leaf], model: Model, as_given: Kernel, budget: i
             continue
         result = tried.infer(theta, sites, gradient=False)
         value, sites = result.log_z + tried.log_prior(theta)[0], result.sites
-        if value > best_value:
+        if result.info.converged and value > best_value:
             best, best_value = tried, value
     return best

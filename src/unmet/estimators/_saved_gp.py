@@ -18,7 +18,8 @@ from unmet.estimators._storage import restoring
 from unmet.inference.ep import Sites
 from unmet.inference.planning import block_from_dict
 from unmet.kernels import kernel_from_dict
-from unmet.likelihoods.base import Observations
+from unmet.likelihoods.base import Likelihood, Observations
+from unmet.likelihoods.share import Beta
 
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
@@ -36,6 +37,10 @@ def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     for name in _PARAMETERS:
         if isinstance(settings[name], Parameter):
             settings[name] = parameter_to_dict(settings[name])
+    if gp.share is not None:
+        settings["share"] = gp.share.to_dict()
+    if isinstance(gp.likelihood, Likelihood):
+        settings["likelihood"] = likelihood_to_dict(gp.likelihood)
     model, sites = gp._model, gp._inference.sites
     header = {
         "estimator": type(gp).__name__,
@@ -47,14 +52,15 @@ def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "y_mean": gp.y_mean_,
         "y_scale": gp.y_scale_,
         "converged": gp.converged_,
+        "censoring": gp.censoring_,
         "n_iter": gp.n_iter_,
         "n_features_in": gp.n_features_in_,
         "feature_names_in": list(gp.feature_names_in_) if hasattr(gp, "feature_names_in_") else None,
     }
     arrays = {"X": model.X, "lower": model.obs.lower, "upper": model.obs.upper, "tau": sites.tau, "nu": sites.nu}
-    for name in ("exposure", "background"):
-        if (values := getattr(model.obs, name)) is not None:
-            arrays[name] = values
+    for name in ("exposure", "short", "background"):
+        if getattr(model.obs, name) is not None:
+            arrays[name] = getattr(model.obs, name)
     return header, arrays
 
 
@@ -80,6 +86,10 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     for name in _PARAMETERS:
         if isinstance(settings[name], dict):
             settings[name] = parameter_from_dict(settings[name])
+    if settings.get("share") is not None:
+        settings["share"] = Beta.from_dict(settings["share"])
+    if isinstance(settings["likelihood"], dict):
+        settings["likelihood"] = likelihood_from_dict(settings["likelihood"])
     gp = cls(**settings)
     gp.n_features_in_ = header["n_features_in"]
     if header["feature_names_in"] is not None:
@@ -87,7 +97,8 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     gp.y_mean_, gp.y_scale_ = float(header["y_mean"]), float(header["y_scale"])
     kernel, likelihood = kernel_from_dict(header["kernel"]), likelihood_from_dict(header["likelihood"])
     X = arrays["X"]
-    obs = Observations(arrays["lower"], arrays["upper"], arrays.get("exposure"), arrays.get("background"))
+    extra = (arrays.get(name) for name in ("exposure", "short", "background"))
+    obs = Observations(arrays["lower"], arrays["upper"], *extra)
     if header["features"] is None:
         model = Model.dense(kernel, likelihood, X, obs)
     else:
@@ -95,4 +106,5 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     gp._keep(model, None, Sites(arrays["tau"], arrays["nu"]))
     gp.kernel_, gp.converged_ = kernel_from_dict(header["kernel_by_name"]), header["converged"]
     gp.n_iter_ = header["n_iter"]
+    gp.censoring_ = header.get("censoring", gp.censoring)
     return gp

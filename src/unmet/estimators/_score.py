@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
-from unmet.estimators._labels import sides, vector
+from unmet.estimators.labels import sides, vector
 
 __all__ = ["r2_on_exact_rows"]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
@@ -15,8 +17,17 @@ from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
 from unmet._parameters import Parameter
 from unmet._typing import Array
-from unmet.estimators._frames import naming_rows, refuse_other_order
-from unmet.estimators._inputs import (
+from unmet.estimators._auto import choose
+from unmet.estimators._likelihoods import make_likelihood
+from unmet.estimators._model import Model, search
+from unmet.estimators._saved_gp import describe, restore
+from unmet.estimators._score import r2_on_exact_rows
+from unmet.estimators._share import LearntShare, shares_of, short_rows, with_shares, without_own_sites
+from unmet.estimators._start import standardised, starting_model
+from unmet.estimators._storage import read_archive, write_archive
+from unmet.estimators._trouble import warn_of_trouble
+from unmet.estimators.frames import naming_rows, refuse_other_order
+from unmet.estimators.inputs import (
     KINDS,
     all_or_nothing,
     choice,
@@ -27,24 +38,17 @@ from unmet.estimators._inputs import (
     switch,
     whole_number,
 )
-from unmet.estimators._labels import as_asked, bounded_both_ways, with_exposure
-from unmet.estimators._likelihoods import COUNTS, LIKELIHOODS
-from unmet.estimators._model import Model, search
-from unmet.estimators._saved_gp import describe, restore
-from unmet.estimators._score import r2_on_exact_rows
-from unmet.estimators._start import starting_model
-from unmet.estimators._storage import read_archive, write_archive
-from unmet.estimators._trouble import warn_of_trouble
+from unmet.estimators.labels import as_asked, bounded_both_ways, with_exposure
 from unmet.evidence import Optimum
 from unmet.inference.ep import Sites
 from unmet.kernels import Kernel
-from unmet.likelihoods.base import Observations
-from unmet.likelihoods.counts import NegativeBinomial
-from unmet.likelihoods.gaussian import Gaussian
+from unmet.likelihoods.base import Likelihood, Observations
+from unmet.likelihoods.share import Beta, Shared
+from unmet.likelihoods.share_counts import SharedCounts
 
 __all__ = ["CensoredGP"]
 
-_CENSORING = ("model", "drop", "ignore")
+_CENSORING = ("model", "drop", "ignore", "share", "auto")
 _INFERENCE = ("auto", "dense", "lowrank")
 _OPTIMIZERS = ("lbfgs", "adam", None)
 _FEATURES = 400  # default of n_features
@@ -56,16 +60,22 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel : Kernel, optional
-        Covariance function. The default is `SquaredExponential` with one length-scale per column, plus a `Constant` for
-        the level. Open hyper-parameters get their starting values and bounds from the data.
-    likelihood : {"gaussian", "poisson", "negative-binomial"}
-        Gaussian noise (the paper's), or counts with a log link, which may have exposure.
+        Covariance function; by default `SquaredExponential` with one length-scale per column, plus a `Constant` for the
+        level. Hyper-parameters left open take their start and bounds from the data.
+    likelihood : {"gaussian", "poisson", "negative-binomial"} or Likelihood
+        Gaussian noise (the paper's); or counts with a log link, which may have exposure; or a likelihood of your own
+        (see `unmet.likelihoods.Likelihood`).
     noise_variance : float or Parameter, optional
         Gaussian: starting value of the variance of the observation noise. None means a tenth of the data's variance.
     dispersion : float or Parameter, optional
-        Negative binomial: starting value of the dispersion, by default 0.1. The variance is ``λ + dispersion·λ²``.
-    censoring : {"model", "drop", "ignore"}
-        "model" is the paper's CGP. "drop" leaves censored rows out (NCGP-A). "ignore" treats them as exact (NCGP).
+        Negative binomial: variance beyond Poisson, ``λ + dispersion·λ²``; a start, by default 0.1.
+    censoring : {"model", "drop", "ignore", "share", "auto"}
+        "model" is the paper's CGP; "drop" leaves censored rows out (NCGP-A); "ignore" takes them as exact (NCGP).
+        "share" takes a censored row as a share of the truth, ``y = share · y*``, and learns how the share is
+        distributed; y must have a true zero, and labels may be missing. "auto" fits all four and takes the one that
+        explains the same data best, or "model" where the data cannot tell (see the guide to labels).
+    share : Beta, optional
+        With ``censoring="share"``: the distribution of the share, held where it is given as numbers; None learns it.
     optimizer : {"lbfgs", "adam"} or None
         Optimiser of the evidence. None keeps the hyper-parameters as given.
     n_restarts : int
@@ -75,8 +85,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         `kernel` and `noise_variance` are then in those units; with False they are in the units of y. For counts, True
         means that f varies around the log of the mean rate instead of 0.
     inference : {"auto", "dense", "lowrank"}
-        "dense" uses full covariance matrices, "lowrank" features in weight space. "auto" is dense up to 2,000 rows
-        without background.
+        "dense" uses full covariance matrices, "lowrank" features in weight space. "auto" is dense up to 2,000 rows.
     n_features : int, optional
         Most features of low-rank inference, by default 400. The number used depends on the length-scales.
     max_iter : int
@@ -89,7 +98,14 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     kernel_ : Kernel
         The kernel at its learnt hyper-parameters.
     noise_variance_, dispersion_ : float
-        The likelihood's learnt hyper-parameter, in the units of the argument. Only the one that the likelihood has.
+        The likelihood's learnt hyper-parameter, in the units of the argument; only the one that it has. A likelihood
+        of your own has one such attribute per entry of its `parameters`.
+    censoring_ : str
+        The setting, or what "auto" has taken; `log_evidence_` has the comparable evidences it went by.
+    share_ : LearntShare
+        With ``censoring="share"``: α, β, mean and sd of the distribution of the share.
+    label_probability_ : array of shape (n,)
+        With ``censoring="share"``: how likely each row was short, given all data; 0 and 1 where the label was known.
     log_marginal_likelihood_ : float
         Log evidence of the data in the units of y (EP's approximation if rows are censored).
     converged_ : bool
@@ -135,10 +151,11 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         self,
         kernel: Kernel | None = None,
         *,
-        likelihood: Literal["gaussian", "poisson", "negative-binomial"] = "gaussian",
+        likelihood: str | Likelihood = "gaussian",
         noise_variance: float | Parameter | None = None,
         dispersion: float | Parameter | None = None,
-        censoring: Literal["model", "drop", "ignore"] = "model",
+        censoring: Literal["model", "drop", "ignore", "share", "auto"] = "model",
+        share: Beta | None = None,
         optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
         n_restarts: int = 0,
         normalize_y: bool = True,
@@ -152,6 +169,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         self.noise_variance = noise_variance
         self.dispersion = dispersion
         self.censoring = censoring
+        self.share = share
         self.optimizer = optimizer
         self.n_restarts = n_restarts
         self.normalize_y = normalize_y
@@ -171,6 +189,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         lower: Any = None,
         upper: Any = None,
         exposure: Any = None,
+        censored_probability: Any = None,
         background: Any = None,
     ) -> Self:
         """Learn hyper-parameters and compute the posterior.
@@ -182,30 +201,32 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         y : array-like of shape (n,), optional
             Observed values. May be left out if every row has `lower` or `upper`.
         censored : array-like of shape (n,), optional
-            True or +1: the true value is at least y. −1: at most y. False or 0: exactly y.
+            True, or +1: the truth is at least y; −1: at most y; False, or 0: exactly y. With ``censoring="share"``
+            a label may be missing (NaN, None or pd.NA), and the side does not matter.
         lower, upper : array-like of shape (n,), optional
             Bounds of the true value; NaN for no bound. Rows with neither are exact at y.
         exposure : array-like of shape (n,), optional
-            Counts only: fraction of the bin in which demand could be served, 0…1. Rows with exposure 0 carry no
-            information.
+            Counts only: share of the bin in which demand could be served, 0…1. Rows with exposure 0 say nothing.
+        censored_probability : array-like of shape (n,), optional
+            With ``censoring="share"``, in place of `censored`: how likely each row is short; NaN where not known.
         background : array-like of shape (n,), optional
             Counts only: expected number of counts in the row that are not of this demand (riders who come from a
             neighbour that ran out, stray light, false alarms), at least 0. The mean is then
             ``exposure·rate + background``. Predictions and draws are of the rate, without background.
-
-        Returns
-        -------
-        self
         """
-        self._check_settings()
+        likelihood = self._checked_settings()
+        if background is not None and self.censoring not in ("model", "drop", "ignore"):
+            raise InputError(f"censoring={self.censoring!r} takes no background; use 'model', 'drop' or 'ignore'")
+        if self.censoring == "auto":
+            return self._fit_best(X, y, censored, lower, upper, exposure, censored_probability)
         with one_blas_thread(), all_or_nothing(self):
-            table, obs = read_rows(self, X, y, censored, lower, upper)
-            refuse_other_order(X, y=y, exposure=exposure, background=background)
-            counts = self.likelihood in COUNTS
-            with naming_rows(X, y, exposure, background):
-                obs = with_exposure(obs, exposure, background, counts=counts)
+            table, obs = self._read(
+                likelihood, X, y, censored, lower, upper, exposure, censored_probability, background=background
+            )
+            if obs.short is not None:
+                likelihood = with_shares(likelihood, self.share, obs)
             model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
-                self, *as_asked(table, obs, self.censoring, counts=counts), budget=self._budget()
+                self, likelihood, *as_asked(table, obs, self.censoring, likelihood), budget=self._budget()
             )
             optimum = None
             if self.optimizer is not None and model.theta.size and bounded_both_ways(model.obs):
@@ -220,13 +241,62 @@ class CensoredGP(RegressorMixin, BaseEstimator):
                 )
             self._keep(model, optimum, None if optimum is None else optimum.state)
             self.kernel_ = model.kernel.with_columns_of(as_given if self.kernel is None else self.kernel)
+            self.censoring_ = self.censoring
         warn_of_trouble(model, self._inference.info, optimum, converged=self.converged_)
         return self
 
-    def _check_settings(self) -> None:
+    def _fit_best(self, X: Any, y: Any, censored: Any, lower: Any, upper: Any, exposure: Any, probability: Any) -> Self:
+        if lower is not None or upper is not None:
+            raise InputError("censoring='auto' reads labels, not bounds: give censored=, or censoring='model'")
+        if y is None:
+            raise InputError("fit requires y to be passed, but the target y is None")
+        n = len(read_table(self, X, reset=True))
+        with naming_rows(X, censored, probability):
+            short = short_rows(censored, probability, n)
+        rows = {"censored": censored, "censored_probability": probability, "exposure": exposure}
+        best = choose(self, X, y, short, **rows)
+        with all_or_nothing(self):
+            settings = self.get_params(deep=False)
+            for name, value in vars(best.fitted).items():
+                if name not in settings:
+                    setattr(self, name, value)
+            self.log_evidence_ = best.log_evidence
+        return self
+
+    def _read(
+        self,
+        likelihood: Likelihood,
+        X: Any,
+        y: Any,
+        censored: Any,
+        lower: Any,
+        upper: Any,
+        exposure: Any,
+        probability: Any,
+        reset: bool = True,
+        background: Any = None,
+    ) -> tuple[Array, Observations]:
+        """Inputs and observations as arrays, with the labels as `censoring` reads them."""
+        refuse_other_order(
+            X, y=y, exposure=exposure, censored=censored, censored_probability=probability, background=background
+        )
+        if not isinstance(likelihood, Shared) and self.censoring != "share":
+            if probability is not None:
+                raise InputError("censored_probability needs censoring='share'")
+            table, obs = read_rows(self, X, y, censored, lower, upper)
+        else:
+            if lower is not None or upper is not None:
+                raise InputError("censoring='share' reads labels, not bounds: give censored=, or censoring='model'")
+            table, obs = read_rows(self, X, y, None, None, None, reset=reset)
+            with naming_rows(X, censored, probability):
+                obs = replace(obs, short=short_rows(censored, probability, len(obs)))
+        with naming_rows(X, y, exposure, background):
+            return table, with_exposure(obs, exposure, likelihood, background)
+
+    def _checked_settings(self) -> Likelihood:
+        """Refuse settings that are not allowed; the likelihood as asked for."""
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
-            raise InputError(f"kernel must be one of unmet.kernels, or None; got {self.kernel!r}.")
-        choice("likelihood", self.likelihood, LIKELIHOODS)
+            raise InputError(f"kernel must be one of unmet.kernels, or None; got {self.kernel!r}")
         choice("censoring", self.censoring, _CENSORING)
         choice("inference", self.inference, _INFERENCE)
         choice("optimizer", self.optimizer, _OPTIMIZERS)
@@ -234,6 +304,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         whole_number("n_restarts", self.n_restarts, 0)
         whole_number("max_iter", self.max_iter, 1)
         whole_number("n_features", self._budget(), 1)
+        return make_likelihood(self.likelihood, noise_variance=self.noise_variance, dispersion=self.dispersion)
 
     def _budget(self) -> int:
         return _FEATURES if self.n_features is None else self.n_features
@@ -242,10 +313,12 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         self._model = model
         self._inference = model.infer(model.theta, sites, gradient=False)
         self.kernel_ = model.kernel
-        if isinstance(model.likelihood, Gaussian):
-            self.noise_variance_ = model.likelihood.noise_variance
-        elif isinstance(model.likelihood, NegativeBinomial):
-            self.dispersion_ = float(np.exp(model.likelihood.log_dispersion))
+        for name, parameter in model.likelihood.parameters.items():
+            setattr(self, f"{name}_", float(parameter.array[0]))
+        if isinstance(model.likelihood, Shared):
+            share = model.likelihood.share
+            self.share_ = LearntShare(*share.values, share.mean, share.sd)
+            self.label_probability_ = self._shares(model.X, model.obs)["label_probability"].to_numpy()
         self.features_ = model.features()
         self.log_marginal_likelihood_ = self._inference.log_z + self._log_jacobian()
         self.optimum_ = optimum
@@ -350,6 +423,111 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         likelihood = self._model.likelihood
         return self.y_mean_ + self.y_scale_ * (likelihood.sample(f, rng) if kind == "demand" else likelihood.rate(f))
 
+    def predict_share(
+        self, X: Any, y: Any, censored: Any = None, *, censored_probability: Any = None, exposure: Any = None
+    ) -> pd.DataFrame:
+        """Posterior of each row's share and of its true value, given its y and label (``censoring="share"``).
+
+        Parameters
+        ----------
+        X, y, censored, censored_probability, exposure : array-like
+            As of `fit`. Rows that the model was fitted on (the same X, y and label) are recognised, and are not
+            counted twice.
+
+        Returns
+        -------
+        DataFrame
+            One row per row of X: ``share`` and ``share_sd``; ``value`` and ``value_sd``, mean and standard deviation
+            of the true value in y's units; ``label_probability``, how likely the row is short.
+        """
+        check_is_fitted(self)
+        if not isinstance(self._model.likelihood, Shared):
+            raise InputError(f"predict_share needs a model with censoring='share'; this one has {self.censoring_!r}")
+        inputs, obs = self._read(
+            self._model.likelihood, X, y, censored, None, None, exposure, censored_probability, reset=False
+        )
+        return self._shares(inputs, standardised(obs, self.y_mean_, self.y_scale_))
+
+    def predict_truth(self, X: Any, y: Any, censored: Any = None) -> pd.DataFrame:
+        """Posterior of each row's true value, given its y and label (Gaussian values).
+
+        Parameters
+        ----------
+        X, y, censored : array-like
+            As of `fit`. Rows that the model was fitted on are recognised, and are not counted twice.
+
+        Returns
+        -------
+        DataFrame
+            ``value`` and ``value_sd``, mean and standard deviation of the true value in y's units. An exact row is its
+            own true value, and so is every row where labels are ignored; where labelled rows are dropped, theirs is
+            predicted from the others.
+        """
+        check_is_fitted(self)
+        likelihood = self._model.likelihood
+        if isinstance(likelihood, Shared):
+            return self.predict_share(X, y, censored)[["value", "value_sd"]]
+        if likelihood.units != "y":
+            raise InputError("predict_truth is defined for Gaussian values, and for counts with censoring='share'.")
+        table, obs = read_rows(self, X, y, censored, None, None, reset=False)
+        if self.censoring_ == "ignore":
+            return pd.DataFrame({"value": np.asarray(y, dtype=float), "value_sd": 0.0})
+        if self.censoring_ == "drop":
+            free = ~obs.exact
+            obs = replace(obs, lower=np.where(free, -np.inf, obs.lower), upper=np.where(free, np.inf, obs.upper))
+        obs = standardised(obs, self.y_mean_, self.y_scale_)
+        mean, var = self._inference.posterior.marginals(table)
+        mean, var = without_own_sites(self._model, self._inference.sites, table, obs, mean, np.maximum(var, 0.0))
+        # y* ~ N(mean, total) cut to its bounds: E[y*] = m + total·d1, Var[y*] = total (1 + total·d2).
+        tilted, total = likelihood.tilted(obs, mean, var), likelihood.predict(mean, var)[1]
+        spread = total * np.maximum(1.0 + total * tilted.d2, 0.0)
+        value = self.y_mean_ + self.y_scale_ * (mean + total * tilted.d1)
+        return pd.DataFrame({"value": value, "value_sd": self.y_scale_ * np.sqrt(spread)})
+
+    def _shares(self, X: Array, obs: Observations) -> pd.DataFrame:
+        likelihood = self._model.likelihood
+        assert isinstance(likelihood, Shared)
+        mean, var = self._inference.posterior.marginals(X)
+        cavity = without_own_sites(self._model, self._inference.sites, X, obs, mean, np.maximum(var, 0.0))
+        return shares_of(likelihood, obs, *cavity, self.y_mean_, self.y_scale_)
+
+    def sample_truth(
+        self,
+        X: Any,
+        y: Any,
+        censored: Any = None,
+        size: int = 1,
+        *,
+        censored_probability: Any = None,
+        exposure: Any = None,
+        random_state: Any = None,
+    ) -> Array:
+        """Draw true values of observed rows jointly, given their y and labels (counts with ``censoring="share"``).
+
+        Parameters
+        ----------
+        X, y, censored, censored_probability, exposure : array-like
+            Rows of the fit.
+        size : int
+            Number of draws.
+        random_state : int, RandomState or None
+            Seed.
+
+        Returns
+        -------
+        array of shape (size, n)
+            Whole numbers, never below y.
+        """
+        check_is_fitted(self)
+        whole_number("size", size, 0)
+        likelihood = self._model.likelihood
+        if not isinstance(likelihood, SharedCounts):
+            raise InputError("sample_truth needs a count likelihood and censoring='share'.")
+        inputs, obs = self._read(likelihood, X, y, censored, None, None, exposure, censored_probability, reset=False)
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+        f = self._inference.posterior.sample(inputs, size, rng)
+        return obs.lower + likelihood.sample_lost(obs, f, rng)
+
     def score(
         self,
         X: Any,
@@ -389,7 +567,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         expected = self.predict(X)
         if exposure is not None or background is not None:
             seen = Observations(np.zeros(len(expected)), np.zeros(len(expected)))
-            seen = with_exposure(seen, exposure, background, counts=self.likelihood in COUNTS)
+            seen = with_exposure(seen, exposure, self._model.likelihood, background)
             if seen.exposure is not None:
                 expected = expected * seen.exposure
                 open_ = (seen.exposure > 0).astype(float)
@@ -416,8 +594,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         at = self._model.theta if theta is None else numbers(theta)
         if at is None or at.shape != self._model.theta.shape or not np.isfinite(at).all():
-            names = ", ".join([*self._model.kernel.theta_names, f"{self.likelihood} likelihood's own"])
-            raise InputError(f"theta must be {self._model.theta.size} finite numbers ({names}); got {theta!r}.")
+            names = ", ".join([*self._model.kernel.theta_names, *self._model.likelihood.theta_names])
+            raise InputError(f"theta must be {self._model.theta.size} finite numbers ({names}); got {theta!r}")
         result = self._model.infer(at, self._inference.sites, gradient=eval_gradient)
         value = result.log_z + self._log_jacobian()
         return (value, result.gradient) if eval_gradient else value
@@ -445,7 +623,12 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         own = ("noise_variance", "dispersion")
-        learnt = {name: getattr(self, f"{name}_") for name in own if hasattr(self, f"{name}_")}
+        learnt: dict[str, Any] = {name: getattr(self, f"{name}_") for name in own if hasattr(self, f"{name}_")}
+        fitted = self._model.likelihood
+        if isinstance(self.likelihood, Likelihood):
+            learnt = {"likelihood": fitted.base if isinstance(fitted, Shared) else fitted}
+        if isinstance(fitted, Shared):
+            learnt["share"] = Beta(*fitted.share.values)
         return type(self)(**{**self.get_params(deep=False), **learnt, "kernel": self.kernel_, "optimizer": None})
 
     # ------------------------------------------------------------------ storage

@@ -1,4 +1,4 @@
-"""What the figures share: how matplotlib is found, what each model looks like, and how figures are kept."""
+"""Common parts of the figures: import of matplotlib, style of each model, and saving."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["CENSORED", "LOOKS", "OBSERVED", "TRUTH", "new_figure", "require_matplotlib", "save", "score_lines"]
 
-# Okabe & Ito's palette, with a marker and a line style each: told apart in any colour vision and in grey print.
+# Okabe & Ito's palette, with a marker and a line style each: distinct in any colour vision and in grey print.
 LOOKS: dict[str, dict[str, Any]] = {
     "ncgp": {"color": "#D55E00", "marker": "s", "ls": "--"},
-    "ncgp-a": {"color": "#009E73", "marker": "^", "ls": "-.", "ms": 8, "mfc": "none"},  # seen behind a point of CGP
+    "ncgp-a": {"color": "#009E73", "marker": "^", "ls": "-.", "ms": 8, "mfc": "none"},  # visible behind a point of CGP
     "cgp": {"color": "#0072B2", "marker": "o", "ls": "-"},
+    "share": {"color": "#CC79A7", "marker": "D", "ls": ":"},
 }
 TRUTH, CENSORED, OBSERVED = "#222222", "#D55E00", "#555555"
 
 
 def require_matplotlib() -> None:
-    """Fail before the work rather than after it where figures could not be drawn."""
+    """Raise `MissingExtraError` before the computation starts if figures cannot be drawn."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -35,7 +36,7 @@ def require_matplotlib() -> None:
 
 
 def new_figure(rows: int, columns: int, size: tuple[float, float], **settings: Any) -> tuple[Figure, Any]:
-    """A figure that needs no display, and its axes in an array of rows and columns."""
+    """Return a figure that needs no display, and its axes as an array of rows and columns."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -48,7 +49,7 @@ def new_figure(rows: int, columns: int, size: tuple[float, float], **settings: A
 
 
 def save(figure: Figure, out: Path, name: str) -> None:
-    """Keep a figure as PNG and as SVG, the same bytes for the same figure."""
+    """Save a figure as PNG and SVG. The same figure gives the same bytes."""
     import matplotlib
 
     out.mkdir(parents=True, exist_ok=True)
@@ -61,7 +62,7 @@ def save(figure: Figure, out: Path, name: str) -> None:
 
 
 def score_lines(ax: Axes, frame: pd.DataFrame, *, band: bool = True) -> None:
-    """One line per model: the mean score against c, with the range over repetitions as a band."""
+    """Plot one line per model: the mean score against c, with the range over repetitions as a band."""
     for model in MODELS:
         by_c = frame[frame.model == model].groupby("c").value
         mean = by_c.mean()

@@ -1,4 +1,4 @@
-"""The paper's three models, fitted and cross-validated the same way in every experiment."""
+"""The paper's three models, fitted and cross-validated in the same way in every experiment."""
 
 from __future__ import annotations
 
@@ -14,18 +14,25 @@ from unmet._exceptions import ConvergenceWarning, NumericalWarning
 from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP
 from unmet.kernels import Kernel
-from unmet.metrics import r2, rmse
+from unmet.metrics import coverage, r2, rmse
 
-__all__ = ["MODELS", "TITLES", "Cost", "cross_validate", "fit", "score_rows"]
+__all__ = ["MODELS", "RECOVERED", "TITLES", "Cost", "cross_validate", "fit", "recovered_rows", "score_rows"]
 
-MODELS: dict[str, Literal["ignore", "drop", "model"]] = {"ncgp": "ignore", "ncgp-a": "drop", "cgp": "model"}
-"""The paper's names and what each does with censored rows."""
-TITLES = {"ncgp": "NCGP", "ncgp-a": "NCGP-A", "cgp": "CGP"}
+MODELS: dict[str, Literal["ignore", "drop", "model", "share"]] = {
+    "ncgp": "ignore",
+    "ncgp-a": "drop",
+    "cgp": "model",
+    "share": "share",
+}
+"""The paper's names of the models, and their `censoring` setting."""
+TITLES = {"ncgp": "NCGP", "ncgp-a": "NCGP-A", "cgp": "CGP", "share": "CGP, learnt share"}
+RECOVERED = "recovered"
+"""Subset of the scores of true values of labelled rows that were part of the fit, given what was seen of them."""
 
 
 @dataclass
 class Cost:
-    """What fitting has cost: CPU seconds, number of fits, how many did not converge, how many needed jitter."""
+    """Cost of fits: CPU seconds, number of fits, number not converged, number with jitter."""
 
     seconds: float = 0.0
     fits: int = 0
@@ -33,7 +40,7 @@ class Cost:
     jittered: int = 0
 
     def as_dict(self) -> dict[str, float]:
-        """As it is kept with a cell's result."""
+        """Return the cost as it is stored with the result of a cell."""
         return {
             "seconds": round(self.seconds, 3),
             "fits": self.fits,
@@ -45,9 +52,24 @@ class Cost:
 def fit(
     model: str, starts: Kernel | Sequence[Kernel], X: Array, y: Array, label: Any, cost: Cost, **settings: Any
 ) -> CensoredGP:
-    """One of the paper's models, by its name, with what it cost; one that did not converge is counted, not hidden.
+    """Fit one of the paper's models and add its cost. A fit that did not converge is counted and kept.
 
-    Of several starts the one that reaches the highest evidence is kept.
+    Parameters
+    ----------
+    model : str
+        A name of `MODELS`.
+    starts : Kernel or sequence of Kernel
+        Starting kernels. The fit with the highest evidence is returned.
+    X, y, label : arrays
+        The censored data.
+    cost : Cost
+        The cost to add to.
+    settings
+        Further settings of `CensoredGP`.
+
+    Returns
+    -------
+    CensoredGP
     """
     began = time.process_time()
     best: CensoredGP | None = None
@@ -73,7 +95,7 @@ def fit(
 
 @dataclass
 class Held:
-    """Predictions for held-out rows, and for the same rows with other inputs where those were asked for."""
+    """Predictions for held-out rows, and for the same rows with other inputs if given."""
 
     mean: Array
     mean_otherwise: Array
@@ -103,10 +125,14 @@ def cross_validate(
     folds : sequence of arrays of int
         Rows of each fold.
     X_otherwise : array, optional
-        Other inputs at which to predict held-out rows too.
+        Other inputs at which held-out rows are predicted as well.
     warm_start : bool
-        Start each fold's hyper-parameters at the fit of the whole series instead of at the common starts. The
-        hyper-parameters, not the data, of the held-out rows then have a say in where the search starts.
+        Whether to start each fold's hyper-parameters at the fit of the whole series instead of the common starts. The
+        held-out rows then influence the start of the search through the hyper-parameters.
+
+    Returns
+    -------
+    Held
     """
     held = Held(np.full(len(y), np.nan), np.full(len(y), np.nan))
     if warm_start:
@@ -122,8 +148,23 @@ def cross_validate(
     return held
 
 
+def recovered_rows(
+    gp: CensoredGP, X: Array, y: Array, label: Any, truth: Array, labelled: BoolArray, **columns: Any
+) -> list[dict[str, Any]]:
+    """RMSE, and coverage of 95 % intervals, of ``E[y* | y, label]`` on labelled rows of the fit itself."""
+    if not labelled.any():
+        return []
+    found = gp.predict_truth(X, y, label)
+    value, half = found["value"].to_numpy(), 1.96 * found["value_sd"].to_numpy()
+    scores = {
+        "rmse": rmse(truth, value, where=labelled),
+        "coverage": coverage(truth, value - half, value + half, where=labelled),
+    }
+    return [{**columns, "subset": RECOVERED, "metric": k, "value": v} for k, v in scores.items()]
+
+
 def score_rows(truth: Array, mean: Array, censored: BoolArray, **columns: Any) -> list[dict[str, Any]]:
-    """RMSE and R² on all rows, and apart on those that were and were not censored (paper appendix A.1)."""
+    """Return RMSE and R² on all rows, on censored rows and on non-censored rows (paper appendix A.1)."""
     subsets = {"all": np.ones(len(truth), dtype=bool), "non-censored": ~censored, "censored": censored}
     return [
         {**columns, "subset": subset, "metric": metric.__name__, "value": metric(truth, mean, where=rows)}

@@ -1,4 +1,4 @@
-"""What every experiment is asked for, and the steps that all of them take."""
+"""Settings and common steps of all experiments."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from unmet import __version__
 from unmet._storage.writing import write_text
+from unmet.execution import Executor
 from unmet.experiments._figures import require_matplotlib
 from unmet.experiments._runner import Cell, Progress, Result, run_cells
 from unmet.experiments._tables import Table
@@ -23,32 +24,34 @@ __all__ = ["PROTOCOL", "Level", "Run", "compute_all", "finish"]
 
 Level = Literal["quick", "default", "full"]
 
-PROTOCOL = 1
-"""Raised when an experiment changes what it computes, so that results of before are not taken for those of after."""
+PROTOCOL = 2
+"""Version of the computation. Increase it when results change, so that cells of an earlier version are not reused."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """How an experiment is to be run.
+    """Settings of the run of an experiment.
 
     Attributes
     ----------
     out : Path
-        Folder of the results; finished cells are kept in its folder ``cells``.
+        Folder of the results. Finished cells are stored in its folder ``cells``.
     level : {"quick", "default", "full"}
-        A minute or two; under an hour on two cores; the paper's own protocol.
+        "quick" takes a minute or two, "default" less than an hour on two cores. "full" is the paper's protocol.
     seed : int
-        Makes everything random reproducible, whatever the number of processes.
+        Seed of all random numbers. Results do not depend on the number of processes.
     jobs : int
-        Processes; −1 for one per core.
+        Number of processes; −1 for one per core.
     warm_start : bool
-        Start each fold's hyper-parameters at the fit of the whole series (experiments with folds only).
+        Whether to start each fold's hyper-parameters at the fit of the whole series (experiments with folds only).
     data : Path or None
-        A user's own CSV instead of the data folder's.
+        A user's own CSV instead of the file in the data folder.
     console, results : Console, optional
-        Where notes go, and where the tables are printed; standard error and standard output unless given.
+        Consoles for notes and for tables; standard error and standard output by default.
     progress : callable, optional
-        Opens what is told of the cells as they are finished: a context that gives ``report(done, cells, note)``.
+        Returns a context manager that gives ``report(done, cells, note)``, which is called as cells are finished.
+    executor : callable, optional
+        Where the work is done: see `unmet.execution`; in processes by default.
     """
 
     out: Path
@@ -60,9 +63,10 @@ class Run:
     console: Console | None = None
     results: Console | None = None
     progress: Callable[[], AbstractContextManager[Progress]] | None = None
+    executor: Executor | None = None
 
     def say(self, text: str) -> None:
-        """Tell the user."""
+        """Print a note for the user."""
         (self.console or Console(stderr=True)).print(text, highlight=False, markup=False)
 
 
@@ -73,36 +77,54 @@ def compute_all(
     compute: Callable[[Cell], Result],
     **depends_on: Any,
 ) -> list[tuple[Mapping[str, Any], Result]]:
-    """Settings of all cells beside their results; what is on disk already is kept."""
-    require_matplotlib()
-    shared = {"version": __version__, "protocol": PROTOCOL, **depends_on}
-    cells = [Cell(experiment, s, shared) for s in settings]
-    # Closed before anything else is printed: a bar and a table do not share a terminal.
-    with run.progress() if run.progress else nullcontext() as progress:
-        results = run_cells(cells, compute, run.out / "cells", jobs=run.jobs, progress=progress)
-    return [(cell.settings, result) for cell, result in zip(cells, results, strict=True)]
-
-
-def finish(run: Run, experiment: str, data: str, tables: Sequence[Table], results: Sequence[Result]) -> None:
-    """Write what a reader opens first, print the tables, and say where everything is.
+    """Return the settings and results of all cells. Results that are already on disk are reused.
 
     Parameters
     ----------
     run : Run
-        How it was run.
+        Settings of the run.
+    experiment : str
+        Name of the experiment.
+    settings : iterable of mappings
+        Settings of each cell.
+    compute : callable
+        Computes the result of a cell.
+    depends_on
+        Values common to all cells that results depend on.
+
+    Returns
+    -------
+    list of (settings, result)
+    """
+    require_matplotlib()
+    shared = {"version": __version__, "protocol": PROTOCOL, **depends_on}
+    cells = [Cell(experiment, s, shared) for s in settings]
+    # Close the progress bar before printing tables: both would use the same lines of the terminal.
+    with run.progress() if run.progress else nullcontext() as progress:
+        results = run_cells(cells, compute, run.out / "cells", jobs=run.jobs, executor=run.executor, progress=progress)
+    return [(cell.settings, result) for cell, result in zip(cells, results, strict=True)]
+
+
+def finish(run: Run, experiment: str, data: str, tables: Sequence[Table], results: Sequence[Result]) -> None:
+    """Write the README of the results, print the tables, and print the location of all files.
+
+    Parameters
+    ----------
+    run : Run
+        Settings of the run.
     experiment, data : str
-        What was computed, and of which data.
+        Name of the experiment, and description of its data.
     tables : sequence of Table
-        In the order in which they are to be read.
+        Tables, in reading order.
     results : sequence of Result
-        Of all cells: those fits that did not go well are counted and told.
+        Results of all cells. Fits that did not converge or needed jitter are counted and reported.
     """
     costs = pd.DataFrame([r["cost"] for r in results], columns=["fits", "unconverged", "jittered"])
     fits = int(costs.fits.sum())
     remarks = [
-        f"{int(count.sum())} of {fits} fits {what}; they are counted in."
+        f"{int(count.sum())} of {fits} fits {what}; they are included."
         for count, what in (
-            (costs.unconverged, "ended before they had converged"),
+            (costs.unconverged, "did not converge"),
             (costs.jittered, "needed jitter"),
         )
         if count.sum()

@@ -1,8 +1,8 @@
-"""Cells in, results out: in parallel, each finished cell on disk at once, nothing computed twice.
+"""Parallel computation of cells. Each finished cell is stored at once and never computed twice.
 
-A *cell* is one piece of an experiment that can be computed by itself: one model on one data set. Its result goes to a
-file of its own, named after the cell and a digest of everything that the result depends on. A run that was stopped
-finds those files again; a run with another seed, other data or another version does not.
+A *cell* is a part of an experiment that can be computed on its own: one model on one data set. Its result goes to a
+file named after the cell and a digest of everything that the result depends on. A run that was stopped finds these
+files again; a run with another seed, other data or another version does not.
 """
 
 from __future__ import annotations
@@ -13,39 +13,36 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import cpu_count
-from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import InputError, UnmetError
 from unmet._storage.writing import write_text
-from unmet.execution import WorkerDied, in_processes, serially
+from unmet.execution import Executor, WorkerDied, count_workers, in_processes, serially, work_through
 
 __all__ = ["Cell", "Progress", "Result", "generator", "run_cells"]
 
 Result = dict[str, Any]
-"""What a cell gives, JSON-able: scores or predictions, and under ``cost`` what fitting took."""
+"""JSON-able result of a cell: scores or predictions, and under ``cost`` the cost of its fits."""
 
 Progress = Callable[[int, int, str], None]
-"""Called as ``progress(done, cells, note)``; the note is empty most of the time."""
+"""Called as ``progress(done, cells, note)``. The note is usually empty."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One piece of an experiment.
+    """A part of an experiment that can be computed on its own.
 
     Attributes
     ----------
     experiment : str
-        Which experiment.
+        Name of the experiment.
     settings : mapping
-        What distinguishes this cell, as JSON-able values: zone, model, gamma, c, repetition, …
+        JSON-able values that identify the cell: zone, model, gamma, c, repetition, …
     depends_on : mapping
-        What all cells of the run share and their results depend on: seed, warm start, a digest of the data.
+        Values common to all cells of the run that results depend on: seed, warm start, a digest of the data.
     """
 
     experiment: str
@@ -54,23 +51,25 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Readable; safe as part of a file name."""
+        """Readable name, safe as part of a file name."""
         words = "_".join(f"{k}={v}" for k, v in self.settings.items())
         return re.sub(r"[^A-Za-z0-9=._-]+", "-", words)[:120]
 
     @property
     def file_name(self) -> str:
-        """Readable, and different whenever anything that the result depends on is different."""
+        """Readable file name with a digest of everything that the result depends on."""
         identity = json.dumps([self.experiment, dict(self.settings), dict(self.depends_on)], sort_keys=True)
         digest = hashlib.sha256(identity.encode()).hexdigest()[:12]
         return f"{self.name}.{digest}.json"
 
 
-_Item = tuple[int, Cell]
-
-
 def generator(*identity: Any) -> np.random.Generator:
-    """A generator seeded by what it is for: the same whatever ran before it, and in whichever process.
+    """Return a random generator seeded by its purpose. It does not depend on earlier draws or on the process.
+
+    Parameters
+    ----------
+    identity
+        JSON-able values that identify the purpose.
 
     Examples
     --------
@@ -87,25 +86,31 @@ def run_cells(
     folder: Path,
     *,
     jobs: int = -1,
+    executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
-    """Results of all cells, in their order; those already in `folder` are read, the others computed.
+    """Return the results of all cells, in their order. Results in `folder` are read, the others are computed.
 
     Parameters
     ----------
     cells : sequence of Cell
-        What to compute. `compute` is called in other processes and must be importable.
+        Cells to compute.
     compute : callable
-        From a cell to its result: a function of the cell alone.
+        Computes the result of a cell from the cell alone. It is called in other processes and must be importable.
     folder : Path
-        Where the results are kept, one file per cell.
+        Folder of the results, one file per cell.
     jobs : int
-        Processes; −1 for one per core.
+        Number of workers; −1 for one per processor.
+    executor : callable, optional
+        Where the work is done: see `unmet.execution`. By default in processes, or in this one if one worker is enough.
     progress : callable, optional
-        Told how far the work is.
+        Called as cells are finished.
+
+    Returns
+    -------
+    list of Result
     """
-    if jobs == 0 or jobs < -1:
-        raise InputError(f"jobs must be a number of processes, or -1 for one per core; got {jobs}")
+    workers = count_workers(None if jobs == -1 else jobs)
     _make_folder(folder)
     paths = [folder / cell.file_name for cell in cells]
     kept = [_read(path) for path in paths]
@@ -115,62 +120,42 @@ def run_cells(
     say(done, len(cells), f"{done} of {len(cells)} cells were done before and are kept." if done else "")
 
     def keep(i: int, result: Result) -> None:
-        # By this process, not by the worker: a worker that is ended cannot leave half a file behind.
+        # Written by this process, not by the worker: a worker that dies cannot leave a partial file.
         nonlocal done
         write_text(paths[i], json.dumps(result))
         done += 1
         say(done, len(cells), "")
 
-    processes = cpu_count() if jobs == -1 else jobs
-    _work_off([(i, cells[i]) for i in missing], compute, processes, keep, lambda note: say(done, len(cells), note))
-    # Fresh results are read back from disk too: a resumed run cannot differ from an uninterrupted one.
+    def lost(keys: tuple[int, ...], error: Exception) -> None:
+        note = f"The process that worked on {cells[keys[0]].name} was lost; the cell is tried again by itself."
+        say(done, len(cells), note)
+
+    workers = min(workers, len(missing))
+    where = executor or (in_processes if workers > 1 else serially)
+    work = work_through(compute, missing, lambda keys: cells[keys[0]], executor=where, jobs=workers, lost=lost)
+    with closing(work):
+        for (i,), outcome in work:
+            if isinstance(outcome, Exception):
+                raise _explained(outcome, cells[i])
+            keep(i, outcome)
+    # New results are read from disk as well, so that a resumed run equals an uninterrupted one.
     return [result if result is not None else _finished(path) for path, result in zip(paths, kept, strict=True)]
 
 
-def _work_off(
-    left: list[_Item],
-    compute: Callable[[Cell], Result],
-    jobs: int,
-    keep: Callable[[int, Result], None],
-    tell: Callable[[str], None],
-) -> None:
-    """Compute cells, in processes if more than one; those whose worker was lost once more, one at a time.
-
-    The worker that is lost with one cell may take others with it. Tried one at a time, what dies is the culprit.
-    """
-    work, processes = partial(_compute_item, compute), min(jobs, len(left))
-    for executor, at_once in ((in_processes if processes > 1 else serially, processes), (in_processes, 1)):
-        lost: list[_Item] = []
-        with closing(executor(work, left, at_once)) as outcomes:
-            for item, outcome in outcomes:
-                if isinstance(outcome, WorkerDied | MemoryError) and at_once > 1:
-                    tell(f"The process that worked on {item[1].name} was lost; the cell is tried again by itself.")
-                    lost.append(item)
-                elif isinstance(outcome, WorkerDied):
-                    raise UnmetError(
-                        f"the process that worked on {item[1].name} ended without a word twice, the second time with "
-                        "nothing else under way: most likely there is not enough memory. What is finished is kept: "
-                        "the same command goes on from there."
-                    )
-                elif isinstance(outcome, Exception):
-                    raise outcome
-                else:
-                    keep(item[0], outcome)
-        if not (left := lost):
-            return
-
-
-def _compute_item(compute: Callable[[Cell], Result], item: _Item) -> Result:
-    # One BLAS thread: the processes share the cores, and the last digits depend on the number of threads.
-    with threadpool_limits(1):
-        return compute(item[1])
+def _explained(error: Exception, cell: Cell) -> Exception:
+    if not isinstance(error, WorkerDied):
+        return error
+    return UnmetError(
+        f"The process that worked on {cell.name} died twice, the second time with nothing else running. The most "
+        "likely cause is too little memory. Finished cells are kept: the same command goes on from there."
+    )
 
 
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"the folder {folder} for results cannot be made: {error.strerror}") from None
+        raise InputError(f"The folder {folder} for results cannot be created: {error.strerror}.") from None
 
 
 def _read(path: Path) -> Result | None:
@@ -179,9 +164,11 @@ def _read(path: Path) -> Result | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as a result ({error}); delete it to compute that cell again") from None
+        raise InputError(
+            f"{path} cannot be read as a result ({error}). Delete it to compute that cell again."
+        ) from None
     if not isinstance(result, dict):
-        raise InputError(f"{path} does not hold a result; delete it to compute that cell again")
+        raise InputError(f"{path} does not contain a result. Delete it to compute that cell again.")
     return result
 
 

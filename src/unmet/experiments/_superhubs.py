@@ -1,4 +1,4 @@
-"""Super-hubs of the East Village, 2020–21: pickups and stock-outs from the status log, by the records → panel code."""
+"""Super-hubs of the East Village, 2020–21: pickups and stock-outs from the status log, computed by `unmet.mobility`."""
 
 from __future__ import annotations
 
@@ -23,19 +23,23 @@ _NEEDED = ("zone", "day", "pickups", "stockout")
 CENTRES = ("Avenue D & E 3 St", "E 7 St & Ave C", "Rivington St & Ridge St")
 RADIUS = "200m"
 TIMEZONE = "America/New_York"
-# A day of which more than an hour was closed or is not known says nothing of a day's demand.
+# Days with more than an hour closed or unknown are left out: their pickups are not those of a whole day.
 LOST_MINUTES = 60
 
 
 def east_village_hubs(label: Literal["whole", "any"], say: Say) -> list[Zone]:
-    """The three hubs of two stations whose bikes ran out most often.
+    """Return the three hubs of two stations that ran out of bikes most often.
 
     Parameters
     ----------
     label : {"whole", "any"}
-        A day is labelled when at some moment the whole hub was out of bikes, or when any station of it was.
+        A day is labelled if at some moment the whole hub was out of bikes ("whole"), or any of its stations ("any").
     say : callable
-        Told what is being done, and what is left out.
+        Called with notes on the progress and on days that are left out.
+
+    Returns
+    -------
+    list of Zone
     """
     status = data_file(f"{FOLDER}/station_status_2020-05_2022-06.parquet", ORIGIN, _NEEDED)
     stations = data_file(f"{FOLDER}/stations.csv", ORIGIN, _NEEDED)
@@ -63,7 +67,7 @@ def east_village_hubs(label: Literal["whole", "any"], say: Say) -> list[Zone]:
 def label_any_station(
     hubs: pd.DataFrame, zones: pd.DataFrame, single: pd.DataFrame, stations: pd.DataFrame
 ) -> pd.DataFrame:
-    """The hubs' panel with a day censored where any station of the hub was out of bikes on it."""
+    """Return the hubs' panel with a day censored if any station of the hub was out of bikes on it."""
     of_hub = zones[["zone", "stations"]].explode("stations").rename(columns={"zone": "hub", "stations": "station"})
     of_zone = stations[["zone", "stations"]].explode("stations").rename(columns={"stations": "station"})
     members = of_zone.merge(of_hub, on="station")
@@ -73,7 +77,7 @@ def label_any_station(
 
 
 def hub_days(panel: pd.DataFrame, name: str, say: Say) -> pd.DataFrame:
-    """Days of one zone's panel on which it was open and known, as day, pickups, stockout."""
+    """Return the days of one zone's panel on which it was open and known, as day, pickups, stockout."""
     lost = panel.closed_minutes + panel.unknown_minutes
     usable = panel[(lost <= LOST_MINUTES) & panel.observed.notna()]
     say(f"{name}: {len(panel) - len(usable)} of {len(panel)} days left out (closed or unknown for over an hour)")
@@ -87,7 +91,7 @@ def hub_days(panel: pd.DataFrame, name: str, say: Say) -> pd.DataFrame:
 
 
 def _weather() -> pd.DataFrame:
-    """Daily weather; the file's "(mm)" are inches and its "(C)" columns are wrong, so Fahrenheit is read."""
+    """Read daily weather. The file's "(mm)" are inches and its "(C)" columns are wrong, so Fahrenheit is read."""
     rain, low, high = "Precipitation_per_day(mm)", "Minimum_daily_tempeture(F)", "Maximum_daily_tempeture(F)"
     columns = ("date", "Snow", rain, low, high)
     table = read_table(data_file(WEATHER, "daily weather of New York, 2020–21", _NEEDED), columns)

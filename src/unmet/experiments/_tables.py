@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._storage.writing import write_text
-from unmet.experiments._fits import MODELS, TITLES
+from unmet.experiments._fits import MODELS, RECOVERED, TITLES
 
 __all__ = [
     "COLUMNS",
@@ -40,11 +40,11 @@ COLUMNS = (
     "metric",
     "value",
 )
-"""Of ``results.csv``; a column that does not apply is empty."""
+"""Columns of ``results.csv``. A column that does not apply is empty."""
 
 
 def results_frame(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Tidy results, one value per row, with the columns of every experiment."""
+    """Return tidy results, one value per row, with the columns of every experiment."""
     frame = pd.DataFrame(list(rows), columns=list(COLUMNS))
     return frame.astype({"repetition": "Int64"})
 
@@ -56,16 +56,16 @@ def write_results(frame: pd.DataFrame, out: Path) -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """A table to be read: numbers as text where they are rounded, the best between ``**``.
+    """A table for reading: rounded numbers as text, the best between ``**``.
 
     Attributes
     ----------
     title, note : str
-        What stands above and below it.
+        Text above and below the table.
     shown : DataFrame
-        Its cells.
+        Cells of the table.
     keys : int
-        How many of its first columns say what a row is about.
+        Number of first columns that identify a row.
     """
 
     title: str
@@ -75,7 +75,7 @@ class Table:
 
     @property
     def markdown(self) -> str:
-        """The table with its title and note."""
+        """The table with its title and note as Markdown."""
         return f"### {self.title}\n\n{markdown(self.shown)}\n" + (f"\n{self.note}\n" if self.note else "")
 
 
@@ -89,7 +89,27 @@ def write_table(
     keys: int = 1,
     note: str = "",
 ) -> Table:
-    """Write a table as ``name.csv`` (numbers) and ``name.md`` (as it is to be read), and give it as it is read."""
+    """Write a table as ``name.csv`` (numbers) and ``name.md`` (for reading), and return the latter.
+
+    Parameters
+    ----------
+    name : str
+        Name of the files.
+    frame : DataFrame
+        Numbers.
+    out : Path
+        Folder.
+    title, note : str
+        Text above and below the table.
+    shown : DataFrame, optional
+        Cells for reading; by default those of `frame`.
+    keys : int
+        Number of first columns that identify a row.
+
+    Returns
+    -------
+    Table
+    """
     table = Table(title, frame if shown is None else shown, keys, note)
     write_text(out / f"{name}.csv", _safe(frame).to_csv(index=False, lineterminator="\n"))
     write_text(out / f"{name}.md", table.markdown)
@@ -97,7 +117,7 @@ def write_table(
 
 
 def _safe(frame: pd.DataFrame) -> pd.DataFrame:
-    """Text that a spreadsheet would take for a formula gets an apostrophe: zone names come from users' files."""
+    """Prefix text that a spreadsheet would run as a formula with an apostrophe: zone names come from users' files."""
     risky = ("=", "+", "-", "@", "\t", "\r")
     return frame.apply(
         lambda column: column.map(lambda v: f"'{v}" if isinstance(v, str) and v.startswith(risky) else v)
@@ -105,7 +125,7 @@ def _safe(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def markdown(frame: pd.DataFrame) -> str:
-    r"""A Markdown table; numbers to the right.
+    r"""Return a Markdown table with numbers aligned to the right.
 
     Examples
     --------
@@ -122,14 +142,14 @@ def markdown(frame: pd.DataFrame) -> str:
 
 
 def is_numeric(column: pd.Series[Any]) -> bool:
-    """Whether a column holds numbers, as numbers or as text."""
+    """Return whether a column contains numbers, as numbers or as text."""
     words = [str(v).strip("* ") for v in column if str(v)]
     as_text = bool(words) and all(w[:1].lstrip("-").isdigit() or w[:2].strip("-.").isdigit() for w in words)
     return pd.api.types.is_numeric_dtype(column.dtype) or as_text
 
 
 def plain(value: Any) -> str:
-    """A cell as text on one line: a number to four digits, nothing where there is none."""
+    """Return a cell as text on one line: a number to four digits, an empty string for a missing value."""
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return ""
     return (f"{value:.4g}" if isinstance(value, float) else str(value)).replace("\n", " ")
@@ -140,7 +160,7 @@ def _cell(value: Any) -> str:
 
 
 def bold_best(values: pd.DataFrame, digits: int, *, smallest: bool) -> pd.DataFrame:
-    """Numbers as text, the best of each row in bold as in the paper; ties, to the digits shown, are all bold."""
+    """Return numbers as text, the best of each row in bold as in the paper. Ties, to the digits shown, are all bold."""
     rounded = values.round(digits)
     best = rounded.min(axis=1) if smallest else rounded.max(axis=1)
     shown = rounded.map(lambda v: "" if np.isnan(v) else f"{v:.{digits}f}")
@@ -148,7 +168,7 @@ def bold_best(values: pd.DataFrame, digits: int, *, smallest: bool) -> pd.DataFr
 
 
 def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str = "") -> Table:
-    """The paper's tables 2–4: models in rows, censorship intensity in columns, means over repetitions."""
+    """Write the paper's tables 2–4: models in rows, censorship intensity in columns, means over repetitions."""
     numbers: list[pd.DataFrame] = []
     shown: list[pd.DataFrame] = []
     for subset, metric, digits in (
@@ -156,14 +176,18 @@ def wide_by_c(frame: pd.DataFrame, title: str, name: str, out: Path, note: str =
         ("all", "r2", 2),
         ("non-censored", "rmse", 2),
         ("non-censored", "r2", 2),
+        (RECOVERED, "rmse", 2),
+        (RECOVERED, "coverage", 2),
     ):
         part = frame[(frame.subset == subset) & (frame.metric == metric)]
+        if part.empty:
+            continue
         means = part.groupby(["model", "c"]).value.mean().unstack("c").reindex(list(MODELS))
         text = bold_best(means.T, digits, smallest=metric == "rmse").T
         for table, rows in ((numbers, means), (shown, text)):
             rows = rows.set_axis([f"{c:g}" for c in rows.columns], axis=1)
             rows.insert(0, "model", [TITLES[m] for m in rows.index])
-            rows.insert(0, "metric", "RMSE" if metric == "rmse" else "R²")
+            rows.insert(0, "metric", {"rmse": "RMSE", "r2": "R²", "coverage": "coverage"}[metric])
             rows.insert(0, "data", subset)
             table.append(rows)
     return write_table(name, pd.concat(numbers), out, title=title, shown=pd.concat(shown), keys=3, note=note)

@@ -13,7 +13,7 @@ from unmet._typing import Array
 from unmet.censoring import Censored, dropoff_probability
 from unmet.experiments._data import packaged
 from unmet.experiments._figures import CENSORED, LOOKS, OBSERVED, TRUTH, new_figure, save, score_lines
-from unmet.experiments._fits import MODELS, TITLES
+from unmet.experiments._fits import MODELS, RECOVERED, TITLES
 from unmet.experiments._runner import Result
 from unmet.experiments._tables import Table, bold_best, write_table
 
@@ -25,19 +25,21 @@ _METRICS = (
     ("non-censored", "rmse", "RMSE", 2),
     ("non-censored", "r2", "R²", 3),
 )
+_NAMES = {"all": "", "non-censored": ", non-censored", RECOVERED: ", hidden values"}
 
 
 def _means(frame: pd.DataFrame, subset: str, metric: str) -> pd.DataFrame:
     part = frame[(frame.subset == subset) & (frame.metric == metric)]
-    return part.groupby(["gamma", "c", "model"]).value.mean().unstack("model")[list(MODELS)]
+    means = part.groupby(["gamma", "c", "model"]).value.mean().unstack("model")
+    return means[[model for model in MODELS if model in means]]  # the paper has three of them
 
 
 def table5(frame: pd.DataFrame, out: Path) -> Table:
-    """The paper's table 5: RMSE and R² of the three models, on all and on non-censored bins."""
+    """Write the paper's table 5: RMSE and R² of the three models, on all and on non-censored bins."""
     numbers, shown = [], []
     for subset, metric, title, digits in _METRICS:
         means = _means(frame, subset, metric)
-        names = [f"{TITLES[m]} {title}" + (", non-censored" if subset != "all" else "") for m in MODELS]
+        names = [f"{TITLES[m]} {title}{_NAMES[subset]}" for m in MODELS]
         numbers.append(means.set_axis(names, axis=1))
         shown.append(bold_best(means, digits, smallest=metric == "rmse").set_axis(names, axis=1))
     repetitions = frame.repetition.nunique()
@@ -52,9 +54,10 @@ def table5(frame: pd.DataFrame, out: Path) -> Table:
 
 
 def against_paper(frame: pd.DataFrame, out: Path) -> Table:
-    """CGP's RMSE over that of each other model, beside the paper's: other data, the same question."""
+    """Write CGP's RMSE over that of each other model, next to the paper's ratios on other data."""
     paper = packaged("paper_tables.csv")
-    ours, theirs = (_means(f, "all", "rmse") for f in (frame, paper[paper.experiment == "taxi"]))
+    ours = _means(frame, "all", "rmse")
+    theirs = _means(paper[paper.experiment == "taxi"], "all", "rmse")
     ratios = pd.DataFrame(
         {
             f"CGP / {TITLES[m]}, {who}": means["cgp"] / means[m]
@@ -62,7 +65,7 @@ def against_paper(frame: pd.DataFrame, out: Path) -> Table:
             for who, means in (("here", ours), ("paper", theirs))
         }
     ).loc[ours.index]
-    strong = ours[ours.index.get_level_values("c") >= 0.2]
+    strong = ours[list(theirs.columns)][ours.index.get_level_values("c") >= 0.2]
     wins = int((strong.idxmin(axis=1) == "cgp").sum())
     return write_table(
         "table5_beside_paper",
@@ -76,7 +79,7 @@ def against_paper(frame: pd.DataFrame, out: Path) -> Table:
 
 
 def both_readings(frame: pd.DataFrame, out: Path) -> Table:
-    """RMSE of the models that have the label for a feature, by what is taken for the label of a held-out bin."""
+    """Write the RMSE of the models that use the label as a feature, for both labels of held-out bins."""
     columns: dict[str, pd.Series] = {}
     for title, experiment in (("label 0", "taxi"), ("label as it is", "taxi (held-out labels given)")):
         means = _means(frame[frame.experiment == experiment], "all", "rmse")
@@ -95,7 +98,7 @@ def both_readings(frame: pd.DataFrame, out: Path) -> Table:
 def cost(
     cells: Sequence[tuple[Mapping[str, Any], Result]], out: Path, *, full: Mapping[str, int], warm_start: bool
 ) -> Table:
-    """CPU seconds of one fit and of one cell, and what ``--full`` with so many cells per model would take."""
+    """Write CPU seconds per fit and per cell, and the estimated time of ``--full`` with the given cells per model."""
     rows = pd.DataFrame([{"model": s["model"], **r["cost"]} for s, r in cells])
     total = rows.groupby("model")[["seconds", "fits"]].sum().loc[list(MODELS)]
     each = total.seconds / total.fits
@@ -114,15 +117,15 @@ def cost(
         table,
         out,
         title=f"Cost of a taxi fit that starts at {start}",
-        note=f"At that price --full{option} takes about {hours / 2:.1f} hours on two cores. "
+        note=f"At that cost --full{option} takes about {hours / 2:.1f} hours on two cores. "
         f"This run took {total.seconds.sum() / 3600:.2f} CPU hours.",
     )
 
 
 def score_figures(frame: pd.DataFrame, out: Path) -> None:
-    """The paper's performance figure: R² and RMSE against c, a column per gamma; one figure per subset."""
+    """Draw the paper's performance figure: R² and RMSE against c, a column per gamma, one figure per subset."""
     gammas = sorted(frame.gamma.unique())
-    lines = frame.c.nunique() > 2  # a few lone points are shown wherever they are
+    lines = frame.c.nunique() > 2  # with fewer points nothing is cut off
     for subset, name in (("all", "figure_all"), ("non-censored", "figure_non_censored")):
         figure, axes = new_figure(2, len(gammas), (3.2 * max(len(gammas), 2), 5.6), sharex=True, sharey="row")
         for row, (metric, label) in zip(axes, (("r2", "R²"), ("rmse", "RMSE (pickups per 15 min)")), strict=True):
@@ -145,7 +148,7 @@ def score_figures(frame: pd.DataFrame, out: Path) -> None:
 
 
 def _leave_out_extremes(row: Any, part: pd.DataFrame, metric: str) -> None:
-    """Let NCGP run out of the picture, as in the paper, so that the other two can be told apart."""
+    """Cut off extreme values of NCGP, as in the paper, so that the other two models can be distinguished."""
     close = part[part.model != "ncgp"].value
     reach = 0.6 * float(close.max() - close.min()) + 0.02 * abs(float(close.mean()))
     low, high = float(close.min()), float(close.max())
@@ -153,7 +156,7 @@ def _leave_out_extremes(row: Any, part: pd.DataFrame, metric: str) -> None:
 
 
 def sigmoid_figure(out: Path) -> None:
-    """Probability of censorship against the excess of pickups over the dropoffs before them."""
+    """Draw the probability of censorship against the excess of pickups over the previous dropoffs."""
     figure, axes = new_figure(1, 1, (7, 4))
     ax = axes[0, 0]
     excess = np.linspace(-5, 1, 300)
@@ -171,7 +174,7 @@ def sigmoid_figure(out: Path) -> None:
 
 
 def example_figure(start: pd.DatetimeIndex, pickups: Array, observed: Censored, out: Path) -> None:
-    """One outcome of RandDropoff over the week."""
+    """Draw one outcome of RandDropoff over the week."""
     from matplotlib.dates import DateFormatter
 
     figure, axes = new_figure(1, 1, (12, 3.6))

@@ -1,4 +1,4 @@
-"""Tables of an experiment for a person at a terminal: rich tables as wide as the terminal is."""
+"""Tables of an experiment for the terminal: rich tables that fit its width."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from unmet.experiments._tables import Table, is_numeric, plain
 __all__ = ["print_table"]
 
 _LONGEST_NAME = 28
-_SHORT = 9  # heads that are not broken into lines
-_EDGES, _BETWEEN = 2, 3  # characters that a table adds at its sides, and a column to its width
+_SHORT = 9  # heads up to this length are not broken into lines
+_EDGES, _BETWEEN = 2, 3  # characters added at the sides of a table, and per column
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table; one that is too wide in parts below each other, each with the columns that name the rows."""
+    """Print a table. One that is too wide is split into parts, each with the columns that identify the rows."""
     console.print(Text(f"\n{table.title}", style="bold"))
     heads = [Text(str(c)) for c in table.shown.columns]
     columns = [table.shown.iloc[:, i] for i in range(len(heads))]
-    bold = [console.is_terminal and i >= table.keys for i in range(len(heads))]  # a name may have stars of its own
+    bold = [console.is_terminal and i >= table.keys for i in range(len(heads))]  # names may contain stars
     texts = [[_text(plain(v), bold=b) for v in column] for column, b in zip(columns, bold, strict=True)]
     widths = [_width(head, column) for head, column in zip(heads, texts, strict=True)]
     for part in _parts(widths, table.keys, console.width):
@@ -44,7 +44,7 @@ def _width(head: Text, column: list[Text]) -> int:
 
 
 def _parts(widths: list[int], keys: int, available: int) -> Iterator[list[int]]:
-    """Columns of each part: those that name the rows, and as many others as there is room for."""
+    """Yield the columns of each part: those that identify the rows, and as many others as fit."""
     names = list(range(keys))
     part = names.copy()
     for i in range(keys, len(widths)):
@@ -56,7 +56,7 @@ def _parts(widths: list[int], keys: int, available: int) -> Iterator[list[int]]:
 
 
 def _text(text: str, *, bold: bool) -> Text:
-    """What is between pairs of stars in bold; where no terminal shows bold type, the stars stay."""
+    """Return text with parts between pairs of stars in bold. The stars stay if the terminal shows no bold type."""
     if not bold:
         return Text(text)
     return Text.assemble(*((piece, "bold" if i % 2 else "") for i, piece in enumerate(text.split("**"))))

@@ -15,7 +15,7 @@ from unmet._typing import Array
 from unmet.censoring import censor_labelled
 from unmet.experiments._data import digest, packaged
 from unmet.experiments._figures import CENSORED, OBSERVED, TRUTH, new_figure, save, score_lines
-from unmet.experiments._fits import MODELS, TITLES, cross_validate, score_rows
+from unmet.experiments._fits import MODELS, TITLES, cross_validate, fit, recovered_rows, score_rows
 from unmet.experiments._run import Level, Run, compute_all, finish
 from unmet.experiments._runner import Cell, Result, generator
 from unmet.experiments._tables import Table, results_frame, wide_by_c, write_results, write_table
@@ -40,7 +40,7 @@ REPETITIONS: dict[Level, int] = {"quick": 1, "default": 2, "full": 10}
 
 
 def kernel(weather_columns: int) -> Kernel:
-    """``SE(t) + Periodic(t) + Matérn(weather)`` (paper eq. 22); the period starts at a week."""
+    """Return ``SE(t) + Periodic(t) + Matérn(weather)`` (paper eq. 22); the period starts at a week."""
     return (
         SquaredExponential(columns=0)
         + Periodic(period=7.0, columns=0)
@@ -49,7 +49,7 @@ def kernel(weather_columns: int) -> Kernel:
 
 
 def folds_of(zone: Zone, repetition: int, seed: int) -> list[Array]:
-    """Days dealt at random to five folds: the task is to fill days in, as with lost days, not to forecast."""
+    """Assign days at random to five folds. The task is to fill in lost days, not to forecast."""
     order = generator(seed, "bike", zone.name, repetition).permutation(len(zone.day))
     return [np.sort(part) for part in np.array_split(order, FOLDS)]
 
@@ -68,32 +68,39 @@ def _compute(cell: Cell, zones: Mapping[str, Zone], seed: int, warm_start: bool,
         warm_start=warm_start,
         optimizer="adam" if adam and model == "cgp" else "lbfgs",
     )
-    return {"mean": held.mean.tolist(), "cost": held.cost.as_dict()}
+    X = zone.inputs()
+    whole = fit(model, kernel(zone.weather.shape[1]), X, data.y, data.label, held.cost)
+    recovered = recovered_rows(whole, X, data.y, data.label, zone.pickups, zone.stockout)
+    return {"mean": held.mean.tolist(), "recovered": recovered, "cost": held.cost.as_dict()}
 
 
 def load(run: Run, source: Source) -> list[Zone]:
-    """The zones asked for."""
+    """Return the zones of the given source."""
     if run.data is not None:
         return read_zones(run.data, run.say)
     if source == "nyc":
         return nyc_stations(run.say)
     if source in ("east-village", "east-village-any"):
-        from unmet.experiments._superhubs import east_village_hubs  # reads with DuckDB: only where asked for
+        from unmet.experiments._superhubs import east_village_hubs  # imports DuckDB, which other sources do not need
 
         return east_village_hubs("any" if source.endswith("any") else "whole", run.say)
-    raise InputError(f"source must be nyc, east-village or east-village-any; got {source!r}")
+    raise InputError(f"source must be nyc, east-village or east-village-any; got {source!r}.")
 
 
 def reproduce(run: Run, source: Source = "nyc") -> pd.DataFrame:
-    """Run the experiment, write tables 2–4 and the figures to ``run.out``, and give the tidy results.
+    """Run the experiment, write tables 2–4 and the figures to ``run.out``, and return the tidy results.
 
     Parameters
     ----------
     run : Run
-        How to run it; ``run.data`` is a CSV as described in `unmet.experiments.bike_data`.
+        Settings of the run. ``run.data`` is a CSV as described in `unmet.experiments.bike_data`.
     source : {"nyc", "east-village", "east-village-any"}
-        Three stations of 2017, each by itself; or three super-hubs of 2020–21, labelled where the whole hub, or any
-        station of it, was out of bikes.
+        Three single stations of 2017, or three super-hubs of 2020–21, labelled where the whole hub, or any station of
+        it, was out of bikes.
+
+    Returns
+    -------
+    DataFrame
     """
     zones = load(run, source)
     about = f"{run.data or ABOUT[source]}: {', '.join(z.name for z in zones)}"
@@ -138,6 +145,7 @@ def _rows(
                 "repetition": s["repetition"],
             }
             rows += score_rows(zone.pickups, np.array(result["mean"]), zone.stockout, **about)
+            rows += [{**about, **row} for row in result["recovered"]]
     return rows
 
 
@@ -148,7 +156,7 @@ def _table(i: int, zone: Zone, frame: pd.DataFrame, run: Run) -> Table:
 
 
 def _ahead(frame: pd.DataFrame, run: Run) -> Table:
-    """CGP's RMSE over that of the better of the other two, beside the paper's super-hubs."""
+    """Write CGP's RMSE over that of the better of the other two, next to the ratios of the paper's super-hubs."""
 
     def ratio(results: pd.DataFrame) -> pd.DataFrame:
         part = results[(results.subset == "all") & (results.metric == "rmse")]
@@ -194,7 +202,7 @@ def _score_figure(zone: Zone, frame: pd.DataFrame, run: Run) -> None:
 def _example_figure(zone: Zone, run: Run) -> None:
     figure, axes = new_figure(1, 1, (12, 3.6))
     ax, data = axes[0, 0], censor_labelled(zone.pickups, zone.stockout, 0.5)
-    ax.plot(zone.day, zone.pickups, color=TRUTH, lw=1, label="pickups, taken for the true demand")
+    ax.plot(zone.day, zone.pickups, color=TRUTH, lw=1, label="pickups, treated as the true demand")
     ax.plot(zone.day, data.y, color=OBSERVED, lw=0.8, alpha=0.6, label="after censoring by 50 %")
     ax.plot(zone.day[zone.stockout], data.y[zone.stockout], "x", color=CENSORED, ms=4, label="censored days")
     ax.set_ylabel("pickups per day")

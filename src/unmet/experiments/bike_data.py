@@ -1,7 +1,7 @@
-"""Daily pickups, stock-out labels and weather of zones: three sources behind one function each.
+"""Daily pickups, stock-out labels and weather of zones, from three sources with one function each.
 
-Every source gives `Zone`s; `write_zones` and `read_zones` keep them in one CSV (zone, day, pickups, stockout, then
-weather), which is also the form in which a user's own data comes.
+Every source returns `Zone`s. `write_zones` and `read_zones` store them in one CSV (zone, day, pickups, stockout, then
+weather), which is also the format of a user's own data.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Zone:
     Attributes
     ----------
     name : str
-        What it is called in tables.
+        Name in tables.
     day : DatetimeIndex
-        Local days, rising; days on which too little is known are left out.
+        Local days, increasing. Days with too little data are left out.
     pickups : array
-        Counted on each day: taken for the true demand (paper section 4.4.2).
+        Pickups of each day, treated as the true demand (paper section 4.4.2).
     stockout : array of bool
         Whether at some moment of the day no vehicle could be rented.
     weather : DataFrame
-        One column per feature, none missing.
+        One column per feature, without missing values.
     """
 
     name: str
@@ -62,14 +62,14 @@ class Zone:
         return np.asarray((self.day - self.day[0]).days, dtype=float)
 
     def inputs(self) -> Array:
-        """Columns of the models: the day, then weather in units of its own standard deviation."""
+        """Return the columns of the models: the day, then weather in units of its own standard deviation."""
         weather = self.weather.to_numpy(float)
         spread = weather.std(axis=0)
         return np.column_stack([self.t, (weather - weather.mean(axis=0)) / np.where(spread > 0, spread, 1.0)])
 
 
 def nyc_stations(say: Say = print) -> list[Zone]:
-    """Stations 368, 514 and 128 of Citi Bike in 2017, each by itself."""
+    """Read the single stations 368, 514 and 128 of Citi Bike in 2017."""
     columns = ("station_id", "day", "pickups", "n_snapshots", "n_active", "n_empty")
     counts = read_table(data_file(NYC_COUNTS, NYC_ORIGIN, _KEYS), columns)
     counts = counts.assign(day=pd.to_datetime(counts.day))
@@ -77,7 +77,7 @@ def nyc_stations(say: Say = print) -> list[Zone]:
     zones = []
     for station in NYC_STATIONS:
         own = counts[(counts.station_id == station) & counts.n_snapshots.gt(0)]
-        # A station that was out of service for part of a day was not out of bikes: such days say nothing of demand.
+        # Days on which a station was out of service for some time are left out: that is not a stock-out.
         whole = own[own.n_active == own.n_snapshots]
         gone = len(own) - len(whole)
         say(f"station {station}: {len(own)} days of 2017 with status, {gone} left out (not in service all day)")
@@ -101,17 +101,17 @@ def _nyc_weather() -> pd.DataFrame:
 
 
 def zone_of(name: str, table: pd.DataFrame, weather: pd.DataFrame, say: Say) -> Zone:
-    """A zone from its days (day, pickups, stockout) and weather; days without weather are left out, and said to be."""
+    """Return a zone from its days (day, pickups, stockout) and weather; days without weather are left out and noted."""
     joined = table.merge(weather, left_on="day", right_index=True, how="left").sort_values("day")
     known = joined.dropna()
     if len(known) < len(joined):
         say(f"{name}: {len(joined) - len(known)} days left out (no weather)")
     if known.day.duplicated().any():
-        raise FileFormatError(f"{name}: {known.day[known.day.duplicated()].iloc[0]:%Y-%m-%d} occurs more than once")
+        raise FileFormatError(f"{name}: {known.day[known.day.duplicated()].iloc[0]:%Y-%m-%d} occurs more than once.")
     if len(known) < 20 or not known.stockout.any() or known.stockout.all():
         raise InputError(
             f"{name}: needs 20 days or more, some with and some without a stock-out; has {len(known)} days, "
-            f"{int(known.stockout.sum())} with one"
+            f"{int(known.stockout.sum())} with one."
         )
     return Zone(
         name,
@@ -123,7 +123,7 @@ def zone_of(name: str, table: pd.DataFrame, weather: pd.DataFrame, say: Say) -> 
 
 
 def write_zones(zones: Sequence[Zone], path: Path) -> None:
-    """Keep zones as one CSV, in the form that `read_zones` takes."""
+    """Write zones to one CSV that `read_zones` reads."""
     frames = [
         pd.DataFrame(
             {
@@ -139,17 +139,17 @@ def write_zones(zones: Sequence[Zone], path: Path) -> None:
 
 
 def read_zones(path: Path, say: Say = print) -> list[Zone]:
-    """Zones from a user's CSV: zone, day, pickups, stockout (0 or 1), and one numeric column or more of weather."""
+    """Read zones from a user's CSV: zone, day, pickups, stockout (0 or 1), and one or more numeric weather columns."""
     table = read_table(path, _KEYS)
     features = [c for c in table.columns if c not in _KEYS]
     if not features:
-        raise FileFormatError(f"{path}: no weather; expected a numeric column or more besides {', '.join(_KEYS)}")
+        raise FileFormatError(f"{path}: no weather; expected one or more numeric columns besides {', '.join(_KEYS)}.")
     table = table.assign(day=pd.to_datetime(table.day, errors="coerce"))
     for column in ("pickups", "stockout", *features):
         table[column] = pd.to_numeric(table[column], errors="coerce")
     if table[list(_KEYS)].isna().any(axis=None) or not table.stockout.isin([0, 1]).all() or (table.pickups < 0).any():
         raise FileFormatError(
-            f"{path}: every row needs a zone, a day, pickups of zero or more, and a stockout of 0 or 1"
+            f"{path}: every row needs a zone, a day, pickups of zero or more, and a stockout of 0 or 1."
         )
     zones = []
     for name, own in table.groupby("zone", sort=False):

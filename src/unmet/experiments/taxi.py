@@ -17,7 +17,7 @@ from unmet._typing import Array
 from unmet.censoring import Censored, rand_dropoff
 from unmet.experiments import _taxi_report as report
 from unmet.experiments._data import data_file, digest, read_table
-from unmet.experiments._fits import cross_validate, score_rows
+from unmet.experiments._fits import MODELS, cross_validate, fit, recovered_rows, score_rows
 from unmet.experiments._run import Level, Run, compute_all, finish
 from unmet.experiments._runner import Cell, Result, generator
 from unmet.experiments._tables import results_frame, write_results
@@ -35,10 +35,10 @@ MONDAY = "2014-01-13"
 BINS, FOLDS = 672, 21
 MAX_ITER = 1000
 
-# Name in results.csv's column `experiment`, and what a cell keeps under it. Held-out bins are predicted with the label
-# 0, demand as it is seen while supply lasts; and beside it with the label that they have. The latter reads CGP's
-# function at label 1, of which only lower bounds are known: a feature that equals the label separates the
-# censored from the exact bins, and no likelihood is lost however high that function rises.
+# Name in the column `experiment` of results.csv, and the key of a cell's predictions. Held-out bins are predicted with
+# label 0 (demand while supply lasts), and also with their own label. The latter evaluates CGP's function at label 1,
+# for which the data contain only lower bounds: a feature that equals the label separates the censored from the exact
+# bins, and the likelihood does not decrease however high that function rises.
 READINGS = (("taxi", "mean"), ("taxi (held-out labels given)", "mean_as_labelled"))
 
 GAMMAS = (0.1, 0.2, 0.3, 0.4)
@@ -47,7 +47,7 @@ INTENSITIES = tuple(round(0.1 * i, 1) for i in range(11))
 
 @dataclass(frozen=True)
 class Grid:
-    """Which cells are run, and how often."""
+    """The cells of a run, and the number of repetitions."""
 
     cells: tuple[tuple[float, float], ...]
     repetitions: int
@@ -63,7 +63,7 @@ GRIDS: dict[Level, Grid] = {
 
 @dataclass(frozen=True)
 class Week:
-    """A week of 672 quarter-hours: what it is, features, true pickups, and the dropoffs of the bin before each."""
+    """A week of 672 quarter-hours: description, times, features, true pickups, and dropoffs of the bin before each."""
 
     about: str
     start: pd.DatetimeIndex
@@ -73,15 +73,19 @@ class Week:
 
 
 def load(path: Path | None = None, first_day: str | None = None) -> Week:
-    """A week of pickups and dropoffs per 15 minutes.
+    """Read a week of pickups and dropoffs per 15 minutes.
 
     Parameters
     ----------
     path : Path, optional
-        A CSV with columns timestamp, pickups and dropoffs, one row per 15 minutes, for a week and the bin before it; by
-        default the LaGuardia data of the data folder.
+        A CSV with columns timestamp, pickups and dropoffs, one row per 15 minutes, for a week and the bin before it.
+        The default is the LaGuardia file of the data folder.
     first_day : str, optional
-        Where the week starts; by default 13 January 2014 in the LaGuardia data, and the second row of other files.
+        First day of the week. The default is 13 January 2014 in the LaGuardia data, and the second row of other files.
+
+    Returns
+    -------
+    Week
     """
     table = read_table(path or data_file(FILE, ORIGIN, COLUMNS), COLUMNS)
     where = path or FILE
@@ -91,7 +95,7 @@ def load(path: Path | None = None, first_day: str | None = None) -> Week:
     if not found.size or found[0] < 1 or found[0] + BINS > len(table):
         raise FileFormatError(
             f"{where}: needs the {BINS} bins of a week and the bin before it{f', from {day} 00:00 on' if day else ''}; "
-            f"it has {len(table)} rows, {_span(table)}"
+            f"it has {len(table)} rows, {_span(table)}."
         )
     first = int(found[0])
     rows, before = slice(first, first + BINS), slice(first - 1, first + BINS - 1)
@@ -99,11 +103,11 @@ def load(path: Path | None = None, first_day: str | None = None) -> Week:
     if not (steps == pd.Timedelta(minutes=15)).all():
         wrong = int(np.flatnonzero(steps != pd.Timedelta(minutes=15))[0]) + first
         raise FileFormatError(
-            f"{where}: row {wrong + 1} ({table.timestamp.iloc[wrong]}) is not 15 minutes after the one before"
+            f"{where}: row {wrong + 1} ({table.timestamp.iloc[wrong]}) is not 15 minutes after the one before."
         )
     counts = table[["pickups", "dropoffs"]].apply(pd.to_numeric, errors="coerce").to_numpy(float)
     if not (counts[first - 1 : first + BINS] >= 0).all():
-        raise FileFormatError(f"{where}: pickups and dropoffs must be counts, zero or more, with none missing")
+        raise FileFormatError(f"{where}: pickups and dropoffs must be counts, zero or more, with none missing.")
     start = times[rows]
     X = np.column_stack([np.arange(1.0, BINS + 1), start.hour, start.day_of_week]).astype(float)
     about = f"{where}, the week from {start[0]:%A, %d %B %Y, %H:%M} on"
@@ -117,46 +121,46 @@ def _span(table: pd.DataFrame) -> str:
 
 
 def starts() -> list[Kernel]:
-    """SE + Periodic over all columns (paper eq. 23), at the two starts that all fits share; the better end is kept.
+    """Return SE + Periodic over all columns (paper eq. 23) at the two starts of all fits; the better result is used.
 
-    They are on the scale of the data: five hours (20 bins) or twenty for the SE kernel, a day for the period, half of
-    the mean square of pickups for each variance. Evidence has a peak near each of the two, and which one is higher
-    changes from fold to fold. From the ones of the paper's software, searches end at a length-scale of three bins, 10
-    to 28 nats below, for some models and not for others; and a period that starts at one bin ends at whatever alias of
-    a day lies near.
+    The starts are on the scale of the data: five hours (20 bins) or twenty for the SE kernel, a day for the period,
+    half of the mean square of pickups for each variance. The evidence has a peak near each of the two, and the higher
+    one changes from fold to fold. From the all-ones start of the paper's software, searches end at a length-scale of
+    three bins, 10 to 28 nats lower, for some models and not for others. A period that starts at one bin ends at a
+    nearby alias of a day.
     """
     daily = Periodic(period=96.0, variance=0.5, lengthscale=0.3)
     return [SquaredExponential(variance=0.5, lengthscale=bins) + daily for bins in (20.0, 80.0)]
 
 
 NOISE = 0.1
-"""Where the noise variance starts, in the units of `starts`."""
+"""Starting value of the noise variance, in the units of `starts`."""
 
 
 def observed(week: Week, gamma: float, c: float, repetition: int, seed: int) -> Censored:
-    """RandDropoff's outcome; the labels of one (gamma, repetition) are the same for every c."""
+    """Return the outcome of RandDropoff. The labels of one (gamma, repetition) are the same for every c."""
     rng = generator(seed, "taxi", gamma, repetition)
     return rand_dropoff(week.pickups, week.previous_dropoffs, gamma, c, rng)
 
 
 def inputs(model: str, week: Week, label: Any) -> Array:
-    """Features of the paper: t, hour, weekday; and the label for the two models that know of censoring."""
-    return week.X if model == "ncgp" else np.column_stack([week.X, label])
+    """Return the features of the paper: t, hour, weekday; and the label for the two models that model censoring."""
+    return week.X if model in ("ncgp", "share") else np.column_stack([week.X, label])
 
 
 def settings_of(grid: Grid) -> list[dict[str, Any]]:
-    """One cell per fit that differs: NCGP-A knows no c, and NCGP with c = 0 sees neither labels nor censoring."""
+    """Return one cell per distinct fit: NCGP-A does not depend on c, and NCGP with c = 0 fits uncensored data."""
     cells: dict[tuple[Any, ...], dict[str, Any]] = {}
     for repetition in range(grid.repetitions):
         for gamma, c in grid.cells:
-            for model in ("ncgp-a", "ncgp", "cgp"):
+            for model in ("ncgp-a", "ncgp", "cgp", "share"):
                 cell = cell_of(model, gamma, c, repetition)
                 cells[tuple(cell.values())] = cell
     return list(cells.values())
 
 
 def cell_of(model: str, gamma: float, c: float, repetition: int) -> dict[str, Any]:
-    """The settings of the cell in which a model's predictions for (gamma, c, repetition) are found."""
+    """Return the settings of the cell that has a model's predictions for (gamma, c, repetition)."""
     if model == "ncgp" and c == 0:
         return {"model": model, "gamma": None, "c": 0.0, "repetition": None}
     return {"model": model, "gamma": gamma, "c": None if model == "ncgp-a" else c, "repetition": repetition}
@@ -182,7 +186,14 @@ def _compute(cell: Cell, week: Week, seed: int, warm_start: bool) -> Result:
         noise_variance=NOISE,
         normalize_y=False,  # the prior's mean is zero, as in the paper: scaled, not centred
     )
+    X = inputs(model, week, data.label)
+    scale = {"max_iter": MAX_ITER, "noise_variance": NOISE, "normalize_y": False}
+    whole = fit(model, starts(), X, data.y / unit, data.label, held.cost, **scale)
+    recovered = recovered_rows(whole, X, data.y / unit, data.label, week.pickups / unit, data.censored)
+    for row in recovered:
+        row["value"] *= unit if row["metric"] == "rmse" else 1.0
     return {
+        "recovered": recovered,
         "mean": (unit * held.mean_otherwise).tolist(),
         "mean_as_labelled": (unit * held.mean).tolist(),
         "cost": held.cost.as_dict(),
@@ -190,14 +201,18 @@ def _compute(cell: Cell, week: Week, seed: int, warm_start: bool) -> Result:
 
 
 def reproduce(run: Run, first_day: str | None = None) -> pd.DataFrame:
-    """Run the experiment, write table 5 and the figures to ``run.out``, and give the tidy results.
+    """Run the experiment, write table 5 and the figures to ``run.out``, and return the tidy results.
 
     Parameters
     ----------
     run : Run
-        How to run it; ``run.data`` is a CSV as described in `load`.
+        Settings of the run. ``run.data`` is a CSV as described in `load`.
     first_day : str, optional
-        Where the week starts; see `load`.
+        First day of the week; see `load`.
+
+    Returns
+    -------
+    DataFrame
     """
     week, grid = load(run.data, first_day), GRIDS[run.level]
     run.say(f"Data: {week.about}")
@@ -233,8 +248,11 @@ def _rows(week: Week, grid: Grid, cells: Sequence[tuple[Mapping[str, Any], Resul
         for repetition in range(grid.repetitions):
             for gamma, c in grid.cells:
                 hidden = observed(week, gamma, c, repetition, seed).censored
-                for model in ("ncgp", "ncgp-a", "cgp"):
+                for model in MODELS:
                     mean = np.array(results[tuple(cell_of(model, gamma, c, repetition).values())][kept])
                     about = {"experiment": experiment, "model": model, "gamma": gamma, "c": c, "repetition": repetition}
                     rows += score_rows(week.pickups, mean, hidden, **about)
+                    if experiment == READINGS[0][0]:
+                        found = results[tuple(cell_of(model, gamma, c, repetition).values())]["recovered"]
+                        rows += [{**about, **row} for row in found]
     return rows

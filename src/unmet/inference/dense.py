@@ -7,9 +7,14 @@ last. With ``D = diag(1, S^½)`` over the two groups, where S are the precisions
     ⎡ L        0   ⎤      L Lᵀ = K_ee + Σ_e,  B = L⁻¹ K_ec,  V = K_cc − BᵀB,
     ⎣ S^½ Bᵀ   L_c ⎦      L_c L_cᵀ = I + S^½ V S^½
 
-is that of ``M = D (K + Σ̃) D``. No step divides by a precision, which may be zero. Predictions need
-``R = (K + Σ̃)⁻¹ = D M⁻¹ D`` (R&W eqs. 3.60, 3.61). The gradient of the evidence needs the contraction of R with ∂K
-(R&W eq. 5.9 with sites held fixed).
+is that of ``M = D (K + Σ̃) D``, and nothing is divided by a precision, which may be zero. Predictions need
+``R = (K + Σ̃)⁻¹ = D M⁻¹ D`` (R&W eqs. 3.60, 3.61), the gradient of the evidence its contraction with ∂K
+(R&W eq. 5.9 with sites held).
+
+Sites of a likelihood that is not log-concave may have negative precisions −d, at rows N. S then holds zeros there, and
+a correction of rank |N| follows (Woodbury): with Σ the posterior covariance under the other sites, the posterior is
+proper if ``C Cᵀ = I − d^½ Σ_NN d^½`` has a Cholesky factor, and ``R = D M⁻¹ D − G Gᵀ``, ``G = R⁺_N d^½ C⁻ᵀ``, where
+``R⁺_N`` are the columns N of ``(I + S V)⁻¹``, carried over to the exact rows by ``−L⁻ᵀ B``.
 """
 
 from __future__ import annotations
@@ -84,7 +89,7 @@ def infer(
     *,
     gradient: bool = True,
     tol: float = 1e-8,
-    max_sweeps: int = 200,
+    max_sweeps: int = 300,
 ) -> Inference:
     """Compute posterior, log evidence and its gradient at given hyper-parameters.
 
@@ -120,7 +125,9 @@ def infer(
     assert isinstance(ep.posterior, _Conditional)
     alpha_c = ep.posterior.alpha
     alpha = np.concatenate([solve_lower(L, white - B @ alpha_c, transposed=True), alpha_c])
-    factor = BlockFactor(L, B, ep.posterior.root, ep.posterior.factor)
+    G = ep.posterior.negative
+    negative = np.concatenate([solve_lower(L, np.asfortranarray(-B @ G), transposed=True), G])
+    factor = BlockFactor(L, B, ep.posterior.root, ep.posterior.factor, negative)
     posterior = DensePosterior(kernel, problem.pairs.X, alpha, factor)
     info = Info(ep.converged, ep.sweeps, ep.residual, jitter)
     if not gradient:
@@ -128,10 +135,8 @@ def infer(
     R = factor.inverse(ep.posterior.inverse)
     precision = np.diag(R)[:e].copy()
     by_kernel = -kernel.contract(problem.pairs, Weights(_evidence_weights(R, alpha)))
-    # Cavities at the fixed point: y − m = α/R, v + noise = 1/R (R&W eq. 5.12).
-    cavity_mean = nu / tau - alpha[:e] / precision
-    exact = likelihood.tilted(problem.exact, cavity_mean, 1.0 / precision - 1.0 / tau)
-    by_likelihood = exact.d_theta.sum(axis=0) + ep.tilted.d_theta.sum(axis=0)
+    exact = likelihood.exact_gradient(problem.exact, alpha[:e], precision)
+    by_likelihood = exact.sum(axis=0) + ep.tilted.d_theta.sum(axis=0)
     return Inference(posterior, log_z, np.concatenate([by_kernel, by_likelihood]), ep.sites, info)
 
 
@@ -164,25 +169,29 @@ class BlockFactor:
     ----------
     exact, cross, root, other : arrays of shapes (e, e), (e, c), (c,) and (c, c)
         ``L``, ``B``, the diagonal of ``S^½``, and ``L_c``.
+    negative : array of shape (n, k)
+        ``G``, one column per site of negative precision.
     """
 
     exact: Array
     cross: Array
     root: Array
     other: Array
+    negative: Array
 
-    def whiten(self, X: Array) -> Array:
-        """Return ``W`` with ``XᵀRX = WᵀW``: the inverse of the factor times ``D X``."""
+    def whiten(self, X: Array) -> tuple[Array, Array]:
+        """``W, W₋`` with ``XᵀRX = WᵀW − W₋ᵀW₋``: the factor's inverse times ``D X``, and ``GᵀX``."""
         e = len(self.exact)
         first = solve_lower(self.exact, np.asfortranarray(X[:e]))
         rest = np.asfortranarray(self.root[:, None] * (X[e:] - self.cross.T @ first))
-        return np.concatenate([first, solve_lower(self.other, rest)])
+        return np.concatenate([first, solve_lower(self.other, rest)]), self.negative.T @ X
 
     def inverse(self, other_inverse: Array) -> Array:
         """Return the lower triangle of ``R = D M⁻¹ D``, with zeros above, given ``L_c⁻¹`` of EP's last sweep."""
         whitener = join_inverse(inverse_lower(self.exact), self.cross * self.root, other_inverse)
         whitener[len(self.exact) :, len(self.exact) :] *= self.root
-        return gram_of_lower(whitener)
+        R = gram_of_lower(whitener)
+        return np.tril(R - self.negative @ self.negative.T) if self.negative.size else R
 
 
 @dataclass(frozen=True)
@@ -194,6 +203,7 @@ class _Conditional(Marginals):
     root: Array = field(kw_only=True)
     factor: Array = field(kw_only=True)
     inverse: Array = field(kw_only=True)  # of the factor
+    negative: Array = field(kw_only=True)  # G at the rows that EP runs on
 
 
 @dataclass(frozen=True)
@@ -212,7 +222,6 @@ class _Conditioned:
     mean: Array
     cov: Array
     work: tuple[Array, Array]
-    signed: bool = False  # the factor is scaled by roots of precisions
 
     def factor(self, root: Array) -> Array:
         """Return the Cholesky factor of ``I + S^½ V S^½`` (R&W eq. 3.26)."""
@@ -223,13 +232,20 @@ class _Conditioned:
         return cholesky(inner, overwrite=True) if root.size else inner
 
     def _solved(self, pull: Array, root: Array, L: Array) -> Array:
-        """Return ``(I + S V)⁻¹ pull`` as ``S^½ (L Lᵀ)⁻¹ S^-½ pull``, which does not cancel where S is large."""
-        whitened = np.divide(pull, root, out=np.zeros_like(pull), where=root > 0)
+        """``(I + S V)⁻¹ pull`` by way of ``S^½ (L Lᵀ)⁻¹ S^-½``: no difference of near equals where S is large.
+
+        Where a precision is zero the equation reads ``α_i = pull_i``, and the other rows feel ``S V`` times that.
+        """
+        none = root == 0
+        rest = pull - np.square(root) * (self.cov[:, none] @ pull[none]) if pull[none].any() else pull
+        whitened = np.divide(rest, root, out=np.zeros_like(pull), where=~none)
         solved = solve_lower(L, solve_lower(L, whitened), transposed=True)
-        return np.where(root > 0, root * solved, pull)
+        return np.where(none, pull, root * solved)
 
     def marginals(self, sites: Sites) -> _Conditional:
-        """Return the posterior under the given sites: R&W algorithm 3.5, lines 12 to 15, for a prior with a mean."""
+        """R&W algorithm 3.5, lines 12 to 15, for a prior with a mean."""
+        if sites.tau.min(initial=0.0) < 0:
+            return self._with_negative(sites)
         prior = np.diag(self.cov)
         pull = sites.nu - sites.tau * self.mean
         if sites.tau.any():
@@ -244,7 +260,50 @@ class _Conditioned:
         log_normaliser = (
             -0.5 * log_det(L) + 0.5 * float(pull @ shift) + float(self.mean @ (sites.nu - 0.5 * sites.tau * self.mean))
         )
-        return _Conditional(self.mean + shift, var, log_normaliser, kept, alpha, root=root, factor=L, inverse=inverse)
+        none = np.empty((len(prior), 0))
+        return _Conditional(
+            self.mean + shift, var, log_normaliser, kept, alpha, root=root, factor=L, inverse=inverse, negative=none
+        )
+
+    def _with_negative(self, sites: Sites) -> _Conditional:
+        """The posterior where some precisions are negative: without them first, then the correction of low rank."""
+        rows = np.flatnonzero(sites.tau < 0)
+        d = -sites.tau[rows]
+        # Without the negative precisions, but with the whole pull: the posterior mean is prior mean + Σ⁺ pull.
+        pull = sites.nu - sites.tau * self.mean
+        positive = np.maximum(sites.tau, 0.0)
+        first = self.marginals(Sites(positive, pull + positive * self.mean))
+        shift = first.mean - self.mean
+        # Columns N of (I + S V)⁻¹ = I − S^½ (L Lᵀ)⁻¹ S^½ V.
+        W = first.inverse @ (first.root[:, None] * self.cov[:, rows])
+        columns = -first.root[:, None] * (first.inverse.T @ W)
+        columns[rows, np.arange(rows.size)] += 1.0
+        cross = self.cov @ columns  # Σ⁺ at all rows and N
+        inner = np.eye(rows.size) - np.sqrt(d)[:, None] * cross[rows] * np.sqrt(d)
+        C = cholesky(np.asfortranarray(inner))
+        G = solve_lower(C, np.asfortranarray((columns * np.sqrt(d)).T)).T
+        toward = solve_lower(C, np.sqrt(d) * shift[rows])
+        alpha = first.alpha + G @ toward
+        spread = np.einsum("ij,ij->i", self.cov @ G, self.cov @ G)
+        var = first.var + spread
+        shift = self.cov @ alpha
+        log_normaliser = (
+            -0.5 * (log_det(first.factor) + log_det(C))
+            + 0.5 * float(pull @ shift)
+            + float(self.mean @ (sites.nu - 0.5 * sites.tau * self.mean))
+        )
+        kept = np.where(sites.tau < 0, 1.0 - sites.tau * var, first.kept - sites.tau * spread)
+        return _Conditional(
+            self.mean + shift,
+            var,
+            log_normaliser,
+            kept,
+            alpha,
+            root=first.root,
+            factor=first.factor,
+            inverse=first.inverse,
+            negative=G,
+        )
 
     def moved(self, posterior: Marginals, sites: Sites) -> Marginals | None:
         """Move the means one step towards those under other sites, with the current factor; None at the prior.
@@ -252,7 +311,7 @@ class _Conditioned:
         The factor of the prior is too far from that under the sites.
         """
         assert isinstance(posterior, _Conditional)
-        if not posterior.root.any():
+        if posterior.negative.size or not posterior.root.any():
             return None
         pull = sites.nu - sites.tau * posterior.mean - posterior.alpha
         alpha = posterior.alpha + self._solved(pull, posterior.root, posterior.factor)
@@ -297,14 +356,15 @@ class DensePosterior:
     def marginals(self, X: Array) -> tuple[Array, Array]:
         """Return posterior means and variances at X."""
         cross = self.kernel._cross(self.X, X)
-        W = self.factor.whiten(cross)
-        return cross.T @ self.alpha, self.kernel.diag(X) - np.einsum("ij,ij->j", W, W)
+        W, negative = self.factor.whiten(cross)
+        explained = np.einsum("ij,ij->j", W, W) - np.einsum("ij,ij->j", negative, negative)
+        return cross.T @ self.alpha, self.kernel.diag(X) - explained
 
     def joint(self, X: Array) -> tuple[Array, Array]:
         """Return posterior mean and covariance matrix at X."""
         cross = self.kernel._cross(self.X, X)
-        W = self.factor.whiten(cross)
-        return cross.T @ self.alpha, self.kernel.on(Pairs(X)).matrix(len(X)) - W.T @ W
+        W, negative = self.factor.whiten(cross)
+        return cross.T @ self.alpha, self.kernel.on(Pairs(X)).matrix(len(X)) - W.T @ W + negative.T @ negative
 
     def sample(self, X: Array, size: int, rng: np.random.Generator) -> Array:
         """Draw jointly at X; shape (size, n)."""

@@ -19,10 +19,13 @@ __all__ = ["EPResult", "Engine", "Marginals", "Sites", "expectation_propagation"
 
 _MEMORY = 5  # past steps that Anderson acceleration combines
 _FAR = 1.0  # no acceleration while a site moves by more than this many posterior standard deviations
-_FAST = 0.2  # no acceleration while a step reduces the movement to less than this fraction
-_PATIENCE = 8  # sweeps without progress before steps are damped, or a small movement is accepted
-_HALVINGS = 20  # of a step to sites without a posterior, before the step is given up
-_ROUNDING = 1e-6  # movements below this that no longer shrink are rounding error (a broad prior, large counts)
+_FAST = 0.2  # nor while the last step left less than this share of the movement
+_PATIENCE = 8  # sweeps without progress
+_SHORTEST = 0.02  # least share of a step that is taken
+_SETTLED = 0.1  # from nothing, no precision is negative before sites move by less than this
+_MOST_RETREATS = 8  # of EP's steps, after which precisions are kept from being negative
+_RETREATS = 20  # halvings of a step that leads to an improper posterior
+_ROUNDING = 1e-6  # movements this small that no longer shrink are rounding (a broad prior, large counts)
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,18 @@ class Sites:
     tau, nu : arrays of shape (n,)
         Precisions, and precisions times means.
     secants : array of shape (2, k, 2n), optional
-        EP's last k steps in ``[τ, ν]``, and the changes of its proposals with them. They are similar under the next
-        hyper-parameters: starting with them saves a quarter of the sweeps of a search.
+        EP's last k steps in ``[τ, ν]``, and how its proposals changed with them. That is much the same under the
+        next hyper-parameters: to start with it saves a quarter of the sweeps of a search.
+    bounded : bool
+        Whether precisions were kept from being negative, because EP found no proper posterior otherwise. Sites that
+        would be negative are 0 then and match the tilted mean alone; the gradient of the evidence, which takes both
+        moments for matched, is only near.
     """
 
     tau: Array
     nu: Array
     secants: Array | None = None
+    bounded: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,11 +79,6 @@ class Marginals:
 
 class Engine(Protocol):
     """A Gaussian prior over the latent values at the observations, to be multiplied by sites."""
-
-    @property
-    def signed(self) -> bool:
-        """Whether sites may have negative precisions, as likelihoods that are not log-concave ask for."""
-        ...
 
     def marginals(self, sites: Sites) -> Marginals:
         """Return the posterior under the given sites."""
@@ -124,7 +127,7 @@ def expectation_propagation(
     start: Sites | None = None,
     *,
     tol: float = 1e-8,
-    max_sweeps: int = 200,
+    max_sweeps: int = 300,
 ) -> EPResult:
     """Update all sites in parallel, with Anderson acceleration, until none moves.
 
@@ -156,22 +159,39 @@ def expectation_propagation(
     sites = start if start is not None else Sites(np.zeros(len(obs)), np.zeros(len(obs)))
     history = _History(sites.secants)
     damping, best, last, idle = 1.0, np.inf, np.inf, 0
-    known = Sites(np.maximum(sites.tau, 0.0), sites.nu)
+    proper, bounded = Sites(np.zeros(len(obs)), np.zeros(len(obs))), start is None or start.bounded
+    retreats, given_up = 0, False
     for sweep in range(1, max_sweeps + 1):
-        posterior, sites = _proper(engine, sites, known)
-        known = sites
+        posterior, proper, retreated = _proper(engine, sites, proper)
+        sites = proper
         m, v = _cavities(posterior, sites)
         tilted = likelihood.tilted(obs, m, v)
-        proposed = _proposed(tilted, m, signed=engine.signed)
+        proposed = _proposed(tilted, m, bounded)
         change = _difference(proposed, sites)
         residual = float(np.abs(_in_units(change, posterior)).max(initial=0.0))
+        if (
+            bounded and not given_up and residual < _SETTLED
+        ):  # near a posterior that is proper: negative precisions may follow
+            bounded = False
+            proposed = _proposed(tilted, m, bounded)
+            if proposed.tau.min(initial=0.0) < 0:
+                change = _difference(proposed, sites)
+                residual = float(np.abs(_in_units(change, posterior)).max(initial=0.0))
+                history.secants, best, last = None, np.inf, np.inf
+        if retreated:
+            history.secants, damping, retreats = None, max(0.5 * damping, _SHORTEST), retreats + 1
+        if not bounded and (retreats > _MOST_RETREATS or sweep == max_sweeps // 2) and sites.tau.min(initial=0.0) < 0:
+            bounded = given_up = True
+            sites = Sites(np.maximum(sites.tau, 0.0), np.where(sites.tau < 0, tilted.d1, sites.nu))
+            history.secants, damping, best, last, idle = None, 1.0, np.inf, np.inf, 0
+            continue
         idle = 0 if residual < best else idle + 1
         converged = residual < tol or (residual < _ROUNDING and idle >= _PATIENCE)
         if converged or sweep == max_sweeps:
             history.observe(sites, change)
             break
-        if residual > 10 * best or idle >= _PATIENCE:  # diverging or cycling: damp the steps
-            damping, best, idle = max(0.5 * damping, 0.1), residual, 0
+        if residual > 10 * best or idle >= _PATIENCE:  # astray, or going round in circles: tread carefully
+            damping, best, idle = max(0.5 * damping, _SHORTEST), residual, 0
             history.secants = None
         elif residual < 0.5 * best:
             damping = min(1.5 * damping, 1.0)
@@ -179,40 +199,50 @@ def expectation_propagation(
             history.secants = None
         elif damping == 1.0 and (moved := engine.moved(posterior, proposed)) is not None:
             m, v = _cavities(moved, sites)
-            change = _difference(_proposed(likelihood.tilted(obs, m, v), m, signed=engine.signed), sites)
+            change = _difference(_proposed(likelihood.tilted(obs, m, v), m, bounded), sites)
         history.observe(sites, change)
         fast = residual < _FAST * last < np.inf
-        sites = history.step(sites, change, posterior, damping, accelerated=not fast, signed=engine.signed)
+        sites = history.step(sites, change, posterior, damping, accelerated=not fast)
         best, last = min(best, residual), residual
-    sites = replace(sites, secants=history.secants)
+    sites = replace(sites, secants=history.secants, bounded=given_up)
     log_z = posterior.log_normaliser + float(np.sum(tilted.log_z - _site_log_normaliser(sites, m, v)))
     return EPResult(sites, log_z, tilted, posterior, converged, sweep, residual)
 
 
-def _proper(engine: Engine, sites: Sites, known: Sites) -> tuple[Marginals, Sites]:
-    """The posterior, and its sites: halfway back to those known to have one, as often as there is none.
+def _proper(engine: Engine, sites: Sites, last: Sites) -> tuple[Marginals, Sites, bool]:
+    """The posterior under `sites`, or under the nearest to them, on the way from the last ones, that is proper.
 
-    Only negative precisions can leave no posterior. Each is checked against its own cavity; together they may still be
-    too much.
+    Returns the posterior, its sites, and whether they are not those asked for. Sites without negative precisions are
+    always proper.
     """
-    for _ in range(_HALVINGS):
+    if sites.tau.min(initial=0.0) >= 0:
+        return engine.marginals(sites), sites, False
+    tried = sites
+    for _ in range(_RETREATS):
         try:
-            return engine.marginals(sites), sites
-        except NumericalError:
-            if not (sites.tau < 0).any():
-                raise
-            sites = Sites(0.5 * (sites.tau + known.tau), 0.5 * (sites.nu + known.nu))
-    return engine.marginals(known), known
+            posterior = engine.marginals(tried)
+        except NumericalError:  # the posterior precision is not positive definite
+            posterior = None
+        if posterior is not None:
+            kept = posterior.kept if posterior.kept is not None else 1.0 - tried.tau * posterior.var
+            if (kept > 0).all() and (posterior.var > 0).all():
+                return posterior, tried, tried is not sites
+        tried = Sites(0.5 * (tried.tau + last.tau), 0.5 * (tried.nu + last.nu))
+    return engine.marginals(last), last, True
 
 
-def _proposed(tilted: Tilted, m: Array, *, signed: bool) -> Sites:
+def _proposed(tilted: Tilted, m: Array, bounded: bool) -> Sites:
     """Sites that match the tilted moments: R&W eqs. 3.59 and 3.66 in terms of the derivatives of log Ẑ.
 
-    A likelihood that is not log-concave may widen its cavity (``d2 > 0``). Where the engine takes no negative
-    precision, the site then has none and matches the mean alone.
+    A precision is negative where an observation makes f less certain, which a mixture can do. `bounded` sites have
+    precision 0 there and match the tilted mean alone: then every posterior and cavity is proper.
     """
-    d2, shrink = (tilted.d2, tilted.shrink) if signed else (np.minimum(tilted.d2, 0.0), np.minimum(tilted.shrink, 1.0))
-    return Sites(-d2 / shrink, (tilted.d1 - m * d2) / shrink)
+    # Of a log-concave likelihood a shrink above 1 is rounding.
+    widens = tilted.d2 > 0
+    if not bounded:
+        widens &= tilted.shrink < 1.0 + _ROUNDING
+    tau = np.where(widens, 0.0, -tilted.d2 / tilted.shrink)
+    return Sites(tau, np.where(widens, tilted.d1, (tilted.d1 - m * tilted.d2) / tilted.shrink))
 
 
 def _difference(new: Sites, old: Sites) -> Array:
@@ -251,14 +281,7 @@ class _History:
         self._last = now
 
     def step(
-        self,
-        sites: Sites,
-        change: Array,
-        posterior: Marginals,
-        damping: float,
-        *,
-        accelerated: bool = True,
-        signed: bool = False,
+        self, sites: Sites, change: Array, posterior: Marginals, damping: float, *, accelerated: bool = True
     ) -> Sites:
         """Return the next sites: the combination of past steps whose changes ``[dτ, dν]`` cancel best."""
         n = sites.tau.size
@@ -273,8 +296,8 @@ class _History:
         gram = free @ free.T
         gamma = np.linalg.lstsq(gram[1:, 1:], gram[1:, 0], rcond=1e-12)[0] * norms[0] / norms[1:]
         mixed = plain - gamma @ (steps + damping * responses)
-        # A negative precision that is not proposed has no meaning: such sites take the plain step.
-        illegal = np.flatnonzero((mixed[:n] < 0) & ~(signed & (plain[:n] < 0)))
+        # A precision that is negative by extrapolation alone has no meaning: such sites take the plain step.
+        illegal = np.flatnonzero(mixed[:n] < np.minimum(plain[:n], 0.0))
         mixed[illegal], mixed[n + illegal] = plain[illegal], plain[n + illegal]
         return Sites(mixed[:n], mixed[n:])
 

@@ -64,7 +64,7 @@ def infer(
     *,
     gradient: bool = True,
     tol: float = 1e-8,
-    max_sweeps: int = 200,
+    max_sweeps: int = 300,
 ) -> Inference:
     """Compute posterior, log evidence and its gradient at given hyper-parameters.
 
@@ -118,27 +118,21 @@ def infer(
     by_kernel = block.contract(kernel, problem.X, by_log_s, by_phi, problem.memo)
     by_likelihood = ep.tilted.d_theta.sum(axis=0)
     if exact.any():
-        cavities = _cavities(tau_e, nu_e, alpha[exact], np.einsum("ij,ij->i", psi_e @ cov, psi_e))
-        by_likelihood = by_likelihood + likelihood.tilted(problem.obs[exact], *cavities).d_theta.sum(axis=0)
+        precision = tau_e - tau_e**2 * np.einsum("ij,ij->i", psi_e @ cov, psi_e)
+        by_exact = likelihood.exact_gradient(problem.obs[exact], alpha[exact], precision)
+        by_likelihood = by_likelihood + by_exact.sum(axis=0)
     return Inference(posterior, log_z, np.concatenate([by_kernel, by_likelihood]), ep.sites, info)
 
 
-def _cavities(tau: Array, nu: Array, alpha: Array, var: Array) -> tuple[Array, Array]:
-    """Return the cavities of exact rows: with ``R = τ − τ²σ²``, ``y − m = α/R``, ``v + 1/τ = 1/R`` (R&W eq. 5.12)."""
-    precision = tau - tau**2 * var
-    return nu / tau - alpha / precision, 1.0 / precision - 1.0 / tau
-
-
 def _weighted_square(psi: Array, tau: Array) -> Array:
-    """Return ``Ψᵀ T Ψ``. Rows with negative precisions are subtracted at the end."""
+    """``Ψᵀ T Ψ``; precisions may be negative."""
     total = np.zeros((psi.shape[1], psi.shape[1]))
     for rows in stretches(len(psi)):
-        scaled = psi[rows] * np.sqrt(np.maximum(tau[rows], 0.0))[:, None]
+        scaled = psi[rows] * np.sqrt(np.abs(tau[rows]))[:, None]
         total += scaled.T @ scaled
-    negative = np.flatnonzero(tau < 0)
-    for some in stretches(negative.size):
-        scaled = psi[negative[some]] * np.sqrt(-tau[negative[some]])[:, None]
-        total -= scaled.T @ scaled
+        negative = tau[rows] < 0
+        if negative.any():
+            total -= 2 * scaled[negative].T @ scaled[negative]
     return total
 
 
@@ -161,7 +155,6 @@ class _WeightSpace:
     psi: Array
     A: Array
     h: Array
-    signed: bool = True
 
     def marginals(self, sites: Sites) -> _Weights:
         L = cholesky(np.asfortranarray(self.A + _weighted_square(self.psi, sites.tau)))

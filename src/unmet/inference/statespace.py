@@ -63,7 +63,6 @@ class StateSpace:
     place: IntArray
     offset: Array
     steps: int
-    signed: bool = True
 
     @cached_property
     def _starts(self) -> IntArray:

@@ -3,5 +3,24 @@
 from unmet.likelihoods.base import Likelihood, Observations, Tilted
 from unmet.likelihoods.counts import NegativeBinomial, Poisson
 from unmet.likelihoods.gaussian import Gaussian
+from unmet.likelihoods.quadrature import QuadratureLikelihood
+from unmet.likelihoods.share import Beta
 
-__all__ = ["Gaussian", "Likelihood", "NegativeBinomial", "Observations", "Poisson", "Tilted"]
+__all__ = [
+    "LIKELIHOODS",
+    "Beta",
+    "Gaussian",
+    "Likelihood",
+    "NegativeBinomial",
+    "Observations",
+    "Poisson",
+    "QuadratureLikelihood",
+    "Tilted",
+]
+
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    "gaussian": Gaussian,
+    "poisson": Poisson,
+    "negative-binomial": NegativeBinomial,
+}
+"""Likelihoods by the name that ``CensoredGP(likelihood=...)`` and model files use; add your own here."""

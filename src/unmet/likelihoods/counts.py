@@ -8,20 +8,21 @@ A row with ``lower = y, upper = ∞`` means that the count was at least y.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import special
 
 from unmet._exceptions import InputError, NumericalError
-from unmet._parameters import Parameter, as_parameter
+from unmet._parameters import Parameter, one_number, parameter_from_dict, parameter_to_dict
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.likelihoods._background import BackgroundCurve, two_peaked_tilted
 from unmet.likelihoods._count_curves import CountCurve
 from unmet.likelihoods._log_concave import log_concave_tilted
-from unmet.likelihoods.base import Observations, Tilted
+from unmet.likelihoods.base import Likelihood, Observations, Tilted, Units
 
 __all__ = ["NegativeBinomial", "Poisson"]
 
@@ -34,11 +35,13 @@ _NORMAL_RATE = 1e15
 
 
 @dataclass(frozen=True)
-class _Counts(ABC):
+class _Counts(Likelihood):
     """Common part of the count likelihoods. A dispersion of 0 is Poisson.
 
     The rate is ``exp(log_level + f)``: f varies around a level that is given, not learnt.
     """
+
+    units: ClassVar[Units] = "log rate"
 
     log_level: float = field(default=0.0, kw_only=True)
 
@@ -47,19 +50,18 @@ class _Counts(ABC):
     def _dispersion(self) -> float:
         """Variance beyond Poisson, as a fraction of the squared mean."""
 
-    @property
-    def theta(self) -> Array:
-        """Logs of the free hyper-parameters."""
-        return np.empty(0)
+    def filled(self, *, variance: float, level: float, zero: float = 0.0) -> Self:
+        """The rate varies about `level`, unless another level was given."""
+        return self if self.log_level else replace(self, log_level=level)
 
-    @property
-    def bounds(self) -> Array:
-        """Bounds of `theta`, one row each."""
-        return np.empty((0, 2))
+    def to_dict(self) -> dict[str, Any]:
+        """The level, and the dispersion as a parameter if there is one."""
+        return {"log_level": self.log_level}
 
-    def log_prior(self) -> tuple[float, Array]:
-        """Return the log prior density of `theta`, and its gradient."""
-        return 0.0, np.empty(0)
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Self:
+        """The likelihood that `to_dict` described."""
+        return cls(log_level=description["log_level"])
 
     def validate(self, obs: Observations) -> None:
         """Raise `InputError` for values that are not counts or lower bounds of counts, and for impossible exposures.
@@ -113,10 +115,6 @@ class _Counts(ABC):
         """Return a mask of the rows with information on f: exposure above 0, and not "at least 0"."""
         some = obs.exact | (obs.lower > 0)
         return some if obs.exposure is None else some & (obs.exposure > 0)
-
-    def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
-        """Return no rows: none is Gaussian in f."""
-        return np.zeros(len(obs), dtype=bool), np.zeros(len(obs)), np.zeros(len(obs))
 
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
         """Compute the moments of ``p(obs | f) N(f | mean, var)`` by quadrature around the mode.
@@ -288,10 +286,6 @@ class Poisson(_Counts):
     def _dispersion(self) -> float:
         return 0.0
 
-    def with_theta(self, theta: Array) -> Poisson:
-        """Return the likelihood itself: it has no hyper-parameters."""
-        return self
-
 
 @dataclass(frozen=True)
 class NegativeBinomial(_Counts):
@@ -318,12 +312,10 @@ class NegativeBinomial(_Counts):
     (array([1.]), array([1.2]))
     """
 
-    dispersion: float | Parameter = 0.1
+    dispersion: float | Parameter | None = 0.1
 
     def __post_init__(self) -> None:
-        filled = as_parameter(self.dispersion).filled(0.1, _DISPERSION_BOUNDS)
-        if filled.array.size != 1:
-            raise InputError(f"dispersion must be one number; got {filled.array.tolist()}.")
+        filled = one_number(self.dispersion, "dispersion").filled(0.1, _DISPERSION_BOUNDS)
         object.__setattr__(self, "dispersion", filled)
 
     @property
@@ -341,22 +333,18 @@ class NegativeBinomial(_Counts):
         return float(np.log(self._dispersion))
 
     @property
-    def theta(self) -> Array:
-        """The log dispersion, unless it is fixed."""
-        return self._parameter.theta
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The dispersion."""
+        return {"dispersion": self._parameter}
 
-    @property
-    def bounds(self) -> Array:
-        """Bounds of `theta`."""
-        return self._parameter.theta_bounds
+    def to_dict(self) -> dict[str, Any]:
+        """The dispersion as a parameter, and the level."""
+        return {"parameter": parameter_to_dict(self._parameter), **super().to_dict()}
 
-    def with_theta(self, theta: Array) -> NegativeBinomial:
-        """Return the likelihood at another dispersion."""
-        return replace(self, dispersion=self._parameter.with_theta(theta))
-
-    def log_prior(self) -> tuple[float, Array]:
-        """Return the log prior density of `theta`, and its gradient."""
-        return self._parameter.log_prior()
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Self:
+        """The likelihood that `to_dict` described."""
+        return cls(parameter_from_dict(description["parameter"]), log_level=description["log_level"])
 
 
 def _concave_tilted(curve: CountCurve | BackgroundCurve, mean: Array, var: Array, start: Array, n_theta: int) -> Tilted:

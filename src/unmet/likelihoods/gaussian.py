@@ -7,24 +7,31 @@ With ``f ~ N(m, v)``, the uncensored observation is ``y* ~ N(m, s²)``, ``s² = 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
 import numpy as np
 from scipy.special import ndtri
 
+from unmet._exceptions import InputError
 from unmet._normal import Truncated, log_pdf, truncated_above, truncated_between
-from unmet._parameters import Parameter, as_parameter
+from unmet._parameters import Parameter, one_number, parameter_from_dict, parameter_to_dict
 from unmet._typing import Array, BoolArray
-from unmet.likelihoods.base import Kinds, Observations, Tilted
+from unmet.likelihoods.base import Kinds, Likelihood, Observations, Tilted, Units
 
 __all__ = ["Gaussian"]
 
+# Start and bounds of an open noise variance, as shares of the variance of the data.
+_NOISE_START, _NOISE_BOUNDS = 0.1, (1e-6, 10.0)
 
-class Gaussian:
-    """Gaussian noise. Each observation is exact, censored from above or below, or interval-censored.
+
+class Gaussian(Likelihood):
+    """Gaussian noise; each observation exact, censored from above, from below, or known to an interval.
 
     Parameters
     ----------
-    noise_variance : float or Parameter
-        Variance of an uncensored observation around the latent value.
+    noise_variance : float or Parameter, optional
+        Variance of an uncensored observation about the latent value; None starts at a tenth of the data's variance.
 
     Examples
     --------
@@ -34,31 +41,46 @@ class Gaussian:
     array([-1.455, -1.575])
     """
 
-    def __init__(self, noise_variance: float | Parameter) -> None:
-        self.parameter = as_parameter(noise_variance)
+    units: ClassVar[Units] = "y"
+
+    def __init__(self, noise_variance: float | Parameter | None = None) -> None:
+        self.parameter = one_number(noise_variance, "noise_variance")
+
+    @property
+    def parameters(self) -> Mapping[str, Parameter]:
+        """The noise variance."""
+        return {"noise_variance": self.parameter}
+
+    def with_parameters(self, parameters: Mapping[str, Parameter]) -> Self:
+        """The same likelihood at another noise variance."""
+        return type(self)(parameters["noise_variance"])
 
     @property
     def noise_variance(self) -> float:
         """Variance of the observation noise."""
         return float(self.parameter.array[0])
 
-    @property
-    def theta(self) -> Array:
-        """Log of the noise variance, unless fixed."""
-        return self.parameter.theta
+    def filled(self, *, variance: float, level: float, zero: float = 0.0) -> Self:
+        """An open noise variance starts at a tenth of `variance`."""
+        low, high = (share * variance for share in _NOISE_BOUNDS)
+        return type(self)(self.parameter.filled(_NOISE_START * variance, (low, high)))
 
-    @property
-    def bounds(self) -> Array:
-        """Bounds of `theta`."""
-        return self.parameter.theta_bounds
+    def to_dict(self) -> dict[str, Any]:
+        """The noise variance as a parameter."""
+        return {"parameter": parameter_to_dict(self.parameter)}
 
-    def with_theta(self, theta: Array) -> Gaussian:
-        """Return the likelihood at another noise variance."""
-        return Gaussian(self.parameter.with_theta(theta))
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Self:
+        """The likelihood that `to_dict` described."""
+        return cls(parameter_from_dict(description["parameter"]))
 
-    def log_prior(self) -> tuple[float, Array]:
-        """Return the log prior density of `theta`, and its gradient."""
-        return self.parameter.log_prior()
+    def validate(self, obs: Observations) -> None:
+        """Refuse an exposure."""
+        if obs.exposure is not None:
+            raise InputError(
+                "exposure needs a count likelihood: the distribution of a Gaussian total in part of a bin is not "
+                "defined. Use likelihood='poisson' or 'negative-binomial', or mark such rows censored=True."
+            )
 
     def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
         """Return the exact observations, which are Gaussian in f: ``τ = 1/noise``, ``ν = y/noise``."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unmet._exceptions import InputError, NumericalError
-from unmet._typing import Array, BoolArray, IntArray
-from unmet.likelihoods.base import Observations, Tilted
+from unmet._typing import Array, IntArray
+from unmet.likelihoods.base import Likelihood, Observations, Tilted
 
 __all__ = ["QuadratureLikelihood", "adaptive_panels", "graded_panels", "highest_points"]
 
@@ -32,8 +32,8 @@ _SEARCH = np.sinh(np.linspace(-12, 12, 241))
 
 
 @dataclass(frozen=True)
-class QuadratureLikelihood:
-    """A user-defined likelihood, given by its logarithm.
+class QuadratureLikelihood(Likelihood):
+    """A likelihood of one's own, from nothing but its logarithm.
 
     It has no hyper-parameters. The tilted density may have any smooth shape, as long as its highest peak is
     at or next to the best of 241 points, and nothing matters beyond a valley of ``exp(−60)``. Accurate to
@@ -62,28 +62,6 @@ class QuadratureLikelihood:
     log_likelihood: Callable[[Observations, Array], Array]
     moments: Callable[[Array], tuple[Array, Array]] | None = None
     sampler: Callable[[Array, np.random.Generator], Array] | None = None
-
-    @property
-    def theta(self) -> Array:
-        """Empty: there are no hyper-parameters."""
-        return np.empty(0)
-
-    @property
-    def bounds(self) -> Array:
-        """Empty: there are no hyper-parameters."""
-        return np.empty((0, 2))
-
-    def with_theta(self, theta: Array) -> QuadratureLikelihood:
-        """Return the likelihood itself: it has no hyper-parameters."""
-        return self
-
-    def log_prior(self) -> tuple[float, Array]:
-        """Return ``(0, [])``: there are no hyper-parameters."""
-        return 0.0, np.empty(0)
-
-    def exact_sites(self, obs: Observations) -> tuple[BoolArray, Array, Array]:
-        """Return no rows: EP runs on all of them."""
-        return np.zeros(len(obs), dtype=bool), np.zeros(len(obs)), np.zeros(len(obs))
 
     def tilted(self, obs: Observations, mean: Array, var: Array) -> Tilted:
         """Compute the moments of ``p(obs | f) N(f | mean, var)``."""

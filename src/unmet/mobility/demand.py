@@ -1,4 +1,4 @@
-"""The latent demand of a whole city: from a panel to what was wanted, and lost, in every zone and bin."""
+"""The latent demand of a whole city: from a panel to the demand and lost trips of every zone and bin."""
 
 from __future__ import annotations
 
@@ -9,54 +9,52 @@ from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from unmet._storage.parquet import write_parquet
 from unmet.execution import Executor, in_processes
 from unmet.mobility.clock.horizon import horizon_bins, usual_minutes
 from unmet.mobility.features.bins import BinFeatures, bin_features
-from unmet.mobility.models.city import learn_shared_of_rows
+from unmet.mobility.models.city import learn_city_from_rows
+from unmet.mobility.models.registry import DEFAULT_MODEL, ZoneModel, find_model
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
-from unmet.mobility.panel.build import Panel
-from unmet.mobility.panel.file import open_panel
+from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.records.files import Given
 from unmet.mobility.runs.joining import join_zones
 from unmet.mobility.runs.run import Progress, RunResult, run_estimates
 
-__all__ = ["DemandModel", "LatentDemand", "ZoneEstimate", "estimate_zone"]
+__all__ = ["DemandModel", "LatentDemand", "ZoneEstimate", "ZoneModel", "estimate_zone"]
 
 
 @dataclass(frozen=True)
 class LatentDemand:
     """Estimates of demand for every zone of a panel.
 
-    The default model suits the panel's bins. Up to a day: negative binomial counts with exposure, whose log-rate has a
-    weekly and a daily pattern, the daily one drifting, a slow trend, holidays and weather. A day and more: the same
-    without the daily pattern. Where there are eight zones or more, what they share is learnt first, from all of them
-    together, and each zone then learns how it differs. Priors are weakly informative, so that a thousand fits need no
-    nursing.
+    The default model, ``exposure``, is a negative binomial model of counts with exposure. Its log-rate has a weekly
+    pattern, a daily pattern that may drift (for bins shorter than a day), a slow trend, holidays and weather. With
+    eight zones or more, a model of the whole city is learnt first, and each zone then learns how it differs from it.
+    Priors are weakly informative, so that many zones can be fitted unattended.
 
     Parameters
     ----------
-    model : str
-        ``exposure`` (default), ``cgp``, ``ncgp``, ``ncgp-a``, ``tobit``; or a baseline that anyone should beat:
-        ``observed``, ``weekly-mean``, ``drop-censored``.
+    model : str or ZoneModel
+        Name of a model: ``exposure`` (default), ``cgp``, ``ncgp``, ``ncgp-a``, ``tobit``, or of a baseline:
+        ``observed``, ``weekly-mean``, ``drop-censored``. Or a model of one's own:
+        see `unmet.mobility.models.registry.ZoneModel`.
     draws : int
-        Joint posterior draws behind the intervals of totals.
+        Number of joint posterior draws, from which the intervals of totals are made.
     seed : int
         The same seed gives the same numbers.
     walk : str or tuple of float
-        As of `unmet.mobility.models.zone_estimate.DemandModel`.
+        Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, or the chances to walk 0, 150,
+        250, 350 and 500 metres, falling.
     weather : path or frame, optional
         A table with a time and numbers.
     weather_columns : sequence of str, optional
-        Which of its columns to use; all unless given.
+        Columns of the weather to use; all by default.
     timezone : str, optional
-        Of naive times in `weather`; the panel's unless given.
+        Time zone of naive times in `weather`; that of the panel by default.
     holidays : str, optional
         Public holidays of a country or a part of it: ``US``, ``US:NY``.
     horizon : str, optional
-        Go on beyond the panel's end by so much: ``7d``, ``12h``.
+        Time to estimate after the panel's end: ``7d``, ``12h``.
 
     Examples
     --------
@@ -79,7 +77,7 @@ class LatentDemand:
     0    a     ok     672.0
     """
 
-    model: str = "exposure"
+    model: str | ZoneModel = DEFAULT_MODEL
     _: KW_ONLY
     draws: int = 400
     seed: int = 0
@@ -91,15 +89,16 @@ class LatentDemand:
     horizon: str | None = None
 
     def __post_init__(self) -> None:
-        self.settings()  # raises where there is no such model
+        self.settings()  # raises if there is no such model
 
     def settings(self) -> DemandModel:
-        """The model and how it is run, without what it is fed."""
-        return DemandModel(self.model, self.draws, self.seed, self.walk)
+        """Give the model and its settings, without the features."""
+        model = find_model(self.model)
+        return DemandModel(model.name, self.draws, self.seed, model, self.walk)
 
     def fit(
         self,
-        panel: str | os.PathLike[str] | pd.DataFrame | Panel,
+        panel: AnyPanel,
         out: str | os.PathLike[str] | None = None,
         *,
         jobs: int | None = None,
@@ -111,55 +110,50 @@ class LatentDemand:
 
         Parameters
         ----------
-        panel : path, Panel or DataFrame
-            A panel's Parquet file, what `unmet.mobility.panel.build_panel` gives, or rows alone, which do not know
-            their time zone. Nothing in memory is changed.
+        panel : path, PanelFile, Panel or DataFrame
+            A panel's Parquet file, which may be open already, a panel of `unmet.mobility.panel.build_panel`, or rows
+            alone, which have no time zone. A panel in memory is not changed.
         out : path, optional
-            Folder of the run. A run that is stopped goes on where it was when the same is asked for again. Without a
-            folder nothing is kept but what is returned.
+            Folder of the run. A run that was stopped resumes when it is started again. Without a folder, only the
+            returned result is kept.
         jobs : int, optional
-            Worker processes; as many as processors unless given.
+            Number of workers; one per processor by default.
         executor : callable
             Where the work is done: see `unmet.execution`.
         progress : callable, optional
             Called as ``progress(done, zones, note)``.
         tell : callable, optional
-            Called with a sentence for each gap in the weather and each finding about it, before the work begins.
+            Called with a sentence for each gap and each finding in the weather, before the work begins.
 
         Returns
         -------
         RunResult
-            With the tables ``zones`` and ``totals``, and ``demand()``. A zone that could not be estimated is in its
+            With the tables ``zones`` and ``totals``, and ``demand()``. Zones that could not be estimated are in its
             ``failures``.
         """
-        with tempfile.TemporaryDirectory(prefix="unmet-") as folder:
-            path = Path(folder) / "panel.parquet"
-            if isinstance(panel, Panel):
-                panel.save(path)
-            elif isinstance(panel, pd.DataFrame):
-                write_parquet(panel, path)
-            with open_panel(path if isinstance(panel, pd.DataFrame | Panel) else panel) as file:
-                steps = horizon_bins(self.horizon, usual_minutes(file.bins()))
-                features = bin_features(
-                    file,
-                    weather=self.weather,
-                    weather_columns=self.weather_columns,
-                    timezone=self.timezone,
-                    holidays=self.holidays,
-                    horizon=steps,
-                )
+        settings = self.settings()
+        with opened(panel) as file, tempfile.TemporaryDirectory(prefix="unmet-") as folder:
+            steps = horizon_bins(self.horizon, usual_minutes(file.bins()))
+            features = bin_features(
+                file,
+                weather=self.weather,
+                weather_columns=self.weather_columns,
+                timezone=self.timezone,
+                holidays=self.holidays,
+                horizon=steps,
+            )
             if tell is not None:
                 for note in _notes(features):
                     tell(note)
             result = run_estimates(
-                panel,
-                self.settings(),
+                file,
+                settings,
                 Path(folder) / "run" if out is None else out,
                 features=features.frame,
                 jobs=jobs,
                 horizon=steps,
-                share=learn_shared_of_rows if self.model == "exposure" else None,
-                join=join_zones if self.model == "exposure" else None,
+                learn_city=learn_city_from_rows if settings.zone_model.uses_city else None,
+                join=join_zones if settings.zone_model.uses_city else None,
                 executor=executor,
                 progress=progress,
                 provenance=self._provenance(features),
@@ -178,7 +172,7 @@ class LatentDemand:
 
 
 def _notes(features: BinFeatures) -> list[str]:
-    """What to know of the weather before it is used."""
+    """Describe the weather that is used, its gaps and its findings."""
     gaps = features.gaps.itertuples()
     notes = [f"Weather columns: {', '.join(features.weather)}."] if features.weather else []
     notes += [f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on." for gap in gaps]

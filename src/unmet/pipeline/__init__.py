@@ -1,4 +1,4 @@
-"""From an operator's files to a report in one go: what ``unmet run`` does, for Python.
+"""Run panel, estimate and report from an operator's files: the Python side of ``unmet run``.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Settings from a file: ``unmet.toml``, read with every key and type checked, and the example of one."""
+"""Read ``unmet.toml``, checking every key and type, and write an example of it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CONFIG_NAME = "unmet.toml"
 
 
 def make_settings(config: str | os.PathLike[str] | None = None, /, **given: Any) -> RunSettings:
-    """Settings from a file and from what is given beside it, which wins.
+    """Make settings from a file and from keyword arguments, which override the file.
 
     Parameters
     ----------
     config : path, optional
-        A file such as ``unmet init`` writes. Its paths are relative to itself, that of the results too.
+        A file like the one that ``unmet init`` writes. Its paths, ``out`` included, are relative to the file.
     **given
-        Fields of `RunSettings`; paths relative to the current folder.
+        Fields of `RunSettings`. Their paths are relative to the current folder.
 
     Examples
     --------
@@ -35,49 +35,49 @@ def make_settings(config: str | os.PathLike[str] | None = None, /, **given: Any)
     'stations'
     """
     values = {} if config is None else read_config(config)
-    beside = Path() if config is None else Path(config).parent
-    chosen = {"out": beside / RunSettings.out} | values | given
+    folder = Path() if config is None else Path(config).parent
+    chosen = {"out": folder / RunSettings.out} | values | given
     settings = RunSettings(**(chosen | {"out": Path(chosen["out"])}))
     if not (settings.trips or settings.status):
         raise InputError(
-            "There is nothing to read: give trips, station status, or both, with --trips and --status or as trips and "
+            "No records were given. Give trips, station status or both: with --trips and --status, or as trips and "
             f"status under [records] in {CONFIG_NAME} (unmet init writes an example)."
         )
     if not settings.timezone:
         raise InputError(
-            "The time zone of the system is missing: give it with --timezone, such as --timezone America/New_York, "
+            "The time zone is missing. Give it with --timezone, such as --timezone America/New_York, "
             f"or as timezone under [records] in {CONFIG_NAME}."
         )
     return settings
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a file of settings; a key that is unknown or of the wrong type is an error.
+    """Read a settings file. An unknown key or a value of the wrong type is an error.
 
     Returns
     -------
     dict
-        Fields of `RunSettings`, with paths made relative to the file's folder.
+        Fields of `RunSettings`; paths are resolved against the file's folder.
     """
     file = Path(path)
     try:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         hint = " Write an example with: unmet init" if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"{file}: the settings cannot be read: {error.strerror}.{hint}") from error
+        raise InputError(f"{file}: cannot read the settings: {error.strerror}.{hint}") from error
     except UnicodeDecodeError as error:
         raise FileFormatError(
-            f"{file}: the settings cannot be read: this is not UTF-8 text ({error.reason})."
+            f"{file}: cannot read the settings: the file is not UTF-8 text ({error.reason})."
         ) from None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise FileFormatError(f'{file}: is not TOML: {error}. Text needs quotes: every = "1h".') from error
+        raise FileFormatError(f'{file}: is not valid TOML: {error}. Text needs quotes: every = "1h".') from error
     values: dict[str, Any] = {}
     for key, value in document.items():
         if key in TABLES:
             if not isinstance(value, dict):
-                raise InputError(f"{file}: {key}: expected a table, [{key}], got {_came(value)}.")
+                raise InputError(f"{file}: {key}: expected a table, [{key}], got {_described(value)}.")
             for name, inner in value.items():
                 values[name] = _setting(file, key, name, inner)
         else:
@@ -86,32 +86,32 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _setting(file: Path, table: str, name: str, value: Any) -> Any:
-    """One value of the document, checked; paths made relative to the file."""
+    """Check and convert one value; paths are resolved against the file's folder."""
     where = f"{file}: [{table}] {name}" if table else f"{file}: {name}"
     if name not in settings_by_table(table):
         raise InputError(_unknown(file, table, name, value))
     expected, convert = _KINDS[about(name).kind]
     converted = convert(value, file.parent)
     if converted is None:
-        raise InputError(f"{where}: expected {expected}, such as {about(name).example}; got {_came(value)}.")
+        raise InputError(f"{where}: expected {expected}, such as {about(name).example}; got {_described(value)}.")
     return converted
 
 
 def _unknown(file: Path, table: str, name: str, value: Any) -> str:
-    """Say what is known instead, the nearest first."""
+    """Describe an unknown key and suggest the nearest known one."""
     homes = {known: t for t in TABLES for known in settings_by_table(t)}
     if not table and isinstance(value, dict):
-        there = [t for t in TABLES if t]
-        return f"{file}: there is no table [{name}].{_nearest(name, there)} Tables are {_listed(there)}."
-    said = f"{file}: there is no setting {name!r}" + (f" in [{table}]." if table else " at the top of the file.")
+        tables = [t for t in TABLES if t]
+        return f"{file}: there is no table [{name}].{_nearest(name, tables)} Tables are {', '.join(tables)}."
+    problem = f"{file}: there is no setting {name!r}" + (f" in [{table}]." if table else " at the top of the file.")
     if name in homes:
         home = homes[name]
-        return said + (f" It belongs under [{home}]." if home else " It belongs at the top, before the first table.")
+        return problem + (f" It belongs under [{home}]." if home else " It belongs at the top, before the first table.")
     near = difflib.get_close_matches(name, settings_by_table(table), 1) or difflib.get_close_matches(name, homes, 1)
     if near and homes[near[0]] != table:
         home = homes[near[0]]
-        return said + f" Did you mean {near[0]!r}" + (f", under [{home}]?" if home else ", at the top of the file?")
-    return said + _nearest(name, settings_by_table(table)) + f" Known here: {_listed(settings_by_table(table))}."
+        return problem + f" Did you mean {near[0]!r}" + (f", under [{home}]?" if home else ", at the top of the file?")
+    return problem + _nearest(name, settings_by_table(table)) + f" Known here: {', '.join(settings_by_table(table))}."
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -119,12 +119,8 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
-
-
-def _came(value: Any) -> str:
-    """How a value is called in an error."""
+def _described(value: Any) -> str:
+    """Describe a value for an error message."""
     if isinstance(value, dict):
         return "a table"
     if isinstance(value, bool):
@@ -139,8 +135,8 @@ def _came(value: Any) -> str:
 _TYPE_NAMES = {int: "whole number", float: "number", date: "date", datetime: "date and time", time: "time of day"}
 
 
-def _beside(item: str, folder: Path) -> str:
-    """A path or glob, relative to a folder whose own name is no glob."""
+def _resolved(item: str, folder: Path) -> str:
+    """Resolve a path or glob against a folder, whose own name is escaped."""
     expanded = os.path.expanduser(item)
     if os.path.isabs(expanded):
         return expanded
@@ -155,16 +151,16 @@ def _path(value: Any, folder: Path) -> str | None:
 def _paths(value: Any, folder: Path) -> tuple[str, ...] | None:
     items = value if isinstance(value, list) else [value]
     good = items and all(isinstance(item, str) and item for item in items)
-    return tuple(_beside(item, folder) for item in items) if good else None
+    return tuple(_resolved(item, folder) for item in items) if good else None
 
 
 def _moment(value: Any, _: Path) -> str | None:
-    # TOML has dates of its own: they need no quotes.
+    # Dates are a type of TOML and need no quotes.
     return str(value) if isinstance(value, str | date) else None
 
 
 def _zones(value: Any, folder: Path) -> str | None:
-    """The files that zones are made from are relative to the settings, too."""
+    """Resolve the files of zones (points, polygons) against the settings' folder, too."""
     if not isinstance(value, str):
         return None
     kind, _, rest = value.partition(":")
@@ -186,7 +182,7 @@ def _columns(value: Any, _: Path) -> tuple[str, ...] | None:
 
 
 def _is(*types: type) -> Callable[[Any, Path], Any]:
-    # True is a whole number to Python, and not to anyone else.
+    # In Python, True is an int; in the settings it is not.
     return lambda value, _: value if isinstance(value, types) and isinstance(value, bool) == (bool in types) else None
 
 
@@ -205,16 +201,16 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any, Path], Any]]] = {
 
 
 def example_config() -> str:
-    """A file of settings with every setting explained: what most need set, the others as comments.
+    """Return the text of an example settings file. Settings that most users need are set, others are comments.
 
     Examples
     --------
     >>> print(example_config().splitlines()[0])
-    # Settings of `unmet run`. Paths are relative to this file; flags of the command line win over it.
+    # Settings of `unmet run`. Paths are relative to this file; command-line flags override it.
     """
     lines = [
-        "# Settings of `unmet run`. Paths are relative to this file; flags of the command line win over it.",
-        "# Lines that begin with # are not read. Take the # away to set a value: it shows the default, or an example.",
+        "# Settings of `unmet run`. Paths are relative to this file; command-line flags override it.",
+        "# Remove the # to set a value. The commented values are defaults or examples.",
     ]
     for table, meaning in TABLES.items():
         lines += ["", f"# {meaning}", *([f"[{table}]"] if table else [])]
@@ -225,7 +221,7 @@ def example_config() -> str:
 
 
 def write_example(path: str | os.PathLike[str] = CONFIG_NAME) -> Path:
-    """Write the example; a file that is there is never overwritten."""
+    """Write the example file. An existing file is never overwritten."""
     file = Path(path)
     if file.is_dir():
         file = file / CONFIG_NAME
@@ -233,7 +229,7 @@ def write_example(path: str | os.PathLike[str] = CONFIG_NAME) -> Path:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(example_config())
     except FileExistsError as error:
-        raise InputError(f"{file} is there already and stays as it is. Name another file, or remove it.") from error
+        raise InputError(f"{file} already exists and was not changed. Give another file name, or remove it.") from error
     except OSError as error:
         raise InputError(f"{file}: cannot be written: {error.strerror}.") from error
     return file

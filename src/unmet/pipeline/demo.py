@@ -1,4 +1,4 @@
-"""A small city with known truth, taken all the way from its records to a report, and held against the truth."""
+"""Run the pipeline on a simulated city and compare the estimates with its true demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMEZONE = "America/New_York"
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration gave.
+    """Result of the demonstration.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Demo:
     system: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``unmet demo --json`` prints."""
+        """Return the document that ``unmet demo --json`` prints."""
         return {**self.outcome.to_dict(), "truth": {"system": self.system, "zones": self.zones.to_dict("records")}}
 
 
@@ -52,21 +52,21 @@ def run_demo(
     model: str = "exposure",
     progress: Progress | None = None,
 ) -> Demo:
-    """Simulate a city into ``out/city``, run everything on its records, and compare with what was truly wanted.
+    """Simulate a city into ``out/city``, run the pipeline on its records, and compare with its true demand.
 
     Parameters
     ----------
     out : Path
-        A folder, made if need be.
+        Folder for the city and the results; created if missing.
     stations, days, seed : int
-        Of the city.
+        Size and random seed of the city.
     jobs, model, progress
         As for `unmet.pipeline.run`.
     """
     from unmet.simulate import simulate_city
 
     city = simulate_city(stations=stations, days=days, seed=seed, timezone=_TIMEZONE)
-    # The same city has the same bytes: what was made from it before is still right.
+    # Equal settings give equal bytes, so stages of an earlier demo are reused.
     folder = city.save(out / "city", overwrite=True)
     settings = RunSettings(
         out=out / "run",
@@ -95,7 +95,7 @@ def run_demo(
 
 
 def _truth(wanted: pd.DataFrame, outcome: RunOutcome) -> pd.DataFrame:
-    """Trips wanted and lost at each station within the panel's period; not those turned away by a closed one."""
+    """Count trips wanted and lost at each open station within the panel's period."""
     import pandas as pd
 
     begin, end = (

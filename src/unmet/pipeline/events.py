@@ -1,4 +1,4 @@
-"""What is told while a run is under way, and of each stage afterwards."""
+"""Progress events of a run and the results of its stages."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from pathlib import Path
 
 __all__ = ["FIRST_TIME", "Event", "Progress", "Stage"]
 
-FIRST_TIME = "there is none yet"
-"""Why a stage is made that was never made here before."""
+FIRST_TIME = "there is no earlier result"
+"""Reason for running a stage that has no result in this folder yet."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """How a stage went.
+    """Result of a stage.
 
     Attributes
     ----------
     name : str
         ``panel``, ``estimate`` or ``report``.
     path : pathlib.Path
-        What it has left.
+        Its output file or folder.
     reused : bool
-        Whether it was taken over from an earlier run.
+        Whether an earlier result was used.
     why : str
-        Why it was, or why it was not.
+        The reason why the stage was reused, or was not.
     seconds : float
-        How long it took.
+        Wall-clock time.
     """
 
     name: str
@@ -39,17 +39,17 @@ class Stage:
 
 @dataclass(frozen=True)
 class Event:
-    """Something to show while a run is under way.
+    """A progress event of a run.
 
     Attributes
     ----------
     stage : str
         ``panel``, ``estimate`` or ``report``.
     kind : str
-        ``begin`` (`text` says why it is not reused), ``step`` (`text` is what it does now), ``zones`` (`done` of
-        `zones`, and a sentence in `text` if there is one to say), ``note`` (`text` is worth keeping), ``end``.
+        ``begin`` (`text`: why the stage is not reused), ``step`` (`text`: the current step), ``zones`` (`done` of
+        `zones` zones; `text`: a note, or empty), ``note`` (`text`: a message to keep), ``end``.
     stage_result : Stage, optional
-        At the end: how it went.
+        The result, in the event ``end``.
     """
 
     stage: str

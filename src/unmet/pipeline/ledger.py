@@ -1,8 +1,7 @@
-"""What each stage of a run was made from, and whether that is still so.
+"""Records of the inputs and outputs of each stage, which decide whether it can be reused.
 
-A stage may be reused when what it was made from - the content of files, settings, the version of `unmet` - is what it
-would be made from now, and its own files are as it left them. Content decides: size and time of a file only spare
-reading it again.
+A stage is reused if its inputs (contents of files, settings, version of `unmet`) and its own output files are
+unchanged. Files are compared by SHA-256; if size and times are unchanged, the file is not read again.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ LEDGER_NAME = "stages.json"
 
 @dataclass(frozen=True)
 class Seen:
-    """A file as it was when it was looked at."""
+    """Size, times and hash of a file."""
 
     size: int
     mtime_ns: int
@@ -42,16 +41,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class StageRecord:
-    """How a stage was made.
+    """Inputs and outputs of a stage.
 
     Attributes
     ----------
     inputs : dict
-        All that decides its result, as JSON knows it; files by their content.
+        Everything that decides its result, as JSON values; files by their hashes.
     files : dict
-        The input files by path, as they were.
+        The input files, by path.
     outputs : dict
-        Its own files, by their path below the run's folder.
+        The output files, by path relative to the run's folder.
     """
 
     inputs: dict[str, Any]
@@ -59,7 +58,7 @@ class StageRecord:
     outputs: dict[str, Seen] = field(default_factory=dict)
 
     def damaged(self, folder: Path) -> str | None:
-        """The first of its own files that is not as it was left, if any."""
+        """Return the first output file that was changed or removed, or None."""
         for name, before in self.outputs.items():
             try:
                 if seen(folder / name, before).sha256 != before.sha256:
@@ -70,9 +69,9 @@ class StageRecord:
 
 
 def seen(path: Path, before: Seen | None = None) -> Seen:
-    """A file as it is now; its content is what it was before where size and times are the same.
+    """Look at a file; reuse the hash in `before` if size and times are unchanged.
 
-    Programs set the time of a change back (``cp -p``, archives); that of the file's own record they cannot.
+    ``cp -p`` and archives restore the modification time, so the change time (ctime) is compared too.
     """
     try:
         state = path.stat()
@@ -85,31 +84,31 @@ def seen(path: Path, before: Seen | None = None) -> Seen:
 
 
 def see_all(paths: Iterable[Path], known: Mapping[str, Seen]) -> dict[str, Seen]:
-    """Files as they are now, by their full path."""
+    """Look at several files; returns them by absolute path."""
     full = [path.absolute() for path in paths]
     return {str(path): seen(path, known.get(str(path))) for path in full}
 
 
 def read_ledger(folder: Path) -> dict[str, StageRecord]:
-    """The records in a folder, by stage; none where there is no file, or one that cannot be understood."""
+    """Read the records in a folder, by stage. A missing or unreadable file gives no records."""
     try:
-        told = json.loads((folder / LEDGER_NAME).read_text(encoding="utf-8"))
+        document = json.loads((folder / LEDGER_NAME).read_text(encoding="utf-8"))
         return {
             str(name): StageRecord(
                 dict(record["inputs"]),
                 {path: Seen(**known) for path, known in record["files"].items()},
                 {path: Seen(**known) for path, known in record["outputs"].items()},
             )
-            for name, record in told["stages"].items()
+            for name, record in document["stages"].items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
 def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
-    """Replace the records in a folder, whole or not at all."""
-    told = {
-        "about": "What each stage of `unmet run` was made from; it is reused while that is unchanged.",
+    """Write the records of a folder; the file is replaced only when complete."""
+    document = {
+        "about": "Inputs and outputs of each stage of `unmet run`. A stage is reused while they are unchanged.",
         "stages": {
             name: {
                 "inputs": record.inputs,
@@ -119,4 +118,4 @@ def write_ledger(folder: Path, records: Mapping[str, StageRecord]) -> None:
             for name, record in records.items()
         },
     }
-    write_text(folder / LEDGER_NAME, json.dumps(told, indent=1) + "\n")
+    write_text(folder / LEDGER_NAME, json.dumps(document, indent=1) + "\n")

@@ -1,22 +1,26 @@
-"""Records → panel → estimate → report in one go."""
+"""Run the stages panel, estimate and report."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
+from unmet.execution import count_workers, find_executor
 from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
 from unmet.pipeline.events import Event, Progress, Stage
 from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings, panel_options
 
 if TYPE_CHECKING:
+    from unmet.execution import Executor
     from unmet.mobility.demand import LatentDemand
+    from unmet.mobility.panel.file import PanelFile
     from unmet.mobility.runs.run import RunResult
     from unmet.pipeline.stages import Work
 
@@ -31,7 +35,7 @@ OUTPUTS = {
     ),
     REPORT: ("report.html",),
 }
-# Settings that change what a stage gives; the others (jobs, memory) only change how.
+# Settings that change the result of a stage. The others (jobs, memory) change only its speed.
 _DECIDES = {
     PANEL: tuple(setting for option, setting in PANEL_SETTINGS.items() if PANEL_OPTIONS[option].changes_panel),
     ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws"),
@@ -41,18 +45,18 @@ _DECIDES = {
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a run has left in its folder.
+    """Results of a run.
 
     Attributes
     ----------
     settings : RunSettings
-        What it was made from.
+        The settings of the run.
     stages : tuple of Stage
         Panel, estimate, report.
     panel : dict
-        The panel's summary: period, zones, trips used, minutes by state and the like.
+        The panel's summary: period, zones, trips used, minutes by state and so on.
     estimate : RunResult
-        The estimates; zones that failed are in its ``failures``.
+        The estimates. Its ``failures`` lists zones that failed.
     """
 
     settings: RunSettings
@@ -62,11 +66,11 @@ class RunOutcome:
 
     @property
     def report(self) -> Path:
-        """The page."""
+        """Path of the report."""
         return self.stages[-1].path
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``unmet run --json`` prints."""
+        """Return the document that ``unmet run --json`` prints."""
         info = self.estimate.info
         return {
             "unmet": unmet.__version__,
@@ -79,25 +83,27 @@ class RunOutcome:
         }
 
 
-def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcome:
-    """Go from records to a report.
+def run(settings: RunSettings, *, executor: Executor | None = None, progress: Progress | None = None) -> RunOutcome:
+    """Build the panel, estimate demand and write the report.
 
     Parameters
     ----------
     settings : RunSettings
-        See `unmet.pipeline.make_settings` for those of a file.
+        `unmet.pipeline.make_settings` reads them from a file.
+    executor : callable, optional
+        Runs the estimates of zones, see `unmet.execution`; default: worker processes on this machine.
     progress : callable, optional
-        See `Progress`.
+        Called with each `Event`.
 
     Returns
     -------
     RunOutcome
-        Zones that could not be estimated are in its ``estimate.failures``.
+        Its ``estimate.failures`` lists zones that could not be estimated.
 
     Raises
     ------
     InputError
-        Where something given is not what was expected; what was in the folder before is as it was.
+        If a setting or a file is invalid. Earlier results in the folder are not changed.
 
     Examples
     --------
@@ -114,6 +120,7 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
     >>> [stage.reused for stage in first.stages], [stage.reused for stage in again.stages]
     ([False, False, False], [True, True, True])
     """
+    from unmet.mobility.panel.file import open_panel
     from unmet.mobility.runs.run import read_run
     from unmet.pipeline.stages import working_in
 
@@ -125,16 +132,22 @@ def run(settings: RunSettings, *, progress: Progress | None = None) -> RunOutcom
             chosen = {key: getattr(settings, key) for key in _DECIDES[name]}
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
-        panel = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
-        estimate = stage(ESTIMATE, lambda: _make_estimate(settings, work, panel, estimator), [PANEL]) / "estimate"
-        stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
+        path = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
+        # Closed before it is moved to its place.
+        with open_panel(path, sha256=work.content(PANEL, "panel.parquet")) as panel:
+            estimate = (
+                stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor), [PANEL])
+                / "estimate"
+            )
+            stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
+            summary = dict(panel.metadata["summary"])
         work.publish()
     result = read_run(settings.out / "estimate")
-    return RunOutcome(settings, tuple(work.stages), _panel_summary(settings.out / "panel.parquet"), result)
+    return RunOutcome(settings, tuple(work.stages), summary, result)
 
 
 def _check(settings: RunSettings) -> LatentDemand:
-    """Find what makes no sense before hours of work."""
+    """Check all settings before any work starts."""
     import pandas as pd
 
     from unmet.mobility.clock.horizon import horizon_bins
@@ -147,8 +160,8 @@ def _check(settings: RunSettings) -> LatentDemand:
         raise MissingExtraError("plotly", "report", "Reports")
     PanelOptions(**panel_options(settings))
     horizon_bins(settings.horizon, 1)
-    if settings.jobs is not None and settings.jobs < 1:
-        raise InputError(f"jobs: expected a whole number of at least 1, got {settings.jobs}.")
+    count_workers(settings.jobs)
+    find_executor(settings.engine)
     if settings.holidays is not None:
         country, _, subdivision = settings.holidays.partition(":")
         some_day = pd.DataFrame({"start_local": [pd.Timestamp("2024-01-01")]})
@@ -156,7 +169,7 @@ def _check(settings: RunSettings) -> LatentDemand:
     if settings.weather is not None:
         read_weather(settings.weather, settings.timezone, settings.weather_columns)
     elif settings.weather_columns:
-        raise InputError("weather_columns: columns were chosen, but there is no weather to choose from (--weather).")
+        raise InputError("weather_columns: columns were given without weather (--weather).")
     if settings.truth is not None:
         check_truth(Path(settings.truth))
     names = ("model", "draws", "seed", "weather", "weather_columns", "timezone", "holidays", "horizon")
@@ -164,7 +177,7 @@ def _check(settings: RunSettings) -> LatentDemand:
 
 
 def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
-    """The files that each stage reads, by what they are."""
+    """Return the input files of each stage, by the setting that names them."""
     from unmet.mobility.records.files import expand
 
     panel = {
@@ -182,8 +195,8 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
         inside = next((file for file in files if out in file.resolve().parents), None)
         if inside is not None:
             raise InputError(
-                f"{inside}: is in the folder of the results, {settings.out}, and taken for {name}. "
-                "Name another folder with --out, or files that are not in it."
+                f"{inside}: is an input file ({name}) inside the folder of the results, {settings.out}. "
+                "Use another folder with --out, or move the file."
             )
     return {PANEL: panel, ESTIMATE: estimate, REPORT: report}
 
@@ -201,29 +214,32 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
     )
 
 
-def _make_estimate(chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand) -> None:
+def _make_estimate(
+    chosen: RunSettings, work: Work, panel: PanelFile, estimator: LatentDemand, executor: Executor | None
+) -> None:
     from unmet._storage.writing import write_text, writing
 
     result = estimator.fit(
         panel,
         work.aside / "estimate",
         jobs=chosen.jobs,
+        executor=executor or find_executor(chosen.engine),
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
     )
     if any(failure["retry"] for failure in result.info["failures"]):
-        work.once.add(ESTIMATE)  # a worker was lost: the same command tries its zones again
-    # Where the panel will be, not where it is now.
-    told = {**result.info, "panel_path": str(work.out / "panel.parquet")}
+        work.once.add(ESTIMATE)  # a worker died: the same command tries its zones again
+    # The path after publishing, not the present one.
+    info = {**result.info, "panel_path": str(work.out / "panel.parquet")}
     with writing(work.out):
-        write_text(result.out / "run.json", json.dumps(told, indent=2, default=str) + "\n")
+        write_text(result.out / "run.json", json.dumps(info, indent=2, default=str) + "\n")
 
 
-def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -> None:
+def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Path) -> None:
     from unmet._storage.writing import writing
     from unmet.report import write_report
 
-    work.tell(Event(REPORT, "step", "writing the page"))
+    work.tell(Event(REPORT, "step", "writing the report"))
     with writing(work.out):
         write_report(
             estimate,
@@ -233,10 +249,3 @@ def _make_report(chosen: RunSettings, work: Work, panel: Path, estimate: Path) -
             truth=None if chosen.truth is None else Path(chosen.truth),
             progress=lambda done, zones: work.tell(Event(REPORT, "step", f"drawing zone {done} of {zones}")),
         )
-
-
-def _panel_summary(panel: Path) -> dict[str, Any]:
-    from unmet.mobility.panel.file import open_panel
-
-    with open_panel(panel) as opened:
-        return dict(opened.metadata["summary"])

@@ -1,6 +1,6 @@
-"""What a run is made from: every setting once, with its place in ``unmet.toml``, its kind and what it means.
+"""Settings of a run: each with its table in ``unmet.toml``, its kind and its help text.
 
-The flags of the command line and the example that ``unmet init`` writes take their words from here.
+The command-line flags and the example that ``unmet init`` writes use the texts of this module.
 """
 
 from __future__ import annotations
@@ -10,36 +10,38 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from unmet.execution import ENGINES
+from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS
 from unmet.mobility.panel.options import PANEL_OPTIONS
 
 __all__ = ["PANEL_SETTINGS", "TABLES", "About", "RunSettings", "about", "panel_options", "settings_by_table"]
 
 TABLES = {
-    "": "Where results go.",
-    "records": "The operator's files, and what may explain demand.",
-    "panel": "How records become a table of zones and time bins.",
-    "estimate": "How demand is estimated.",
-    "report": "The page.",
+    "": "Where to write the results.",
+    "records": "Input files, and data that explains demand.",
+    "panel": "How to build the panel of zones and time bins.",
+    "estimate": "How to estimate demand.",
+    "report": "The report page.",
 }
 """The tables of ``unmet.toml``; the first is its top level."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What is to be known of one setting.
+    """Description of one setting.
 
     Attributes
     ----------
     table : str
-        Where it stands in ``unmet.toml``; a key of `TABLES`.
+        Its table in ``unmet.toml``; a key of `TABLES`.
     kind : str
         ``path``, ``paths``, ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag``, ``columns`` or ``names``.
     help : str
         One sentence.
     example : str
-        A value as TOML writes it, for the example.
+        A value in TOML syntax, for the example file.
     shown : bool
-        Whether the example sets it (else it is there as a comment).
+        Whether the example file sets it, or shows it as a comment.
     """
 
     table: str
@@ -60,10 +62,10 @@ def _panel_option(name: str, **changes: Any) -> Any:
     return _setting(default, info.table, info.kind, info.help, info.example, **changes)
 
 
-# ruff: noqa: RUF009 - `_setting` gives a dataclass field, which is what belongs there.
+# ruff: noqa: RUF009 - `_setting` returns a dataclass field.
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Everything that decides what a run does; the flags of ``unmet run`` have the same names.
+    """Settings of a run; the flags of ``unmet run`` have the same names.
 
     Examples
     --------
@@ -80,7 +82,7 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Trip files: CSV, CSV.gz, zip, Parquet; a folder or a 'glob/*.csv.gz'.",
+        "Trip files (CSV, CSV.gz, zip, Parquet), a folder, or a quoted glob such as 'trips/*.csv.gz'.",
         '"trips/*.csv.gz"',
         shown=True,
     )
@@ -88,7 +90,7 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Station status: GBFS documents (a folder of snapshots) or a table of changes.",
+        "Station status: a folder of GBFS snapshots, or a table of changes.",
         '"status.parquet"',
         shown=True,
     )
@@ -96,23 +98,27 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Stations: GBFS station_information or a table with id, lat, lon, capacity.",
+        "Stations: GBFS station_information, or a table with id, lat, lon and capacity.",
         '"stations.csv"',
         shown=True,
     )
     timezone: str = _panel_option("timezone", default="", shown=True)
     weather: str | None = _setting(
-        None, "records", "path", "Weather: a CSV or Parquet with a time and numbers.", '"weather.csv"'
+        None,
+        "records",
+        "path",
+        "Weather: a CSV or Parquet file with a time column and numeric columns.",
+        '"weather.csv"',
     )
     weather_columns: tuple[str, ...] | None = _setting(
         None,
         "records",
         "columns",
-        "Columns of the weather to use, commas between; all unless given.",
+        "Weather columns to use, separated by commas; default: all.",
         '["temp", "rain"]',
     )
     holidays: str | None = _setting(
-        None, "records", "text", "Public holidays of a country or a part of it: US, US:NY.", '"US:NY"'
+        None, "records", "text", "Public holidays of a country (US) or a subdivision (US:NY).", '"US:NY"'
     )
     map: Mapping[str, str] | None = _panel_option("mapping")
     max_rejected: float = _panel_option("max_rejected")
@@ -128,31 +134,38 @@ class RunSettings:
     memory: str = _panel_option("memory")
 
     model: str = _setting(
-        "exposure",
+        DEFAULT_MODEL,
         "estimate",
         "text",
-        "exposure, cgp, ncgp, ncgp-a, tobit, observed, weekly-mean or drop-censored.",
-        '"exposure"',
+        f"Demand model: {', '.join(MODELS)}.",
+        f'"{DEFAULT_MODEL}"',
     )
     horizon: str | None = _setting(
-        None, "estimate", "text", "Go on beyond the panel's end by so much: 7d, 12h.", '"7d"'
+        None, "estimate", "text", "Forecast beyond the panel's end, such as 7d or 12h.", '"7d"'
     )
-    seed: int = _setting(0, "estimate", "whole", "The same seed gives the same numbers.", "0")
-    draws: int = _setting(400, "estimate", "whole", "Joint draws behind the intervals of totals.", "400")
-    jobs: int | None = _setting(None, "estimate", "whole", "Worker processes; as many as processors.", "2")
+    seed: int = _setting(0, "estimate", "whole", "Random seed; the same seed gives the same numbers.", "0")
+    draws: int = _setting(
+        400, "estimate", "whole", "Number of joint posterior draws, for the intervals of totals.", "400"
+    )
+    jobs: int | None = _setting(
+        None, "estimate", "whole", "Number of worker processes; default: one per processor.", "2"
+    )
+    engine: str = _setting(
+        "processes", "estimate", "text", f"Where zones are estimated: {', '.join(ENGINES)}.", '"processes"'
+    )
 
-    title: str | None = _setting(None, "report", "text", "Title of the page.", '"Bikes of our city, spring 2024"')
+    title: str | None = _setting(None, "report", "text", "Title of the report.", '"Bikes of our city, spring 2024"')
     truth: str | None = _setting(
         None,
         "report",
         "path",
-        "truth.parquet of a simulated city, to show its true demand beside the estimate.",
+        "truth.parquet of a simulated city; the report then shows its true demand.",
         '"city/truth.parquet"',
     )
 
 
 def about(name: str) -> About:
-    """What is to be known of a setting.
+    """Return the description of a setting.
 
     Examples
     --------
@@ -163,7 +176,7 @@ def about(name: str) -> About:
 
 
 def settings_by_table(table: str) -> list[str]:
-    """Names of the settings in a table, in order.
+    """Return the names of the settings in a table, in order.
 
     Examples
     --------

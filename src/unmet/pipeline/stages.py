@@ -1,7 +1,7 @@
-"""Stages of a run: each reused while nothing it depends on has changed, and all of what is new published together.
+"""Stages of a run: reused if nothing they depend on has changed, and published together.
 
-What is new is made in a folder ``unfinished`` within the run's folder, and takes the place of what was there once all
-of it is done: the results in a folder always belong together. A run that was stopped goes on from what it finds there.
+New results are written to the folder ``unfinished`` inside the run's folder. They replace the earlier ones when all are
+complete, so that the results in a folder always belong together. An interrupted run continues from ``unfinished``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Work", "working_in"]
 
 @contextmanager
 def working_in(out: Path, tell: Progress) -> Iterator[Work]:
-    """Make the folder of a run and hold it against another at the same time; leave no empty ones."""
+    """Create and lock the folder of a run; remove folders that stay empty."""
     aside = out / "unfinished"
     with hold_folder(out):
         try:
@@ -40,18 +40,18 @@ def working_in(out: Path, tell: Progress) -> Iterator[Work]:
 
 @dataclass
 class Work:
-    """A run under way: its stages grow.
+    """State of a run: the stages finished so far.
 
     Attributes
     ----------
     out, aside : pathlib.Path
-        The folder of the run, and the one within for what is unfinished.
+        The folder of the run, and the folder of unfinished results inside it.
     tell : callable
-        See `unmet.pipeline.events.Progress`.
+        Receives progress events; see `unmet.pipeline.events.Progress`.
     stages : list of Stage
-        How they went.
+        Results of the finished stages.
     once : set of str
-        Stages that are not to be reused, for not all of their work was done.
+        Stages that must not be reused, because part of their work failed.
     """
 
     out: Path
@@ -71,27 +71,27 @@ class Work:
         make: Callable[[], None],
         after: Sequence[str] = (),
     ) -> Path:
-        """Reuse a stage, or make it.
+        """Reuse a stage, or run it.
 
         Parameters
         ----------
         name : str
-            What it is called.
+            Name of the stage.
         outputs : sequence of str
-            The files it gives, below the folder of the run; `make` writes them below `aside`.
+            Its output files, relative to the folder of the run; `make` writes them below `aside`.
         settings : mapping
-            Those that decide its result.
+            Settings that decide its result.
         given : mapping
-            The files that it reads, by what they are.
+            Its input files, by the setting that names them.
         make : callable
-            Makes it.
+            Runs the stage.
         after : sequence of str
-            Earlier stages that it builds on.
+            Stages whose outputs it reads.
 
         Returns
         -------
         pathlib.Path
-            The folder that the outputs are below, for now.
+            The folder that contains the outputs until they are published.
         """
         began = time.monotonic()
         ledgers = [read_ledger(folder) for folder in (self.aside, self.out)]
@@ -100,14 +100,14 @@ class Work:
         contents = {role: [file.sha256 for file in files.values()] for role, files in looked.items()}
         upstream = {earlier: [f.sha256 for f in self._records[earlier].outputs.values()] for earlier in after}
         everything = {**contents, **upstream, "settings": dict(settings), "unmet": unmet.__version__}
-        inputs = json.loads(json.dumps(everything))  # as the ledger will give it back
+        inputs = json.loads(json.dumps(everything))  # as read back from the ledger
         found = _find(name, inputs, ledgers, (self.aside, self.out))
         if isinstance(found, str):
             self.tell(Event(name, "begin", found))
             make()
             home, files, why = self.aside, {output: seen(self.aside / output) for output in outputs}, found
         else:
-            (home, files), why = found, "nothing that it depends on has changed"
+            (home, files), why = found, "its inputs have not changed"
         self._homes[name] = home
         self._records[name] = StageRecord(inputs, {p: f for some in looked.values() for p, f in some.items()}, files)
         if home == self.aside:
@@ -119,8 +119,12 @@ class Work:
         self.tell(Event(name, "end", why, stage_result=self.stages[-1]))
         return home
 
+    def content(self, name: str, output: str) -> str:
+        """Give the SHA-256 of an output of a stage."""
+        return self._records[name].outputs[output].sha256
+
     def publish(self) -> None:
-        """Move what is new into place, all of it together."""
+        """Move all new results into place."""
         self._check_places()
         with writing(self.out):
             for name, home in self._homes.items():
@@ -131,15 +135,15 @@ class Work:
             shutil.rmtree(self.aside, ignore_errors=True)
 
     def _check_places(self) -> None:
-        """Before the first move: nothing that is no file, or no folder, may stand where one should."""
+        """Check, before the first move, that no folder is in the place of a file or the reverse."""
         for record in self._records.values():
             for place in (self.out / output for output in record.outputs):
                 wrong = place if place.is_dir() else place.parent if place.parent.is_file() else None
                 if wrong is not None:
                     kind = "folder" if wrong.is_dir() else "file"
                     raise InputError(
-                        f"{wrong}: is a {kind} and in the way of the results. Move it away, or name another folder "
-                        "with --out, and run the same command again. Nothing was changed; what is finished is kept."
+                        f"{wrong}: this {kind} is in the place of a result. Move it, or give another folder with "
+                        "--out, and run the same command again. Nothing was changed; finished work is kept."
                     )
 
     def _write_ledger(self, folder: Path) -> None:
@@ -154,9 +158,9 @@ def _find(
     ledgers: Sequence[Mapping[str, StageRecord]],
     folders: Sequence[Path],
 ) -> tuple[Path, dict[str, Seen]] | str:
-    """Where a stage with these inputs is, and its files; or why there is none.
+    """Return the folder and files of a stage with these inputs, or the reason why there is none.
 
-    What one ledger tells may lie in the other folder: a run may have been stopped while it moved its results.
+    Files recorded in one folder may be in the other one, if a run was killed while it moved its results.
     """
     why = FIRST_TIME
     for kept in ledgers:

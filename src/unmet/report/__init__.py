@@ -1,7 +1,7 @@
-"""What a run found, to look at and to take along: one page of HTML, and tables.
+"""Reports of a run: one HTML page, and tables.
 
-`write_report` makes a page that opens from disk with no network; `export_tables` writes the same numbers as CSV,
-Parquet and GeoJSON. Both read a folder that ``unmet estimate`` left and the panel it was made from.
+`write_report` writes a page that opens from disk and needs no network. `export_tables` writes the same numbers as CSV,
+Parquet and GeoJSON. Both read the folder of a run and its panel.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""The numbers of a report as tables: CSV, Parquet and GeoJSON.
+"""Write the numbers of a report as tables: CSV, Parquet and GeoJSON.
 
 ============== ========================================================================================
 table          rows
 ============== ========================================================================================
-headline       the system's totals with their intervals, the share of time out of stock, zones
-zones          one per zone; also as GeoJSON, with its place or polygon
+headline       totals of the system with intervals, the share of time out of stock, numbers of zones
+zones          one per zone; also as GeoJSON, with its point or polygon
 hours_of_week  one per zone and hour of the week
-act            where one more vehicle would have served the most riders, best first
+act            zones and hours where one more vehicle would have served most riders, best first
 bins           one per zone and bin: minutes by state, rate, demand and lost trips
-totals         every total with all its quantiles
-quality        rows rejected, repaired and noted
+totals         all totals with their quantiles
+quality        rejected, repaired and noted rows
 ============== ========================================================================================
 
-A text that a spreadsheet would take for a formula has an apostrophe before it in CSV; Parquet and GeoJSON have it as
-it was.
+In CSV, a text that a spreadsheet would read as a formula is prefixed with an apostrophe; in Parquet and GeoJSON it is
+unchanged.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, identifier, literal
 from unmet._storage.writing import replacing_files, writing
 from unmet.mobility.records.quality import QUALITY_COLUMNS
+from unmet.mobility.supply.states import STATE_MINUTES
 from unmet.report.places import geometry
 from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run
@@ -40,9 +41,8 @@ from unmet.report.tables import act_table, headline, week_table, zone_table
 __all__ = ["FORMATS", "export_tables"]
 
 FORMATS = ("csv", "parquet", "geojson")
-# What makes a spreadsheet calculate, and the wide forms of the same signs.
+# Signs that start a formula in a spreadsheet, and their full-width forms.
 _FORMULA = "^[=+\\-@\\t\\r\\n＝＋－＠]"
-_OF_PANEL = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
 
 
 def export_tables(
@@ -58,26 +58,26 @@ def export_tables(
     Parameters
     ----------
     run : path
-        The folder that ``unmet estimate`` or ``unmet run`` wrote.
+        The folder written by ``unmet estimate`` or ``unmet run``.
     out : path
-        The folder for the tables, made if need be. Files of the same names are replaced when all are complete.
+        The folder for the tables, created if missing. Existing files are replaced when all tables are complete.
     formats : sequence of str
         Some of ``csv``, ``parquet``, ``geojson``.
     panel : path, optional
-        The panel that the run was made from; where the run found it, unless given.
+        The panel of the run; default: the path recorded in the run.
     progress : callable, optional
         Called with the name of each file before it is written.
 
     Returns
     -------
     list of pathlib.Path
-        The files.
+        Paths of the files.
     """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         raise InputError(f"formats: expected some of {', '.join(FORMATS)}; got {', '.join(formats) or 'none'}.")
     folder = Path(out)
-    say = progress or (lambda _: None)
+    report = progress or (lambda _: None)
     with open_run(run, panel) as source, _appearing(folder) as aside:
         zones = zone_table(source)
         if "csv" in formats or "parquet" in formats:
@@ -85,10 +85,10 @@ def export_tables(
             for name, sql in _tables(source).items():
                 for kind in ("csv", "parquet"):
                     if kind in formats:
-                        say(f"{name}.{kind}")
+                        report(f"{name}.{kind}")
                         _copy(source.connection, sql, aside / f"{name}.{kind}", kind)
         if "geojson" in formats:
-            say("zones.geojson")
+            report("zones.geojson")
             text = json.dumps(_features(source, zones), ensure_ascii=False, allow_nan=False)
             (aside / "zones.geojson").write_text(text, encoding="utf-8")
         names = sorted(path.name for path in aside.iterdir())
@@ -105,7 +105,7 @@ def _appearing(folder: Path) -> Iterator[Path]:
 
 
 def _register(source: RunSource, zones: pd.DataFrame) -> None:
-    """Let SQL see the tables that are made here."""
+    """Make the tables of the report available to SQL."""
     weeks = week_table(source, (series.week for _, series in each_zone(source)))
     act = act_table(weeks, rows=1000)
     frames = {
@@ -123,7 +123,7 @@ def _register(source: RunSource, zones: pd.DataFrame) -> None:
 
 def _tables(source: RunSource) -> dict[str, str]:
     own = [c for c in _columns(source.connection, "SELECT * FROM demand") if c not in ("zone", "start", "observed")]
-    of_panel = ", ".join(f"p.{c}" for c in _OF_PANEL)
+    of_panel = ", ".join(f"p.{c}" for c in STATE_MINUTES)
     of_demand = ", ".join(f"d.{identifier(c)}" for c in own)
     bins = f"""
         SELECT coalesce(p.zone, d.zone) AS zone, z.name,
@@ -170,7 +170,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, kind: str
 
 
 def _as_text(name: str, type_: str) -> str:
-    """A column as CSV has it: moments in ISO 8601, texts that look like formulas with an apostrophe before them."""
+    """Return SQL for a column in CSV: times in ISO 8601, texts that look like formulas with an apostrophe."""
     quoted = identifier(name)
     if type_ == "TIMESTAMP WITH TIME ZONE":
         return f"strftime({quoted} AT TIME ZONE 'UTC', '%Y-%m-%dT%H:%M:%SZ') AS {quoted}"
@@ -181,7 +181,7 @@ def _as_text(name: str, type_: str) -> str:
 
 
 def _features(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
-    """A GeoJSON FeatureCollection (RFC 7946); a zone without a place has no geometry."""
+    """Return a GeoJSON FeatureCollection (RFC 7946); a zone without a position has no geometry."""
     features = []
     for (_, zone), row in zip(source.zones.iterrows(), zones.to_dict("records"), strict=True):
         properties = {str(k): None if pd.isna(v) else v for k, v in row.items() if k not in ("lat", "lon")}

@@ -1,8 +1,8 @@
-"""Series made small enough to travel in one file.
+"""Compress series so that they fit into one page.
 
-A year of hourly bins of 600 zones is five million rows. Every zone keeps its days, its hours of the week, and its own
-bins for as many of the last weeks as fit. Numbers are rounded to what a screen can show, 16 bits each, and compressed;
-the page unpacks the zone that is looked at.
+A year of hourly bins of 600 zones is five million rows. The page keeps the days and hours of the week of every zone,
+and single bins for as many of the last weeks as fit. Numbers are rounded to screen resolution, 16 bits each, and
+compressed; the page unpacks the zone that is shown.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from unmet.report.source import RunSource
 __all__ = ["PACKED", "Packed", "pack", "pack_integers", "pack_run"]
 
 PACKED = ("observed", "rate", "below", "above", "lost", "stockout", "off")
-"""The same as it is packed: the limits as their distance from the rate, which takes half the room."""
+"""Packed series: `DRAWN` with the limits as distances from the rate, which halves their size."""
 
 _MISSING = 65535
 _LEVELS = 500
 _SHARE_STEP = 0.02
-# What the bins of all zones may be: some 4.5 bytes each.
+# Largest number of zone-bins in a page: about 4.5 bytes each.
 _FINE_ROWS = 1_300_000
 
 
 @dataclass(frozen=True)
 class Packed:
-    """What the page unpacks.
+    """Packed series of a run.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class Packed:
         ``drawn`` and ``week`` (see `pack`) of each zone, in the order of the run's zones: `PACKED` of the bins from
         `fine_from` on and then of the days; `WEEKLY` of the hours of the week.
     system : dict
-        Likewise, of all zones together.
+        The same for all zones together.
     fine_from : int
-        The first bin whose own values the page has.
+        The first bin that the page shows singly.
     weeks : list of dict
-        The hours of the week of each zone as they were, not packed.
+        The hours of the week of each zone, not packed.
     """
 
     zones: list[dict[str, Any]]
@@ -56,15 +56,15 @@ class Packed:
 
 
 def pack(series: list[tuple[Array, float]]) -> dict[str, Any]:
-    """Series as 16-bit numbers with an offset and a step each, compressed, as text.
+    """Pack series as 16-bit numbers with an offset and a step each, compressed, as text.
 
-    Value = offset + step · number; 65535 is missing. Low bytes come first, then high bytes: they compress better apart.
+    Value = offset + step · number; 65535 means missing. Low bytes come before high bytes, which compresses better.
 
     Parameters
     ----------
     series : list of (array, float)
-        Values, and the step to round them to; whole numbers are kept whole and a range of more than 65534 steps has
-        wider ones.
+        Values, and the step to round them to. Whole numbers stay whole; a range of more than 65534 steps gets a
+        larger step.
 
     Examples
     --------
@@ -89,12 +89,12 @@ def _scale(values: Array, step: float) -> tuple[float, float]:
     low, high = float(min(values.min(), 0.0)), float(values.max())
     if high - low < _MISSING - 1 and np.array_equal(values, np.rint(values)):
         return low, 1.0
-    # As the page will read them: the numbers must be made with the same steps.
+    # Rounded as in the page, which must use the same steps.
     return float(f"{low:.6g}"), float(f"{max(step, (high - low) / (_MISSING - 2), 1e-9):.6g}")
 
 
 def pack_integers(values: NDArray[np.int64]) -> str:
-    """32-bit integers, as differences, compressed, as text."""
+    """Pack 32-bit integers as differences, compressed, as text."""
     return _text(np.diff(values, prepend=0).astype("<i4").tobytes())
 
 
@@ -103,7 +103,7 @@ def _text(raw: bytes) -> str:
 
 
 def pack_run(source: RunSource, progress: Callable[[int, int], None] | None = None) -> Packed:
-    """Pack all zones, holding the rows of a few at a time."""
+    """Pack all zones, with the rows of a few in memory at a time."""
     fine_from = _fine_from(source)
     estimated = (source.zones["status"] == "ok").tolist()
     system = SystemSeries(source)
@@ -120,12 +120,12 @@ def pack_run(source: RunSource, progress: Callable[[int, int], None] | None = No
 
 def _packed(series: ZoneSeries, fine_from: int) -> dict[str, Any]:
     drawn = _to_pack(series.bins, fine_from) + _to_pack(series.days, 0)
-    # Hours of the week are also read off in numbers: as fine as 16 bits allow.
+    # Hours of the week are also shown as numbers: as fine as 16 bits allow.
     return {"drawn": pack(drawn), "week": pack([(series.week[name], 0.0) for name in WEEKLY])}
 
 
 def _to_pack(values: dict[str, Array], first: int) -> list[tuple[Array, float]]:
-    """`PACKED`, to the half of a pixel or so: trips in steps of the highest limit, shares of the time in 50ths."""
+    """Return `PACKED` with steps of about half a pixel: trips by the highest limit, shares of time in 50ths."""
     own = {name: series[first:] for name, series in values.items()}
     own["below"], own["above"] = own["rate"] - own["low"], own["high"] - own["rate"]
     tallest = [float(np.nanmax(own[n])) for n in ("high", "observed") if np.isfinite(own[n]).any()]
@@ -135,7 +135,7 @@ def _to_pack(values: dict[str, Array], first: int) -> list[tuple[Array, float]]:
 
 
 def _fine_from(source: RunSource) -> int:
-    """From which bin on all zones' bins fit; from a midnight."""
+    """Return the first bin to show singly, at a midnight, so that all zones fit."""
     bins = source.bins
     room = max(_FINE_ROWS // (len(source.zones) + 1), 1)
     if len(bins) <= room:

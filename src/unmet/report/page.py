@@ -1,4 +1,4 @@
-"""One self-contained page: data, style and scripts in a single HTML file that opens from disk with no network."""
+"""Write the report: one HTML file with data, style and scripts, which opens from disk and needs no network."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import pandas as pd
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.writing import write_text, writing
+from unmet.mobility.panel.file import PanelFile
 from unmet.report.packing import PACKED, pack_integers, pack_run
 from unmet.report.places import plane
 from unmet.report.series import WEEKLY, day_numbers
@@ -30,46 +31,46 @@ from unmet.report.words import assumptions, data_used, minutes_by_state, model_f
 __all__ = ["write_report"]
 
 _SCRIPTS = ("numbers.js", "map.js", "table.js", "series.js", "act.js", "how.js", "page.js")
-_DIGITS = 9  # so that what is rounded again, to be shown, comes out as it does from the tables
+_DIGITS = 9  # enough for the page to round to the same digits as the tables
 
 
 def write_report(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     *,
-    panel: str | os.PathLike[str] | None = None,
+    panel: str | os.PathLike[str] | PanelFile | None = None,
     title: str | None = None,
     truth: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Write the report of a run: one HTML file with its data and scripts inside.
+    """Write the report of a run as one HTML file.
 
     Parameters
     ----------
     run : path
-        The folder that ``unmet estimate`` or ``unmet run`` wrote.
+        The folder written by ``unmet estimate`` or ``unmet run``.
     out : path, optional
-        The file; ``report.html`` in the run's folder unless given. It appears whole or not at all.
-    panel : path, optional
-        The panel that the run was made from; where the run found it, unless given.
+        The file; default: ``report.html`` in the run's folder. It appears only when complete.
+    panel : path or PanelFile, optional
+        The panel of the run; default: the path recorded in the run.
     title : str, optional
-        What stands on top.
+        Title of the page.
     truth : path, optional
-        ``truth.parquet`` of a simulated city: its demand is shown beside the estimate.
+        ``truth.parquet`` of a simulated city; the page then shows its true demand.
     progress : callable, optional
         Called as ``progress(done, zones)``.
 
     Returns
     -------
     pathlib.Path
-        The file.
+        Path of the file.
 
     Examples
     --------
     >>> import tempfile
     >>> from unmet.mobility.demand import DemandModel
     >>> from unmet.execution import serially
-    >>> from unmet.mobility.panel.file import write_parquet
+    >>> from unmet._storage.parquet import write_parquet
     >>> from unmet.mobility.runs.run import run_estimates
     >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
     >>> rows = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
@@ -97,11 +98,11 @@ def write_report(
 
 
 def _check_target(target: Path) -> None:
-    """Refuse before any work is done what cannot be written."""
+    """Check that the file can be written before any work starts."""
     if target.is_dir():
-        raise InputError(f"{str(target)!r} is a folder; name a file in it, such as {str(target / 'report.html')!r}.")
+        raise InputError(f"{str(target)!r} is a folder. Give a file in it, such as {str(target / 'report.html')!r}.")
     if not target.parent.is_dir():
-        raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} into.")
+        raise InputError(f"There is no folder {str(target.parent)!r} for {target.name!r}. Create it first.")
 
 
 def _plotly() -> str:
@@ -115,7 +116,7 @@ def _plotly() -> str:
 def _data(
     source: RunSource, title: str | None, truth: Path | None, progress: Callable[[int, int], None] | None
 ) -> dict[str, Any]:
-    """Everything that the page shows, as JSON knows it."""
+    """Collect everything that the page shows, as JSON values."""
     zones = zone_table(source, None if truth is None else true_demand(source, truth))
     packed = pack_run(source, progress)
     weeks = week_table(source, packed.weeks)
@@ -123,7 +124,7 @@ def _data(
     days = np.unique(day_numbers(source.bins))
     local = source.bins["start_local"].to_numpy().astype("datetime64[m]").astype(np.int64)
     return {
-        "title": title or "What was demand, really?",
+        "title": title or "Demand and lost trips",
         "made": {"by": f"unmet {unmet.__version__}", "on": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")},
         "period": _period(source),
         "headline": headline(source, zones),
@@ -176,7 +177,7 @@ def _how(source: RunSource) -> dict[str, Any]:
 
 
 def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
-    """A table by columns, numbers to nine digits, missing values as null."""
+    """Return a table by columns, with numbers to nine digits and missing values as None."""
     return {str(name): [_plain(value) for value in table[name].tolist()] for name in table.columns}
 
 
@@ -187,11 +188,11 @@ def _plain(value: Any) -> Any:
 
 
 def _page(data: dict[str, Any], plotly: str) -> str:
-    """Fill the template. Names from files are data only: the page sets them as text."""
+    """Fill the template. Names from files are only in the data, which the page shows as text."""
     folder = files("unmet.report") / "template"
     own = "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     script = f'"use strict";\n(() => {{\n{own}\n}})();'
-    # "</script" would end the element that Plotly's text stands in.
+    # "</script" would end the element that contains Plotly.
     plotly = plotly.replace("\r\n", "\n").replace("</script", "<\\/script")
     parts = {
         "title": html.escape(data["title"]),
@@ -206,13 +207,13 @@ def _page(data: dict[str, Any], plotly: str) -> str:
 
 
 def _policy(*scripts: str) -> str:
-    """Only these very scripts may run, and nothing may be fetched."""
+    """Return a policy that allows these two scripts, by hash, and no requests."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def _embedded(data: dict[str, Any]) -> str:
-    """JSON that can stand in an HTML script element, whatever the strings in it are."""
+    """Return JSON that is safe inside an HTML script element, whatever its strings."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

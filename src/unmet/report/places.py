@@ -1,4 +1,4 @@
-"""Zones on a plane: kilometres east and north of their middle, polygons with no more corners than can be seen."""
+"""Positions of zones on a plane, in kilometres from their centre, and simplified polygons."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from unmet._typing import Array
 __all__ = ["centre", "geometry", "plane"]
 
 _KM_PER_DEGREE = 111.195
-# Corners closer to the outline than this share of the map's width are left out of the drawing.
+# Corners closer to the outline than this share of the map's width are removed.
 _COARSE = 0.0005
 
 
 def plane(zones: pd.DataFrame) -> dict[str, Any] | None:
-    """Where to draw the zones, or None where no zone has a place.
+    """Return the positions of the zones on the map, or None if no zone has one.
 
     Returns
     -------
     dict
-        ``x``, ``y`` (km east and north, None where unknown); where zones are polygons ``shapes``: a list of rings of
-        ``[x, y]`` per zone, None where it has none.
+        ``x``, ``y`` (km east and north, None if unknown) and, for polygons, ``shapes``: per zone a list of rings of
+        ``[x, y]``, or None.
     """
     lat, lon = _centres(zones)
     known = np.isfinite(lat) & np.isfinite(lon)
@@ -33,7 +33,7 @@ def plane(zones: pd.DataFrame) -> dict[str, Any] | None:
     lon = _unwrapped(lon, known)
     middle_lat = float((lat[known].min() + lat[known].max()) / 2)
     middle_lon = float((lon[known].min() + lon[known].max()) / 2)
-    # An equirectangular plane about the middle: right to 0.1 % within 50 km of it, away from the poles.
+    # Equirectangular projection about the centre: accurate to 0.1 % within 50 km, away from the poles.
     scale = _KM_PER_DEGREE * np.array([np.cos(np.radians(middle_lat)), 1.0])
 
     def project(points: Array) -> Array:
@@ -55,13 +55,13 @@ def plane(zones: pd.DataFrame) -> dict[str, Any] | None:
 
 
 def centre(zone: pd.Series) -> tuple[float, float] | None:
-    """Latitude and longitude of a zone: its stations', else the middle of its polygon's corners."""
+    """Return latitude and longitude of a zone: of its stations, or the mean of its polygon's corners."""
     lat, lon = _centres(pd.DataFrame([zone]))
     return (float(lat[0]), float(lon[0])) if np.isfinite(lat[0]) and np.isfinite(lon[0]) else None
 
 
 def geometry(zone: pd.Series) -> dict[str, Any] | None:
-    """The GeoJSON geometry of a zone: its polygon, else a point, else none."""
+    """Return the GeoJSON geometry of a zone: its polygon, its point, or None."""
     if _rings(zone["polygon"]):
         return {"type": "MultiPolygon", "coordinates": zone["polygon"]}
     at = centre(zone)
@@ -80,22 +80,22 @@ def _centres(zones: pd.DataFrame) -> tuple[Array, Array]:
 
 
 def _unwrapped(lon: Array, known: NDArray[np.bool_]) -> Array:
-    """Longitudes without the jump at the date line, where that makes the map narrower."""
+    """Remove the jump of longitudes at the date line if that makes the map narrower."""
     east = np.where(lon < 0, lon + 360.0, lon)
     return east if np.ptp(east[known]) < np.ptp(lon[known]) else lon
 
 
 def _rings(polygon: Any) -> list[Array]:
-    """All rings of a multipolygon, outer and inner alike: filled by the even-odd rule, holes stay holes."""
+    """Return all rings of a multipolygon; the even-odd rule keeps the holes."""
     if not isinstance(polygon, list):
         return []
     return [np.asarray(ring, dtype=float) for part in polygon for ring in part if len(ring) >= 4]
 
 
 def _coarser(ring: Array, tolerance: float) -> Array:
-    """Leave out corners nearer than the tolerance to the line between those that are kept (Ramer-Douglas-Peucker)."""
+    """Remove corners closer than the tolerance to the simplified outline (Ramer-Douglas-Peucker)."""
     keep = np.zeros(len(ring), dtype=bool)
-    keep[[0, len(ring) // 2, -1]] = True  # a closed ring has no first and last: cut it in two
+    keep[[0, len(ring) // 2, -1]] = True  # a closed ring has no ends: cut it in two
     pending = [(0, len(ring) // 2), (len(ring) // 2, len(ring) - 1)]
     while pending:
         first, last = pending.pop()

@@ -1,4 +1,4 @@
-"""What is drawn of each zone and of all together: bins, days and hours of the week, read a few zones at a time."""
+"""Series of each zone and of all zones together: bins, days and hours of the week, read a few zones at a time."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from scipy.sparse import csr_matrix
 
 from unmet._storage.sql import reading
 from unmet._typing import Array
-from unmet.mobility.runs.totals import HOURS
+from unmet.mobility.clock.bins import HOURS_OF_WEEK, hour_of_week
 from unmet.report.source import RunSource
 
 __all__ = ["DRAWN", "WEEKLY", "SystemSeries", "ZoneSeries", "day_numbers", "each_zone"]
 
 DRAWN = ("observed", "rate", "low", "high", "lost", "stockout", "off")
-"""Per bin and per day: what was seen, the rate and its 90 % limits, what was lost, and the shares of the time that the
-zone was out of stock, and closed or unknown."""
+"""Per bin and per day: observed trips, the rate and its 90 % limits, lost trips, and the shares of time out of stock
+and closed or unknown."""
 
 WEEKLY = ("observed", "lost", "low", "high", "stockout", "open", "bins", "extrapolated")
 """Per hour of the week, summed over the period: trips, lost trips and their 90 % limits, minutes out of stock and
-minutes open, bins, and bins that are extrapolation."""
+minutes open, bins, and extrapolated bins."""
 
 _ROWS_AT_ONCE = 1_000_000
 _NORMAL_Q95 = 1.6448536269514722
@@ -36,10 +36,10 @@ class ZoneSeries:
     Attributes
     ----------
     bins : dict
-        `DRAWN` → values of each bin of the run, missing where nothing is known.
+        `DRAWN` → values of each bin of the run; NaN if unknown.
     days : dict
-        The same of each local day, summed; shares are of the day. The limits of a day's rate are the sums of its
-        bins' limits: as wide as if the bins' errors all went the same way.
+        The same per local day, summed; shares are shares of the day. The limits of a day's rate are the sums of its
+        bins' limits, as if the errors of the bins were perfectly correlated.
     week : dict
         `WEEKLY` → values of each hour of the week.
     """
@@ -50,41 +50,40 @@ class ZoneSeries:
 
 
 def day_numbers(bins: pd.DataFrame) -> NDArray[np.int64]:
-    """Local days since 1970."""
+    """Return the local day of each bin, in days since 1970."""
     return bins["start_local"].to_numpy().astype("datetime64[D]").astype(np.int64)
 
 
 def _slots(bins: pd.DataFrame) -> NDArray[np.int64]:
-    local = pd.DatetimeIndex(bins["start_local"])
-    return np.asarray(local.day_of_week * 24 + local.hour, dtype=np.int64)
+    return hour_of_week(bins["start_local"])
 
 
 def _summing(groups: NDArray[np.int64], count: int) -> csr_matrix:
-    """A matrix that sums rows by group. Local days need not be in order: clocks are put back at midnight somewhere."""
+    """Return a matrix that sums rows by group. Groups may be unordered: some clocks are put back at midnight."""
     rows = np.arange(len(groups))
     return csr_matrix((np.ones(len(groups)), (rows, groups)), shape=(len(groups), count))
 
 
 def _days_of(bins: pd.DataFrame) -> csr_matrix:
-    """A matrix that sums bins by local day."""
+    """Return a matrix that sums bins by local day."""
     days, of_bin = np.unique(day_numbers(bins), return_inverse=True)
     return _summing(of_bin, len(days))
 
 
 def _week_limits(source: RunSource, level: str) -> dict[str, dict[str, Array]]:
-    """The 90 % limits of lost trips by hour of the week, from joint draws: of each zone, or of the system under ''."""
+    """Return the 90 % limits of lost trips by hour of the week, by zone; those of the system have the key ''."""
     totals = source.totals
     chosen = totals[(totals["level"] == level) & (totals["quantity"] == "lost")]
     limits: dict[str, dict[str, Array]] = {}
     for zone, rows in chosen.groupby(chosen["zone"].fillna(""), sort=False):
         slot = rows["hour_of_week"].to_numpy(dtype=int)
-        low, high = np.full(HOURS, np.nan), np.full(HOURS, np.nan)
+        low, high = np.full(HOURS_OF_WEEK, np.nan), np.full(HOURS_OF_WEEK, np.nan)
         low[slot], high[slot] = rows["q05"].to_numpy(dtype=float), rows["q95"].to_numpy(dtype=float)
         limits[str(zone)] = {"low": low, "high": high}
     return limits
 
 
-_NO_LIMITS = {"low": np.full(HOURS, np.nan), "high": np.full(HOURS, np.nan)}
+_NO_LIMITS = {"low": np.full(HOURS_OF_WEEK, np.nan), "high": np.full(HOURS_OF_WEEK, np.nan)}
 _FETCHED = ("observed", "rate", "low", "high", "lost", "stockout", "off", "extrapolated")
 
 
@@ -92,7 +91,7 @@ def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries]]:
     """Yield the number and the series of each zone."""
     limits = _week_limits(source, "zone_hour_of_week")
     per_chunk = max(1, _ROWS_AT_ONCE // max(len(source.bins), 1))
-    by_day, by_slot = _days_of(source.bins), _summing(_slots(source.bins), HOURS)
+    by_day, by_slot = _days_of(source.bins), _summing(_slots(source.bins), HOURS_OF_WEEK)
     names = source.zones["zone"].tolist()
     for first in range(0, len(names), per_chunk):
         block = _fetch(source, first, min(first + per_chunk, len(names)))
@@ -103,7 +102,7 @@ def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries]]:
 
 
 def _fetch(source: RunSource, first: int, last: int) -> dict[str, Array]:
-    """Columns of some zones as (zones, bins), missing where there is no row."""
+    """Read the columns of some zones as (zones, bins); NaN if there is no row."""
 
     def column(name: str) -> str:
         return f"d.{name}" if name in source.demand_columns else "NULL::DOUBLE"
@@ -159,7 +158,7 @@ def _by_day(own: dict[str, Array], source: RunSource, by_day: csr_matrix) -> dic
 
 
 def _summed(values: Array, groups: csr_matrix) -> Array:
-    """Sums by group of what is there; missing where nothing is."""
+    """Sum the finite values by group; NaN if a group has none."""
     known = np.isfinite(values)
     sums = np.asarray(groups.T @ np.where(known, values, 0.0))
     return np.where(groups.T @ known.astype(float) > 0, sums, np.nan)
@@ -174,7 +173,7 @@ class SystemSeries:
     def __init__(self, source: RunSource) -> None:
         self.source = source
         self.sums = {name: np.zeros(len(source.bins)) for name in (*DRAWN, "seen", "known", "estimated")}
-        self.week = {name: np.zeros(HOURS) for name in WEEKLY}
+        self.week = {name: np.zeros(HOURS_OF_WEEK) for name in WEEKLY}
 
     def add(self, series: ZoneSeries) -> None:
         """Add one zone."""
@@ -188,7 +187,7 @@ class SystemSeries:
         self.week["bins"] = np.maximum(self.week["bins"], series.week["bins"])
 
     def series(self) -> ZoneSeries:
-        """As of a zone; missing where no zone has anything. Shares are means over zones."""
+        """Return the series, NaN where no zone has a value. Shares are means over zones."""
         sums = self.sums
 
         def where(count: str, values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""A finished run and its panel, opened together: everything a report is made from."""
+"""Open a finished run together with its panel: the input of a report."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import read_parquet
 from unmet._storage.sql import fetch_all, fetch_frame, path_literal, reading
 from unmet.mobility.clock.horizon import future_bins
-from unmet.mobility.panel.file import PanelFile, open_panel
+from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.panel.opening import opened
 from unmet.mobility.runs.outputs import TABLES, read_info
+from unmet.mobility.supply.states import STATE_MINUTES
 
 __all__ = ["RunSource", "open_run"]
 
 _OF_DEMAND = ("zone", "start", "observed", "demand_mean", "lost_mean")
 _OF_ZONES = ("zone", "status", "reason", "observed", "demand_mean", "lost_mean", "lost_q05", "lost_q95")
 _PLACES = ("name", "lat", "lon", "capacity", "stations", "polygon")
-_MINUTES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
 
 
 @dataclass(frozen=True)
 class RunSource:
-    """A run and its panel; what `open_run` gives.
+    """A run and its panel, opened by `open_run`.
 
     Attributes
     ----------
@@ -39,9 +39,9 @@ class RunSource:
         Has the views ``panel`` and ``demand``, and the tables ``zone_numbers`` (``zone, number``) and ``bin_numbers``
         (``start, start_local, minutes, number``), whose numbers are the rows of `zones` and `bins`.
     info : dict
-        What ``run.json`` says.
+        The content of ``run.json``.
     zones : pandas.DataFrame
-        ``zones.parquet``, with the name, place, capacity and polygon that the panel has for each zone.
+        ``zones.parquet``, with name, position, capacity and polygon of each zone from the panel.
     totals : pandas.DataFrame
         ``totals.parquet``.
     system : pandas.DataFrame
@@ -49,13 +49,13 @@ class RunSource:
     bins : pandas.DataFrame
         ``start`` (UTC), ``start_local``, ``minutes``, ``future`` (beyond the panel's end), in order of time.
     quality : pandas.DataFrame
-        What was rejected or noted of the records and the weather. Empty where panel and run do not tell.
+        Rejected, repaired and noted rows of records and weather; empty if not recorded.
     reasons : pandas.DataFrame
-        Of the panel: why minutes are in their states. Empty where it does not tell.
+        Minutes by reason, from the panel; empty if not recorded.
     summary : dict
-        Of the panel; empty where it does not tell.
+        The panel's summary; empty if not recorded.
     demand_columns : frozenset of str
-        Those of ``demand.parquet``.
+        Columns of ``demand.parquet``.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -76,25 +76,26 @@ class RunSource:
 
 
 @contextmanager
-def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None = None) -> Iterator[RunSource]:
+def open_run(
+    run: str | os.PathLike[str], panel: str | os.PathLike[str] | PanelFile | None = None
+) -> Iterator[RunSource]:
     """Open the folder of a finished run together with its panel.
 
     Parameters
     ----------
     run : path
-        What ``unmet estimate`` or ``unmet run`` wrote.
-    panel : path, optional
-        The panel's Parquet file; where the run found it, unless given.
+        The folder written by ``unmet estimate`` or ``unmet run``.
+    panel : path or PanelFile, optional
+        The panel's Parquet file, which may be open already; default: the path recorded in the run.
     """
     folder = _run_folder(Path(run))
     info = _read_info(folder)
-    path = _find_panel(folder, info, panel)
-    with open_panel(path) as file:
+    with opened(panel if isinstance(panel, PanelFile) else _find_panel(folder, info, panel)) as file:
         connection = file.connection
-        _check_panel(file, path, info)
+        _check_panel(file, info)
         quoted = path_literal(str(folder / "demand.parquet"))
         with reading(str(folder / "demand.parquet")):
-            connection.execute(f"CREATE VIEW demand AS SELECT * FROM read_parquet({quoted})")
+            connection.execute(f"CREATE OR REPLACE VIEW demand AS SELECT * FROM read_parquet({quoted})")
             columns = frozenset(str(row[0]) for row in fetch_all(connection, "DESCRIBE demand"))
         _check_columns(folder / "demand.parquet", columns, _OF_DEMAND)
         zones = _read_zones(folder, file)
@@ -115,7 +116,7 @@ def open_run(run: str | os.PathLike[str], panel: str | os.PathLike[str] | None =
 
 
 def _run_folder(given: Path) -> Path:
-    """The run's own folder, also where the folder of ``unmet run`` was named, which has it within."""
+    """Return the folder of the run, which is inside the folder of ``unmet run``."""
     within = given / "estimate"
     return within if (within / "run.json").is_file() and not (given / "run.json").exists() else given
 
@@ -127,7 +128,7 @@ def _read_info(folder: Path) -> dict[str, Any]:
         lacks = ", ".join(["run.json"] if info is None else missing)
         raise InputError(
             f"{str(folder)!r} is not the folder of a finished run (no readable {lacks}). "
-            f"Make one with: unmet estimate panel.parquet --out {folder.name or 'run'}"
+            f"Create one with: unmet estimate panel.parquet --out {folder.name or 'run'}"
         )
     for name in ("totals", "zones", "inputs"):
         if not isinstance(info.get(name), dict):
@@ -136,32 +137,31 @@ def _read_info(folder: Path) -> dict[str, Any]:
 
 
 def _find_panel(folder: Path, info: dict[str, Any], panel: str | os.PathLike[str] | None) -> Path:
-    """The panel named, or the one that the run was made from, where it was or beside the run."""
+    """Return the given panel, or find the panel of the run at its recorded path or next to the run."""
     if panel is not None:
         return Path(panel)
-    told = info.get("panel_path")
-    if not told:
-        raise InputError(f"{folder}: the run does not say which panel it was made from; name its file (--panel).")
-    candidates = [Path(told), folder / told, folder.parent / told, folder / Path(told).name]
-    candidates.append(folder.parent / Path(told).name)
+    recorded = info.get("panel_path")
+    if not recorded:
+        raise InputError(f"{folder}: the run does not record the path of its panel. Give it with --panel.")
+    candidates = [Path(recorded), folder / recorded, folder.parent / recorded, folder / Path(recorded).name]
+    candidates.append(folder.parent / Path(recorded).name)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
     raise InputError(
-        f"The panel that this run was made from is not at {told!r} any more, nor beside {str(folder)!r}; "
-        "say where it is (--panel)."
+        f"The panel of this run is no longer at {recorded!r}, nor next to {str(folder)!r}. Give its path with --panel."
     )
 
 
-def _check_panel(file: PanelFile, path: Path, info: dict[str, Any]) -> None:
-    missing = [c for c in _MINUTES if c not in file.columns]
-    _check_columns(path, frozenset(file.columns), _MINUTES)
-    # A run on a frame has the hash of a file that is gone; then only the zones can be compared, below.
+def _check_panel(file: PanelFile, info: dict[str, Any]) -> None:
+    missing = [c for c in STATE_MINUTES if c not in file.columns]
+    _check_columns(Path(file.label), frozenset(file.columns), STATE_MINUTES)
+    # A run on a DataFrame records the hash of a temporary file; then only the zones are compared, below.
     expected = info["inputs"].get("panel")
-    if info.get("panel_path") and not missing and expected and file_hash(path) != expected:
+    if info.get("panel_path") and not missing and expected and file.sha256 != expected:
         raise InputError(
-            f"{path}: is not the panel that this run was made from, or has changed since. "
-            "Name the right one (--panel), or run `unmet estimate` again."
+            f"{file.label}: is not the panel of this run, or was changed since. "
+            "Give the right panel with --panel, or run `unmet estimate` again."
         )
 
 
@@ -181,8 +181,8 @@ def _check_columns(path: Path, found: frozenset[str], needed: tuple[str, ...]) -
 def _read_quality(file: PanelFile, info: dict[str, Any]) -> pd.DataFrame:
     of_weather = info.get("provenance", {}).get("weather_quality") or []
     tables = [pd.DataFrame(file.metadata.get("quality", {})), pd.DataFrame(of_weather)]
-    told = [table for table in tables if len(table)]
-    return pd.concat(told, ignore_index=True) if told else pd.DataFrame()
+    found = [table for table in tables if len(table)]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def _read_zones(folder: Path, file: PanelFile) -> pd.DataFrame:
@@ -190,11 +190,11 @@ def _read_zones(folder: Path, file: PanelFile) -> pd.DataFrame:
     _check_columns(folder / "zones.parquet", frozenset(zones.columns), _OF_ZONES)
     if set(zones["zone"]) != set(file.zones):
         raise InputError(
-            f"{file.label}: its zones are not those of the run ({len(file.zones)} in the panel, {len(zones)} in the "
-            "run). Name the panel that the run was made from (--panel)."
+            f"{file.label}: the zones of the panel differ from those of the run ({len(file.zones)} in the panel, "
+            f"{len(zones)} in the run). Give the panel of the run with --panel."
         )
-    told = pd.DataFrame(file.metadata.get("zones", {"zone": []}))
-    known = told.drop_duplicates("zone").set_index(told["zone"].astype(str)) if len(told) else told
+    places = pd.DataFrame(file.metadata.get("zones", {"zone": []}))
+    known = places.drop_duplicates("zone").set_index(places["zone"].astype(str)) if len(places) else places
     for name in _PLACES:
         values = known[name].to_dict() if name in known.columns else {}
         column = [values.get(zone) for zone in zones["zone"]]
@@ -234,5 +234,5 @@ def _number(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, bins: pd
     ):
         some = frame[columns].assign(number=np.arange(len(frame)))
         connection.register("some_rows", some)
-        connection.execute(f"CREATE TABLE {table} AS SELECT * FROM some_rows")
+        connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM some_rows")
         connection.unregister("some_rows")

@@ -1,4 +1,4 @@
-"""The numbers of a report: the headline, zones, hours of the week, and where one more vehicle helps most."""
+"""Tables of a report: headline, zones, hours of the week, and where one more vehicle helps most."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pandas as pd
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, path_literal, reading
 from unmet._typing import Array
-from unmet.mobility.runs.totals import HOURS
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
+from unmet.mobility.supply.states import STATE_MINUTES
 from unmet.report.source import RunSource
 
 __all__ = [
-    "STATE_MINUTES",
     "act_table",
     "check_truth",
     "flag_counts",
@@ -27,9 +27,8 @@ __all__ = [
     "zone_table",
 ]
 
-STATE_MINUTES = ("available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes")
 _LIMITS = ("mean", "q05", "q95")
-# Where to act: hours of the week that were out of stock for at least an hour in all, and this share of the time open.
+# Hours of the week are ranked only if they were out of stock for this long and this share of the time open.
 _LEAST_MINUTES = 60.0
 _LEAST_SHARE = 0.05
 _DAY = 1440
@@ -37,14 +36,14 @@ _TRUTH = ("wanted_at", "station_id", "fate")
 
 
 def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.DataFrame:
-    """One row per zone: what it is, what was seen, wanted and lost, and how the estimate went.
+    """Return one row per zone: its name and position, observed, demanded and lost trips, and the state of its fit.
 
     Parameters
     ----------
     source : RunSource
         The run.
     truth : dict, optional
-        Trips wanted, by zone.
+        True demand, by zone.
     """
     zones = source.zones
     table = zones[["zone", "name", "lat", "lon", "capacity", "status", "reason", "observed"]].copy()
@@ -52,7 +51,7 @@ def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.Dat
         for limit in _LIMITS:
             column = f"{name}_{limit}"
             table[column] = zones[column] if column in zones.columns else np.nan
-    # A zone that failed has neither demand nor lost trips, whatever the file's writer put there.
+    # A failed zone has neither demand nor lost trips, whatever the file contains.
     table.loc[table["status"] != "ok", [f"{n}_{k}" for n in ("demand", "lost") for k in _LIMITS]] = np.nan
     demand = table["demand_mean"].to_numpy(dtype=float)
     table["lost_share"] = np.divide(
@@ -74,7 +73,7 @@ def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.Dat
 
 
 def flag_counts(source: RunSource) -> dict[str, dict[str, int]]:
-    """How many bins of the past bear each flag, by zone."""
+    """Count the past bins with each flag, by zone."""
     if "flags" not in source.demand_columns:
         return {}
     counts: dict[str, dict[str, int]] = {}
@@ -90,7 +89,7 @@ def flag_counts(source: RunSource) -> dict[str, dict[str, int]]:
 
 
 def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
-    """The system's totals with their own intervals, and the share of open zone-time out of stock."""
+    """Return the totals of the system with intervals, and the share of open zone-time out of stock."""
     system = source.totals[source.totals["level"] == "system"].set_index("quantity")
     found: dict[str, Any] = {
         name: {limit: float(system[limit].to_dict()[name]) for limit in _LIMITS}
@@ -114,7 +113,7 @@ def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
 
 
 def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataFrame:
-    """One row per zone and hour of the week, with what was lost per hour out of stock.
+    """Return one row per zone and hour of the week, with lost trips per hour out of stock.
 
     Parameters
     ----------
@@ -129,13 +128,13 @@ def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataF
             columns.setdefault(name, []).append(values)
     together = {name: np.concatenate(values) for name, values in columns.items()}
     count = len(source.zones)
-    slot = np.tile(np.arange(HOURS), count)
+    slot = np.tile(np.arange(HOURS_OF_WEEK), count)
     stockout = np.nan_to_num(together["stockout"])
     table = pd.DataFrame(
         {
-            "number": np.repeat(np.arange(count), HOURS),
-            "zone": np.repeat(source.zones["zone"].to_numpy(dtype=object), HOURS),
-            "name": np.repeat(source.zones["name"].to_numpy(dtype=object), HOURS),
+            "number": np.repeat(np.arange(count), HOURS_OF_WEEK),
+            "zone": np.repeat(source.zones["zone"].to_numpy(dtype=object), HOURS_OF_WEEK),
+            "name": np.repeat(source.zones["name"].to_numpy(dtype=object), HOURS_OF_WEEK),
             "hour_of_week": slot,
             "day": np.array(["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"], dtype=object)[slot // 24],
             "hour": slot % 24,
@@ -154,7 +153,7 @@ def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataF
     table["lost_per_stockout_hour"] = np.divide(
         lost, stockout / 60.0, out=np.full(len(table), np.nan), where=stockout > 0
     )
-    # Hours that no bin starts in (bins of a day start at midnight) are no rows, and a bin of a day has no hour.
+    # Hours in which no bin starts have no rows (daily bins start at midnight); a daily bin has no hour.
     table = table[table["bins"] > 0].reset_index(drop=True)
     table["hour"] = table["hour"].astype("Int64")
     if source.minutes >= _DAY:
@@ -165,9 +164,9 @@ def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataF
 
 
 def act_table(weeks: pd.DataFrame, rows: int = 40) -> pd.DataFrame:
-    """The zones and hours of the week in which an hour out of stock cost the most trips.
+    """Return the zones and hours of the week with most lost trips per hour out of stock.
 
-    Only where stock-outs are a habit: an hour in all at least, and a twentieth of the time that the zone was open.
+    Only frequent stock-outs count: at least an hour in total, and a twentieth of the time that the zone was open.
     """
     minutes = weeks["stockout_hours"] * 60.0
     often = (minutes >= _LEAST_MINUTES) & (weeks["stockout_hours"] >= _LEAST_SHARE * weeks["open_hours"])
@@ -177,22 +176,22 @@ def act_table(weeks: pd.DataFrame, rows: int = 40) -> pd.DataFrame:
 
 
 def check_truth(truth: Path) -> str:
-    """Refuse what is not the truth of a simulated city; give the path as SQL has it."""
+    """Check that a file is the truth of a simulated city; return its path as an SQL literal."""
     if not truth.is_file():
-        raise InputError(f"There is no file {str(truth)!r} with the truth of a simulated city.")
+        raise InputError(f"There is no file {str(truth)!r}. Expected truth.parquet of a simulated city.")
     quoted = path_literal(str(truth))
     with reading(str(truth)), duckdb.connect() as connection:
         found = [row[0] for row in fetch_all(connection, f"DESCRIBE SELECT * FROM read_parquet({quoted})")]
     missing = [c for c in _TRUTH if c not in found]
     if missing:
         raise FileFormatError(
-            f"{truth}: is not the truth of a simulated city: there is no column {', '.join(map(repr, missing))}."
+            f"{truth}: is not truth.parquet of a simulated city: there is no column {', '.join(map(repr, missing))}."
         )
     return quoted
 
 
 def true_demand(source: RunSource, truth: Path) -> dict[str, int]:
-    """Trips wanted in each zone while it was open, of a simulated city's ``truth.parquet``."""
+    """Count the trips wanted in each zone while it was open, from a simulated city's ``truth.parquet``."""
     quoted = check_truth(truth)
     known = source.bins[~source.bins["future"]]
     last = known.iloc[-1]
@@ -208,7 +207,7 @@ def true_demand(source: RunSource, truth: Path) -> dict[str, int]:
     members = zip(source.zones["zone"], source.zones["stations"], strict=True)
     stations_of = [stations if isinstance(stations, list) else [zone] for zone, stations in members]
     if not wanted.keys() & {str(station) for stations in stations_of for station in stations}:
-        raise InputError(f"{truth}: none of its stations and times are those of this run. Is it another city's?")
+        raise InputError(f"{truth}: no station and time of the truth is in this run. Is it the truth of another city?")
     return {
         zone: sum(wanted.get(str(station), 0) for station in stations)
         for zone, stations in zip(source.zones["zone"], stations_of, strict=True)

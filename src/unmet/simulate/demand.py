@@ -243,7 +243,7 @@ def rates(settings: Settings, city: Layout, conditions: pd.DataFrame) -> Array:
 
 
 def shocks(settings: Settings, city: Layout) -> Array:
-    """What happened beyond season, weather and trend, on the log scale, (hours, stations).
+    """Draw the shocks: log-scale changes of demand beyond season, weather and trend, of shape (hours, stations).
 
     A Gaussian process: one part shared by the whole city, one with correlation ``exp(-d / 600 m)``, both
     autoregressive in time. The factor ``exp(shocks)`` has mean 1.

@@ -1,4 +1,4 @@
-"""What the operator's status feed shows of the city, and what it hides."""
+"""The status feed of the simulated operator: what it shows of the city, and what it hides."""
 
 from __future__ import annotations
 

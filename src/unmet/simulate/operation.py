@@ -1,4 +1,4 @@
-"""What supply makes of demand: bikes and docks, trucks and mechanics, event by event in order of time.
+"""Operation of the city: bikes and docks, trucks and mechanics, event by event in order of time.
 
 Times are whole seconds from the start. Plain lists and integers, because at millions of events a NumPy scalar
 costs more than the arithmetic done with it.
@@ -31,7 +31,7 @@ _LATER = 300  # seconds until a driver or a rider who found no dock anywhere tri
 
 
 class Fate(IntEnum):
-    """What became of a wanted trip."""
+    """Outcome of a wanted trip."""
 
     SERVED = 0  # where it was wanted
     WALKED = 1  # at a neighbouring station
@@ -44,7 +44,7 @@ STOCK = ("time", "station", "rentable", "disabled", "unusable")  # unusable: lis
 
 @dataclass(frozen=True)
 class History:
-    """What happened. Rider arrays have -1 where there was no trip."""
+    """Events of the simulated period. Rider arrays contain -1 if there was no trip."""
 
     fate: IntArray
     started: IntArray

@@ -1,4 +1,4 @@
-"""What a simulated city is made from, with every value checked."""
+"""Settings of a simulated city, with every value checked."""
 
 from __future__ import annotations
 

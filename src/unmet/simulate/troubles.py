@@ -1,4 +1,4 @@
-"""What goes wrong in a city or in its feed: which kinds there are, what each does, and when it happens."""
+"""Troubles of a city or of its feed: the kinds, what each does, and when it happens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_REOPENING = 7 * _DAY
 
 
 class Shown(Enum):
-    """What the feed shows of a station in trouble."""
+    """Content of the feed for a station in trouble."""
 
     TRUTH = auto()
     NOTHING = auto()
@@ -27,7 +27,7 @@ class Shown(Enum):
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind of trouble does."""
+    """Effect of a kind of trouble."""
 
     rents: bool  # riders can rent
     returns: bool  # riders can return
@@ -60,7 +60,7 @@ class Trouble:
 
     @property
     def does(self) -> Kind:
-        """What this kind of trouble does."""
+        """Effect of this kind of trouble."""
         return KINDS[self.kind]
 
 

@@ -31,7 +31,7 @@ class Clock:
         return pd.DatetimeIndex(moments.astype("datetime64[us]")).tz_localize("UTC")
 
     def wall(self, seconds: IntArray) -> pd.DatetimeIndex:
-        """What a clock on the wall shows."""
+        """Local time, without its time zone."""
         return self.utc(seconds).tz_convert(self.timezone).tz_localize(None)
 
 

@@ -15,8 +15,9 @@ from unmet.mobility.backtest import backtest
 from unmet.mobility.backtest.output import markdown, readable_tables
 from unmet.mobility.backtest.scoring import LEVELS, PINBALL, answer, metrics_of, tally
 from unmet.mobility.backtest.trials import REPLAY, Trial, replay
+from unmet.mobility.models.rates import Rates
+from unmet.mobility.models.registry import MODELS
 from unmet.mobility.models.zone_data import zone_data
-from unmet.mobility.models.zone_models import MODELS, Rates
 
 PANEL = known_panel(zones=3, days=84)
 run = partial(backtest, executor=serially, draws=100)
@@ -205,7 +206,7 @@ def test_models_are_compared_on_the_zones_that_all_could_do():
     assert failed["z1", "none"] == "never works"
     assert len(failed) == 4
     assert len(done.fits) == 9
-    assert "4 of 9 fits could not be done" in markdown(done)
+    assert "4 of 9 fits failed" in markdown(done)
 
 
 def test_a_bin_that_comes_twice_fails_the_fits_of_its_zone_only():
@@ -213,7 +214,7 @@ def test_a_bin_that_comes_twice_fails_the_fits_of_its_zone_only():
     done = run(pd.concat([PANEL, twice]), ["observed", "weekly-mean"], tasks=["replay"])
     assert set(done.failed["zone"]) == {"z1"}
     assert list(done.failed["model"]) == ["observed", "weekly-mean"]
-    assert done.failed["reason"].str.contains("1 bins come twice").all()
+    assert done.failed["reason"].str.contains("1 bins occur twice").all()
     assert set(done.scores["zone"]) == {"z0", "z2"}
 
 
@@ -228,10 +229,10 @@ def test_where_nothing_can_be_done_the_error_says_why():
     ("options", "said"),
     [
         ({"models": ["magic"]}, "no model 'magic'"),
-        ({"models": []}, "no model is named"),
+        ({"models": []}, "expected at least one of"),
         ({"tasks": ["guess"]}, "no task 'guess'"),
         ({"folds": 3, "share": 0.5}, "may not exceed 1"),
-        ({"share": 1.0}, "below 1"),
+        ({"share": 1.0}, "between 0 and 1"),
         ({"draws": 3}, "20 or more"),
     ],
 )
@@ -244,12 +245,13 @@ def test_a_lost_worker_costs_its_zones_another_attempt():
     calls, notes = [], []
 
     def losing(function, items, jobs):
-        for zone, rows in items:
+        for item in items:
+            ((zone,), _) = item
             calls.append((zone, jobs))
             if zone == "z2" or (zone == "z1" and jobs > 1):
-                yield (zone, rows), WorkerDied("gone")
+                yield item, WorkerDied("gone")
             else:
-                yield (zone, rows), function((zone, rows))
+                yield item, function(item)
 
     done = backtest(
         PANEL,

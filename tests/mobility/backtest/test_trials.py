@@ -190,7 +190,7 @@ def test_bins_of_a_day_are_cut_in_weeks():
 
 
 @pytest.mark.parametrize(
-    ("share", "folds", "said"), [(0.5, 1, "there are 1"), (0.5, 2, "2 folds of 50%"), (0.01, 1, "at least 2 weeks")]
+    ("share", "folds", "said"), [(0.5, 1, "the zone has 1"), (0.5, 2, "2 folds of 50%"), (0.01, 1, "at least 2 weeks")]
 )
 def test_too_few_weeks_are_an_error_that_says_how_many_are_needed(share, folds, said):
     data = zone_data(PANEL.iloc[: 7 * 24])
@@ -199,9 +199,9 @@ def test_too_few_weeks_are_an_error_that_says_how_many_are_needed(share, folds, 
 
 
 def test_a_replay_needs_counts():
-    with pytest.raises(InputError, match="pickups as counts"):
+    with pytest.raises(InputError, match="pickups as whole numbers"):
         replay(zone_data(PANEL.assign(observed=PANEL["observed"] + 0.5)), None, **ONE)
-    with pytest.raises(InputError, match=r"returns as counts.*-1"):
+    with pytest.raises(InputError, match=r"returns as whole numbers.*-1"):
         replay(DATA, np.full(len(DATA), -1.0), **ONE)
 
 

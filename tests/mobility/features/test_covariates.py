@@ -139,10 +139,10 @@ def test_a_daily_reading_holds_through_a_day_of_25_hours() -> None:
 @pytest.mark.parametrize(
     ("weather", "message"),
     [
-        (pd.DataFrame({"rain": [1.0]}), "no column 'at'"),
+        (pd.DataFrame({"rain": [1.0]}), "expected a column 'at'"),
         (pd.DataFrame({"at": ["soon"], "rain": [1.0]}), "expected times"),
         (pd.DataFrame({"at": pd.to_datetime(["2021-01-01"]), "minutes": [1.0]}), "already has 'minutes'"),
-        (pd.DataFrame({"at": pd.to_datetime(["2021-01-01"] * 2), "rain": [1.0, 2.0]}), "time of another"),
+        (pd.DataFrame({"at": pd.to_datetime(["2021-01-01"] * 2), "rain": [1.0, 2.0]}), "same time as another"),
     ],
 )
 def test_weather_that_cannot_be_joined_is_refused(weather: pd.DataFrame, message: str) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.zone_data import ZoneData
-from unmet.mobility.models.zone_models import Rates
 
 
 def true_rate(slot: np.ndarray) -> np.ndarray:

@@ -20,9 +20,9 @@ from unmet.mobility.backtest.trials import blocks
 from unmet.mobility.models import city as shareds
 from unmet.mobility.models import city_curve as shared_curves
 from unmet.mobility.models import zone_models
-from unmet.mobility.models.city import Shared, learn_shared_of_rows, with_shared
+from unmet.mobility.models.city import CityModel, learn_city_from_rows, with_city
 from unmet.mobility.models.city_curve import LEAST_ZONES
-from unmet.mobility.models.zone_data import SHARED, SHARED_OFF, Learnt, zone_data
+from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, Hyperparameters, zone_data
 from unmet.mobility.models.zone_estimate import DemandModel, estimate_zone
 from unmet.mobility.panel.file import open_panel
 from unmet.mobility.runs import run_estimates
@@ -65,8 +65,8 @@ def zone_rows(truth: pd.DataFrame, number: int) -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def shared(city) -> Shared:
-    return learn_shared_of_rows(drop_truth(city))
+def shared(city) -> CityModel:
+    return learn_city_from_rows(drop_truth(city))
 
 
 def off(found: pd.Series, truth: pd.DataFrame) -> np.ndarray:
@@ -81,19 +81,19 @@ def drop_truth(city: list[pd.DataFrame]) -> list[pd.DataFrame]:
 def test_the_curve_is_that_which_made_the_trips_though_half_the_zones_run_out_when_it_is_highest(city, shared, truth):
     found = shared.curve
     assert (found["start"] == truth["start"]).all()
-    assert np.sqrt(np.mean(off(found[SHARED], truth) ** 2)) < 0.06
+    assert np.sqrt(np.mean(off(found[CITY_RATE], truth) ** 2)) < 0.06
     seen = pd.concat(city).groupby("start")["observed"].sum()
     busy = truth["start"].dt.hour.between(15, 20).to_numpy()
     naive = off(np.log(seen.reset_index(drop=True) + 0.5), truth)
     assert naive[busy].mean() < -0.15
-    assert abs(off(found[SHARED], truth)[busy].mean()) < 0.03
+    assert abs(off(found[CITY_RATE], truth)[busy].mean()) < 0.03
 
 
 def test_good_and_bad_days_of_the_whole_city_are_left_out_and_do_not_bend_the_trend(truth):
     shock = np.repeat(np.random.default_rng(5).normal(0.0, 0.3, DAYS), 24)
     rows = [zone_rows(truth.assign(curve=truth["curve"] + shock), number) for number in range(ZONES)]
-    found = learn_shared_of_rows(drop_truth(rows)).curve
-    by_day = pd.Series(off(found[SHARED], truth)).groupby(truth["start"].dt.date.to_numpy()).mean()
+    found = learn_city_from_rows(drop_truth(rows)).curve
+    by_day = pd.Series(off(found[CITY_RATE], truth)).groupby(truth["start"].dt.date.to_numpy()).mean()
     assert by_day.std() < 0.08  # without a term of their own: 0.12
     assert abs(np.corrcoef(by_day, shock[::24])[0, 1]) < 0.3  # 0.48
 
@@ -106,15 +106,15 @@ def test_bins_to_come_have_a_curve_by_their_weather(city, truth):
         future.append(
             rows.assign(**{name: rows[name].mask(ahead, value) for name, value in empty.items()}, future=ahead)
         )
-    found = learn_shared_of_rows(future).curve
+    found = learn_city_from_rows(future).curve
     assert len(found) == len(truth)
-    assert np.sqrt(np.mean(off(found[SHARED], truth)[-48:] ** 2)) < 0.15
+    assert np.sqrt(np.mean(off(found[CITY_RATE], truth)[-48:] ** 2)) < 0.15
 
 
 def test_too_few_zones_share_nothing_and_neither_do_zones_without_trips(city):
     rows = drop_truth(city)
-    assert learn_shared_of_rows(rows[: LEAST_ZONES - 1]) is None
-    assert learn_shared_of_rows([zone.assign(observed=0.0) for zone in rows]) is None
+    assert learn_city_from_rows(rows[: LEAST_ZONES - 1]) is None
+    assert learn_city_from_rows([zone.assign(observed=0.0) for zone in rows]) is None
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_zone_that_cannot_be_read_does_not_keep_the_others_from_sharing(city, 
     broken[0] = pd.concat([broken[0], broken[0]])
     for column, value in (("observed", 2.5), ("observed", -3.0), ("exposure", 1.7), ("exposure", np.nan)):
         broken.append(rows[0].assign(**{column: rows[0][column].where(rows[0].index != 5, value)}))
-    assert learn_shared_of_rows([*rows[:8], *broken]).to_dict() == learn_shared_of_rows(rows[:8]).to_dict()
+    assert learn_city_from_rows([*rows[:8], *broken]).to_dict() == learn_city_from_rows(rows[:8]).to_dict()
 
 
 def test_a_zone_of_few_trips_is_estimated_better_with_what_it_shares(city, shared):
@@ -142,7 +142,7 @@ def test_a_zone_of_few_trips_is_estimated_better_with_what_it_shares(city, share
 
 
 def test_what_a_trial_hides_does_not_come_in_by_way_of_the_other_zones(city, short_search, tmp_path):
-    plan = backtests._Plan({"exposure": backtests.MODELS["exposure"]}, ("held-out",), 1, 0.2, 0, 20)
+    plan = backtests._Design({"exposure": backtests.MODELS["exposure"]}, ("held-out",), 1, 0.2, 0, 20)
     rows = drop_truth(city)
     hidden = backtests._trial(rows[0], "held-out", 0, plan).scored
     changed = [zone.assign(observed=zone["observed"].where(~hidden, 99.0)) for zone in rows]
@@ -152,15 +152,15 @@ def test_what_a_trial_hides_does_not_come_in_by_way_of_the_other_zones(city, sho
     def known(city: list[pd.DataFrame], name: str) -> dict[str, Any]:
         write_parquet(pd.concat(city, ignore_index=True), tmp_path / name)
         with open_panel(tmp_path / name) as file:
-            return backtests._learn_shared(file, plan, lambda *told: None)["held-out", 0].to_dict()
+            return backtests._learn_cities(file, plan, lambda *told: None)["held-out", 0].to_dict()
 
     assert known(rows, "a.parquet") == known(changed, "b.parquet")
 
 
 def test_what_zones_share_comes_back_from_json_to_the_last_digit(shared):
-    back = Shared.from_dict(json.loads(json.dumps(shared.to_dict())))
+    back = CityModel.from_dict(json.loads(json.dumps(shared.to_dict())))
     pd.testing.assert_frame_equal(back.curve, shared.curve)
-    assert back.learnt == shared.learnt
+    assert back.hyperparameters == shared.hyperparameters
 
 
 @pytest.mark.parametrize(
@@ -176,28 +176,28 @@ def test_what_zones_share_comes_back_from_json_to_the_last_digit(shared):
 )
 def test_what_is_not_a_description_of_it_is_refused(shared, change):
     with pytest.raises(UnmetError):
-        Shared.from_dict({**shared.to_dict(), **change})
+        CityModel.from_dict({**shared.to_dict(), **change})
 
 
 def test_zones_that_differ_in_level_only_teach_that_they_hardly_differ_otherwise(shared):
     variances = {
         str(leaf.columns): float(leaf.parameters["variance"].array[0])
-        for leaf in shared.learnt.kernel.leaves()
+        for leaf in shared.hyperparameters.kernel.leaves()
         if "variance" in leaf.parameters and not leaf.parameters["variance"].fixed
     }
     assert variances
     assert max(variances.values()) < 0.01  # log-rates: a tenth
-    assert shared.learnt.dispersion < 0.02  # they are Poisson counts
+    assert shared.hyperparameters.dispersion < 0.02  # they are Poisson counts
 
 
 def test_a_dispersion_that_is_not_known_widens_the_systems_total_more_than_it_would_if_zones_were_off_each_its_own_way(
     city, shared
 ):
     def total(sd: float, number: int) -> np.ndarray:
-        learnt = replace(shared.learnt, dispersion=0.5, dispersion_sd=sd)
+        learnt = replace(shared.hyperparameters, dispersion=0.5, dispersion_sd=sd)
         rows = city[number].drop(columns="truly")
         rows["observed"] += 10.0 * rows["censored"]  # it ran out because more came than usual
-        return estimate_zone(rows, DemandModel(draws=400), replace(shared, learnt=learnt)).lost.sum(axis=0)
+        return estimate_zone(rows, DemandModel(draws=400), replace(shared, hyperparameters=learnt)).lost.sum(axis=0)
 
     known, unknown = (np.array([total(sd, number) for number in (5, 7, 9)]) for sd in (0.0, 0.5))
     assert unknown.sum(axis=0).std() > 1.05 * known.sum(axis=0).std()
@@ -227,25 +227,25 @@ def test_the_parts_of_a_rate_that_zones_share_give_the_spread_of_their_sum_as_jo
 def test_a_zone_with_most_of_the_citys_trips_and_one_with_a_longer_record_are_estimated_by_themselves(city, shared):
     rows = city[0].drop(columns="truly")
     busy = zone_data(rows.assign(observed=rows["observed"] + 100))
-    assert with_shared(busy, shared) is busy
+    assert with_city(busy, shared) is busy
     early = rows.iloc[:1].assign(start=rows["start"].iloc[0] - pd.Timedelta(hours=1))
     early["start_local"] -= pd.Timedelta(hours=1)
     longer = zone_data(pd.concat([early, rows]))
-    assert with_shared(longer, shared) is longer
+    assert with_city(longer, shared) is longer
 
 
 def test_a_covariate_that_differs_between_zones_is_not_taken_for_the_citys(city, short_search):
     rows = drop_truth(city)[:8]
     promoted = [zone.assign(promo=float(number % 2) + zone.index % 2) for number, zone in enumerate(rows)]
-    without, found = learn_shared_of_rows(rows), learn_shared_of_rows(promoted)
+    without, found = learn_city_from_rows(rows), learn_city_from_rows(promoted)
     pd.testing.assert_frame_equal(found.curve, without.curve)
-    assert "x:promo" in repr(found.learnt.kernel)  # each zone may still explain itself by it
+    assert "x:promo" in repr(found.hyperparameters.kernel)  # each zone may still explain itself by it
 
 
 def test_a_covariate_of_whole_numbers_is_the_citys_though_some_zone_has_it_as_fractions(city, short_search):
     rows = drop_truth(city)[:8]
     mixed = [zone.assign(rain=zone["rain"].astype(int)) if number else zone for number, zone in enumerate(rows)]
-    pd.testing.assert_frame_equal(learn_shared_of_rows(mixed).curve, learn_shared_of_rows(rows).curve)
+    pd.testing.assert_frame_equal(learn_city_from_rows(mixed).curve, learn_city_from_rows(rows).curve)
 
 
 def test_the_rate_of_bins_to_come_is_as_uncertain_as_the_trend_of_the_city(truth):
@@ -263,7 +263,7 @@ def test_the_rate_of_bins_to_come_is_as_uncertain_as_the_trend_of_the_city(truth
             zone.assign(**{name: zone[name].mask(ahead, value) for name, value in empty.items()}, future=ahead)
             for zone in rows
         ]
-        shared = learn_shared_of_rows(drop_truth(known))
+        shared = learn_city_from_rows(drop_truth(known))
         for number in (2, 6):
             found = estimate_zone(known[number].drop(columns="truly"), DemandModel(draws=20), shared).rows
             right = rows[number]["truly"].to_numpy()
@@ -273,26 +273,28 @@ def test_the_rate_of_bins_to_come_is_as_uncertain_as_the_trend_of_the_city(truth
 
 def test_a_zone_that_lacks_a_covariate_of_the_others_is_learnt_by_itself(city, shared):
     rows = city[0].drop(columns="truly")
-    dry = with_shared(zone_data(rows.assign(rain=0.0)), shared)
-    assert dry.learnt is None
-    assert dry.inputs[SHARED].any()
-    assert with_shared(zone_data(rows), shared).learnt == shared.learnt
+    dry = with_city(zone_data(rows.assign(rain=0.0)), shared)
+    assert dry.hyperparameters is None
+    assert dry.inputs[CITY_RATE].any()
+    assert with_city(zone_data(rows), shared).hyperparameters == shared.hyperparameters
     assert estimate_zone(rows.assign(rain=0.0), DemandModel(draws=20), shared).summary["converged"]
 
 
-def share_once(log):
-    def share(zones):
+def learn_once(log):
+    def learn(zones):
         log.append(len(list(zones)))
         start = toy_panel()["start"].drop_duplicates()
-        curve = pd.DataFrame({"start": start, SHARED: 1.0}).assign(**dict.fromkeys(SHARED_OFF, 0.0))
-        return Shared(curve, Learnt(Linear(2.0, columns=SHARED), 0.1), trips=1000.0)
+        curve = pd.DataFrame({"start": start, CITY_RATE: 1.0}).assign(**dict.fromkeys(CITY_ERRORS, 0.0))
+        return CityModel(curve, Hyperparameters(Linear(2.0, columns=CITY_RATE), 0.1), trips=1000.0)
 
-    return share
+    return learn
 
 
-def estimate_seeing(rows, model, shared=None):
-    if shared is None or not (shared.curve[SHARED] == 1.0).all() or shared.learnt.kernel != Linear(2.0, columns=SHARED):
-        raise InputError("told nothing of what is shared")
+def estimate_seeing(rows, model, city=None):
+    if city is None or not (city.curve[CITY_RATE] == 1.0).all():
+        raise InputError("without the city's curve")
+    if city.hyperparameters.kernel != Linear(2.0, columns=CITY_RATE):
+        raise InputError("without the city's hyper-parameters")
     if rows["zone"].iloc[0] == "z3" and model.trouble:
         raise MemoryError
     return estimate_toy(rows, ToyModel())
@@ -307,13 +309,13 @@ def test_a_run_works_out_what_is_shared_once_though_it_is_interrupted(tmp_path):
                 raise KeyboardInterrupt
             yield item, function(item)
 
-    options = {"estimate": estimate_seeing, "share": share_once(log), "chunk": 1}
+    options = {"estimate": estimate_seeing, "learn_city": learn_once(log), "chunk": 1}
     with pytest.raises(KeyboardInterrupt):
         run_estimates(toy_panel(), ToyModel(), tmp_path, executor=stop_at_the_second, **options)
     done = run_estimates(toy_panel(), ToyModel(), tmp_path, executor=serially, **options)
     assert log == [6]
     assert not done.failures
-    assert done.info["costs"]["cpu_seconds_for_what_zones_share"] == 0.0  # that was before
+    assert done.info["costs"]["cpu_seconds_city"] == 0.0  # that was before
     assert done.info["zones"]["finished_before"] == 2
 
 
@@ -330,7 +332,7 @@ def test_a_run_works_out_what_is_shared_once_though_it_is_interrupted(tmp_path):
 )
 def test_what_was_damaged_on_disk_is_learnt_again(damage, tmp_path):
     log = []
-    options = {"estimate": estimate_seeing, "share": share_once(log), "chunk": 1}
+    options = {"estimate": estimate_seeing, "learn_city": learn_once(log), "chunk": 1}
 
     def stop_at_once(function, items, jobs):
         raise KeyboardInterrupt
@@ -338,7 +340,7 @@ def test_what_was_damaged_on_disk_is_learnt_again(damage, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run_estimates(toy_panel(), ToyModel(), tmp_path, executor=stop_at_once, **options)
-    (kept,) = tmp_path.glob(".parts/*/shared.json")
+    (kept,) = tmp_path.glob(".parts/*/city.json")
     kept.write_bytes(damage(kept.read_bytes()))
     done = run_estimates(toy_panel(), ToyModel(), tmp_path, executor=serially, **options)
     assert not done.failures
@@ -347,9 +349,9 @@ def test_what_was_damaged_on_disk_is_learnt_again(damage, tmp_path):
 
 
 def test_where_it_cannot_be_learnt_each_zone_is_estimated_by_itself_and_that_is_told(tmp_path):
-    def share(zones):
+    def learn(zones):
         raise NumericalError("no such matrix")
 
-    done = run_estimates(toy_panel(), ToyModel(), tmp_path, estimate=estimate_toy, share=share, executor=serially)
+    done = run_estimates(toy_panel(), ToyModel(), tmp_path, estimate=estimate_toy, learn_city=learn, executor=serially)
     assert not done.failures
     assert any("no such matrix" in note and "by itself" in note for note in done.info["notes"])

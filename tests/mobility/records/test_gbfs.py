@@ -73,6 +73,8 @@ def test_versions_say_the_same_in_their_own_words(tmp_path: Path) -> None:
     new["last_updated"] = "2020-09-13T14:26:50+02:00"
     assert read_station_status(write(tmp_path / "3.json", new)) == old
     assert old.at == [1_600_000_010.0]
+    milliseconds = set_in(status_document(last_reported=1_600_000_000_000), "last_updated", 1_600_000_010_000)
+    assert read_station_status(write(tmp_path / "ms.json", milliseconds)) == old
 
 
 def set_in(document: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
@@ -94,7 +96,7 @@ def set_in(document: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
         (status_document(station_id={}), "data.stations[0].station_id"),
         (status_document(last_reported="noon"), "data.stations[0].last_reported"),
         (status_document(last_reported="2020-01-01T00:00:00"), "data.stations[0].last_reported"),
-        (set_in(status_document(), "last_updated", 1_600_000_010_000), "last_updated"),
+        (set_in(status_document(), "last_updated", 1_600_000_010_000_000), "last_updated"),
         (set_in(status_document(), "last_updated", float("nan")), "last_updated"),
         (set_in(status_document(), "data", []), "data"),
         (set_in(status_document(), "data", {"bikes": []}), "data.stations"),
@@ -171,5 +173,5 @@ def test_an_unreadable_document_among_many_is_passed_over_only_by_force(tmp_path
 
 def test_a_folder_of_other_documents_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "gbfs.json", {"last_updated": 1, "data": {"en": {"feeds": []}}})
-    with pytest.raises(InputError, match=r"data\.stations should be a list; this is no station_status document"):
+    with pytest.raises(InputError, match=r"data\.stations should be a list; this is not a station_status document"):
         read_records(status=tmp_path, timezone="UTC")

@@ -8,7 +8,7 @@ import pytest
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.records import read_records
-from unmet.mobility.records.headers import is_staff, match_columns
+from unmet.mobility.records.headers import SOURCES, Headers, is_staff, more_headers
 
 
 @pytest.mark.data
@@ -19,7 +19,7 @@ def test_every_header_in_the_fixtures_is_recognised(data_dir: Path) -> None:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             header = next(csv.reader(stream))
         source = "stations" if "stations" in path.name else "trips"
-        found = match_columns(source, header, str(path))
+        found = Headers().match(source, header, str(path))
         if source == "stations":
             assert set(found) == {"station", "name", "lat", "lon", "capacity"}
         else:
@@ -45,7 +45,7 @@ def test_every_file_with_rows_in_the_fixtures_is_read_without_a_rejected_row(dat
 
 def test_capital_bikeshare_has_the_number_for_id_and_the_other_column_for_name() -> None:
     header = ["Start date", "Start station number", "Start station", "End station number", "End station"]
-    found = match_columns("trips", header, "x.csv")
+    found = Headers().match("trips", header, "x.csv")
     assert found["start_station"] == "Start station number"
     assert found["start_station_name"] == "Start station"
 
@@ -109,3 +109,38 @@ def test_one_source_can_be_mapped_apart_from_another() -> None:
 )
 def test_staff_and_test_names_are_told_from_streets(name: str, staff: bool) -> None:
     assert is_staff(name) is staff
+
+
+CHECKOUTS = pd.DataFrame(
+    {"Checkout Time": ["2021-06-01 08:00"], "Return Time": ["2021-06-01 08:10"], "Checkout Kiosk": ["a"]}
+)
+
+
+def test_headers_of_ones_own_are_recognised_without_case_and_punctuation() -> None:
+    headers = {"started_at": "checkout_time", "trips.ended_at": ["Returned", "RETURN TIME"]}
+    headers |= {"start_station": "checkoutkiosk"}
+    with read_records(CHECKOUTS, timezone="UTC", headers=headers) as records:
+        assert records.connection.execute("SELECT start_station, hour(ended_at) FROM trips").fetchall() == [("a", 8)]
+
+
+def test_headers_of_ones_own_are_tried_before_the_known_ones_and_after_the_mapping() -> None:
+    frame = CHECKOUTS.assign(started_at="2021-06-01 01:00", clock="2021-06-01 02:00", start_station_id="b")
+    hour = "SELECT hour(started_at) FROM trips"
+    with read_records(frame, timezone="UTC", headers={"started_at": "Checkout Time"}) as records:
+        assert records.connection.execute(hour).fetchall() == [(8,)]
+    given = {"headers": {"started_at": "Checkout Time"}, "mapping": {"started_at": "clock"}}
+    with read_records(frame, timezone="UTC", **given) as records:
+        assert records.connection.execute(hour).fetchall() == [(2,)]
+
+
+def test_headers_that_no_file_has_are_no_error_but_those_of_an_unknown_field_are() -> None:
+    frame = pd.DataFrame({"started_at": ["2021-06-01 08:00"], "start_station_id": ["a"]})
+    read_records(frame, timezone="UTC", headers={"started_at": "Checkout Time"}).close()
+    with pytest.raises(InputError, match="headers: there is no field 'checkout'"):
+        read_records(frame, timezone="UTC", headers={"checkout": "Checkout Time"})
+
+
+def test_the_known_headers_stay_as_they_are() -> None:
+    before = {name: dict(source.variants) for name, source in SOURCES.items()}
+    assert more_headers({"at": "polled"})["weather"].variants["at"][0] == "polled"
+    assert {name: dict(source.variants) for name, source in SOURCES.items()} == before

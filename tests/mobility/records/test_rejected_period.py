@@ -1,4 +1,4 @@
-"""Rejected rows and the period asked for: what lies outside is told apart, and refuses nothing."""
+"""Rejected rows and the chosen period: rows outside it are noted, and refuse nothing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_trips_rejected_outside_the_period_are_noted_and_shares_are_of_the_rows_
     found = by_reason(build_panel(trips(BAD + GOOD), timezone=ZONE, start="2021-07-03").quality, "trips")
     assert found["read"] == ("noted", 40, 1.0)
     assert found["end before start"] == ("rejected", 1, 1 / 20)
-    assert found["end before start, outside the period asked for"] == ("noted", 10, 10 / 40)
+    assert found["end before start, outside the chosen period"] == ("noted", 10, 10 / 40)
 
 
 @pytest.mark.parametrize("seconds", [True, False])
@@ -62,7 +62,7 @@ def test_status_likewise(seconds):
     result = build_panel(status=status(seconds), timezone=ZONE, start="2021-07-03", end="2021-07-05")
     found = by_reason(result.quality, "status")
     assert "missing or unreadable count" not in found
-    assert found["missing or unreadable count, outside the period asked for"] == ("noted", 24, 24 / 96)
+    assert found["missing or unreadable count, outside the chosen period"] == ("noted", 24, 24 / 96)
     # What stood before the period still tells what there was at its start.
     assert result.panel["available_minutes"].iloc[0] == 60
 
@@ -76,7 +76,7 @@ def test_the_whole_file_is_refused_and_its_good_part_is_not():
 def test_a_bad_part_of_a_good_file_is_refused():
     many = [ride(day, n) for day in range(3, 28) for n in range(10)]
     build_panel(trips(BAD + many), timezone=ZONE)
-    with pytest.raises(InputError, match=r"10 rows, 50\.0% of those in the period asked for, were rejected"):
+    with pytest.raises(InputError, match=r"10 rows \(50\.0% of those in the chosen period\) were rejected"):
         build_panel(trips(BAD + many), timezone=ZONE, end="2021-07-03")
 
 
@@ -84,7 +84,7 @@ def test_duplicates_outside_the_period_are_told_apart_too():
     twice = trips([*GOOD[1:10], *GOOD[1:10], *GOOD[10:]])
     found = by_reason(build_panel(twice, timezone=ZONE, start="2021-07-04").quality, "trips")
     assert "duplicate" not in found
-    assert found["duplicate, outside the period asked for"][:2] == ("noted", 9)
+    assert found["duplicate, outside the chosen period"][:2] == ("noted", 9)
     records = status(seconds=True).dropna()
     doubled = pd.concat([records, records[: len(records) // 3]])
     found = by_reason(build_panel(status=doubled, timezone=ZONE, start="2021-07-04").quality, "status")

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unmet._exceptions import FileFormatError
 from unmet.mobility.records import Records, read_records
 
 Row = tuple[int | None, int | None, int | None, int | None, int | None, bool, bool]
@@ -141,7 +142,55 @@ def test_a_feed_without_flags_is_taken_as_open_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("kind", ["int64", "float64", "str"])
-def test_milliseconds_are_refused_with_the_column_named(kind: str) -> None:
-    frame = pd.DataFrame({"station_id": ["a"], "last_reported": [1_600_000_000_000], "available": [1]})
-    with pytest.raises(ValueError, match=r"last_reported should be in seconds since 1970.*milliseconds"):
+def test_milliseconds_are_read_as_seconds_are(kind: str) -> None:
+    seconds = [1_600_000_000, 1_600_000_060, 1_600_000_120]
+    frame = pd.DataFrame({"station_id": "a", "last_reported": seconds, "available": [1, 2, 3]})
+    query = 'SELECT station, "at", second, available FROM status ORDER BY "at"'
+    with read_records(status=frame, timezone="UTC") as records:
+        expected = records.connection.execute(query).fetchall()
+    frame["last_reported"] *= 1000
+    with read_records(status=frame.astype({"last_reported": kind}), timezone="UTC") as records:
+        assert records.connection.execute(query).fetchall() == expected
+
+
+def test_parts_of_a_second_are_kept_and_rounded_up_to_the_second_of_a_record() -> None:
+    frame = pd.DataFrame({"station_id": ["a"], "last_reported": [1_600_000_000_001], "available": [1]})
+    with read_records(status=frame, timezone="UTC") as records:
+        at, second = records.connection.execute('SELECT "at", second FROM status').fetchone()
+    assert at == datetime(2020, 9, 13, 12, 26, 40, 1000)
+    assert second == 1_600_000_001
+
+
+@pytest.mark.parametrize("kind", ["int64", "float64", "str"])
+def test_a_column_that_mixes_seconds_and_milliseconds_is_refused(kind: str) -> None:
+    frame = pd.DataFrame({"station_id": "a", "last_reported": [1_600_000_000, 1_600_000_060_000], "available": [1, 2]})
+    with pytest.raises(FileFormatError, match=r"last_reported should be in.*mixes both \(1 and 1"):
         read_records(status=frame.astype({"last_reported": kind}), timezone="UTC")
+
+
+@pytest.mark.parametrize("kind", ["int64", "float64", "str"])
+def test_microseconds_are_refused_with_the_column_named(kind: str) -> None:
+    frame = pd.DataFrame({"station_id": ["a"], "last_reported": [1_600_000_000_000_000], "available": [1]})
+    with pytest.raises(FileFormatError, match=r"last_reported should be in seconds or milliseconds.*is neither"):
+        read_records(status=frame.astype({"last_reported": kind}), timezone="UTC")
+
+
+@pytest.mark.parametrize("unit", [1, 1000])
+def test_a_single_time_in_another_unit_is_a_rejected_row(unit: int) -> None:
+    times = [(1_600_000_000 + 60 * i) * unit for i in range(199)] + [1_600_100_000 * 1000 // unit]
+    frame = pd.DataFrame({"station_id": "a", "last_reported": times, "available": 1})
+    with read_records(status=frame, timezone="UTC") as records:
+        rejected = records.quality.query("action == 'rejected'")
+        assert records.connection.execute("SELECT count(*) FROM status").fetchone() == (199,)
+    assert rejected[["reason", "rows"]].to_numpy().tolist() == [["impossible time", 1]]
+
+
+def test_milliseconds_of_trips_and_weather_are_read() -> None:
+    trips = pd.DataFrame({"started_at": [1_600_000_000_000], "ended_at": [1_600_000_600], "start_station_id": "a"})
+    weather = pd.DataFrame({"time": [1_600_000_000_000], "rain": [0.5]})
+    with read_records(trips, weather=weather, timezone="UTC") as records:
+        start, end = datetime(2020, 9, 13, 12, 26, 40), datetime(2020, 9, 13, 12, 36, 40)
+        assert records.connection.execute("SELECT started_at, ended_at FROM trips").fetchall() == [(start, end)]
+        assert records.connection.execute('SELECT "at" FROM weather').fetchall() == [
+            (datetime(2020, 9, 13, 12, 26, 40),)
+        ]

@@ -67,7 +67,7 @@ def test_a_pressure_of_999_9_is_no_missing_value() -> None:
 
 
 def test_weather_without_numbers_is_refused() -> None:
-    with pytest.raises(FileFormatError, match="no numeric column"):
+    with pytest.raises(FileFormatError, match="no column of numbers"):
         read(pd.DataFrame({"date": ["2021-01-01"], "sky": ["blue"]}))
 
 

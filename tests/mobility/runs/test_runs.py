@@ -19,9 +19,8 @@ from unmet._exceptions import FileFormatError
 from unmet._storage.parquet import write_parquet
 from unmet.execution import in_processes, serially
 from unmet.mobility.models.zone_estimate import DemandModel, estimate_zone
+from unmet.mobility.runs import attempt, run_estimates
 from unmet.mobility.runs import checkpoints as parts
-from unmet.mobility.runs import run as runs
-from unmet.mobility.runs import run_estimates
 from unmet.mobility.runs.outputs import TABLES
 
 PANEL = toy_panel()
@@ -186,9 +185,9 @@ def test_a_zone_in_two_parts_counts_once(whole, tmp_path):
     ("change", "said"),
     [
         ({"model": ToyModel(seed=1)}, "model seed changed from 0 to 1"),
-        ({"panel": toy_panel(seed=2)}, "the panel changed"),
+        ({"panel": toy_panel(seed=2)}, "panel changed"),
         ({"horizon": 24}, "horizon changed from 0 to 24"),
-        ({"features": pd.DataFrame({"start": PANEL["start"].unique(), "rain": 1.0})}, "the features changed"),
+        ({"features": pd.DataFrame({"start": PANEL["start"].unique(), "rain": 1.0})}, "features changed"),
     ],
 )
 def test_a_changed_input_starts_anew_and_says_what_changed(tmp_path, change, said):
@@ -196,7 +195,7 @@ def test_a_changed_input_starts_anew_and_says_what_changed(tmp_path, change, sai
         run(tmp_path / "out", chunk=2, progress=stop_after(4))
     result = run(tmp_path / "out", **change)
     assert result.info["zones"]["finished_before"] == 0
-    assert any(said in note and "Starting anew" in note for note in result.info["notes"])
+    assert any(said in note and "Starting again" in note for note in result.info["notes"])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted([*TABLES, "run.json"])
     run(tmp_path / "fresh", **change)
     assert tables(tmp_path / "out") == tables(tmp_path / "fresh")
@@ -284,7 +283,7 @@ def test_a_model_that_breaks_its_promises_is_a_failure_not_a_total(tmp_path, cha
 def test_a_bin_that_comes_twice_fails_its_zone_only(tmp_path):
     result = run(tmp_path / "out", pd.concat([PANEL, PANEL.iloc[[5]]]))
     assert list(result.failures) == ["z0"]
-    assert "1 bins come twice" in result.failures["z0"]
+    assert "1 bins occur twice" in result.failures["z0"]
 
 
 def test_features_reach_every_zone_by_bin(tmp_path):
@@ -306,7 +305,7 @@ def test_features_reach_every_zone_by_bin(tmp_path):
     ("features", "said"),
     [
         (pd.DataFrame({"rain": [1.0]}), "no column 'start'"),
-        (pd.DataFrame({"start": PANEL["start"].iloc[[0, 0]], "rain": 1.0}), "start of another"),
+        (pd.DataFrame({"start": PANEL["start"].iloc[[0, 0]], "rain": 1.0}), "same start as another"),
         (pd.DataFrame({"start": PANEL["start"].iloc[[0]], "observed": 1.0}), "already has 'observed'"),
     ],
 )
@@ -437,7 +436,7 @@ def test_a_full_disk_leaves_earlier_results_as_they_were_and_the_run_can_go_on(t
         if where == "part":
             patched.setattr(parts.np, "savez", no_space)
         elif where == "tables":
-            patched.setattr(runs, "publish", no_space)
+            patched.setattr(attempt, "publish", no_space)
         else:
             rename = os.replace
 

@@ -10,16 +10,20 @@ import pytest
 from toy_model import ToyModel, estimate_toy, toy_panel
 
 from unmet.execution import serially
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs import run_estimates
-from unmet.mobility.runs.totals import HOURS, QUANTILES, QUANTITIES, ZoneDraws, tabulate_totals
+from unmet.mobility.runs.totals import QUANTILES, QUANTITIES, ZoneDraws, tabulate_totals
 
 
 @pytest.fixture(scope="module")
 def zones():
     rng = np.random.default_rng(5)
-    size = (HOURS, 50)
+    size = (HOURS_OF_WEEK, 50)
     return [
-        (name, ZoneDraws(rng.poisson(4.0, HOURS) + 9.0, rng.gamma(2.0, size=size), *rng.poisson(1.0, (2, *size))))
+        (
+            name,
+            ZoneDraws(rng.poisson(4.0, HOURS_OF_WEEK) + 9.0, rng.gamma(2.0, size=size), *rng.poisson(1.0, (2, *size))),
+        )
         for name in "ab"
     ]
 
@@ -37,7 +41,7 @@ def expected(draws: np.ndarray) -> list[float]:
 def test_every_total_is_that_of_the_summed_draws(zones, table, level):
     some = table[table["level"] == level]
     names = [("a", "b")] if level in ("system", "hour_of_week") else [("a",), ("b",)]
-    hours = [range(HOURS)] if level in ("system", "zone") else [[hour] for hour in range(HOURS)]
+    hours = [range(HOURS_OF_WEEK)] if level in ("system", "zone") else [[hour] for hour in range(HOURS_OF_WEEK)]
     assert len(some) == len(QUANTITIES) * len(names) * len(hours)
     rows = iter(some.itertuples())
     for chosen in names:
@@ -71,8 +75,8 @@ def test_no_zones_have_totals_of_nothing():
 
 
 def test_hours_in_which_no_bin_starts_have_no_rows_and_change_no_total(zones, table):
-    midnights = range(0, HOURS, 24)
-    at_midnight = np.isin(np.arange(HOURS), midnights)
+    midnights = range(0, HOURS_OF_WEEK, 24)
+    at_midnight = np.isin(np.arange(HOURS_OF_WEEK), midnights)
     daily = [
         (name, ZoneDraws(*(np.where(at_midnight, v.T, 0.0).T for v in vars(draws).values()))) for name, draws in zones
     ]

@@ -30,6 +30,9 @@ class ToyModel:
         # What happens on the way is no part of the model: a run that was disturbed is the same run.
         return {k: v for k, v in asdict(self).items() if k in ("draws", "seed")}
 
+    def describe(self) -> dict[str, Any]:
+        return {"name": "toy", "sentence": "A toy."}
+
 
 @dataclass(frozen=True)
 class ToyEstimate:

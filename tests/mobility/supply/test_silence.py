@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from unmet.mobility.supply.polls import Polls
 from unmet.mobility.supply.silence import Feed, expected_events, outside_coverage, silent_stretches, standstills
 from unmet.mobility.supply.spells import silent_gaps
 
@@ -166,3 +169,30 @@ def test_a_system_known_by_its_trips_alone_stands_still_when_nobody_rides():
     closed, silent = standstills(feed(np.zeros(20 * DAY), moves=moves), NONE)
     assert closed.tolist() == [[10 * DAY + 600, 10 * DAY + 700]]
     assert len(silent) == 0
+
+
+def test_known_polls_tell_a_quiet_feed_from_one_that_nobody_looked_at() -> None:
+    records = days(14, [2] * DAY)
+    records[10 * DAY : 10 * DAY + 600] = 0  # 1,200 expected records
+    every = np.arange(len(records), dtype=np.int64)
+    looked = replace(feed(records), polls=Polls(every, every))
+    assert len(silent_stretches(feed(records))) == 1
+    assert len(silent_stretches(looked)) == 0
+    stale = replace(feed(records), polls=Polls(every, every[records > 0]))  # polled, but the publisher was dead
+    assert silent_stretches(stale).tolist() == [[10 * DAY, 10 * DAY + 600]]
+    some = every[(every < 3 * DAY + 100) | (every >= 3 * DAY + 105)]  # four minutes and more without a poll
+    assert silent_stretches(replace(feed(records), polls=Polls(some, some))).tolist() == [
+        [3 * DAY + 100, 3 * DAY + 105]
+    ]
+    three = every[(every < 3 * DAY + 100) | (every >= 3 * DAY + 102)]
+    assert len(silent_stretches(replace(feed(records), polls=Polls(three, three)))) == 0
+
+
+def test_a_standstill_in_a_feed_that_was_looked_at_is_a_closure_however_few_its_records() -> None:
+    moves = days(14, [2] * DAY)
+    moves[10 * DAY + 600 : 10 * DAY + 900] = 0
+    given = feed(moves.copy(), moves=moves)  # a log of changes: what does not move is not recorded
+    every = np.arange(len(moves), dtype=np.int64)
+    assert standstills(given, NONE)[0].tolist() == []
+    closed, silent = standstills(replace(given, polls=Polls(every, every)), NONE)
+    assert (closed.tolist(), silent.tolist()) == ([[10 * DAY + 600, 10 * DAY + 900]], [])

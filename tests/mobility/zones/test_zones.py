@@ -82,7 +82,7 @@ def test_a_station_near_two_points_goes_to_the_nearer_and_is_reported(tmp_path):
     [
         ("name,x,y\na,1,2\n", "columns lat and lon"),
         ("name,lat,lon\na,40,here\n", "row 2: lon"),
-        ("name,lat,lon\na,40,-74\na,41,-74\n", "comes twice"),
+        ("name,lat,lon\na,40,-74\na,41,-74\n", "two points have the name"),
         ("", "cannot be read"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_station_in_two_polygons_goes_to_the_first_and_is_reported(tmp_path):
         ([{"geometry": {"type": "Point", "coordinates": [0, 0]}}], r"features\[0\].geometry should be a Polygon"),
         ([feature("a", [[0, 0], [1, 1]])], r"features\[0\].geometry.coordinates"),
         ([feature("a", square(0, 100, 1, 101))], "swapped"),
-        ([feature("a", square(0, 0, 1, 1)), feature("a", square(2, 0, 3, 1))], "two features are called 'a'"),
+        ([feature("a", square(0, 0, 1, 1)), feature("a", square(2, 0, 3, 1))], "two features have the name 'a'"),
         (["no feature"], r"features\[0\]"),
     ],
 )
@@ -178,8 +178,8 @@ def test_stations_without_a_place_are_reported_and_none_at_all_is_an_error():
     table = stations((40.7, -74.0), (np.nan, np.nan))
     log = QualityLog()
     assert find_zones("superhubs:200m", table, log).of_station.tolist() == [0, -1]
-    assert reasons(log) == {"station without a place": 1}
-    with pytest.raises(_exceptions.InputError, match="none is known"):
+    assert reasons(log) == {"station without coordinates": 1}
+    with pytest.raises(_exceptions.InputError, match="no station has any"):
         find_zones("superhubs:200m", table.iloc[1:].reset_index(drop=True), QualityLog())
 
 

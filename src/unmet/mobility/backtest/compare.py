@@ -1,62 +1,56 @@
-"""Which model is right? Models compared where the truth is known: on hidden weeks, and on days with supply cut.
+"""Comparison of demand models where the truth is known: on hidden weeks, and on days with supply cut.
 
 `unmet.mobility.backtest.trials` describes the tasks, `unmet.mobility.backtest.scoring` the scores.
 """
 
 from __future__ import annotations
 
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import cpu_count
-from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import InputError, UnmetError
-from unmet._storage.parquet import write_parquet
-from unmet.execution import Executor, WorkerDied, in_processes
+from unmet.execution import Executor, count_workers, in_processes, work_through
 from unmet.mobility.backtest.scoring import answer, metrics_of, tally, tidy
 from unmet.mobility.backtest.trials import HELD_OUT, TASKS, Trial, hold_out, replay
-from unmet.mobility.models.city import Shared, learn_shared, with_shared
+from unmet.mobility.models.city import CityModel, learn_city, with_city
+from unmet.mobility.models.rates import ModelFunction
+from unmet.mobility.models.registry import COMPARED_MODELS, MODELS, ZoneModel, find_model
 from unmet.mobility.models.zone_data import ZoneData, zone_data
-from unmet.mobility.models.zone_models import MODELS, Rates, exposure
-from unmet.mobility.panel.file import PanelFile, open_panel
+from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.runs.worker import check_rows
 
 __all__ = ["DEFAULT_MODELS", "Backtest", "ModelFunction", "backtest"]
 
-ModelFunction = Callable[[ZoneData, int, int], Rates]
-"""A zone's data, a number of draws and a seed → what the model says."""
-
-DEFAULT_MODELS = ("exposure", "weekly-mean", "drop-censored", "observed")
+DEFAULT_MODELS = COMPARED_MODELS
 
 _GROUP = ["model", "task", "subset"]
 
 
 @dataclass(frozen=True)
 class Backtest:
-    """How models did.
+    """Scores of several models.
 
     Attributes
     ----------
     scores : DataFrame
-        ``zone, model, task, subset, metric, value``: every zone by itself.
+        ``zone, model, task, subset, metric, value``: each zone by itself.
     summary : DataFrame
         ``model, task, subset, metric, value, se, zones``: all bins of all zones together. Only zones that every model
-        could do count, or models would be compared on different zones; a model that failed everywhere is left out.
-        ``se`` is the standard error by leaving out one zone at a time.
+        could estimate count, so that all models are compared on the same zones; a model that failed everywhere is left
+        out. ``se`` is the jackknife standard error over zones.
     fits : DataFrame
-        ``zone, model, task, fold, reason, message, converged, seconds``: one row per fit; `reason` says why one could
-        not be done, `message` what was said on the way.
+        ``zone, model, task, fold, reason, message, converged, seconds``: one row per fit. `reason` is why a fit failed,
+        `message` contains its warnings.
     """
 
     scores: pd.DataFrame
@@ -65,15 +59,15 @@ class Backtest:
 
     @property
     def failed(self) -> pd.DataFrame:
-        """The fits that could not be done."""
+        """The fits that failed."""
         return self.fits[self.fits["reason"].notna()]
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What is done with every zone."""
+class _Design:
+    """The trials of every zone, and the models that are tried."""
 
-    models: dict[str, ModelFunction]
+    models: dict[str, ZoneModel]
     tasks: tuple[str, ...]
     folds: int
     share: float
@@ -82,21 +76,21 @@ class _Plan:
 
     def __post_init__(self) -> None:
         if not self.models:
-            raise InputError(f"no model is named; there are {', '.join(MODELS)}")
+            raise InputError(f"models: expected at least one of {', '.join(MODELS)}, or a ZoneModel; got none.")
         if unknown := [task for task in self.tasks if task not in TASKS]:
-            raise InputError(f"no task {unknown[0]!r}; there are {', '.join(TASKS)}")
+            raise InputError(f"no task {unknown[0]!r}; expected some of {', '.join(TASKS)}")
         if self.folds < 1 or not 0 < self.share < 1 or self.folds * self.share > 1:
             raise InputError(
-                f"folds (1 or more) times share (above 0, below 1) may not exceed 1, as each has weeks of its own; "
-                f"got {self.folds} and {self.share}"
+                f"folds (1 or more) times share (between 0 and 1) may not exceed 1, because each fold has weeks of "
+                f"its own; got {self.folds} and {self.share}"
             )
         if self.draws < 20:
-            raise InputError(f"draws must be 20 or more for intervals to mean anything; got {self.draws}")
+            raise InputError(f"draws: expected 20 or more, so that intervals mean something; got {self.draws}.")
 
 
 def backtest(
-    panel: str | Path | pd.DataFrame,
-    models: Sequence[str] | Mapping[str, ModelFunction] = DEFAULT_MODELS,
+    panel: AnyPanel,
+    models: Sequence[str | ZoneModel] | Mapping[str, ModelFunction] = DEFAULT_MODELS,
     *,
     features: pd.DataFrame | None = None,
     tasks: Sequence[str] = TASKS,
@@ -112,24 +106,24 @@ def backtest(
 
     Parameters
     ----------
-    panel : path or DataFrame
+    panel : path, PanelFile, Panel or DataFrame
         A panel, as its Parquet file or its rows.
-    models : sequence of str, or mapping
-        Names of models; or name → function, for models of one's own.
+    models : sequence of str and ZoneModel, or mapping
+        Names of models, and models of one's own; or name → function.
     features : DataFrame, optional
         Columns to join to every zone's rows by ``start``.
     tasks : sequence of str
         ``held-out``, ``replay``.
     folds : int
-        How often each task is repeated, with weeks (days) of its own.
+        Number of repetitions of each task, each with weeks (days) of its own.
     share : float
-        How many of the weeks are hidden, and of the days cut, each time.
+        Share of the weeks that are hidden, and of the days that are cut, in each fold.
     seed : int
         The same seed gives the same trials and scores.
     draws : int
-        Draws asked of each model.
+        Number of draws of each model.
     jobs : int, optional
-        Worker processes; as many as there are processors unless given.
+        Number of workers; one per processor by default.
     executor : callable
         Where the work is done: see `unmet.execution`.
     progress : callable, optional
@@ -142,7 +136,7 @@ def backtest(
     Raises
     ------
     InputError
-        Where the panel cannot be read, or no model could be tried on any zone.
+        If the panel cannot be read, or every fit failed.
 
     Examples
     --------
@@ -158,146 +152,137 @@ def backtest(
     >>> bias[["model", "value"]].round(1).to_string(index=False, header=False).split()
     ['observed', '-0.6', 'weekly-mean', '0.0']
     """
-    plan = _Plan(_functions(models), tuple(tasks), folds, share, seed, draws)
-    say = progress or (lambda done, zones, note: None)
-    with ExitStack() as stack:
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unmet-"))) / "panel.parquet"
-        if isinstance(panel, pd.DataFrame):
-            write_parquet(panel, path)
-        file = stack.enter_context(open_panel(path if isinstance(panel, pd.DataFrame) else panel))
-        if features is not None:
-            file.add_features(features)
-        say(0, len(file.zones), "")
-        work = partial(_zone, plan=plan, shared=_learn_shared(file, plan, say))
-        results = _work_off(file, work, executor, jobs or int(cpu_count()), say)
-    done = [results[zone] for zone in file.zones]
+    design = _Design(_records(models), tuple(tasks), folds, share, seed, draws)
+    report = progress or (lambda done, zones, note: None)
+    workers = count_workers(jobs)
+    with opened(panel) as file:
+        file.set_features(features)
+        file.set_future(None)
+        report(0, len(file.zones), "")
+        work = partial(_try_zone, design=design, cities=_learn_cities(file, design, report))
+        results = _try_zones(file, work, executor, workers, report)
+        done = [results[zone] for zone in file.zones]
     fits = pd.concat([fits for _, fits in done], ignore_index=True)
     if fits["reason"].notna().all():
-        raise InputError(f"no model could be tried on any zone; zone {fits['zone'][0]}: {fits['reason'][0]}")
+        raise InputError(f"every fit failed; zone {fits['zone'][0]}: {fits['reason'][0]}")
     sums = pd.concat([sums for sums, _ in done if len(sums)], ignore_index=True)
     return Backtest(tidy(sums, ["zone", *_GROUP]), _summary(sums), fits)
 
 
-def _functions(models: Sequence[str] | Mapping[str, ModelFunction]) -> dict[str, ModelFunction]:
+def _records(models: Sequence[str | ZoneModel] | Mapping[str, ModelFunction]) -> dict[str, ZoneModel]:
     if isinstance(models, Mapping):
-        return dict(models)
-    if unknown := [name for name in models if name not in MODELS]:
-        raise InputError(f"no model {unknown[0]!r}; there are {', '.join(MODELS)}")
-    return {name: MODELS[name] for name in models}
+        return {
+            name: replace(model, name=name) if isinstance(model, ZoneModel) else ZoneModel(name, model)
+            for name, model in models.items()
+        }
+    return {record.name: record for record in map(find_model, models)}
 
 
 _Item = tuple[str, pd.DataFrame]
-_Done = tuple[pd.DataFrame, pd.DataFrame]
-_SharedByTrial = dict[tuple[str, int], Shared | None]
+_Done = tuple[pd.DataFrame, pd.DataFrame]  # sums of scores, and the list of fits
+_Cities = dict[tuple[str, int], CityModel | None]  # by task and fold
+_Report = Callable[[int, int, str], None]
 
 
-def _work_off(
-    file: PanelFile,
-    work: Callable[[_Item], _Done],
-    executor: Executor,
-    jobs: int,
-    say: Callable[[int, int, str], None],
+def _try_zones(
+    file: PanelFile, work: Callable[[_Item], _Done], executor: Executor, jobs: int, report: _Report
 ) -> dict[str, _Done]:
-    """Work through the zones; those lost with a worker once more, one at a time, so that what dies then is to blame."""
+    """Try the models on every zone."""
     results: dict[str, _Done] = {}
 
-    def items(zones: Sequence[str]) -> Iterator[_Item]:
-        for zone in zones:
-            yield zone, file.rows_of(zone)
+    def load(zones: tuple[str, ...]) -> _Item:
+        return zones[0], file.rows_of(zones[0])
 
-    for at_once in (jobs, 1):
-        left = [zone for zone in file.zones if zone not in results]
-        if not left:
-            break
-        with closing(executor(work, items(left), at_once)) as outcomes:
-            for (zone, _), outcome in outcomes:
-                if isinstance(outcome, WorkerDied | MemoryError) and at_once > 1:
-                    say(len(results), len(file.zones), f"The worker on {zone} was lost; it is tried again.")
-                    continue
-                if isinstance(outcome, Exception):
-                    outcome = pd.DataFrame(), _fits([_no_fit(zone, _reason(outcome))])
-                results[zone] = outcome
-                say(len(results), len(file.zones), "")
+    def lost(zones: tuple[str, ...], error: Exception) -> None:
+        report(len(results), len(file.zones), f"The worker on {zones[0]} was lost; the zone is tried again.")
+
+    with closing(work_through(work, file.zones, load, executor=executor, jobs=jobs, lost=lost)) as outcomes:
+        for (zone,), outcome in outcomes:
+            if isinstance(outcome, Exception):
+                outcome = pd.DataFrame(), _fits([_no_fit(zone, _reason(outcome))])
+            results[zone] = outcome
+            report(len(results), len(file.zones), "")
     return results
 
 
-def _learn_shared(file: PanelFile, plan: _Plan, say: Callable[[int, int, str], None]) -> _SharedByTrial:
-    """What the zones share, for each trial from what it leaves of them: nothing that is hidden may come in this way."""
-    if exposure not in plan.models.values():
+def _learn_cities(file: PanelFile, design: _Design, report: _Report) -> _Cities:
+    """Learn the city model of each trial, from the data that the trial does not hide."""
+    if not any(model.uses_city for model in design.models.values()):
         return {}
-    say(0, len(file.zones), "Learning what the zones share.")
+    report(0, len(file.zones), "Learning the city model.")
 
     def left(task: str, fold: int) -> Iterator[tuple[pd.DataFrame, ZoneData]]:
         for zone in file.zones:
             rows = file.rows_of(zone)
             try:
-                data = _trial(rows, task, fold, plan).data
-            except Exception:  # told when the zone itself is tried
+                data = _trial(rows, task, fold, design).data
+            except Exception:  # reported when the zone itself is tried
                 continue
             yield rows, data
 
-    found: _SharedByTrial = {}
-    for trial in product(plan.tasks, range(plan.folds)):
+    found: _Cities = {}
+    for trial in product(design.tasks, range(design.folds)):
         try:
-            found[trial] = learn_shared(left(*trial), plan.seed)
+            found[trial] = learn_city(left(*trial), design.seed)
         except MemoryError:
             raise
         except Exception as error:
-            say(0, len(file.zones), f"What the zones share could not be learnt ({error}): each is tried by itself.")
+            report(
+                0, len(file.zones), f"The city model could not be learnt ({error}): each zone is estimated by itself."
+            )
     return found
 
 
-def _zone(item: _Item, *, plan: _Plan, shared: _SharedByTrial) -> _Done:
-    """Sums of scores and the list of fits of one zone: a plain function of its rows, to be run anywhere."""
+def _try_zone(item: _Item, *, design: _Design, cities: _Cities) -> _Done:
+    """Try the models on one zone: a plain function of its rows, which may run anywhere."""
     zone, rows = item
     sums: dict[tuple[str, str], list[pd.DataFrame]] = {}
     fits = []
-    with threadpool_limits(limits=1):
-        for task, fold in product(plan.tasks, range(plan.folds)):
-            try:
-                trial = _trial(rows, task, fold, plan)
-                trial = replace(trial, data=with_shared(trial.data, shared.get((task, fold))))
-            except UnmetError as error:
-                fits += [_no_fit(zone, _reason(error), model, task, fold) for model in plan.models]
-                continue
-            seed = int(np.random.SeedSequence([plan.seed, fold, *zone.encode()]).generate_state(1)[0] // 2)
-            for name, function in plan.models.items():
-                table, fit = _tried(trial, function, plan.draws, seed)
-                fits.append({"zone": zone, "model": name, "task": task, "fold": fold, **fit})
-                sums.setdefault((name, task), []).append(table)
+    for task, fold in product(design.tasks, range(design.folds)):
+        try:
+            trial = _trial(rows, task, fold, design)
+            trial = replace(trial, data=with_city(trial.data, cities.get((task, fold))))
+        except UnmetError as error:
+            fits += [_no_fit(zone, _reason(error), model, task, fold) for model in design.models]
+            continue
+        seed = int(np.random.SeedSequence([design.seed, fold, *zone.encode()]).generate_state(1)[0] // 2)
+        for name, model in design.models.items():
+            table, fit = _try_model(trial, model, design.draws, seed)
+            fits.append({"zone": zone, "model": name, "task": task, "fold": fold, **fit})
+            sums.setdefault((name, task), []).append(table)
     failed = {(fit["model"], fit["task"]) for fit in fits if fit["reason"] is not None}
     tables = [table.assign(model=key[0]) for key, kept in sums.items() if key not in failed for table in kept]
     return _added(pd.concat(tables).assign(zone=zone), ["zone", *_GROUP]) if tables else pd.DataFrame(), _fits(fits)
 
 
-def _trial(rows: pd.DataFrame, task: str, fold: int, plan: _Plan) -> Trial:
+def _trial(rows: pd.DataFrame, task: str, fold: int, design: _Design) -> Trial:
     check_rows(rows)
     data = zone_data(rows)
     if task == HELD_OUT:
-        return hold_out(data, fold=fold, folds=plan.folds, share=plan.share, seed=plan.seed)
-    ordered = rows.sort_values("start")  # as in the data
+        return hold_out(data, fold=fold, folds=design.folds, share=design.share, seed=design.seed)
+    ordered = rows.sort_values("start")  # the order of the data
     returns = ordered["returns"].to_numpy(dtype=float, na_value=np.nan) if "returns" in ordered else None
-    return replay(data, returns, fold=fold, folds=plan.folds, share=plan.share, seed=plan.seed)
+    return replay(data, returns, fold=fold, folds=design.folds, share=design.share, seed=design.seed)
 
 
-def _tried(trial: Trial, function: ModelFunction, draws: int, seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """A model's sums, and what to tell of the fit; a model that fails has a reason instead of sums."""
+def _try_model(trial: Trial, model: ZoneModel, draws: int, seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Give the sums of a model's scores, and facts about the fit; a model that fails has a reason instead of sums."""
     began = time.process_time()
     table, reason, summary = pd.DataFrame(), None, {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warnings.simplefilter("ignore", DeprecationWarning)  # for those who write models, not for those who run them
+        warnings.simplefilter("ignore", DeprecationWarning)  # concerns authors of models, not users
         try:
-            rates = function(trial.data, draws, seed)
+            rates = model(trial.data, draws, seed)
             table, summary = tally(trial, *answer(trial, rates, seed)), rates.summary
         except MemoryError:
             raise
         except Exception as error:
             reason = _reason(error)
-    said = dict.fromkeys([str(summary.get("message") or ""), *(str(w.message) for w in caught)])
+    messages = dict.fromkeys([str(summary.get("message") or ""), *(str(w.message) for w in caught)])
     return table, {
         "reason": reason,
-        "message": "; ".join(filter(None, said)),
+        "message": "; ".join(filter(None, messages)),
         "converged": bool(summary.get("converged", False)),
         "seconds": time.process_time() - began,
     }
@@ -308,9 +293,9 @@ def _reason(error: Exception) -> str:
 
 
 def _no_fit(zone: str, reason: str, model: str = "", task: str = "", fold: int = 0) -> dict[str, Any]:
-    """The row of a fit that was not even begun; without a model or task where none was."""
-    told = {"reason": reason, "message": "", "converged": False, "seconds": 0.0}
-    return {"zone": zone, "model": model, "task": task, "fold": fold, **told}
+    """Make the row of a fit that was not started."""
+    facts = {"reason": reason, "message": "", "converged": False, "seconds": 0.0}
+    return {"zone": zone, "model": model, "task": task, "fold": fold, **facts}
 
 
 def _fits(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -318,12 +303,12 @@ def _fits(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _added(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Sums of sums; what is missing everywhere stays missing."""
+    """Add sums; a sum that is missing everywhere stays missing."""
     return sums.groupby(keys, sort=False, as_index=False).sum(min_count=1)
 
 
 def _summary(sums: pd.DataFrame) -> pd.DataFrame:
-    """All zones that every model could do, together, with standard errors by leaving out one zone at a time."""
+    """Score all zones that every model could estimate, together, with jackknife standard errors over zones."""
     tables = []
     for _, of_task in sums.groupby("task", sort=False):
         tried = of_task.groupby("zone")["model"].nunique()
@@ -338,6 +323,8 @@ def _summary(sums: pd.DataFrame) -> pd.DataFrame:
             table["se"] = table["metric"].map(np.sqrt((count - 1) * without.var(ddof=0)) if count > 1 else {})
             tables.append(table.assign(model=str(model), task=str(task), subset=str(subset), zones=count))
     if not tables:
-        raise InputError("no zone could be done by every model; name fewer models, or see why in the list of fits")
+        raise InputError(
+            "no zone could be estimated by every model; name fewer models, or see the reasons in the list of fits"
+        )
     columns = [*_GROUP, "metric", "value", "se", "zones"]
     return pd.concat(tables)[columns].dropna(subset="value", ignore_index=True)

@@ -1,4 +1,4 @@
-"""A backtest as tables to read, and as files."""
+"""Tables and files of a backtest."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ADVICE = "Existing files are unchanged: free some space or choose another folde
 
 @dataclass(frozen=True)
 class ReadableTable:
-    """A table of scores; cells are text already.
+    """A table of scores; its cells are text.
 
     Attributes
     ----------
     title, note : str
-        What it is, and how to read it.
+        Title, and how to read the table.
     columns : tuple of str
-        The first is the model.
+        Names of the columns; the first is the model.
     rows : tuple of tuples of str
         One per model.
     """
@@ -54,16 +54,16 @@ _TABLES: tuple[tuple[str, str, str, _Columns], ...] = (
     (
         HELD_OUT,
         "Held-out weeks",
-        "Bias: all bins, pickups against rate times exposure, ± a standard error over zones. Of fully available bins a "
-        "right model's is above 0, as bins that never ran out had little demand. The rest: fully available bins. "
-        "'In 80 %': share of truths in the 80 % interval, ties broken evenly.",
+        "Bias: all bins, pickups against rate times exposure, ± a standard error over zones. Of fully available bins, "
+        "the bias of a correct model is above 0, because bins without stock-outs had little demand. Other columns: "
+        "fully available bins. 'In 80 %': share of true values in the 80 % interval, ties broken evenly.",
         {"bias": (ALL, "bias"), "of available": (FULL, "bias"), **_shared(FULL)},
     ),
     (
         REPLAY,
         "Replay with supply cut, bias",
-        "All replayed bins, ± a standard error over zones; bins by the exposure that the cut left. Correlations with "
-        "the stock-out share within hours of the week, of the estimate and of its error: 0 is right for the error.",
+        "All replayed bins, ± a standard error over zones; bins by the exposure that the cut left. Correlations of the "
+        "estimate and of its error with the stock-out share, within hours of the week: the error's should be 0.",
         {
             "bias": (ALL, "bias"),
             ">= half": (HALF_OR_MORE, "bias"),
@@ -78,7 +78,7 @@ _TABLES: tuple[tuple[str, str, str, _Columns], ...] = (
 
 
 def readable_tables(summary: pd.DataFrame) -> list[ReadableTable]:
-    """The chief scores, models in the order they were named."""
+    """Make tables of the main scores, with models in the given order."""
     tables = []
     for task, title, note, columns in _TABLES:
         of_task = summary[summary["task"] == task]
@@ -109,7 +109,7 @@ def _cell(values: dict[tuple[str, str, str], Array], key: tuple[str, str, str], 
 
 
 def markdown(result: Backtest) -> str:
-    """The tables as Markdown."""
+    """Format the tables as Markdown."""
     parts = ["# Backtest\n"]
     for table in readable_tables(result.summary):
         lines = [table.columns, ("---", *("---:" for _ in table.columns[1:])), *table.rows]
@@ -117,22 +117,22 @@ def markdown(result: Backtest) -> str:
         parts.append(f"## {table.title}\n\n{body}\n\n{table.note}\n")
     if len(result.failed):
         parts.append(
-            f"{len(result.failed)} of {len(result.fits)} fits could not be done; why is in `fits.parquet`. The "
-            "tables are of the zones that every model could do.\n"
+            f"{len(result.failed)} of {len(result.fits)} fits failed, with reasons in `fits.parquet`. The tables "
+            "contain the zones that every model could estimate.\n"
         )
     return "\n".join(parts)
 
 
 @contextmanager
 def writing_backtest(out: Path) -> Iterator[Callable[[Backtest], None]]:
-    """Make sure that a folder can be written, before the work; give the function that writes its files.
+    """Check that a folder can be written, before the work; give the function that writes its files.
 
     All files are replaced together. A folder made here is removed again if nothing was written.
     """
     made = not out.exists()
     with writing(out, _ADVICE):
         out.mkdir(parents=True, exist_ok=True)
-        with replacing_files(out):  # a folder that cannot be written is found out now
+        with replacing_files(out):  # fails now if the folder cannot be written
             pass
 
     def write(result: Backtest) -> None:

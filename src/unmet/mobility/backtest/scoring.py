@@ -1,17 +1,17 @@
-"""Scores of a trial, kept as sums so that zones can be pooled without keeping their bins.
+"""Scores of a trial, kept as sums so that zones can be pooled without their bins.
 
 =========================== =====================================================================================
-``rows``, ``trips``         how many bins were scored, and how many trips there were in them
+``rows``, ``trips``         number of scored bins, and number of true trips in them
 ``bias``                    estimated over true trips, less one: −0.1 means that a tenth is missing
 ``wape``, ``rmse``          total absolute error over total trips; root mean squared error, of the mean
 ``crps``                    continuous ranked probability score of the draws, in trips; smaller is better
 ``pinball_05 …``            pinball loss of the draws' quantiles
-``coverage_80 …``           share of the bins whose truth lies within the draws' central interval, ends included. For
-                            counts this is more than 80 % even for the right model, much more where they are small
-``calibration_80 …``        the same with ties broken evenly: 0.8 is right for counts as well
-``stockout_correlation``    of the estimate with the stock-out share, within hours of the week: well below 0 where an
-                            estimate follows supply. As demand brings stock-outs about, the truth's is a little above
-``error_correlation``       of estimate less truth with the stock-out share, likewise: 0 is right
+``coverage_80 …``           share of the bins whose truth is in the central interval of the draws, ends included. For
+                            counts it exceeds 80 % even for a correct model, by much if the counts are small
+``calibration_80 …``        the same with ties broken evenly: 0.8 for a correct model, also of counts
+``stockout_correlation``    correlation of the estimate with the stock-out share, within hours of the week: well below 0
+                            if the estimate follows supply; a little above 0 for the truth, which causes stock-outs
+``error_correlation``       correlation of the error with the stock-out share, likewise: 0 for a correct model
 =========================== =====================================================================================
 """
 
@@ -24,7 +24,7 @@ from unmet._exceptions import NumericalError
 from unmet._typing import Array, IntArray
 from unmet.metrics import crps_samples
 from unmet.mobility.backtest.trials import ALL, CUT, FULL, HELD_OUT, SUBSETS, Trial
-from unmet.mobility.models.zone_models import Rates
+from unmet.mobility.models.rates import Rates
 
 __all__ = ["LEVELS", "METRICS", "answer", "metrics_of", "tally", "tidy"]
 
@@ -39,9 +39,14 @@ METRICS = ("rows", "trips", "bias", "wape", "rmse", *_MEANS, "stockout_correlati
 
 
 def answer(trial: Trial, rates: Rates, seed: int) -> tuple[Array, Array]:
-    """Mean and draws of what the truth of a trial speaks of, for its scored rows: shapes ``(k,)`` and ``(draws, k)``.
+    """Give the mean and the draws of the demand that the truth covers, for the scored rows.
 
-    Trips that a model puts into time without supply are spread evenly over it; the truth speaks of a part of that time.
+    The truth covers a part of the time without supply. A model's lost trips are spread evenly over that time.
+
+    Returns
+    -------
+    mean : array of shape (k,)
+    draws : array of shape (draws, k)
     """
     at = np.flatnonzero(trial.scored)
     part = trial.part[at]
@@ -50,17 +55,17 @@ def answer(trial: Trial, rates: Rates, seed: int) -> tuple[Array, Array]:
     more = rates.lost[:, at]
     if hidden.any():
         if rates.future is None:
-            raise NumericalError("the model gave no draws of demand for bins in which nothing was observed")
+            raise NumericalError("the model returned no draws of demand (Rates.future) for bins without observations")
         more = np.where(hidden, rates.future[:, at], more)
     mean = seen + part * np.where(hidden, rates.mean[at], rates.lost_mean[at])
     draws = seen + _part_of(more, part, seed)
     if not (np.isfinite(mean).all() and np.isfinite(draws).all()):
-        raise NumericalError("the model gave estimates that are not finite")
+        raise NumericalError("the model returned estimates that are not finite")
     return mean, draws
 
 
 def _part_of(draws: Array, part: Array, seed: int) -> Array:
-    """That part of counts, each trip by itself; of what is no count, simply the part."""
+    """Thin counts, trip by trip, to a part of their time; scale values that are not counts."""
     if not (draws == np.floor(draws)).all() or (draws < 0).any():
         return draws * part
     some = (part > 0) & (part < 1)
@@ -70,10 +75,10 @@ def _part_of(draws: Array, part: Array, seed: int) -> Array:
 
 
 def tally(trial: Trial, mean: Array, draws: Array) -> pd.DataFrame:
-    """Sums over the scored bins, one row per subset that has any.
+    """Sum the scores of the scored bins, one row per subset that has any.
 
-    Held-out bins that were not fully available count for the bias of all of them, and for nothing else: they are those
-    with much demand, and no distribution is right for bins chosen so.
+    Held-out bins that were not fully available count only for the bias of all bins: they are selected for high demand,
+    and no distribution is correct for bins selected that way.
     """
     scored = np.flatnonzero(trial.scored)
     truth, kind = trial.truth[scored], trial.subset[scored]
@@ -97,12 +102,12 @@ def _errors(truth: Array, mean: Array) -> dict[str, float]:
 
 
 def _distances(truth: Array, draws: Array) -> dict[str, float]:
-    """Sums of what scores whole distributions."""
+    """Sum the scores of whole distributions."""
     sums = {"crps": truth.size * crps_samples(truth, draws)}
     for q in PINBALL:
         miss = truth - np.quantile(draws, q / 100, axis=0)
         sums[f"pinball_{q:02d}"] = float(np.maximum(q / 100 * miss, (q / 100 - 1) * miss).sum())
-    # The truth's place among the draws, from and to where ties would put it: a right model's is anywhere, evenly.
+    # Range of the truth's rank among the draws; ties make it wide. It is uniform for a correct model.
     low = (draws < truth).sum(axis=0) / (len(draws) + 1)
     high = ((draws <= truth).sum(axis=0) + 1) / (len(draws) + 1)
     for level in LEVELS:
@@ -115,7 +120,7 @@ def _distances(truth: Array, draws: Array) -> dict[str, float]:
 
 
 def _products(stockout: Array, mean: Array, truth: Array, slot: IntArray) -> dict[str, float]:
-    """Sums of squares and products about the means of each hour of the week."""
+    """Sum squares and products about the means of each hour of the week."""
     size = np.bincount(slot)
 
     def about(values: Array) -> Array:
@@ -132,7 +137,7 @@ def _products(stockout: Array, mean: Array, truth: Array, slot: IntArray) -> dic
 
 
 def metrics_of(sums: pd.DataFrame) -> pd.DataFrame:
-    """Metrics from sums, row by row; NaN where one is not defined (a bias where there were no trips)."""
+    """Compute metrics from sums, row by row; NaN if one is not defined, such as the bias of no trips."""
 
     def column(name: str) -> Array:
         return sums[name].to_numpy(dtype=float) if name in sums else np.full(len(sums), np.nan)
@@ -158,7 +163,7 @@ def _correlation(xy: Array, xx: Array, yy: Array) -> Array:
 
 
 def tidy(sums: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """One row per metric: `keys`, ``metric``, ``value``. A metric that is not defined has no row."""
+    """Make a table with one row per metric: `keys`, ``metric``, ``value``. An undefined metric has no row."""
     table = pd.concat([sums[keys], metrics_of(sums)], axis=1)
     long = table.melt(id_vars=keys, value_vars=list(METRICS), var_name="metric", value_name="value")
     return long.dropna(subset="value", ignore_index=True)

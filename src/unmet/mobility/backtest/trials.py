@@ -1,18 +1,17 @@
-"""Trials for models: a zone's data with something taken away whose truth is known.
+"""Trials of models: a zone's data with some of it removed, whose truth is known.
 
-Two ways to take away. **Held-out**: whole weeks are hidden, and the model says what demand was in them. **Replay**: on
-some days supply is cut. The day starts with few vehicles, the pickups that really happened are served in their order
-until none is left, and then the zone is out of stock until the day ends; what was not served is the loss that the model
-should find.
+There are two tasks. **Held-out** hides whole weeks, and the model estimates their demand. **Replay** cuts supply on
+some days: the day starts with few vehicles, the recorded pickups are served in their order until none is left, and the
+zone is then out of stock until the day ends. The pickups that were not served are the loss that the model should find.
 
-Neither may choose by what demand turned out to be, or a right model would look wrong. Bins that never ran out are those
-with little demand, and so are days without a stock-out: a right model is too high there. Hence
+No choice may depend on the demand that occurred, or a correct model would look wrong: bins and days without a stock-out
+are those with little demand, and a correct model is too high there. Hence
 
-* days are chosen blindly, and a day with real stock-outs is replayed in the time that had supply: the truth speaks of
-  that time only, and so does the estimate it is compared with (`Trial.part`);
-* the vehicles at the start of a day are drawn from what *another* day would have needed;
-* bias on held-out bins is also given over all bins: pickups against the rate times the exposure. Pickups less that are
-  a martingale, whose mean is zero although exposure depends on demand.
+* days are chosen blindly. A day with real stock-outs is replayed in the time that had supply: the truth covers only
+  that time, and so does the estimate that is compared with it (`Trial.part`);
+* the number of vehicles at the start of a day is drawn from the need of *another* day;
+* the bias on held-out bins is also computed over all bins, as pickups against rate times exposure. Their difference is
+  a martingale: its mean is zero although exposure depends on demand.
 """
 
 from __future__ import annotations
@@ -31,31 +30,30 @@ __all__ = ["HELD_OUT", "REPLAY", "SUBSETS", "TASKS", "Replayed", "Trial", "block
 
 HELD_OUT, REPLAY = TASKS = ("held-out", "replay")
 ALL, CUT, FULL, HALF_OR_MORE, UNDER_HALF, ZERO = SUBSETS = ("all", "cut", "full", ">= half", "< half", "zero")
-"""All bins; all but the full ones; and classes of bins by exposure, for replays by the share of the available time that
-the cut has left."""
+"""All bins; all bins but the full ones; and classes of bins by exposure, in replays by the share of the available time
+that the cut has left."""
 
 _MONDAY = pd.Timestamp("1970-01-05")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What a model is given, and what it is scored against.
+    """The data for a model, and the truth for its scores.
 
     Attributes
     ----------
     task : str
         ``held-out`` or ``replay``.
     data : ZoneData
-        What the model is given.
+        Data for the model.
     scored : array of bool
-        The rows that count.
+        Rows that are scored.
     truth : array
-        Pickups that really happened; NaN where that is not known.
+        Recorded pickups; NaN if unknown.
     part : array
-        Of the time in which the model is told of no supply, the share that really had some. The truth speaks of that
-        part.
+        Of the time without supply in `data`, the share that really had supply. The truth covers that part.
     subset : array of str
-        Each row's class by exposure, of `SUBSETS`.
+        Class of each row by exposure, one of `SUBSETS`.
     """
 
     task: str
@@ -67,7 +65,7 @@ class Trial:
 
 
 def blocks(data: ZoneData, days: int) -> IntArray:
-    """Number the stretches of so many local days; weeks begin on Mondays."""
+    """Number the blocks of this many local days; weeks begin on Mondays."""
     return np.asarray((data.local.normalize() - _MONDAY) // pd.Timedelta(days=days), dtype=np.intp)
 
 
@@ -77,13 +75,13 @@ def hold_out(data: ZoneData, *, fold: int, folds: int, share: float, seed: int) 
     Parameters
     ----------
     data : ZoneData
-        What is known of the zone.
+        The zone.
     fold, folds : int
-        Which of how many trials with weeks of their own.
+        Number of the trial, and number of trials; each has weeks of its own.
     share : float
-        How many of the weeks are hidden.
+        Share of the weeks that are hidden.
     seed : int
-        Decides which.
+        Decides which weeks.
     """
     rng = np.random.default_rng([seed, 0])
     hidden = _chosen(blocks(data, 7), np.isfinite(data.observed), "weeks", fold, folds, share, rng)
@@ -95,7 +93,7 @@ def hold_out(data: ZoneData, *, fold: int, folds: int, share: float, seed: int) 
         censored=data.censored & ~hidden,
     )
     if not given.seen.any():
-        raise InputError(f"With {share:.0%} of its weeks hidden nothing is left to learn from.")
+        raise InputError(f"With {share:.0%} of its weeks hidden, no bin is left to learn from.")
     return Trial(HELD_OUT, given, hidden & data.seen, data.observed, data.exposure, _classes(data.exposure))
 
 
@@ -105,9 +103,9 @@ def replay(data: ZoneData, returns: Array | None, *, fold: int, folds: int, shar
     Parameters
     ----------
     data : ZoneData
-        What is known of the zone.
+        The zone.
     returns : array, optional
-        Vehicles brought back in each bin; they are to rent again. None where that is not known.
+        Vehicles returned in each bin, which can be rented again. None if unknown.
     fold, folds, share, seed
         As in `hold_out`, for days.
     """
@@ -133,7 +131,7 @@ def replay(data: ZoneData, returns: Array | None, *, fold: int, folds: int, shar
 
 @dataclass(frozen=True)
 class Replayed:
-    """What `serve` gives, per bin.
+    """The result of `serve`, per bin.
 
     Attributes
     ----------
@@ -142,7 +140,7 @@ class Replayed:
     kept : array
         Share of the bin's available time until then.
     stock : dict
-        Window → vehicles it started with.
+        Window → number of vehicles at its start.
     """
 
     served: IntArray
@@ -153,21 +151,21 @@ class Replayed:
 def serve(
     pickups: IntArray, returns: IntArray, window: IntArray, chosen: BoolArray, rng: np.random.Generator
 ) -> Replayed:
-    """Serve what happened in order, from a stock drawn for each window, until it is gone.
+    """Serve pickups in order from a stock drawn for each window, until it is empty.
 
-    Given their number, the pickups of a bin are spread evenly over its time: the moment of the k-th is a Beta order
-    statistic, drawn here by drawing all. After the last vehicle is gone nothing is served until the window ends.
+    The pickups of a bin are spread uniformly over its time. After the last vehicle is gone, nothing is served until the
+    window ends.
 
     Parameters
     ----------
     pickups, returns : array of int
-        Per bin.
+        Numbers per bin.
     window : array of int
-        The window of each bin, ascending.
+        Window of each bin, ascending.
     chosen : array of bool
-        Bins of the windows to cut; the others are as they were.
+        Bins of the windows to cut; the others are unchanged.
     rng : Generator
-        Draws moments and stocks.
+        Draws the times of pickups and the stocks.
 
     Examples
     --------
@@ -178,7 +176,7 @@ def serve(
     """
     served, kept, stock = pickups.copy(), np.ones(len(pickups)), {}
     events = {first: _events(pickups[rows], returns[rows], rng) for first, rows in _windows(window)}
-    # The stock with which a window would never have run out: its largest excess of pickups over returns.
+    # The smallest stock with which a window never runs out: its largest excess of pickups over returns.
     needs = np.array([max(0, -int(np.cumsum(step).min(initial=0))) for _, step in events.values()])
     for number, (first, rows) in enumerate(_windows(window)):
         if not chosen[rows].any():
@@ -197,14 +195,14 @@ def serve(
 
 
 def _windows(window: IntArray) -> Iterator[tuple[int, slice]]:
-    """Each window's name and its rows."""
+    """Yield the name and the rows of each window."""
     first = np.flatnonzero(np.r_[True, np.diff(window) != 0])
     for begin, end in zip(first, np.r_[first[1:], len(window)], strict=True):
         yield int(window[begin]), slice(int(begin), int(end))
 
 
 def _events(pickups: IntArray, returns: IntArray, rng: np.random.Generator) -> tuple[Array, IntArray]:
-    """Moments, in bins since the window's start, and −1 or +1 vehicle at each."""
+    """Give the times of events, in bins since the window's start, and −1 or +1 vehicle at each."""
     bins = np.arange(len(pickups))
     at = np.concatenate([np.repeat(bins, pickups), np.repeat(bins, returns)]).astype(float)
     step = np.repeat(np.array([-1, 1]), [pickups.sum(), returns.sum()])
@@ -216,13 +214,13 @@ def _events(pickups: IntArray, returns: IntArray, rng: np.random.Generator) -> t
 def _chosen(
     group: IntArray, counts: BoolArray, unit: str, fold: int, folds: int, share: float, rng: np.random.Generator
 ) -> BoolArray:
-    """Rows of the groups that a fold takes: a random part of those that have rows that count."""
+    """Choose the rows of a fold: a random share of the groups that have countable rows."""
     groups = rng.permutation(np.unique(group[counts]))
     size = max(1, round(share * groups.size))
     if groups.size < max(2, folds * size):
         raise InputError(
-            f"{folds} folds of {share:.0%} of the {unit} need at least {max(2, folds * size)} {unit} with something "
-            f"seen; there are {groups.size}"
+            f"{folds} folds of {share:.0%} of the {unit} need at least {max(2, folds * size)} {unit} with "
+            f"observations; the zone has {groups.size}."
         )
     return np.isin(group, groups[fold * size : (fold + 1) * size])
 
@@ -231,7 +229,8 @@ def _counts(what: str, values: Array) -> IntArray:
     bad = (values < 0) | (values != np.floor(values))
     if bad.any():
         raise InputError(
-            f"A replay needs {what} as counts; {int(bad.sum())} bins have others, such as {values[bad][0]}."
+            f"A replay needs {what} as whole numbers, 0 or more; {int(bad.sum())} bins have others, such as "
+            f"{values[bad][0]}."
         )
     return values.astype(np.intp)
 

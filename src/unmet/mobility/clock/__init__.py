@@ -1,1 +1,1 @@
-"""Time: bins of the wall clock, time zones, and the bins beyond the end of a record."""
+"""Time: bins of the wall clock, time zones, and bins after the end of a panel."""

@@ -1,8 +1,8 @@
 """Whole minutes, and time bins cut by the wall clock of the place.
 
-Time is counted in minutes since 1970-01-01 UTC. A *bin* is a stretch of minutes between two edges; the edges are where
-the local wall clock reaches a new bin, so a day on which the clocks change has 23 or 25 hourly bins, a two-hour bin
-may last one or three hours, and every minute of UTC is in exactly one bin.
+Time is counted in minutes since 1970-01-01 UTC. A *bin* is a stretch of minutes between two edges. Edges are the
+minutes at which the local wall clock reaches a new bin. So a day on which the clocks change has 23 or 25 hourly bins, a
+two-hour bin may last one or three hours, and every minute of UTC is in exactly one bin.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ DAY = 1440
 """Minutes of a day."""
 WEEK = 7 * DAY
 HOURS_OF_WEEK = 168
+"""Hours of a week, from Monday 00:00 by the wall clock."""
 _MONDAY = 4  # 1970-01-05, in days since 1970-01-01: multi-day bins are counted from a Monday
 _UNITS = {"min": 1, "m": 1, "minute": 1, "minutes": 1, "h": 60, "hour": 60, "hours": 60, "d": DAY, "day": DAY}
 _UNITS |= {"days": DAY, "w": WEEK, "week": WEEK}
@@ -46,14 +47,14 @@ _UNITS |= {"days": DAY, "w": WEEK, "week": WEEK}
 
 @dataclass(frozen=True)
 class Bins:
-    """Consecutive time bins: bin `i` holds the minutes ``edges[i] ... edges[i + 1] - 1``.
+    """Consecutive time bins: bin `i` contains the minutes ``edges[i] ... edges[i + 1] - 1``.
 
     Attributes
     ----------
     edges : array of int, shape (n + 1,)
         Minutes since 1970-01-01 UTC.
     start_local : array of datetime64[s], shape (n,)
-        What the local wall clock shows when the bin starts.
+        Local time at the start of each bin.
     """
 
     edges: Integers
@@ -64,24 +65,24 @@ class Bins:
 
     @property
     def minutes(self) -> Integers:
-        """How long each bin lasts."""
+        """Length of each bin."""
         return np.diff(self.edges)
 
     def of(self, minute: Integers | NDArray[np.int32]) -> Integers:
-        """Number of the bin of each minute; -1 before the first and `len` after the last."""
+        """Return the number of the bin of each minute: -1 before the first bin, ``len(bins)`` after the last."""
         length = self.edges[1] - self.edges[0]
-        if (np.diff(self.edges) == length).all():  # as good as always for bins within the hour
+        if (np.diff(self.edges) == length).all():  # nearly always true for bins of an hour or less
             return np.clip((minute - self.edges[0]) // length, -1, len(self))
         return np.searchsorted(self.edges, minute, side="right") - 1
 
     @property
     def start(self) -> NDArray[np.datetime64]:
-        """The UTC instant at which each bin starts."""
+        """UTC time at the start of each bin."""
         return (self.edges[:-1] * 60).astype("datetime64[s]")
 
 
 def parse_every(every: str | timedelta) -> int:
-    """Read the length of a bin: "15min", "1h", "1d", "1w" or a timedelta, from 5 minutes to a week.
+    """Convert the length of a bin, "15min", "1h", "1d", "1w" or a timedelta, to minutes: from 5 minutes to a week.
 
     Examples
     --------
@@ -95,19 +96,18 @@ def parse_every(every: str | timedelta) -> int:
         match = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", every.lower())
         if match is None or match[2] not in _UNITS:
             raise InputError(
-                f"Bins are written like 15min, 1h, 1d or 1w; {every!r} is not. "
-                "Give a whole number and one of min, h, d, w."
+                f"every: expected a whole number and min, h, d or w, such as 15min, 1h, 1d or 1w, got {every!r}."
             )
         minutes = int(match[1]) * _UNITS[match[2]]
     if not 5 <= minutes <= WEEK:
-        raise InputError(f"A bin lasts from 5 minutes to a week, in whole minutes; {every!r} does not.")
+        raise InputError(f"every: expected a bin of 5 minutes to a week, in whole minutes, got {every!r}.")
     if minutes > DAY and minutes % DAY:
-        raise InputError(f"A bin longer than a day must be whole days; {every!r} is not. Use for example 1d or 2d.")
+        raise InputError(f"every: expected whole days for a bin longer than a day, such as 2d, got {every!r}.")
     return minutes
 
 
 def wall_minutes(minutes: Integers, timezone: str) -> Integers:
-    """What the wall clock shows at each UTC minute, as minutes since 1970-01-01 00:00 on that clock."""
+    """Convert UTC minutes to minutes of the local wall clock since 1970-01-01 00:00 on that clock."""
     utc = pd.to_datetime(minutes * 60, unit="s", utc=True)
     wall = utc.tz_convert(timezone).tz_localize(None).as_unit("s")
     return np.asarray(wall.asi8, dtype=np.int64) // 60
@@ -126,14 +126,14 @@ def hour_of_week(local: pd.DatetimeIndex | pd.Series) -> Integers:
 
 
 def cut_bins(first: int, last: int, every: int, timezone: str) -> Bins:
-    """Cut the minutes `first ... last` and what completes their bins into bins of `every` wall-clock minutes.
+    """Cut the minutes `first ... last` into bins of `every` wall-clock minutes. The first and last bin are whole.
 
-    Bins shorter than a day start at local midnight and at each multiple of `every` after it; bins of days start at
-    local midnight; bins of several days are counted from a Monday.
+    Bins shorter than a day start at local midnight and at each multiple of `every` after it. Longer bins start at local
+    midnight; bins of several days are counted from a Monday.
 
     Examples
     --------
-    The clocks of New York went back on 1 November 2020: 25 hourly bins.
+    The clocks of New York were set back on 1 November 2020, which had 25 hourly bins.
 
     >>> noon = lambda day: int(np.datetime64(day, "m").astype(int)) + 16 * 60
     >>> bins = cut_bins(noon("2020-11-01"), noon("2020-11-01"), 1440, "America/New_York")
@@ -147,7 +147,7 @@ def cut_bins(first: int, last: int, every: int, timezone: str) -> Bins:
     if every < DAY:
         day, time = np.divmod(wall, DAY)
         key = day * DAY + time // every
-        # Where the clock is set back, a wall-clock bin comes twice: it starts again when the clock shows its start.
+        # When the clock is set back, a bin occurs twice: the second one starts when the clock shows its start.
         starts = (key[1:] != key[:-1]) | (time[1:] % every == 0)
     else:
         key = (wall // DAY - _MONDAY) // (every // DAY)
@@ -160,12 +160,12 @@ def cut_bins(first: int, last: int, every: int, timezone: str) -> Bins:
 
 
 def _step(every: int) -> int:
-    """The coarsest grid that holds every bin edge: clocks are set in quarters of an hour (everywhere since 1972)."""
+    """Return the coarsest grid that contains every edge: offsets are quarters of an hour (everywhere since 1972)."""
     return int(np.gcd(every, 15))
 
 
 def parse_hours(hours: str) -> tuple[int, int]:
-    """Read "06:00-23:00" as two minutes of the day.
+    """Convert opening hours such as "06:00-23:00" to two minutes of the day.
 
     Examples
     --------
@@ -174,17 +174,17 @@ def parse_hours(hours: str) -> tuple[int, int]:
     """
     match = re.fullmatch(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", hours.strip())
     if match is None:
-        raise InputError(f"Opening hours are written 06:00-23:00 (local time); {hours!r} is not.")
+        raise InputError(f"hours: expected opening hours such as 06:00-23:00 (local time), got {hours!r}.")
     opens, closes = (int(match[i]) * 60 + int(match[i + 1]) for i in (1, 3))
     if opens == closes or max(opens, closes) > DAY:
-        raise InputError(f"Opening hours must start and end at different times of a day; {hours!r} do not.")
+        raise InputError(f"hours: expected a start and an end at different times of a day, got {hours!r}.")
     return opens, closes
 
 
 def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Integers:
-    """Stretches of `first ... last` outside the daily opening hours "06:00-23:00", as rows (begin, end).
+    """Return the stretches of `first ... last` outside the daily opening hours, as rows (begin, end).
 
-    Hours that end before they start run over midnight.
+    Hours that end before they start include midnight.
     """
     opens, closes = parse_hours(hours)
     minutes = np.arange(first, last + 1, dtype=np.int64)
@@ -197,7 +197,7 @@ def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Integer
 
 
 def runs(mask: NDArray[np.bool_]) -> Integers:
-    """Rows (begin, end) of the stretches where `mask` is true.
+    """Return the stretches in which `mask` is true, as rows (begin, end).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Bins still to come: how many a length of time is, and when they start by the wall clock of the place."""
+"""Bins after the end of a panel: their number, and their starts by the local wall clock."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from unmet.mobility.clock.bins import cut_bins
 __all__ = ["future_bins", "horizon_bins", "usual_minutes"]
 
 _UNITS = {"min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
-_LONGEST = (5 * 365 + 2) * 24 * 60  # minutes of five years; beyond them nothing that a panel tells is of use
+_LONGEST = (5 * 365 + 2) * 24 * 60  # minutes of five years
 
 
 def usual_minutes(bins: pd.DataFrame) -> int:
-    """The usual length of a panel's bins."""
+    """Return the most frequent length of a panel's bins."""
     return int(bins["minutes"].mode().iloc[0])
 
 
 def horizon_bins(horizon: str | None, minutes: int) -> int:
-    """How many bins a length of time is.
+    """Return the number of bins in a length of time.
 
     Examples
     --------
@@ -35,9 +35,7 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
     if match is None:
         raise InputError(f"horizon: expected a length of time such as 12h, 7d or 2w, got {horizon!r}.")
     if len(match[1]) > 9 or int(match[1]) * _UNITS[match[2]] > _LONGEST:
-        raise InputError(
-            f"horizon: {horizon:.20} is longer than five years, of which a panel tells nothing; try days or weeks: 7d."
-        )
+        raise InputError(f"horizon: expected at most five years, got {horizon:.20}; give days or weeks, such as 7d.")
     bins, rest = divmod(int(match[1]) * _UNITS[match[2]], minutes)
     if rest:
         raise InputError(f"horizon: {horizon} is not a whole number of the panel's bins of {minutes} minutes.")
@@ -45,22 +43,22 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
 
 
 def future_bins(bins: pd.DataFrame, count: int, timezone: str | None = None) -> pd.DataFrame:
-    """The bins that follow the last of a panel: ``start, start_local, minutes``.
+    """Return the bins after the last one of a panel: ``start, start_local, minutes``.
 
     Parameters
     ----------
     bins : DataFrame
         ``start`` (UTC), ``start_local``, ``minutes`` of the panel's bins.
     count : int
-        How many.
+        Number of bins.
     timezone : str, optional
-        Cuts them by its wall clock. Without, the last bin's offset from UTC is kept.
+        Time zone whose wall clock cuts the bins. Without it, the last bin's offset from UTC is kept.
 
     Examples
     --------
     >>> start = pd.to_datetime(["2020-10-31 04:00"], utc=True)
     >>> day = pd.DataFrame({"start": start, "start_local": start.tz_localize(None), "minutes": 1440})
-    >>> future_bins(day, 2, "America/New_York")["minutes"].tolist()  # the clocks go back on 1 November
+    >>> future_bins(day, 2, "America/New_York")["minutes"].tolist()  # clocks are set back on 1 November
     [1500, 1440]
     """
     every, last = usual_minutes(bins), bins.sort_values("start").iloc[-1]
@@ -70,7 +68,7 @@ def future_bins(bins: pd.DataFrame, count: int, timezone: str | None = None) -> 
         local = start.tz_localize(None) + (last["start_local"] - last["start"].tz_localize(None))
         return pd.DataFrame({"start": start.as_unit("us"), "start_local": local.as_unit("us"), "minutes": every})
     first = int(begin.timestamp()) // 60
-    # A day to spare, as clocks set forward make bins shorter.
+    # One day more than needed: bins are shorter when clocks are set forward.
     cut = cut_bins(first, first + count * every + 24 * 60, every, timezone)
     start = pd.to_datetime(cut.edges[:count] * 60, unit="s", utc=True)
     local = pd.DatetimeIndex(cut.start_local[:count])

@@ -1,7 +1,7 @@
-"""From the system's wall clock to UTC, with the hours that did not exist or came twice.
+"""Conversion of local times to UTC, with the hours that did not exist or came twice.
 
-The offsets come from Python's `zoneinfo` and are written into SQL as a balanced tree of comparisons, which
-costs DuckDB a tenth of its own calendar arithmetic and makes both kinds of odd hours visible.
+The offsets come from Python's `zoneinfo` and become SQL: a balanced tree of comparisons. It costs DuckDB a tenth of its
+own calendar arithmetic, and shows both kinds of odd hours.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from unmet._exceptions import InputError
 
 __all__ = ["FIRST_TIME", "LAST_TIME", "Clock", "standard_offset_hours", "zone_info"]
 
-# Outside of these a time is impossible: no records are older, and a later one is a wrong unit.
+# Times outside this range are impossible: no records are older, and a later time is in a wrong unit.
 FIRST_TIME = datetime(1990, 1, 1)
 LAST_TIME = datetime(2100, 1, 1)
 MICROSECONDS = 1_000_000
 
 
 def zone_info(timezone: str) -> ZoneInfo:
-    """Look a time zone up by its IANA name.
+    """Return a time zone by its IANA name.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def zone_info(timezone: str) -> ZoneInfo:
 
 
 def standard_offset_hours(timezone: str) -> float | None:
-    """Hours east of UTC in winter, or None where the zone says nothing of the place (UTC, Etc/...)."""
+    """Return the hours east of UTC in winter. None if the zone is not a place (UTC, Etc/...)."""
     if "/" not in timezone or timezone.startswith("Etc/"):
         return None
     zone = zone_info(timezone)
@@ -50,14 +50,14 @@ def standard_offset_hours(timezone: str) -> float | None:
 
 @dataclass(frozen=True)
 class Clock:
-    """A wall clock between two local times, as SQL.
+    """The wall clock of a time zone between two local times, as SQL.
 
     Parameters
     ----------
     timezone : str
         IANA name.
     first, last : datetime
-        The naive local times between which it is used.
+        Local times between which the clock is used.
 
     Examples
     --------
@@ -72,17 +72,17 @@ class Clock:
 
     @property
     def changes(self) -> list[Change]:
-        """Every change of the offset to UTC within the period."""
+        """Changes of the offset from UTC in the period."""
         zone = zone_info(self.timezone)
         low = max(self.first, FIRST_TIME).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
         high = min(self.last, LAST_TIME) + timedelta(days=2)
         return list(_changes(zone, low, high))
 
     def utc(self, local: str) -> str:
-        """Write SQL for the UTC time of a naive local one; NULL where that is impossible.
+        """Return SQL for the UTC time of a local time; NULL if it is impossible.
 
-        A time in an hour that came twice is taken for the first; one in an hour that did not exist counts on
-        from before it (02:30 becomes 03:30), as in PEP 495 with ``fold=0``.
+        A time in an hour that came twice is the first of the two. A time in an hour that did not exist is moved forward
+        by the gap (02:30 becomes 03:30), as in PEP 495 with ``fold=0``.
         """
         changes = self.changes
         start = changes[0].before if changes else _offset(zone_info(self.timezone), self.first)
@@ -93,11 +93,11 @@ class Clock:
         return f"CASE WHEN {possible} THEN make_timestamp(epoch_us({local}) + {tree}) END"
 
     def doubled(self, local: str) -> str:
-        """Write SQL for the microseconds by which the second occurrence is later; 0 where it came once."""
+        """Return SQL for the microseconds from the first to the second occurrence of a time; 0 if it occurs once."""
         return self._inside(local, lambda c: max(c.before - c.after, 0))
 
     def skipped(self, local: str) -> str:
-        """Write SQL for the microseconds by which the clock jumped over this time; 0 where it existed."""
+        """Return SQL for the length in microseconds of the gap that a time is in; 0 if it exists."""
         return self._inside(local, lambda c: max(c.after - c.before, 0))
 
     def _inside(self, local: str, value: Callable[[Change], int]) -> str:
@@ -113,7 +113,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Change:
-    """At `instant` (UTC) the offset went from `before` to `after` (seconds east of UTC)."""
+    """A change of the offset from UTC at `instant` (UTC), from `before` to `after` (seconds east)."""
 
     instant: datetime
     before: int
@@ -132,7 +132,7 @@ def _changes(zone: ZoneInfo, low: datetime, high: datetime) -> tuple[Change, ...
     while at < high:
         step = at + timedelta(days=1)
         if (after := _offset(zone, step)) != offset:
-            left, right = at, step  # bisect to the second; two changes within a day do not happen after 1990
+            left, right = at, step  # bisect to the second; since 1990 no zone changed twice in a day
             while right - left > timedelta(seconds=1):
                 middle = (left + (right - left) / 2).replace(microsecond=0)
                 left, right = (middle, right) if _offset(zone, middle) == offset else (left, middle)
@@ -143,7 +143,7 @@ def _changes(zone: ZoneInfo, low: datetime, high: datetime) -> tuple[Change, ...
 
 
 def _tree(local: str, edges: Sequence[datetime], leaves: Sequence[str]) -> str:
-    """Nest CASE expressions so that a row is compared with log2(edges) of them."""
+    """Return nested CASE expressions that compare a row with log2(edges) of the edges."""
     if not edges:
         return leaves[0]
     middle = len(edges) // 2

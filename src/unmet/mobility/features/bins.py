@@ -1,10 +1,10 @@
-"""Features of the bins that all zones of a panel share: calendar, holidays and weather, worked out once per bin."""
+"""Features of the bins of a panel, the same for all zones: calendar, holidays and weather."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -26,18 +26,18 @@ _MEMORY = 10**9  # bytes, for reading the weather
 
 @dataclass(frozen=True)
 class BinFeatures:
-    """What `bin_features` gives.
+    """Features of the bins of a panel.
 
     Attributes
     ----------
     frame : pandas.DataFrame
-        One row per bin: ``start`` and the features, without those that the panel has already.
+        One row per bin: ``start`` and the features that the panel does not have.
     gaps : pandas.DataFrame
-        ``column, first, last, bins``: runs of bins without a reading of the weather.
+        ``column, first, last, bins``: runs of bins without a weather reading.
     quality : pandas.DataFrame
-        What was rejected, repaired and noted while reading the weather.
+        Rows of the weather that were rejected, repaired or noted.
     weather : tuple of str
-        The columns of the weather that models can use: those chosen that are not the same in every bin.
+        Weather columns that models can use: the chosen ones that are not constant.
     """
 
     frame: pd.DataFrame
@@ -55,22 +55,22 @@ def bin_features(
     holidays: str | None = None,
     horizon: int = 0,
 ) -> BinFeatures:
-    """Work out the features of a panel's bins.
+    """Make the features of a panel's bins.
 
     Parameters
     ----------
     panel : PanelFile
-        As `unmet.mobility.panel.file.open_panel` gives it.
+        A panel opened by `unmet.mobility.panel.file.open_panel`.
     weather : path or frame, optional
         A table with a time and numbers: see `read_weather`.
     weather_columns : sequence of str, optional
-        Which of its columns; all unless given.
+        Columns of the weather to use; all by default.
     timezone : str, optional
-        Of naive times in `weather`; what the panel's own metadata say unless given.
+        Time zone of naive times in `weather`; that of the panel by default.
     holidays : str, optional
-        Country and, if need be, subdivision as the package `holidays` calls them: ``US`` or ``US:NY``.
+        Country and optionally subdivision, as in the package `holidays`: ``US`` or ``US:NY``.
     horizon : int
-        Also for so many bins beyond the panel's end.
+        Number of bins after the panel's end that get features as well.
 
     Returns
     -------
@@ -83,47 +83,52 @@ def bin_features(
     if holidays is not None:
         country, _, subdivision = holidays.partition(":")
         frame = add_holidays(frame, country, subdivision or None)
-    gaps = pd.DataFrame(columns=["column", "first", "last", "bins"])
-    log, used = QualityLog(), tuple[str, ...]()
     if weather_columns and weather is None:
-        raise InputError("weather_columns: columns were chosen, but there is no weather to choose from (--weather).")
+        raise InputError("weather_columns: columns were given, but no weather; give the weather as well (--weather).")
     if weather is not None:
-        zone = timezone or panel.timezone
-        if zone is None:
-            if not is_frame(weather):
-                expand(weather, "weather")  # a file that is not there is told first
-            raise InputError(
-                f"{panel.label} does not say what time zone it is in, which the weather's times need; "
-                "give it: timezone= or --timezone."
-            )
-        readings, log = _read(weather, zone, weather_columns)
-        taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
-        if taken:
-            raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
-        weathered = add_weather(frame, readings)
-        frame, gaps = weathered.panel, weathered.gaps
-        columns = [name for name in readings.columns if name != "at"]
-        used = tuple(name for name in columns if frame[name].nunique() > 1)
-        for name in columns:
-            if name not in used:
-                log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
+        found = _with_weather(frame, panel, weather, weather_columns, timezone or panel.timezone)
+    else:
+        found = BinFeatures(frame, pd.DataFrame(columns=["column", "first", "last", "bins"]), QualityLog().frame())
     own = [c for c in frame.columns if c != "start" and c in panel.columns]
-    return BinFeatures(frame.drop(columns=own), gaps, log.frame(), used)
+    return replace(found, frame=found.frame.drop(columns=own))
+
+
+def _with_weather(
+    frame: pd.DataFrame, panel: PanelFile, weather: Given, columns: Sequence[str] | None, timezone: str | None
+) -> BinFeatures:
+    if timezone is None:
+        if not is_frame(weather):
+            expand(weather, "weather")  # a missing file is reported first
+        raise InputError(
+            f"{panel.label}: the file has no time zone, which the times of the weather need; give it with "
+            "timezone= or --timezone."
+        )
+    readings, log = _read(weather, timezone, columns)
+    taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
+    if taken:
+        raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
+    joined = add_weather(frame, readings)
+    names = [name for name in readings.columns if name != "at"]
+    used = tuple(name for name in names if joined.panel[name].nunique() > 1)
+    for name in names:
+        if name not in used:
+            log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
+    return BinFeatures(joined.panel, joined.gaps, log.frame(), used)
 
 
 def read_weather(
     given: Given, timezone: str, columns: Sequence[str] | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read weather by itself: ``at`` (UTC) and numbers, and the table of what was rejected and noted.
+    """Read weather: a table with ``at`` (UTC) and numbers, and a table of rejected and noted rows.
 
     Parameters
     ----------
     given : path, list of paths, folder, glob or frame
         CSV, CSV.gz, zip of CSV, Parquet or a frame.
     timezone : str
-        Naive times are local to it.
+        Time zone of naive times.
     columns : sequence of str, optional
-        Which columns to read; all of numbers unless given.
+        Columns to read; all columns of numbers by default.
 
     Examples
     --------

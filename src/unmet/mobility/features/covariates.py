@@ -1,8 +1,8 @@
-"""What may explain demand: calendar, holidays, daylight and weather, beside each row of a panel.
+"""Covariates of demand: calendar, holidays, daylight and weather.
 
-Every function takes a panel - a frame with ``zone, start`` (UTC), ``start_local`` (wall clock) and
-``minutes`` - and returns a new frame with columns added; the caller's is not changed. Nothing is filled: a
-bin for which there is no weather has NaN, and `Weathered.gaps` says which bins those are.
+Every function takes a panel, a frame with ``zone, start`` (UTC), ``start_local`` (local time) and ``minutes``, and
+returns a new frame with columns added. Nothing is filled in: a bin without a weather reading has NaN, and
+`Weathered.gaps` lists those bins.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from unmet._typing import Array
 
 __all__ = ["Weathered", "add_calendar", "add_daylight", "add_holidays", "add_weather", "solar_elevation"]
 
-# The sun's centre this far below the horizon is sunrise and sunset: refraction 34', half its disc 16'.
+# Height of the sun's centre at sunrise and sunset, in degrees: refraction 34', half its disc 16'.
 _HORIZON = -0.833
 
 
 def add_calendar(panel: pd.DataFrame) -> pd.DataFrame:
     """Add ``t`` (days since the panel's first bin), ``hour``, ``day_of_week`` and ``hour_of_week``.
 
-    All but `t` are by the wall clock, at the bin's start: `hour` runs from 0 to 24 with fractions for bins
-    within the hour, `day_of_week` from Monday = 0, and ``hour_of_week = 24 * day_of_week + hour``.
+    All but `t` are in local time at the bin's start: `hour` is from 0 to 24, with fractions; `day_of_week` is 0 on
+    Monday; ``hour_of_week = 24 * day_of_week + hour``.
 
     Examples
     --------
@@ -50,14 +50,14 @@ def add_calendar(panel: pd.DataFrame) -> pd.DataFrame:
 
 
 def add_holidays(panel: pd.DataFrame, country: str, subdivision: str | None = None) -> pd.DataFrame:
-    """Add ``holiday``: whether the bin starts on a public holiday, by the wall clock.
+    """Add ``holiday``: whether the bin starts on a public holiday, in local time.
 
     Parameters
     ----------
     panel : DataFrame
         Needs ``start_local``.
     country, subdivision : str
-        As the package `holidays` calls them: ``"US"``, ``"NY"``.
+        Codes of the package `holidays`: ``"US"``, ``"NY"``.
 
     Examples
     --------
@@ -94,14 +94,17 @@ def add_daylight(panel: pd.DataFrame, latitude: float, longitude: float) -> pd.D
     [0.0, 0.58]
     """
     if not (-90 <= latitude <= 90 and -180 <= longitude <= 180):
-        raise InputError(f"daylight: no such place: latitude {latitude!r}, longitude {longitude!r}.")
+        raise InputError(
+            f"daylight: expected a latitude of -90 to 90 and a longitude of -180 to 180; "
+            f"got {latitude!r} and {longitude!r}."
+        )
     start = _starts(panel)
     minutes = _column(panel, "minutes").to_numpy(dtype=np.int64)
     if minutes.size and minutes.min() < 1:
-        raise InputError(f"daylight: a bin of {minutes.min()} minutes; bins have at least one.")
+        raise InputError(f"daylight: expected bins of at least one minute; got one of {minutes.min()}.")
     result = panel.copy()
     seconds = start.dt.as_unit("s").dt.tz_localize(None).to_numpy().astype(np.int64)
-    # The zones of a panel share their bins: each is worked out once.
+    # All zones of a panel have the same bins: each is computed once.
     bins, place = np.unique(np.column_stack([seconds, minutes]), axis=0, return_inverse=True)
     shares = np.empty(len(bins))
     step = max(1, 1_000_000 // int(minutes.max(initial=1)))
@@ -158,11 +161,11 @@ class Weathered:
     Attributes
     ----------
     panel : DataFrame
-        The panel with the weather columns added; NaN where there is no reading.
+        The panel with the weather columns added; NaN in bins without a reading.
     gaps : DataFrame
-        ``column, first, last, bins``: the runs of distinct bins without a value, per weather column (UTC).
+        ``column, first, last, bins``: runs of bins without a value, per weather column (UTC).
     max_age : Timedelta
-        How old a reading was allowed to be.
+        Largest age of a reading.
     """
 
     panel: pd.DataFrame
@@ -178,11 +181,11 @@ def add_weather(panel: pd.DataFrame, weather: pd.DataFrame, max_age: str | pd.Ti
     panel : DataFrame
         Needs ``start`` (UTC).
     weather : DataFrame
-        Column ``at`` (UTC; naive times are taken for UTC) and numbers, such as the table ``weather`` of
-        `unmet.mobility.records.read.Records`. Columns that the panel has already are refused.
+        Column ``at`` (UTC; naive times are read as UTC) and numbers, such as the table ``weather`` of
+        `unmet.mobility.records.read.Records`. Columns of the panel are refused.
     max_age : str or Timedelta, optional
-        A reading older than this is no reading: the bin has NaN and is reported. By default the typical step
-        of the readings and 5 % more (which lets a daily reading hold through a day of 25 hours).
+        An older reading is not used: the bin has NaN and is in the gaps. By default 1.05 times the typical step of
+        the readings, so that a daily reading covers a day of 25 hours.
 
     Examples
     --------
@@ -202,7 +205,7 @@ def add_weather(panel: pd.DataFrame, weather: pd.DataFrame, max_age: str | pd.Ti
         raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
     if at.duplicated().any():
         many = int(at.duplicated().sum())
-        raise InputError(f"weather: {many} readings have the time of another; keep one of each.")
+        raise InputError(f"weather: {many} readings have the same time as another; keep one of each time.")
     order = np.argsort(at.to_numpy(), kind="stable")
     times = at.to_numpy()[order]
     age = _max_age(times, max_age)
@@ -233,7 +236,7 @@ def _max_age(times: npt.NDArray[np.datetime64], given: str | pd.Timedelta | None
 
 
 def _gaps(panel: pd.DataFrame, start: pd.Series, columns: list[str]) -> pd.DataFrame:
-    """Runs of bins without a value; bins are the panel's distinct starts, in order."""
+    """List the runs of bins without a value; bins are the panel's distinct starts, in order."""
     rows: list[tuple[str, pd.Timestamp, pd.Timestamp, int]] = []
     bins, first_row = np.unique(start.to_numpy(), return_index=True)
     for column in columns:
@@ -247,7 +250,7 @@ def _gaps(panel: pd.DataFrame, start: pd.Series, columns: list[str]) -> pd.DataF
 
 def _column(frame: pd.DataFrame, name: str) -> pd.Series:
     if name not in frame.columns:
-        raise InputError(f"there is no column {name!r}; found: {', '.join(map(str, frame.columns))}.")
+        raise InputError(f"expected a column {name!r}; found: {', '.join(map(str, frame.columns))}.")
     return frame[name]
 
 
@@ -256,7 +259,7 @@ def _starts(panel: pd.DataFrame) -> pd.Series:
 
 
 def _utc(times: pd.Series, what: str) -> pd.Series:
-    """UTC as naive datetime64, for arithmetic."""
+    """Convert times to naive UTC, for arithmetic."""
     if not pd.api.types.is_datetime64_any_dtype(times):
         raise InputError(f"{what}: expected times, got a column of {times.dtype}.")
     if times.isna().any():
@@ -265,7 +268,7 @@ def _utc(times: pd.Series, what: str) -> pd.Series:
 
 
 def _local(panel: pd.DataFrame) -> pd.Series:
-    """The wall clock: naive local times as they are, aware ones without their zone."""
+    """Give local times: naive times unchanged, aware ones without their zone."""
     local = _column(panel, "start_local")
     if not pd.api.types.is_datetime64_any_dtype(local):
         raise InputError(f"start_local: expected times, got a column of {local.dtype}.")

@@ -1,8 +1,9 @@
-"""What the zones of a city share: how they rise and fall together, and how far they differ from that.
+"""The city model: the curve that all zones of a city follow, and how far zones differ from it.
 
-The first is a curve (`unmet.mobility.models.city_curve`). The second are the hyper-parameters of the zones' kernel: one
-zone says little of how much its Tuesdays differ from its Mondays, or how long its drift takes; several together say it
-well. Each zone is then estimated at those, without a search of its own.
+The curve is learnt from the sum of all zones (`unmet.mobility.models.city_curve`). How far zones differ from it is in
+the hyper-parameters of the zones' kernel. One zone has too few trips to learn, for example, how much its Tuesdays
+differ from its Mondays; several zones together have enough. Each zone is then estimated with these hyper-parameters,
+without a search of its own.
 """
 
 from __future__ import annotations
@@ -17,52 +18,54 @@ import pandas as pd
 
 from unmet._exceptions import ConvergenceWarning, FileFormatError
 from unmet.estimators import CensoredGP
-from unmet.estimators._together import learn_together
+from unmet.estimators.together import learn_together
 from unmet.kernels import Kernel, kernel_from_dict
 from unmet.likelihoods.counts import NegativeBinomial
-from unmet.mobility.models.city_curve import shared_curve
-from unmet.mobility.models.zone_data import SHARED, SHARED_OFF, Learnt, ZoneData, zone_data
-from unmet.mobility.models.zone_models import SEARCH_ITERATIONS, demand_kernel, inference_for, search_rows
+from unmet.mobility.models.city_curve import city_curve
+from unmet.mobility.models.fitting import SEARCH_ITERATIONS, inference_for, search_rows
+from unmet.mobility.models.kernel import demand_kernel
+from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, Hyperparameters, ZoneData, zone_data
 
-__all__ = ["Shared", "learn_shared", "learn_shared_of_rows", "with_shared"]
+__all__ = ["CityModel", "learn_city", "learn_city_from_rows", "with_city"]
 
-# So many zones, drawn at random, and so many bins of each tell how far zones differ.
+# Hyper-parameters are learnt from this many zones, drawn at random, and this many bins of each.
 _ZONES, _ROWS = 12, 3000
-# Nats of all of them. The last half of a search gains less than half a nat, and nothing can be seen of it.
+# Nats, over all of them: the search stops below this gain. The last half of a full search gains less than half a nat,
+# without any visible change of the estimates.
 _LEAST_GAIN = 0.03
-# A zone with more of the city's trips than this share would find its own chance in what it is told of all.
-_MOST = 0.25
+# A zone with a larger share of the city's trips is estimated alone: the curve would contain too much of its own noise.
+_LARGEST_SHARE = 0.25
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What all zones share.
+class CityModel:
+    """A city model.
 
     Attributes
     ----------
     curve : DataFrame
-        ``start``, ``shared_log_rate`` and how that may be off: see `unmet.mobility.models.city_curve.shared_curve`.
-    learnt : Learnt
-        The kernel of how zones differ from it, at hyper-parameters that suit them best together, and the
-        dispersion of their counts.
+        ``start``, ``shared_log_rate`` and the errors of the curve: see `unmet.mobility.models.city_curve.city_curve`.
+    hyperparameters : Hyperparameters
+        The kernel of the difference of a zone from the curve, and the dispersion of the counts, at the values that fit
+        the zones best together.
     trips : float
-        How many trips were seen in all zones.
+        Number of observed trips in all zones.
     """
 
     curve: pd.DataFrame
-    learnt: Learnt
+    hyperparameters: Hyperparameters
     trips: float
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
+        """Give a JSON-able description."""
         return {
             "start": self.curve["start"].astype("int64").tolist(),
             "unit": self.curve["start"].dt.unit,
-            "curve": {name: self.curve[name].tolist() for name in (SHARED, *SHARED_OFF)},
+            "curve": {name: self.curve[name].tolist() for name in (CITY_RATE, *CITY_ERRORS)},
             "trips": self.trips,
-            "kernel": self.learnt.kernel.to_dict(),
-            "dispersion": self.learnt.dispersion,
-            "dispersion_sd": self.learnt.dispersion_sd,
+            "kernel": self.hyperparameters.kernel.to_dict(),
+            "dispersion": self.hyperparameters.dispersion,
+            "dispersion_sd": self.hyperparameters.dispersion_sd,
         }
 
     @classmethod
@@ -71,73 +74,79 @@ class Shared:
         try:
             start = pd.to_datetime(np.array(description["start"]), unit=description["unit"], utc=True)
             start = start.as_unit(description["unit"])
-            columns = {name: np.array(description["curve"][name], dtype=float) for name in (SHARED, *SHARED_OFF)}
+            columns = {name: np.array(description["curve"][name], dtype=float) for name in (CITY_RATE, *CITY_ERRORS)}
             curve = pd.DataFrame({"start": start, **columns})
             kernel = kernel_from_dict(description["kernel"])
-            learnt = Learnt(kernel, float(description["dispersion"]), float(description["dispersion_sd"]))
+            parameters = Hyperparameters(kernel, float(description["dispersion"]), float(description["dispersion_sd"]))
             trips = float(description["trips"])
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise FileFormatError(f"this is not what zones share, as it was written: {error!r}") from error
-        return cls(curve, learnt, trips)
+            raise FileFormatError(f"The file does not contain a saved city model: {error!r}.") from error
+        return cls(curve, parameters, trips)
 
 
-def with_shared(data: ZoneData, shared: Shared | None) -> ZoneData:
-    """The same zone, told what all zones share; as it is where that is not known, or too much its own."""
-    if shared is None or data.observed[data.seen].sum() > _MOST * shared.trips:
+def with_city(data: ZoneData, city: CityModel | None) -> ZoneData:
+    """Add the city model to a zone's data.
+
+    The data are returned unchanged if there is no city model, if the zone has too large a share of the city's trips, or
+    if the curve does not cover its bins.
+    """
+    if city is None or data.observed[data.seen].sum() > _LARGEST_SHARE * city.trips:
         return data
-    told = _with_curve(data, shared.curve)
-    if not np.isfinite(told.inputs[SHARED]).all():
-        return data  # a record longer than that of the zones that could be added up
-    # A zone that lacks a covariate of the others, as one open only while it never rained, has a kernel of its own.
-    return replace(told, learnt=shared.learnt) if _columns(shared.learnt.kernel) <= set(told.inputs) else told
+    joined = _with_curve(data, city.curve)
+    if not np.isfinite(joined.inputs[CITY_RATE]).all():
+        return data
+    # A zone may lack a covariate, for example if it was open only while it never rained. Its kernel is then its own.
+    if not _columns(city.hyperparameters.kernel) <= set(joined.inputs):
+        return joined
+    return replace(joined, hyperparameters=city.hyperparameters)
 
 
 def _with_curve(data: ZoneData, curve: pd.DataFrame) -> ZoneData:
-    columns = [SHARED, *SHARED_OFF]
+    columns = [CITY_RATE, *CITY_ERRORS]
     values = curve.set_index("start")[columns].reindex(data.start).to_numpy(dtype=float)
     inputs = pd.concat([data.inputs, pd.DataFrame(values, columns=columns, index=data.inputs.index)], axis=1)
     return replace(data, inputs=inputs)
 
 
-def learn_shared(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> Shared | None:
-    """What the zones share; None where there are too few, or no trips.
+def learn_city(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> CityModel | None:
+    """Learn the city model; return None if there are too few zones or no trips.
 
     Parameters
     ----------
     zones : iterable of (DataFrame, ZoneData)
-        Rows of a panel with the features of their bins, and the same as data; they are gone through once. What the
-        data do not say, as in weeks hidden on purpose, is not used.
+        For each zone its rows of a panel with the features of their bins, and its data. Only the data's observations
+        are used, so that hidden weeks of a backtest stay hidden. The zones are read once.
     seed : int
-        Decides which zones and rows the searches for hyper-parameters look at.
+        Decides which zones and rows the searches for hyper-parameters use.
 
     Examples
     --------
-    >>> learn_shared([]) is None
+    >>> learn_city([]) is None
     True
     """
     kept: dict[int, ZoneData] = {}
     trips: list[float] = []
-    curve = shared_curve(_keeping_some(zones, kept, trips, np.random.default_rng(seed)), seed)
+    curve = city_curve(_keeping_some(zones, kept, trips, np.random.default_rng(seed)), seed)
     if curve is None:
         return None
-    return Shared(curve, _learnt([_with_curve(data, curve) for data in kept.values()], seed), sum(trips))
+    return CityModel(curve, _hyperparameters([_with_curve(data, curve) for data in kept.values()], seed), sum(trips))
 
 
-def learn_shared_of_rows(zones: Iterable[pd.DataFrame]) -> Shared | None:
-    """What the zones of a panel share, from the rows of each: what a run asks for.
+def learn_city_from_rows(zones: Iterable[pd.DataFrame]) -> CityModel | None:
+    """Learn the city model from the rows of each zone, as a run has them.
 
-    A zone that cannot be estimated is left out here; why, is told when it is tried itself.
+    A zone whose rows cannot be read is left out; its own estimate then reports why.
     """
 
     def readable() -> Iterator[tuple[pd.DataFrame, ZoneData]]:
         for rows in zones:
             try:
                 data = zone_data(rows)
-            except Exception:  # whatever it is, it is the zone's own
+            except Exception:  # reported when the zone itself is estimated
                 continue
             yield rows, data
 
-    return learn_shared(readable())
+    return learn_city(readable())
 
 
 def _keeping_some(
@@ -146,7 +155,7 @@ def _keeping_some(
     trips: list[float],
     rng: np.random.Generator,
 ) -> Iterator[tuple[pd.DataFrame, ZoneData]]:
-    """Hand the zones on, counting trips and keeping a random few, all as likely (Vitter 1985, algorithm R)."""
+    """Pass the zones on; count trips and keep a random few, all equally likely (Vitter 1985, algorithm R)."""
     for rows, data in zones:
         if data.has_counts:
             number = len(trips)
@@ -157,13 +166,13 @@ def _keeping_some(
         yield rows, data
 
 
-def _learnt(zones: Sequence[ZoneData], seed: int) -> Learnt:
-    """Hyper-parameters of the kernel of the zone with the longest record, from all that have its columns."""
+def _hyperparameters(zones: Sequence[ZoneData], seed: int) -> Hyperparameters:
+    """Learn the hyper-parameters of the kernel of the longest record, from all zones that have its columns."""
     longest = max(zones, key=lambda data: float(np.ptp(data.inputs["t"])))
-    kernel = demand_kernel(longest, shared=True)
+    kernel = demand_kernel(longest, city=True)
     fitted = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it may end at its limit with little to gain
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the search may end at its limit with little left to gain
         for data in zones:
             if _columns(kernel) <= set(data.inputs):
                 rows = search_rows(data.seen, seed, _ROWS)
@@ -178,7 +187,7 @@ def _learnt(zones: Sequence[ZoneData], seed: int) -> Learnt:
     likelihood = found.model.likelihood
     assert isinstance(likelihood, NegativeBinomial)
     dispersion = float(np.exp(likelihood.log_dispersion))
-    return Learnt(found.model.kernel.with_columns_of(kernel), dispersion, found.likelihood_sd)
+    return Hyperparameters(found.model.kernel.with_columns_of(kernel), dispersion, found.likelihood_sd)
 
 
 def _columns(kernel: Kernel) -> set[str]:

@@ -1,13 +1,12 @@
-"""What the zones of a city share: how its demand rises and falls as a whole.
+"""The city's curve: how the demand of a city rises and falls as a whole.
 
-Weather, season, holidays and most of the week move all zones of a city alike. A zone alone has to learn all of that
-from its own few trips, in which chance and stock-outs sit side by side: what it mistakes for weather it finds again in
-the very hours that ran out. So the city is learnt first, from the sum of its zones, and each zone then learns its level
-and how it differs (`unmet.mobility.models.zone_models.demand_kernel`).
+Weather, season, holidays and most of the week move all zones of a city alike. A zone alone has too few trips to learn
+these effects: it takes noise for weather, and finds it again in the hours that ran out. So the curve is learnt first,
+from the sum of all zones. Each zone then learns its level and how it differs (`unmet.mobility.models.kernel`).
 
-Real cities also have good and bad days that nothing recorded explains. In the sum of all zones they stand out far above
-chance; without a term of their own they would bend the trend and the weather to fit. They have one, and it is left
-out of the curve: what a zone is told is what can be explained, in bins that were seen and in others alike.
+Real cities also have good and bad days that no record explains. In the sum of all zones they are far larger than noise.
+They have a term of their own, because without it they would bend the trend and the weather. The curve leaves that term
+out: it contains what the records explain, in observed and other bins alike.
 """
 
 from __future__ import annotations
@@ -25,42 +24,49 @@ from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP
 from unmet.kernels import SquaredExponential
-from unmet.mobility.models.zone_data import NOT_COVARIATES, SHARED, SHARED_OFF, ZoneData, zone_data
-from unmet.mobility.models.zone_models import SEARCH_ITERATIONS, demand_kernel, inference_for
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
+from unmet.mobility.models.fitting import SEARCH_ITERATIONS, inference_for
+from unmet.mobility.models.kernel import demand_kernel
+from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, NOT_COVARIATES, ZoneData, zone_data
+from unmet.mobility.panel.schema import STATE_MINUTES
 
-__all__ = ["LEAST_ZONES", "shared_curve"]
+__all__ = ["LEAST_ZONES", "city_curve"]
 
 LEAST_ZONES = 8
-"""With fewer, a zone would meet too much of its own chance in what it is told of the others."""
+"""With fewer zones, a zone's own noise would leak into the city curve."""
 
 _BIN = ["start", "start_local", "minutes"]
-_MOMENT = "moment"  # time once more, for what is left out of the curve
-# Days: how long a good or a bad day lasts. Over a longer record it is as short as some 500 of them allow: each needs
-# features of its own, and without enough of them all other terms would be drawn coarsely.
+_MOMENT = "moment"  # time once more, for the term that the curve leaves out
+# Days: how long a good or bad spell lasts; longer in a record that would have more than `_SPELLS` of them. Each spell
+# needs features of its own, and with too few features all other terms would be approximated coarsely.
 _SPELL, _SPELLS, _FEATURES = 0.7, 500, 1200
 _SEARCH_WEEKS = 16
 _DRAWS = 200
 _TOTALS = ["observed", "seen", "usual"]
 
 
-def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> pd.DataFrame | None:
-    """The city's log-rate about that of its mean; None where zones are too few or no trips.
+def city_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> pd.DataFrame | None:
+    """Learn the city's curve; return None if there are too few zones or no trips.
 
-    In each bin the observed trips of all zones are added up. The city's exposure is the share of its usual demand
-    at that hour of the week (pickups over exposure, zone by zone) that had something to rent. With these counts the
-    city is estimated as if it were one zone.
-
-    The frame has ``start``, ``shared_log_rate``, and ``shared_off_1`` ...: how that may be off, the directions
-    in which it is least known, weighted by demand. Each is to be multiplied by a standard normal number.
+    In each bin the observed trips of all zones are added up. The city's exposure is the share of its usual demand at
+    that hour of the week (pickups over exposure, zone by zone) that had something to rent. With these counts the city
+    is estimated as one zone.
 
     Parameters
     ----------
     zones, seed
-        As of `unmet.mobility.models.city.learn_shared`.
+        As in `unmet.mobility.models.city.learn_city`.
+
+    Returns
+    -------
+    DataFrame or None
+        ``start``; ``shared_log_rate``, the log of the city's rate over its mean; ``shared_off_1`` and so on, the
+        directions in which the curve is least certain, weighted by demand. The error of the curve is their sum, each
+        multiplied by a standard normal number.
 
     Examples
     --------
-    >>> shared_curve([]) is None
+    >>> city_curve([]) is None
     True
     """
     totals, bins, count = pd.DataFrame(columns=_TOTALS, dtype=float), pd.DataFrame(), 0
@@ -73,19 +79,19 @@ def shared_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) 
         bins = rows[own] if bins.empty else _joined(bins, rows[own])
     if count < LEAST_ZONES or not totals["observed"].any():
         return None
-    with threadpool_limits(limits=1):  # the order in which threads add up would show in the last digits
+    with threadpool_limits(limits=1):  # the order in which threads add numbers changes the last digits
         data = _as_one_zone(bins, totals)
         gp = _fit(data, seed)
-        # At one moment for all bins every day is as good or bad as that one: a constant, which the level takes.
+        # With the same moment for all bins, good and bad days become a constant, which the level absorbs.
         at = data.inputs.assign(**{_MOMENT: float(data.inputs.loc[data.seen, _MOMENT].median())})
         rate = gp.predict_quantiles(at, [0.5], kind="latent")[:, 0]
         off = _directions(np.log(gp.sample(at, _DRAWS, random_state=seed) / rate), rate)
-    curve = pd.DataFrame({"start": data.start, SHARED: np.log(rate / rate.mean())})
-    return curve.assign(**dict(zip(SHARED_OFF, off, strict=True)))
+    curve = pd.DataFrame({"start": data.start, CITY_RATE: np.log(rate / rate.mean())})
+    return curve.assign(**dict(zip(CITY_ERRORS, off, strict=True)))
 
 
 def _joined(bins: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The bins of several zones, without covariates that differ between them: those say nothing of the city."""
+    """Join the bins of zones; drop covariates that differ between zones, which do not describe the city."""
     both = bins.merge(rows, on="start", how="inner", suffixes=("", " "))
     for name in [c for c in rows.columns if c not in _BIN]:
         if name not in bins or not _same(both[name], both[f"{name} "]):
@@ -96,17 +102,17 @@ def _joined(bins: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _same(left: pd.Series, right: pd.Series) -> bool:
-    """Equal in every bin, whatever their types: whole numbers are fractions where one is missing elsewhere."""
+    """Compare two columns bin by bin; a column of whole numbers has another type if a value is missing elsewhere."""
     return bool(((left == right) | (left.isna() & right.isna())).all())
 
 
 def _directions(draws: Array, rate: Array) -> Array:
-    """Principal components of draws of a log-rate, each by its standard deviation; its level does not count."""
+    """Give the principal components of draws of a log-rate, times their standard deviations, without the level."""
     share = rate / rate.mean()
     weight = np.sqrt(share)
     draws = draws - (draws * share).mean(axis=1, keepdims=True)
     _, size, rows = np.linalg.svd((draws - draws.mean(axis=0)) * weight, full_matrices=False)
-    count = len(SHARED_OFF)
+    count = len(CITY_ERRORS)
     off = np.zeros((count, len(rate)))
     found = min(count, len(size))
     off[:found] = size[:found, None] * rows[:found] / weight / np.sqrt(len(draws) - 1)
@@ -114,16 +120,16 @@ def _directions(draws: Array, rate: Array) -> Array:
 
 
 def _fit(data: ZoneData, seed: int) -> CensoredGP:
-    """Hyper-parameters from some whole weeks, posterior from all; with a term for good and bad days."""
+    """Fit the city, with a term for good and bad days: hyper-parameters from some weeks, the posterior from all."""
     kernel = demand_kernel(data)
-    if not data.daily:  # for days, the counts' own dispersion is that
+    if not data.daily:  # with bins of a day, the dispersion of the counts has this role
         shock = Parameter(0.03, prior=LogNormal(0.03, 1.5))
         spell = max(_SPELL, float(np.ptp(data.inputs[_MOMENT])) / _SPELLS)
         kernel = kernel + SquaredExponential(shock, Parameter(spell, fixed=True), columns=_MOMENT)
     week, moment = np.divmod(data.inputs[_MOMENT].to_numpy(), 7.0)
     weeks = np.unique(week[data.seen])
     some = np.sort(np.random.default_rng(seed).permutation(weeks)[:_SEARCH_WEEKS])
-    # Moved together, so that the good and bad days of the weeks between them need no features.
+    # The weeks are moved together in time, so that the weeks between them need no features.
     moved = data.inputs.assign(**{_MOMENT: 7.0 * np.searchsorted(some, week) + moment})
     search = CensoredGP(
         kernel,
@@ -134,7 +140,7 @@ def _fit(data: ZoneData, seed: int) -> CensoredGP:
         random_state=seed,
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it may end at its limit with little to gain
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the search may end at its limit with little left to gain
         found = _fitted(search, data, moved, data.seen & np.isin(week, some))
     return _fitted(found.with_learnt_parameters(), data, data.inputs, data.seen)
 
@@ -144,13 +150,14 @@ def _fitted(gp: CensoredGP, data: ZoneData, inputs: pd.DataFrame, rows: BoolArra
 
 
 def _totals(data: ZoneData) -> pd.DataFrame:
-    """What a zone adds to the city: trips, and its usual demand in each bin, that which could be seen and all of it."""
+    """Give a zone's part of the city's sums: trips, usual demand with supply (seen), and usual demand of each bin."""
     seen = data.seen
     pickups = np.where(seen, data.observed, 0.0)
     time = np.where(seen, data.exposure, 0.0)
     mean = pickups.sum() / time.sum()
-    # An hour of the week little seen is taken for the zone's mean: as if that had been seen once more.
-    usual = (np.bincount(data.slot, pickups, minlength=168) + mean) / (np.bincount(data.slot, time, minlength=168) + 1)
+    # One more bin at the zone's mean is added to each hour of the week, for hours with few records.
+    by_hour, time_by_hour = (np.bincount(data.slot, w, minlength=HOURS_OF_WEEK) for w in (pickups, time))
+    usual = (by_hour + mean) / (time_by_hour + 1)
     rate: Array = usual[data.slot]
     return pd.DataFrame({"observed": pickups, "seen": time * rate, "usual": rate}, index=data.start)
 
@@ -158,9 +165,9 @@ def _totals(data: ZoneData) -> pd.DataFrame:
 def _as_one_zone(bins: pd.DataFrame, totals: pd.DataFrame) -> ZoneData:
     frame = bins.sort_values("start", ignore_index=True)
     totals = totals.loc[pd.DatetimeIndex(frame["start"])]
-    states = dict.fromkeys([f"{state}_minutes" for state in ("available", "stockout", "closed", "unknown")], 0.0)
+    states = dict.fromkeys(STATE_MINUTES, 0.0)
     frame = frame.assign(zone="all zones", observed=0.0, exposure=0.0, censored=False, **states)
-    # Not by way of the frame: a zone's exposure is raised where a pickup proves it, which does not hold for a share.
+    # Set after `zone_data`, which raises the exposure of bins with pickups: right for a zone, wrong for a share.
     seen, usual = totals["seen"].to_numpy(), totals["usual"].to_numpy()
     share = np.divide(seen, usual, out=np.zeros(len(seen)), where=usual > 0)
     data = zone_data(frame)

@@ -28,7 +28,7 @@ from unmet.mobility.models.shocks import ShockLaw, Shocks, estimate_shocks, lear
 from unmet.mobility.models.walking import DEFAULT_WALKING, REACH, Walking, Walks, learn_walking
 
 __all__ = [
-    "City",
+    "JointCity",
     "Received",
     "Surroundings",
     "ZoneTable",
@@ -231,7 +231,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class City:
+class JointCity:
     """What `join_city` found.
 
     Attributes
@@ -363,7 +363,7 @@ class City:
             np.savez(file, header=np.array(json.dumps(header)), start=self.start.asi8, **arrays, **walks)
 
     @classmethod
-    def load(cls, path: Path) -> City:
+    def load(cls, path: Path) -> JointCity:
         """Read what `save` wrote."""
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -403,7 +403,7 @@ def join_city(
     walking: Walking | None = None,
     start: Walking = DEFAULT_WALKING,
     rounds: int = _ROUNDS,
-) -> City:
+) -> JointCity:
     """Learn shocks and walking from all zones, in turns.
 
     Parameters
@@ -462,7 +462,7 @@ def join_city(
         background = walks.background(curve, rate)
         log_rate = log_rate + _level(observed, table.exposure * rate, background)[:, None]
     assert shocks is not None
-    return City(
+    return JointCity(
         zones=table.zones,
         start=table.start,
         law=law,

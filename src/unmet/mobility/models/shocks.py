@@ -232,7 +232,8 @@ def estimate_shocks(
     bin_, zone = np.nonzero(seen.T)
     space = StateSpace(features, decay, bin_, zone, log_rate[zone, bin_], observed.shape[1])
     y = observed[zone, bin_]
-    obs = Observations(y, y, exposure[zone, bin_], None if background is None else background[zone, bin_])
+    others = None if background is None else background[zone, bin_]
+    obs = Observations(y, y, exposure[zone, bin_], background=others)
     likelihood = NegativeBinomial(Parameter(dispersion, fixed=True)) if dispersion > 0 else Poisson()
     ep = expectation_propagation(space, likelihood, obs, start, tol=_TOLERANCE, max_sweeps=_SWEEPS)
     assert isinstance(ep.posterior, Filtered)

@@ -1,4 +1,4 @@
-"""One zone of a panel as arrays: what was seen, for how long it could be seen, and what may explain it."""
+"""The rows of one zone as arrays: observed trips, exposure, and the inputs of the models."""
 
 from __future__ import annotations
 
@@ -10,50 +10,39 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
+from unmet.mobility.clock.bins import hour_of_week
 from unmet.mobility.models.joint import Surroundings
-from unmet.mobility.panel.schema import PANEL_COLUMNS, REBALANCED_COLUMNS
+from unmet.mobility.panel.schema import NEEDED_COLUMNS, PANEL_COLUMNS, REBALANCED_COLUMNS, STATE_MINUTES
 
-__all__ = ["NOT_COVARIATES", "SHARED", "SHARED_OFF", "Learnt", "ZoneData", "zone_data"]
+__all__ = ["CITY_ERRORS", "CITY_RATE", "NOT_COVARIATES", "Hyperparameters", "ZoneData", "zone_data"]
 
-SHARED = "shared_log_rate"
-"""The input of what all zones share: see `unmet.mobility.models.city`."""
+CITY_RATE = "shared_log_rate"
+"""The input with the city's curve: see `unmet.mobility.models.city`."""
 
-SHARED_OFF = [f"shared_off_{i}" for i in range(1, 13)]
-"""Inputs of how that may be off: each a curve, to be multiplied by a standard normal number."""
+CITY_ERRORS = [f"shared_off_{i}" for i in range(1, 13)]
+"""Inputs with the errors of that curve: each is a curve, to be multiplied by a standard normal number."""
 
-_NEEDED = (
-    "zone",
-    "start",
-    "start_local",
-    "minutes",
-    "observed",
-    "available_minutes",
-    "stockout_minutes",
-    "closed_minutes",
-    "unknown_minutes",
-    "exposure",
-    "censored",
-)
-# Columns of a panel that say what happened, not why: none may be a covariate, or demand would explain itself.
-NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", SHARED}
+_NEEDED = tuple(name for name in PANEL_COLUMNS if name in (*NEEDED_COLUMNS, *STATE_MINUTES))
+# Columns of a panel that record what happened. None may be a covariate, or demand would explain itself.
+NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", CITY_RATE}
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
-# Minutes. A pickup proves that a vehicle was there for a moment, even where no minute began with one. One moment per
-# bin, not per pickup: over many bins the minutes that began with a vehicle are right as they are.
+# Minutes. A pickup proves that a vehicle was there for a moment, even if no minute began with one. One moment per bin,
+# not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased.
 _MOMENT = 0.5
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """What several zones have taught of all.
+class Hyperparameters:
+    """Hyper-parameters learnt from several zones, for all zones.
 
     Attributes
     ----------
     kernel : Kernel
-        Of log-demand, at its hyper-parameters.
+        Covariance of log-demand.
     dispersion : float
-        Of counts.
+        Dispersion of the counts.
     dispersion_sd : float
-        Standard deviation of its logarithm: what it is off, it is off in every zone.
+        Standard deviation of its logarithm. All zones share this error.
     """
 
     kernel: Kernel
@@ -68,33 +57,33 @@ class ZoneData:
     Attributes
     ----------
     zone : str
-        Its name.
+        Name of the zone.
     start, local : DatetimeIndex
-        Start of each bin, UTC and by the wall clock.
+        Start of each bin, in UTC and in local time.
     minutes : float
-        Length of the usual bin.
+        Median length of the bins.
     observed : array
-        Pickups; NaN where nothing was recorded, and in bins that are still to come.
+        Pickups; NaN if nothing was recorded, and in future bins.
     exposure, stockout : array
-        Shares of the bin with something to rent, and with nothing though it was open. What is closed or unknown is
-        neither.
+        Share of the bin with something to rent, and share with nothing to rent while the zone was open. Closed and
+        unknown time is in neither.
     censored : array of bool
-        The panel's label.
+        Label of the panel.
     slot : array of int
-        Hour of the week, 0 for Monday from midnight; for bins of a day or more the first hour of its day.
+        Hour of the week, 0 for Monday from midnight; for bins of a day or more, the first hour of its day.
     inputs : DataFrame
         Columns ``t`` (days), ``week`` (position in the week, in days; holidays are Sundays), ``weekend``, ``holiday``,
-        covariates; and, where it is known, what all zones share: ``shared_log_rate``, ``shared_off_1`` ...
+        covariates; and, with a city model, its curve and errors: ``shared_log_rate``, ``shared_off_1`` ...
     covariates : tuple of str
-        The covariates among the inputs.
+        Names of the covariates among the inputs.
     flags : array of str
-        What to know of each row, words joined by semicolons.
+        Remarks on each row, joined by semicolons.
     notes : dict
-        How many rows were repaired, by what.
-    learnt : Learnt or None
-        What other zones have taught; None where this one is to be learnt by itself.
+        Numbers of repaired rows, by kind of repair.
+    hyperparameters : Hyperparameters or None
+        Hyper-parameters to use; None if the zone's own are to be learnt.
     surroundings : Surroundings or None
-        Shocks and walkers of the neighbourhood; None where the zone is estimated by itself.
+        Shocks and walkers of the neighbourhood; None if the zone is estimated by itself.
     """
 
     zone: str
@@ -110,7 +99,7 @@ class ZoneData:
     covariates: tuple[str, ...]
     flags: np.ndarray
     notes: dict[str, int]
-    learnt: Learnt | None = None
+    hyperparameters: Hyperparameters | None = None
     surroundings: Surroundings | None = None
 
     def __len__(self) -> int:
@@ -118,18 +107,18 @@ class ZoneData:
 
     @property
     def seen(self) -> BoolArray:
-        """Bins that say something of demand: some exposure, and not still to come."""
+        """Bins with observed trips and some exposure: those to learn from."""
         return np.isfinite(self.observed) & (self.exposure > 0)
 
     @property
     def has_counts(self) -> bool:
-        """Whether what was seen are whole numbers, one for each bin."""
+        """Whether the observed trips are whole numbers, one for each bin."""
         seen = self.observed[self.seen]
         return bool(self.start.is_unique and seen.size and (seen == np.floor(seen)).all())
 
     @property
     def daily(self) -> bool:
-        """Whether bins are a day or longer."""
+        """Whether the bins are a day or longer."""
         return self.minutes >= 1440
 
 
@@ -139,8 +128,8 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     Parameters
     ----------
     panel : DataFrame
-        Rows of one zone: the columns of a panel; ``holiday`` and any other numeric columns (weather) are used if
-        there; ``future`` tells the bins still to come.
+        Rows of one zone with the columns of a panel. ``holiday`` and other numeric columns (weather) are used if
+        present; ``future`` marks bins after the end of the records.
     """
     missing = [c for c in _NEEDED if c not in panel.columns]
     if missing:
@@ -167,7 +156,7 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
         exposure=np.maximum(exposure, moment),
         stockout=frame["stockout_minutes"].to_numpy(dtype=float) / minutes,
         censored=frame["censored"].to_numpy(dtype=bool),
-        slot=np.asarray(local.day_of_week * 24 + local.hour, dtype=np.intp),
+        slot=hour_of_week(local).astype(np.intp),
         inputs=inputs,
         covariates=covariates,
         flags=np.full(len(frame), "", dtype=object),
@@ -184,8 +173,8 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
 
 
 def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
-    """Refuse numbers that cannot be: what was observed may be missing, shares and minutes may not."""
-    states = frame[["available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes"]].to_numpy(dtype=float)
+    """Refuse impossible numbers; observed trips may be missing, shares and minutes may not."""
+    states = frame[list(STATE_MINUTES)].to_numpy(dtype=float)
     share = ~((exposure >= 0) & (exposure <= 1))
     label = frame["censored"].isna().to_numpy()
     state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)
@@ -198,7 +187,7 @@ def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
         if wrong.any():
             row = frame[wrong].iloc[0]
             raise InputError(
-                f"zone {row['zone']}: {words}; {int(wrong.sum())} bins are not so, the first at {row['start']}: "
+                f"zone {row['zone']}: {words}; {int(wrong.sum())} bins differ, the first at {row['start']}: "
                 f"observed {row['observed']}, exposure {row['exposure']}, stock-out minutes {row['stockout_minutes']}"
             )
 
@@ -208,7 +197,7 @@ def _flag(flags: np.ndarray, rows: BoolArray, word: str) -> None:
 
 
 def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame, tuple[str, ...], BoolArray]:
-    """Columns for the kernels; a covariate with gaps gets its median there, and the rows are told."""
+    """Make the columns for the kernels; fill gaps of a covariate with its median, and report those rows."""
     inputs = pd.DataFrame({"t": (local - local[0]) / pd.Timedelta(days=1)})
     holiday = frame["holiday"].to_numpy(dtype=float) if "holiday" in frame else np.zeros(len(frame))
     holiday = np.nan_to_num(holiday)
@@ -224,7 +213,7 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
         values = frame[name].to_numpy(dtype=float)
         hole = ~np.isfinite(values)
         if hole.all() or np.nanmax(values[~hole]) == np.nanmin(values[~hole]):
-            continue  # says nothing
+            continue  # a constant explains nothing
         gaps |= hole
         values = np.where(hole, np.median(values[~hole]), values)
         inputs[f"x:{name}"] = _spread_out(values)
@@ -233,7 +222,7 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
 
 
 def _spread_out(values: Array) -> Array:
-    """Amounts that are mostly zero, as rain, on a log scale about their mean where not zero; others as they are."""
+    """Put amounts that are mostly zero, such as rain, on a log scale; leave other values as they are."""
     positive = values > 0
     if values.min() >= 0 and 0 < positive.mean() < 0.5:
         return np.log1p(values / values[positive].mean())

@@ -1,14 +1,14 @@
-"""Latent demand of one zone: the rate to plan with, the demand that was there, and the trips that were lost.
+"""Latent demand of one zone: the rate, the demand and the lost trips of each bin.
 
-Two questions are kept apart. The **rate** is the expected demand of a full bin: the latent function. The **demand** is
-how many trips were wanted in that very bin given what was seen: observed plus lost; where supply never ran out it is
-what was observed.
+The **rate** is the expected demand of a bin with full supply: the number to plan with. The **demand** is the number of
+trips wanted in that particular bin, given its records: observed plus lost. It equals the observed number if supply
+never ran out.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,28 +16,32 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array, IntArray
-from unmet.mobility.models.city import Shared, with_shared
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
+from unmet.mobility.models.city import CityModel, with_city
 from unmet.mobility.models.joint import Surroundings
+from unmet.mobility.models.rates import Rates
+from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS, ZoneModel, find_model
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
-from unmet.mobility.models.zone_models import MODELS, Rates, fit_counts, log_rate
+from unmet.mobility.models.zone_models import fit_counts, log_rate
 
-__all__ = ["DemandModel", "ZoneEstimate", "ZoneFit", "estimate_zone", "fit_zone"]
+__all__ = ["DemandModel", "ZoneEstimate", "ZoneFit", "estimate_zone", "fit_usual_rate"]
 
 
 @dataclass(frozen=True)
 class DemandModel:
-    """Which model, and how it is run.
+    """A demand model and the settings of its run.
 
     Parameters
     ----------
     name : str
-        ``exposure`` (default: negative binomial counts with exposure), ``cgp``, ``ncgp``, ``ncgp-a``, ``tobit``, or a
-        baseline: ``observed``, ``weekly-mean``, ``drop-censored``.
+        Name of the model: one of `unmet.mobility.models.registry.MODELS`, or that of `record`.
     draws : int
-        Joint posterior draws, from which totals and intervals of lost trips are made.
+        Number of joint posterior draws, from which totals and intervals of lost trips are made.
     seed : int
-        Together with the zone's name decides all randomness but what is drawn alike for all zones.
+        Together with the zone's name, decides all randomness except errors that all zones share.
+    record : ZoneModel, optional
+        A model of one's own.
     walk : str or tuple of float
         Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, or the chances to walk 0, 150,
         250, 350 and 500 metres, falling.
@@ -48,41 +52,47 @@ class DemandModel:
     DemandModel(name='cgp', draws=400, seed=0, walk='learn')
     """
 
-    name: str = "exposure"
+    name: str = DEFAULT_MODEL
     draws: int = 400
     seed: int = 0
+    record: ZoneModel | None = field(default=None, repr=False)
     walk: str | tuple[float, ...] = "learn"
 
     def __post_init__(self) -> None:
-        if self.name not in MODELS:
-            raise InputError(f"no model {self.name!r}; there are {', '.join(MODELS)}")
+        if self.zone_model.name != self.name:
+            raise InputError(f"name: expected that of the record, {self.zone_model.name!r}; got {self.name!r}.")
         if self.draws < 20:
-            raise InputError(f"draws must be 20 or more for intervals to mean anything; got {self.draws}")
+            raise InputError(f"draws: expected 20 or more, so that intervals mean something; got {self.draws}.")
         if not isinstance(self.walk, str):
             object.__setattr__(self, "walk", tuple(self.walk))
-        self.walking()  # raises where it is no curve
+        self.walking()  # raises if it is no curve
 
     def walking(self) -> Walking | None:
-        """The walking curve that was given; None where it is to be learnt."""
+        """The walking curve that was given; None if it is to be learnt."""
         if isinstance(self.walk, tuple):
             return Walking.from_values(np.array(self.walk))
         if self.walk not in ("learn", "none"):
-            raise InputError(f"walk must be 'learn', 'none' or five falling chances; got {self.walk!r}")
+            raise InputError(f"walk: expected 'learn', 'none' or five falling chances; got {self.walk!r}.")
         return None if self.walk == "learn" else NO_WALKING
 
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-able description."""
-        return asdict(self)
+    @property
+    def zone_model(self) -> ZoneModel:
+        """The model."""
+        return find_model(self.record or self.name)
 
-    @classmethod
-    def from_dict(cls, description: dict[str, Any]) -> DemandModel:
-        """Read back what `to_dict` wrote."""
-        return replace(cls(), **description)
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything that decides an estimate, as JSON-able values."""
+        own = {} if self.name in MODELS else {"function": self.zone_model.source}
+        return {"name": self.name, "draws": self.draws, "seed": self.seed, "walk": self.walk, **own}
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the model for ``run.json`` and the report."""
+        return self.zone_model.to_dict()
 
 
 @dataclass(frozen=True)
 class ZoneEstimate:
-    """What was estimated for one zone.
+    """The estimate of one zone.
 
     Attributes
     ----------
@@ -92,12 +102,12 @@ class ZoneEstimate:
     lost : array of shape (168, draws)
         Draws of lost trips, summed by local hour of the week (0 is Monday from midnight).
     observed : array of shape (168,)
-        Observed trips, likewise. Wanted is observed less walked in, plus walked on and lost, draw by draw.
+        Observed trips by hour of the week. Wanted is observed less walked in, plus walked on and lost, draw by draw.
     summary : dict
         Zone, model, convergence, repairs, CPU seconds.
     walked_on, walked_in : arrays of shape (168, draws) or None
-        Draws of riders who came here first and were served elsewhere, and the other way round, likewise. None where
-        nobody walks.
+        Draws, by hour of the week, of riders who came here first and were served elsewhere, and of riders recorded here
+        who came to another zone first. None if nobody walks.
     """
 
     rows: pd.DataFrame
@@ -109,21 +119,21 @@ class ZoneEstimate:
 
 
 def estimate_zone(
-    panel: pd.DataFrame, model: DemandModel, shared: Shared | None = None, around: Surroundings | None = None
+    panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None, around: Surroundings | None = None
 ) -> ZoneEstimate:
     """Estimate rate, demand and lost trips of one zone.
 
     Parameters
     ----------
     panel : DataFrame
-        The zone's rows of a panel, with any features (``holiday``, weather columns) beside. Rows whose column
-        ``future`` is true are bins still to come.
+        The zone's rows of a panel, with the features of their bins (``holiday``, weather columns). Rows whose column
+        ``future`` is true are bins after the end of the records.
     model : DemandModel
-        Which model.
-    shared : Shared, optional
-        What this zone shares with others; only the model ``exposure`` looks at it.
+        The model and its settings.
+    city : CityModel, optional
+        The city model, for models that use it.
     around : Surroundings, optional
-        Shocks and walkers of the neighbourhood, from `unmet.mobility.models.joint.City.of`; likewise.
+        Shocks and walkers of the neighbourhood, from `unmet.mobility.models.joint.JointCity.of`, likewise.
 
     Examples
     --------
@@ -142,21 +152,17 @@ def estimate_zone(
     100       2.0       0.5          3.3
     """
     began = time.process_time()
-    data = replace(with_shared(zone_data(panel), shared), surroundings=around)
+    data = replace(with_city(zone_data(panel), city), surroundings=around)
     if not data.seen.any():
-        raise InputError("No bin had anything to rent, so nothing can be learnt of its demand.")
-    rates = MODELS[model.name](data, model.draws, _seed(data.zone, model.seed))
+        raise InputError("No bin had anything to rent, so its demand cannot be estimated.")
+    rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
 
-    def by_hour(draws: Array | None) -> Array | None:
-        if draws is None:
-            return None
-        total = np.zeros((168, model.draws))
+    def by_hour(draws: Array) -> Array:
+        total = np.zeros((HOURS_OF_WEEK, model.draws))
         np.add.at(total, data.slot[counted], draws.T[counted])
         return total
 
-    lost = by_hour(rates.lost)
-    assert lost is not None
     summary = {
         "zone": data.zone,
         "model": model.name,
@@ -165,9 +171,9 @@ def estimate_zone(
         **data.notes,
         "cpu_seconds": time.process_time() - began,
     }
-    observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=168), dtype=float)
-    walked = by_hour(rates.walked_on), by_hour(rates.walked_in)
-    return ZoneEstimate(_rows(data, rates), lost, observed, summary, *walked)
+    observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=HOURS_OF_WEEK), dtype=float)
+    walked = (None if draws is None else by_hour(draws) for draws in (rates.walked_on, rates.walked_in))
+    return ZoneEstimate(_rows(data, rates), by_hour(rates.lost), observed, summary, *walked)
 
 
 @dataclass(frozen=True)
@@ -185,23 +191,23 @@ class ZoneFit:
     log_rate_var: Array
 
 
-def fit_zone(
-    panel: pd.DataFrame, model: DemandModel, shared: Shared | None = None, around: Surroundings | None = None
+def fit_usual_rate(
+    panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None, around: Surroundings | None = None
 ) -> ZoneFit:
     """Fit the log-rate of one zone, without draws; parameters as of `estimate_zone`."""
-    data = replace(with_shared(zone_data(panel), shared), surroundings=around)
+    data = replace(with_city(zone_data(panel), city), surroundings=around)
     if not data.seen.any() or not data.has_counts:
-        raise InputError("No bin had anything to rent, or its pickups are no counts.")
+        raise InputError("No bin had anything to rent, or the pickups are not counts.")
     gp, _, level = fit_counts(data, _seed(data.zone, model.seed))
     mean, var = log_rate(gp, data, level)
-    if around is not None:  # the mean rate, as of a zone that knows of no shocks
+    if around is not None:  # the mean rate, as of a zone without known shocks
         mean = mean + 0.5 * around.prior_var
     record = (data.zone, data.start, data.minutes, data.observed, data.exposure, data.stockout, data.slot)
     return ZoneFit(*record, mean, var)
 
 
 def _seed(zone: str, seed: int) -> int:
-    """A seed of the zone's own, whatever the order zones are worked on."""
+    """Derive the zone's seed from its name, so that the order of zones does not matter."""
     return int(np.random.SeedSequence([seed, *zone.encode()]).generate_state(1)[0] // 2)
 
 

@@ -133,6 +133,7 @@ def _making(
         stations,
         timezone=options.timezone,
         mapping=options.mapping,
+        headers=options.headers,
         memory=options.memory,
         max_rejected=options.max_rejected,
         force=options.force,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
+from unmet._storage.sql import fetch_all
 from unmet.mobility.clock.bins import DAY, Bins, Integers, closed_by_hours, cut_bins, parse_every
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, trip_moves, trip_span
@@ -17,6 +18,7 @@ from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
 from unmet.mobility.supply.netting import net_supply
+from unmet.mobility.supply.polls import Polls
 from unmet.mobility.supply.silence import Feed, outside_coverage, silent_stretches, standstills
 from unmet.mobility.supply.spells import Override, Spells
 from unmet.mobility.supply.states import FEED_SILENT, OUTSIDE_HOURS, STANDSTILL
@@ -100,7 +102,9 @@ def gather(
         Called with a sentence at each step.
     """
     order, group = _stations_by_zone(zones)
-    log = _sort_status(records, order, group, options, progress)
+    log, polls = _sort_status(records, order, group, options, progress), _polls(records)
+    if log is not None and polls is not None:  # the last poll shows that the last record still held
+        log = replace(log, last_minute=max(log.last_minute, int(polls.minutes[-1])))
     span = trip_span(records.connection) if "trips" in records.tables else None
     bins = cut_bins(*_period(log, span, options), parse_every(options.every), records.timezone)
     first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
@@ -114,6 +118,7 @@ def gather(
     if log is not None:
         progress("measuring the activity of the feed")
         feed, feed_share = watch_feed(log, trips.moves if trips else np.empty(0, dtype=np.int64))
+        feed = replace(feed, polls=polls)
         silent = silent_stretches(feed)
     else:
         assert trips is not None
@@ -156,6 +161,18 @@ def _sort_status(
         accepted,
         options.period(),
     )
+
+
+def _polls(records: Records) -> Polls | None:
+    """Return the polls, if the records contain them; in the minutes from which what they saw is in force."""
+    if "polls" not in records.tables:
+        return None
+    minute = '(epoch_us("at") + 59_999_999) // 60_000_000'
+    rows = fetch_all(records.connection, f"SELECT {minute} AS m, bool_or(fresh) FROM polls GROUP BY m ORDER BY m")
+    if not rows:
+        return None
+    minutes, fresh = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(2))
+    return Polls(minutes, minutes[fresh == 1])
 
 
 def _period(log: StatusLog | None, span: tuple[int, int, int] | None, options: PanelOptions) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A panel in a Parquet file, read zone by zone: memory holds the rows of the zones under way, not the panel."""
+"""A panel in a Parquet file, read zone by zone, so that the whole panel need not fit into memory."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.hashes import file_hash
 from unmet._storage.sql import connect, fetch_all, fetch_frame, fetch_one, path_literal, reading, register
 from unmet.mobility.clock.bins import hour_of_week
 from unmet.mobility.panel.schema import NEEDED_COLUMNS, SCHEMA, STATE_MINUTES
@@ -26,20 +27,24 @@ METADATA = "unmet."
 
 @dataclass(frozen=True)
 class PanelFile:
-    """An open panel; what `open_panel` gives.
+    """An open panel file.
 
     Attributes
     ----------
     connection : duckdb.DuckDBPyConnection
-        Has the view ``panel`` and, where they were given, the tables ``features`` and ``future``.
+        Database with the view ``panel`` and, if they were added, the tables ``features`` and ``future``.
     label : str
-        How messages call the panel.
+        Name of the panel in messages.
     zones : tuple of str
-        In order of name.
+        Names of the zones, sorted.
     columns : dict
-        Name → DuckDB's type, of the panel.
+        Column of the panel → its type in DuckDB.
     metadata : dict
-        What `unmet.mobility.panel.build.write_panel` left in the file: ``zones, quality, reasons, summary``.
+        ``zones, quality, reasons, summary``, as `write_panel` stored them.
+    sha256 : str
+        Hash of the file's bytes.
+    path : Path or None
+        The file; None for a panel that was given in memory.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -47,12 +52,14 @@ class PanelFile:
     zones: tuple[str, ...]
     columns: dict[str, str]
     metadata: dict[str, Any]
+    sha256: str
+    path: Path | None
 
     def rows_of(self, zone: str) -> pd.DataFrame:
-        """Give the rows of one zone, by start, with the features of their bins.
+        """Return the rows of one zone, sorted by start, with the features of their bins.
 
-        One query per zone, whatever the chunks: where a column has missing values only in some zones, its type
-        (and with it the last digit of a result) must not depend on which zones are read together.
+        Each zone is one query. If a column has missing values only in some zones, its type (and with it the last digit
+        of a result) must not depend on which zones are read together.
         """
         rows = "SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel WHERE zone::VARCHAR = $1"
         if self._has("future"):
@@ -63,21 +70,21 @@ class PanelFile:
             return fetch_frame(self.connection, sql, [zone])
 
     def bins(self) -> pd.DataFrame:
-        """Give the distinct bins, ``start, start_local, minutes``; zones must agree about them."""
+        """Return the distinct bins, ``start, start_local, minutes``. All zones must have the same."""
         with reading(self.label):
             bins = fetch_frame(
                 self.connection,
                 "SELECT DISTINCT start, start_local, minutes FROM panel ORDER BY start, start_local, minutes",
             )
         if bins["start"].isna().any():
-            raise FileFormatError(f"{self.label}: some rows have no start; expected a moment in each.")
+            raise FileFormatError(f"{self.label}: some rows have no start; expected a time in each.")
         unlike = bins["start"].duplicated()
         if unlike.any():
             raise InputError(self._disagreement(int(bins.loc[unlike, "start"].nunique())))
         return bins
 
     def _disagreement(self, starts: int) -> str:
-        """Say about which bin zones disagree, and which do; the rarer opinion is the second one."""
+        """Describe the first bin about which zones disagree, and two zones that do. The second is the rarer case."""
         sql = """
             SELECT start, start_local, minutes, min(zone::VARCHAR) AS zone, count(*) AS rows FROM panel
             WHERE start = (SELECT min(start) FROM
@@ -93,17 +100,17 @@ class PanelFile:
         return (
             f"{self.label}: zones disagree about {starts} {'bin' if starts == 1 else 'bins'}. The one that starts at "
             f"{kinds['start'].iloc[0]} has {usual}, but {odd}. Expected the same minutes and start_local for a start "
-            "in all zones: build their panel together, or estimate them apart."
+            "in all zones: build their panel together, or estimate them separately."
         )
 
     def hours_of_week(self) -> list[int]:
-        """Give the hours of the week that bins start in, by the wall clock; 0 is Monday from midnight."""
+        """Return the hours of the week in which bins start, by the wall clock. 0 is Monday from midnight."""
         with reading(self.label):
             local = fetch_frame(self.connection, "SELECT DISTINCT start_local FROM panel")["start_local"]
         return sorted(set(hour_of_week(local).tolist()))
 
     def zone_minutes(self) -> pd.DataFrame:
-        """Give per zone the number of bins, what was observed, and the minutes in each state."""
+        """Return the number of bins, the observed pickups and the minutes in each state, by zone."""
         sums = [f"sum({c})::DOUBLE AS {c}" for c in ("observed", *STATE_MINUTES) if c in self.columns]
         with reading(self.label):
             return fetch_frame(
@@ -111,8 +118,14 @@ class PanelFile:
                 f"SELECT zone::VARCHAR AS zone, count(*) AS bins, {', '.join(sums)} FROM panel GROUP BY 1 ORDER BY 1",
             )
 
-    def add_features(self, features: pd.DataFrame) -> None:
-        """Have `rows_of` join these columns by ``start``; one row per bin, and no column that the panel has."""
+    def set_features(self, features: pd.DataFrame | None) -> None:
+        """Set the columns that `rows_of` joins by ``start``: one row per bin, and no column of the panel.
+
+        None: no columns.
+        """
+        if features is None:
+            self.connection.execute("DROP TABLE IF EXISTS features")
+            return
         if "start" not in features.columns:
             raise InputError(f"features: there is no column 'start'; found: {', '.join(map(str, features.columns))}.")
         taken = [str(c) for c in features.columns if c != "start" and c in self.columns]
@@ -123,12 +136,18 @@ class PanelFile:
         twice = int(features["start"].duplicated().sum())
         if twice:
             raise InputError(
-                f"features: {twice} rows have the start of another; expected one row per bin of the panel."
+                f"features: {twice} rows have the same start as another; expected one row per bin of the panel."
             )
         self._keep("features", features)
 
-    def add_future(self, bins: pd.DataFrame) -> None:
-        """Have `rows_of` go on with these bins (``start, start_local, minutes``), told by a column ``future``."""
+    def set_future(self, bins: pd.DataFrame | None) -> None:
+        """Set the bins (``start, start_local, minutes``) that `rows_of` appends. Its column ``future`` marks them.
+
+        None: no bins.
+        """
+        if bins is None:
+            self.connection.execute("DROP TABLE IF EXISTS future")
+            return
         states = dict.fromkeys((name for name in STATE_MINUTES if name in self.columns), 0)
         rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
         self._keep("future", rows)
@@ -140,13 +159,13 @@ class PanelFile:
 
     @property
     def timezone(self) -> str | None:
-        """The zone whose wall clock cut the bins, where the file says so."""
+        """Time zone whose wall clock cut the bins. None if the file does not contain it."""
         zone = self.metadata.get("summary", {}).get("timezone")
         return None if zone is None else str(zone)
 
     @property
     def names(self) -> dict[str, str]:
-        """What each zone is called: the name of its station where the file tells one, else the zone itself."""
+        """Name of each zone: that of its station if the file contains it, else the zone itself."""
         zones = self.metadata.get("zones") or {}
         pairs = zip(zones.get("zone", []), zones.get("name", []), strict=False)
         known = {str(zone): name for zone, name in pairs if isinstance(name, str) and name}
@@ -158,8 +177,16 @@ class PanelFile:
 
 
 @contextmanager
-def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
-    """Open a panel's Parquet file, checked for the columns that every model needs and their types."""
+def open_panel(path: str | os.PathLike[str], *, sha256: str | None = None) -> Iterator[PanelFile]:
+    """Open a panel's Parquet file, and check that it has the needed columns and that types are right.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    sha256 : str, optional
+        Hash of the file's bytes, if known; computed otherwise.
+    """
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
@@ -173,11 +200,12 @@ def open_panel(path: str | os.PathLike[str]) -> Iterator[PanelFile]:
         missing = [name for name in NEEDED_COLUMNS if name not in columns]
         if missing:
             raise FileFormatError(
-                f"{label}: is not a panel: there is no column {', '.join(map(repr, missing))}; "
+                f"{label}: this is not a panel: there is no column {', '.join(map(repr, missing))}; "
                 f"found: {', '.join(columns)}."
             )
         _check_types(label, columns)
-        yield PanelFile(connection, label, _zones(connection, label), columns, metadata)
+        zones = _zones(connection, label)
+        yield PanelFile(connection, label, zones, columns, metadata, sha256 or file_hash(file), file)
 
 
 def _check_types(label: str, columns: dict[str, str]) -> None:

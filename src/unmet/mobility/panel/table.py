@@ -64,7 +64,7 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
         report_moved(connection, log)
     evidence = gather(records, zones, stations, options, log, progress)
     if evidence.log is not None:
-        detail = "same station and second: the last record holds"
+        detail = "same station and second: the last record was used"
         log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail, of=records.within.get("status"))
     reasons = _name_reasons(_fill_rows(records, zones.frame, evidence, options, progress), zones.frame)
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)

@@ -1,4 +1,4 @@
-"""Trips by zone and minute: the pickups and returns of each bin, and what moved when."""
+"""Trips by zone and minute: pickups and returns of each bin, and the minutes of all moves."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class TripCounts:
     Attributes
     ----------
     pickups, returns : array, shape (zones, bins)
-        On disk; `returns` is None where no trip says where it ended.
+        Numbers of trips, on disk. `returns` is None if no trip has an end in a zone.
     used : int
         Trips that start in a zone and a bin.
     starts, moves : array
-        Minutes in which any trip started; in which any started or ended.
+        Minutes in which any trip started, and in which any trip started or ended.
     """
 
     pickups: NDArray[np.int32]
@@ -45,7 +45,7 @@ class TripCounts:
 
 
 def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Where trips that name no station started: distinct latitudes and longitudes."""
+    """Return the distinct latitudes and longitudes at which trips without a station started."""
     found = connection.execute(
         """SELECT DISTINCT start_lat AS lat, start_lon AS lon FROM trips
         WHERE start_ix IS NULL AND start_lat IS NOT NULL AND start_lon IS NOT NULL ORDER BY ALL"""
@@ -54,18 +54,18 @@ def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], N
 
 
 def trip_span(connection: DuckDBPyConnection) -> tuple[int, int, int]:
-    """Minutes of the first and the last start, and of the last end (or start)."""
+    """Return the minutes of the first and the last start, and of the last end (or start)."""
     first, last, end = fetch_one(
         connection,
         "SELECT epoch_us(first), epoch_us(last), epoch_us(last_end) FROM trip_span",
     )
     if first is None:
-        raise InputError("The trips have no accepted row: there is nothing to build a panel from.")
+        raise InputError("The trips have no accepted row, so no panel can be built from them.")
     return first // 60_000_000, last // 60_000_000, max(last, end or last) // 60_000_000
 
 
 def _select_ends(connection: DuckDBPyConnection, zones: Zones, columns: str) -> str:
-    """SQL for some columns of all trips, with ``start_at, end_at``: zones of ends that name no station, else NULL."""
+    """Return SQL for some columns of all trips and ``start_at, end_at``: zones of ends without a station, else NULL."""
     joins, ends = "", []
     for end in ("start", "end"):
         at = "NULL::INTEGER"
@@ -99,14 +99,14 @@ def count_trips(
     folder: Path,
     log: QualityLog,
 ) -> TripCounts:
-    """Count trips by zone and bin, in one pass; report those that fall in no zone or in no bin."""
+    """Count trips by zone and bin, in one pass. Report trips that are in no zone or in no bin."""
     shape = (len(zones), len(bins))
     pickups, returns = (
         open_memmap(folder / f"trips-{name}.npy", mode="w+", dtype=np.int32, shape=shape) for name in ("out", "in")
     )
     started, ended = (np.zeros(span[2] - span[0] + 1, dtype=bool) for _ in range(2))
     outside = nowhere = used = found = 0
-    # -1 for what is not there, so that whole numbers stay whole on their way to NumPy.
+    # -1 stands for a missing number, so that NumPy gets integers.
     whole = [f"coalesce({c}, -1)::INTEGER AS {c}" for c in ("start_ix", "end_ix", "start_at", "end_at")]
     whole += [f"coalesce(epoch_us({c}_at) // 60000000, -1)::INTEGER AS {c}" for c in ("started", "ended")]
     zone_of = np.append(zones.of_station, -1)
@@ -129,11 +129,11 @@ def count_trips(
 
 
 def _add(table: NDArray[np.int32], zone: Integers, minute: NDArray[np.int32], bins: Bins) -> NDArray[np.bool_]:
-    """Add one per trip to its zone and bin; return which fall into a bin."""
+    """Add one per trip to its zone and bin. Return which trips are in a bin."""
     bin_ = bins.of(minute)
     inside = (bin_ >= 0) & (bin_ < len(bins))
     chosen = inside & (zone >= 0)
-    # One of the table's own type: NumPy is thirty times slower where it must convert.
+    # A number of the table's type: NumPy is thirty times slower if it must convert.
     np.add.at(table.reshape(-1), zone[chosen] * len(bins) + bin_[chosen], np.int32(1))
     return inside
 
@@ -145,9 +145,9 @@ def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:
 
 
 def trip_moves(connection: DuckDBPyConnection, order: Integers) -> tuple[Integers, Integers, Integers]:
-    """Every pickup (-1) and return (+1) at a station, sorted by station (its place in `order`) and time.
+    """Return every pickup (-1) and return (+1) at a station, sorted by station (its position in `order`) and time.
 
-    Minutes are the full ones from which a move holds; of those that share one, returns come first.
+    The minute of a move is the first full minute after it. Within a minute, returns come first.
     """
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))

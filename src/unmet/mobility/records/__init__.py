@@ -1,4 +1,4 @@
-"""Records as operators publish them: trips, station status, stations and weather, read and checked."""
+"""Records of operators: trips, station status, stations and weather, read and checked."""
 
 from unmet.mobility.records.read import Records, parse_memory, read_records
 

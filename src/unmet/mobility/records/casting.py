@@ -1,15 +1,18 @@
-"""SQL that turns a file's column into ours, whatever its type: times, numbers, booleans, text.
+"""SQL that converts a file's column to ours, whatever its type: times, numbers, booleans, text.
 
-What cannot be read becomes NULL and is counted by the caller; NOTHING here fails on a row.
+A value that cannot be read becomes NULL, and the caller counts it. No row raises an error here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from unmet.mobility.records.files import Column
 
-__all__ = ["Time", "boolean", "number", "text", "time"]
+__all__ = ["NOTHING", "EpochUnit", "Time", "boolean", "epoch_range", "number", "seconds", "text", "time"]
+
+EpochUnit = Literal["seconds", "milliseconds"]
 
 _INTEGERS = {
     "TINYINT",
@@ -23,7 +26,7 @@ _INTEGERS = {
     "UBIGINT",
 }
 _REALS = ("FLOAT", "DOUBLE", "DECIMAL")
-# Read in this order where a text is not ISO 8601; month first, as the American operators write.
+# Tried in this order if a text is not ISO 8601. The month comes first, as American operators write it.
 _FORMATS = (
     "%m/%d/%Y %H:%M:%S",
     "%m/%d/%Y %H:%M",
@@ -37,28 +40,72 @@ _FORMATS = (
     "%Y%m%d",
     "%Y-%m-%d %H",
 )
-EPOCH_SECONDS_LIMIT = 100_000_000_000
-"""An epoch beyond this (the year 5138 in seconds) is in milliseconds or smaller."""
+_PER_SECOND: dict[EpochUnit, int] = {"seconds": 1, "milliseconds": 1000}
+# In seconds the year 5138, in milliseconds March 1973: numbers up to here are seconds, numbers beyond are milliseconds.
+_LARGEST_SECONDS = 100_000_000_000
 
 
 NOTHING = "NULL::TIMESTAMP"
-"""SQL of a time that no row has."""
+"""SQL of a time that is missing in every row."""
 
 
 @dataclass(frozen=True)
 class Time:
-    """SQL of a time column: `local` naive local time, `utc` instants; of each row at most one is not NULL.
+    """SQL of a time column.
 
-    `epoch` is the SQL of the number of seconds, where the column holds numbers.
+    Attributes
+    ----------
+    local, utc : str
+        Local time without an offset, and UTC time. At most one of them is not NULL in a row.
+    epoch : str, optional
+        The number, if the column contains numbers: seconds or milliseconds since 1970.
+    unit : str
+        Unit of `epoch`.
     """
 
     local: str
     utc: str
     epoch: str | None = None
+    unit: EpochUnit = "seconds"
+
+    @property
+    def whole_seconds(self) -> str:
+        """SQL of the seconds since 1970, rounded up to a whole number; NULL if the column contains no numbers."""
+        if self.epoch is None:
+            return "NULL::BIGINT"
+        if self.unit == "milliseconds":
+            return f"TRY_CAST(ceil({self.epoch} / 1000) AS BIGINT)"
+        return self.epoch if self.epoch.endswith("AS BIGINT)") else f"TRY_CAST(ceil({self.epoch}) AS BIGINT)"
 
 
-def time(column: Column) -> Time:
-    """Read a column of times: timestamps, dates, seconds since 1970, or text."""
+def epoch_range(unit: EpochUnit) -> tuple[int, int]:
+    """Return the numbers that are read as times in a unit.
+
+    Examples
+    --------
+    >>> epoch_range("milliseconds")[0] > epoch_range("seconds")[1]
+    True
+    """
+    return (0, _LARGEST_SECONDS) if unit == "seconds" else (_LARGEST_SECONDS + 1, 1000 * _LARGEST_SECONDS)
+
+
+def seconds(number: float) -> float | None:
+    """Convert a number of seconds or milliseconds since 1970 to seconds. None if it is neither.
+
+    Examples
+    --------
+    >>> seconds(1_600_000_000), seconds(1_600_000_000_500), seconds(-1)
+    (1600000000.0, 1600000000.5, None)
+    """
+    for unit, per_second in _PER_SECOND.items():
+        low, high = epoch_range(unit)
+        if low <= number <= high:
+            return number / per_second
+    return None
+
+
+def time(column: Column, unit: EpochUnit = "seconds") -> Time:
+    """Read a column of times: timestamps, dates, numbers since 1970 in a unit, or text."""
     sql, kind = column.sql, column.type
     if kind.startswith("TIMESTAMP WITH TIME ZONE"):
         return Time(NOTHING, f"CASE WHEN isfinite({sql}) THEN make_timestamp(epoch_us({sql})) END")
@@ -66,14 +113,14 @@ def time(column: Column) -> Time:
         return Time(f"TRY_CAST({sql} AS TIMESTAMP)", NOTHING)
     if kind in _INTEGERS or kind.startswith(_REALS):
         whole = f"TRY_CAST({sql} AS BIGINT)" if kind in _INTEGERS else f"TRY_CAST({sql} AS DOUBLE)"
-        return Time(NOTHING, _from_epoch(whole), whole)
+        return Time(NOTHING, _from_epoch(whole, unit), whole, unit)
     if kind != "VARCHAR" and not kind.startswith("ENUM"):
         return Time(NOTHING, NOTHING)
     if kind != "VARCHAR":
         sql = f"CAST({sql} AS VARCHAR)"
     sql = f"trim({sql})"
-    # DuckDB's cast to TIMESTAMP passes over a zone or AM/PM in silence: only what ends in a digit and has no
-    # offset after the date may go that way. A minus before the 9th place belongs to the date.
+    # DuckDB's cast to TIMESTAMP silently ignores an offset or AM/PM: it is used only for text that ends in a digit and
+    # has no offset after the date. A minus before the 9th character belongs to the date.
     plain = f"right({sql}, 1) BETWEEN '0' AND '9' AND NOT contains({sql}, '+') AND NOT contains(substr({sql}, 9), '-')"
     digits = f"TRY_CAST({sql} AS DOUBLE)"
     is_epoch = f"({digits} >= 1e9)"
@@ -84,21 +131,21 @@ def time(column: Column) -> Time:
         f"WHEN TRY_CAST({sql} AS TIMESTAMPTZ) IS NULL THEN try_strptime({sql}, {formats}) END"
     )
     utc = (
-        f"CASE WHEN {plain} THEN CASE WHEN {is_epoch} THEN {_from_epoch(digits)} END "
+        f"CASE WHEN {plain} THEN CASE WHEN {is_epoch} THEN {_from_epoch(digits, unit)} END "
         f"WHEN isfinite(TRY_CAST({sql} AS TIMESTAMPTZ)) "
         f"THEN make_timestamp(epoch_us(TRY_CAST({sql} AS TIMESTAMPTZ))) END"
     )
-    return Time(local, utc, digits)
+    return Time(local, utc, digits, unit)
 
 
-def _from_epoch(sql: str) -> str:
-    """Seconds since 1970, the only unit read; `records` refuses columns in milliseconds."""
-    possible = f"{sql} BETWEEN 0 AND {EPOCH_SECONDS_LIMIT}"
-    return f"CASE WHEN {possible} THEN make_timestamp(({sql} * 1000000)::BIGINT) END"
+def _from_epoch(sql: str, unit: EpochUnit) -> str:
+    low, high = epoch_range(unit)
+    micros = 1_000_000 // _PER_SECOND[unit]
+    return f"CASE WHEN {sql} BETWEEN {low} AND {high} THEN make_timestamp(({sql} * {micros})::BIGINT) END"
 
 
 def number(column: Column, kind: str) -> str:
-    """Read a column of numbers as INTEGER or DOUBLE; NaN and infinity are NULL."""
+    """Read a column of numbers as INTEGER or DOUBLE. NaN and infinity become NULL."""
     if kind == "DOUBLE":
         cast = f"TRY_CAST({column.sql} AS DOUBLE)"
         exact = column.type in _INTEGERS or column.type.startswith("DECIMAL")
@@ -112,7 +159,7 @@ def boolean(column: Column) -> str:
 
 
 def text(column: Column) -> str:
-    """Read a column as text; blank is NULL, and whole numbers in a column of floats lose their ``.0``."""
+    """Read a column as text. Blank text becomes NULL; whole numbers in a column of floats lose their ``.0``."""
     sql = column.sql
     if column.type == "VARCHAR":
         return f"nullif({sql}, '')"

@@ -1,7 +1,7 @@
-"""Open what the user gave - files, folders, globs or frames - as relations DuckDB can read.
+"""Open files, folders, globs or frames as relations that DuckDB can read.
 
-Nothing is interpreted here. A `Part` is one relation of known columns: a group of Parquet files or of CSV
-files with the same header, or one frame. CSV columns are named by position, so a header never reaches SQL.
+Values are not interpreted here. An `InputTable` is one relation with known columns: a group of Parquet files or of CSV
+files with the same header, or one frame. CSV columns are named by position, so that a header never reaches SQL.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ import duckdb
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading
+from unmet.collect.history import SEGMENT, find_histories
 
 __all__ = [
     "Column",
     "Given",
-    "Part",
+    "InputTable",
     "Workspace",
     "expand",
     "is_frame",
     "is_json",
     "open_files",
-    "open_parts",
+    "open_tables",
     "text_of",
 ]
 
@@ -44,25 +45,38 @@ _TABLES = (".parquet", ".csv", ".csv.gz", ".zip", ".tsv", ".txt")
 _JSON = (".json", ".json.gz")
 _HEAD = 1 << 16
 _NULLS = ["", "NULL", "null", "NA", "\\N"]
-# A zip that would unpack to more than this, by this factor, is taken for a bomb: CSV shrinks 5-50 fold.
+# A zip that unpacks to more bytes than this, by more than this factor, is refused: CSV shrinks 5 to 50 fold.
 _ZIP_BYTES, _ZIP_FACTOR = 1 << 30, 200
 
 
 @dataclass(frozen=True)
 class Column:
-    """How SQL refers to a column, and DuckDB's name of its type."""
+    """A column of an input table: its name in SQL, and its type in DuckDB."""
 
     sql: str
     type: str
 
 
 @dataclass(frozen=True)
-class Part:
-    """One relation: `relation` may follow FROM.
+class InputTable:
+    """One relation that DuckDB can read.
 
-    `row` orders and identifies its rows (SQL); `lazy` says that it can be read again at little cost.
-    `rejects` is the temporary table where DuckDB leaves the CSV lines that it could not split, and `lenient`
-    the relation by DuckDB's lenient CSV reader, which mixed line ends and stray quotes do not stop.
+    Attributes
+    ----------
+    label : str
+        Name in messages.
+    relation : str
+        SQL that may follow FROM.
+    columns : mapping
+        Header → column.
+    lazy : bool
+        Whether it is cheap to read again.
+    row : str, optional
+        SQL of a number that identifies and orders the rows.
+    rejects : str, optional
+        Temporary table in which DuckDB stores the CSV lines that it could not split.
+    lenient : str, optional
+        The relation by DuckDB's lenient CSV reader, which accepts mixed line ends and stray quotes.
     """
 
     label: str
@@ -76,7 +90,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The DuckDB connection, the temporary folder around its file, its memory limit in bytes, fresh names."""
+    """A DuckDB connection, the temporary folder of its file, its memory limit in bytes, and a source of new names."""
 
     connection: duckdb.DuckDBPyConnection
     folder: Path
@@ -84,26 +98,27 @@ class Workspace:
     numbers: Iterator[int] = field(default_factory=count)
 
     def name(self, prefix: str) -> str:
-        """Return a name that nothing else has."""
+        """Return a new, unique name."""
         return f"{prefix}_{next(self.numbers)}"
 
 
 def is_frame(given: Given) -> bool:
-    """Whether this is a table in memory: pandas, polars, Arrow or anything with its stream interface."""
-    # Asked of the class: to look at the columns of a lazy frame would work them out.
+    """Return whether an object is a table in memory: pandas, polars, Arrow or another with Arrow's stream interface."""
+    # The class is asked, because looking at the columns of a lazy frame would compute them.
     return hasattr(type(given), "__arrow_c_stream__") or hasattr(type(given), "columns")
 
 
 def is_json(path: Path) -> bool:
-    """Whether the name is that of a JSON document, gzipped or not."""
+    """Return whether a file is a JSON document, gzipped or not, judged by its name."""
     return path.name.lower().endswith(_JSON)
 
 
 def expand(given: Given, source: str) -> list[Path]:
-    """List the files that a path, a folder, a glob or a list of those stands for, in order of name.
+    """List the files of a path, a folder, a glob or a list of those, sorted by name.
 
-    A folder is searched to the bottom. Where some names in it say ``station_status`` (for status) or
-    ``station_information`` (for stations), only those are taken: feeds are often kept side by side.
+    Folders are searched with all their subfolders. If names in a folder contain ``station_status`` (for status) or
+    ``station_information`` (for stations), only those files are used: feeds are often kept side by side. Of a folder
+    of `unmet collect`, all files are listed.
     """
     if isinstance(given, str | PathLike):
         given = [given]
@@ -118,14 +133,15 @@ def expand(given: Given, source: str) -> list[Path]:
         found.extend(_expand_one(str(fspath(item)), source))
     unique = list(dict.fromkeys(found))
     if not unique:
-        raise InputError(f"{source}: an empty list of files was given.")
+        raise InputError(f"{source}: the list of files is empty.")
     for path in unique:
-        _check_name(path, source)
+        if path.suffix != SEGMENT:
+            _check_name(path, source)
     return unique
 
 
 def _kinds(source: str) -> tuple[str, ...]:
-    """Endings of the files that may hold a source; GBFS documents only tell of stations."""
+    """Return the file endings of a source. Only status and stations can be GBFS documents."""
     return _TABLES + _JSON if source in ("status", "stations") else _TABLES
 
 
@@ -146,11 +162,13 @@ def _expand_one(item: str, source: str) -> list[Path]:
 
 def _in_folder(path: Path, source: str) -> list[Path]:
     kinds = _kinds(source)
+    if source in ("status", "stations") and (histories := find_histories(path)):
+        return [file for history in histories.values() for file in history.all_files()]
     if not os.access(path, os.R_OK | os.X_OK):
-        raise FileFormatError(f"{path}: this folder cannot be opened: permission denied. Allow reading, or copy it.")
+        raise FileFormatError(f"{path}: cannot open this folder: permission denied. Allow reading, or copy it.")
     files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(kinds))
     if not files:
-        raise FileFormatError(f"{path}: nothing to read in this folder (looked for {', '.join(kinds)}).")
+        raise FileFormatError(f"{path}: this folder contains no file to read (looked for {', '.join(kinds)}).")
     word = {"status": "station_status", "stations": "station_information"}.get(source)
     return [f for f in files if word and word in f.name.lower()] or files
 
@@ -164,26 +182,26 @@ def _check_name(path: Path, source: str) -> None:
         raise FileFormatError(f"{path}: the file is empty.")
 
 
-def open_parts(workspace: Workspace, given: Given, source: str) -> list[Part]:
-    """Open a frame, or all files that are meant, as parts."""
+def open_tables(workspace: Workspace, given: Given, source: str) -> list[InputTable]:
+    """Open a frame or files as input tables."""
     if is_frame(given):
-        return [_frame_part(workspace, given, source)]
+        return [_frame_table(workspace, given, source)]
     return open_files(workspace, expand(given, source))
 
 
-def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[Part]:
-    """Open files that are tables, those with the same header together.
+def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[InputTable]:
+    """Open files as input tables, one per distinct header.
 
-    Zip archives are unpacked into the workspace: only their ``.csv`` members, under names of our own.
+    Zip archives are unpacked into the workspace: only their ``.csv`` members, under new names.
     """
     groups: dict[tuple[Any, ...], list[tuple[Path, str]]] = {}
     for path in paths:
         for file, label in _unpacked(workspace, path):
             groups.setdefault(_shape(workspace, file, label), []).append((file, label))
-    return [_file_part(workspace, shape, files) for shape, files in groups.items()]
+    return [_file_table(workspace, shape, files) for shape, files in groups.items()]
 
 
-def _frame_part(workspace: Workspace, frame: Any, source: str) -> Part:
+def _frame_table(workspace: Workspace, frame: Any, source: str) -> InputTable:
     name = workspace.name("frame")
     label = f"the {source} frame"
     with reading(label):
@@ -192,7 +210,7 @@ def _frame_part(workspace: Workspace, frame: Any, source: str) -> Part:
         except (duckdb.InvalidInputException, TypeError, ValueError) as error:
             raise InputError(f"{label}: {type(frame).__name__} cannot be read as a table: {error}") from error
         columns = _described(workspace, name)
-    return Part(label, name, columns, lazy=False)
+    return InputTable(label, name, columns, lazy=False)
 
 
 def _described(workspace: Workspace, relation: str) -> dict[str, Column]:
@@ -209,15 +227,15 @@ def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
     return ("csv", head, *header)
 
 
-def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tuple[Path, str]]) -> Part:
+def _file_table(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tuple[Path, str]]) -> InputTable:
     label = files[0][1] + (f" and {len(files) - 1} more" if len(files) > 1 else "")
     paths = "[" + ", ".join(path_literal(str(path)) for path, _ in files) + "]"
     if shape[0] == "parquet":
         columns = {name: Column(identifier(name), kind) for name, kind in shape[1:]}
-        # file_index and file_row_number are DuckDB's own; a file's column of that name would hide them.
+        # DuckDB adds file_index and file_row_number; a column of that name in the file would hide them.
         hidden = {"file_index", "file_row_number"} & {name.lower() for name in columns}
         row = None if hidden else "(file_index::BIGINT << 40 | file_row_number)"
-        return Part(label, f"read_parquet({paths})", columns, lazy=row is not None, row=row)
+        return InputTable(label, f"read_parquet({paths})", columns, lazy=row is not None, row=row)
     _, head, *header = shape
     names = [f"c{i}" for i in range(len(header))]
     rejects = workspace.name("rejects")
@@ -233,25 +251,25 @@ def _file_part(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tup
     for name, found in zip(names, header, strict=True):
         columns.setdefault(found, Column(name, "VARCHAR"))
     lenient = relation.replace("store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1)
-    # The strict reader counts the lines to skip by the first line's end alone.
+    # The strict reader counts the lines to skip by the line end of the first line only.
     strict = lenient if head.blank else relation
-    return Part(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
+    return InputTable(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
 
 
-def malformed_lines(workspace: Workspace, part: Part) -> int:
-    """Count the lines of a part, once it was read, that could not be split into its columns."""
-    if part.rejects is None:
+def malformed_lines(workspace: Workspace, table: InputTable) -> int:
+    """Count the lines of a table, after it was read, that could not be split into columns."""
+    if table.rejects is None:
         return 0
     try:
-        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {part.rejects}"
+        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {table.rejects}"
         return int(fetch_one(workspace.connection, sql)[0])
-    except duckdb.CatalogException:  # the table is made with the first such line
+    except duckdb.CatalogException:  # DuckDB makes the table with the first such line
         return 0
 
 
 @dataclass(frozen=True)
 class _CsvHead:
-    """How a CSV file is written; `blank` lines stand before its header."""
+    """Format of a CSV file. `blank` is the number of empty lines before its header."""
 
     delimiter: str
     encoding: str
@@ -268,10 +286,10 @@ def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
     if not head.strip():
         raise FileFormatError(f"{label}: the file is empty.")
     if b"\0" in head:
-        raise FileFormatError(f"{label}: this is not a text file (it holds NUL bytes).")
+        raise FileFormatError(f"{label}: this is not a text file (it contains NUL bytes).")
     encoding = "utf-8"
     try:
-        # A character cut in two at the end of what was read is no error.
+        # The last line is left out: its last character may be cut in two.
         text = (head[: head.rfind(b"\n") + 1] or head).decode("utf-8-sig")
     except UnicodeDecodeError:
         text, encoding = head.decode("latin-1"), "latin-1"
@@ -281,12 +299,12 @@ def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
     try:
         header = next(csv.reader([lines[blank]], delimiter=delimiter))
     except csv.Error as error:
-        raise FileFormatError(f"{label}: the first line is no CSV header: {error}") from error
+        raise FileFormatError(f"{label}: the first line is not a CSV header: {error}") from error
     return _CsvHead(delimiter, encoding, "gzip" if _is_gzip(path) else "none", blank), [name.strip() for name in header]
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading bytes, unzipping it where its first bytes say gzip."""
+    """Open a file for reading bytes, and decompress it if it is gzipped."""
     return cast(IO[bytes], gzip.open(path)) if _is_gzip(path) else path.open("rb")
 
 
@@ -316,7 +334,7 @@ def _unpacked(workspace: Workspace, path: Path) -> Iterator[tuple[Path, str]]:
             members = [m for m in archive.infolist() if _is_csv_member(m)]
             if not members:
                 names = ", ".join(repr(m.filename) for m in archive.infolist()[:5])
-                raise FileFormatError(f"{path}: no .csv file in this archive (it holds {names or 'nothing'}).")
+                raise FileFormatError(f"{path}: this archive contains no .csv file (it contains {names or 'nothing'}).")
             for member in members:
                 yield _unpack(workspace, archive, member, path), f"{path}:{member.filename}"
     except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
@@ -338,8 +356,8 @@ def _unpack(workspace: Workspace, archive: zipfile.ZipFile, member: zipfile.ZipI
             "this looks like a zip bomb. Unpack it yourself if it is not."
         )
     if size > shutil.disk_usage(workspace.folder).free:
-        raise InputError(f"{path}:{member.filename}: unpacks to {size:,} bytes, more than is free on the disk.")
+        raise InputError(f"{path}:{member.filename}: unpacks to {size:,} bytes, more than the free space on the disk.")
     target = workspace.folder / f"{workspace.name('unpacked')}.csv"
     with archive.open(member) as packed, target.open("wb") as out:
-        shutil.copyfileobj(packed, out, 1 << 20)  # zipfile itself stops at the size the archive declares
+        shutil.copyfileobj(packed, out, 1 << 20)  # zipfile stops at the size that the archive declares
     return target

@@ -1,8 +1,8 @@
 """GBFS documents, versions 1.0 to 3.0: ``station_status`` and ``station_information``.
 
-What changed between the versions and matters here: times are POSIX seconds to 2.3 and RFC 3339 text from 3.0;
-``num_bikes_*`` became ``num_vehicles_*``; booleans were 0/1 in 1.0; names are lists of translations in 3.0.
-Every refusal names the document and the field.
+Differences between the versions: times are POSIX seconds up to 2.3 and RFC 3339 text from 3.0; ``num_bikes_*`` became
+``num_vehicles_*``; booleans were 0/1 in 1.0; names are lists of translations in 3.0. Some feeds write milliseconds,
+which are read too. Every error names the document and the field.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from unmet._exceptions import FileFormatError
-from unmet.mobility.records.casting import EPOCH_SECONDS_LIMIT
+from unmet.mobility.records.casting import seconds
 from unmet.mobility.records.files import text_of
 
 __all__ = ["StationStatus", "read_station_information", "read_station_status"]
 
-# A station last heard from this long before the others of the same document is dead, whatever it once said.
+# A station whose last report is this much older than the newest of the same document is dead; its report is ignored.
 STALE_SECONDS = 86_400
 
 
 @dataclass(frozen=True)
 class StationStatus:
-    """One document as columns, in the order of its stations; times are seconds since 1970."""
+    """Columns of one document, in the order of its stations. Times are seconds since 1970."""
 
     station: list[str]
     at: list[float]
@@ -41,8 +41,8 @@ class StationStatus:
 def read_station_status(path: Path) -> StationStatus:
     """Read a ``station_status`` document.
 
-    `at` is the document's ``last_updated``: the state seen when the feed was asked. Only where a document has
-    none, the station's own ``last_reported`` stands in.
+    `at` is the document's ``last_updated``, the time of the poll. If the document has none, it is the station's own
+    ``last_reported``.
     """
     updated, stations = _stations(path, "station_status")
     result = StationStatus([], [], [], [], [], [], [], [])
@@ -69,9 +69,9 @@ def read_station_status(path: Path) -> StationStatus:
 
 
 def read_station_information(path: Path) -> tuple[float, list[dict[str, Any]]]:
-    """Read a ``station_information`` document: when it was written, and one dict per station.
+    """Read a ``station_information`` document: the time when it was written, and one dict per station.
 
-    The dicts keep every scalar field, for a station may be known by several ids.
+    The dicts contain every scalar field, because a station may have several ids.
     """
     updated, stations = _stations(path, "station_information")
     rows = []
@@ -97,7 +97,7 @@ def _stations(path: Path, feed: str) -> tuple[float | None, list[dict[str, Any]]
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise FileFormatError(f"{path}: not a whole JSON document ({error}). Is it cut off?") from error
+        raise FileFormatError(f"{path}: not a complete JSON document ({error}). Is it truncated?") from error
     if not isinstance(document, dict):
         raise _bad(path, "(the document)", f"should be an object, is {_short(document)}")
     data = document.get("data")
@@ -106,7 +106,7 @@ def _stations(path: Path, feed: str) -> tuple[float | None, list[dict[str, Any]]
     stations = data.get("stations")
     if not isinstance(stations, list):
         found = ", ".join(sorted(map(str, data))[:5]) or "nothing"
-        raise _bad(path, "data.stations", f"should be a list; this is no {feed} document (data holds: {found})")
+        raise _bad(path, "data.stations", f"should be a list; this is not a {feed} document (data contains: {found})")
     for i, station in enumerate(stations):
         if not isinstance(station, dict):
             raise _bad(path, f"data.stations[{i}]", f"should be an object, is {_short(station)}")
@@ -114,7 +114,7 @@ def _stations(path: Path, feed: str) -> tuple[float | None, list[dict[str, Any]]
 
 
 def _time(path: Path, value: Any, field: str) -> float | None:
-    """POSIX seconds, or RFC 3339 text."""
+    """Convert POSIX seconds, milliseconds or RFC 3339 text to seconds."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -127,11 +127,10 @@ def _time(path: Path, value: Any, field: str) -> float | None:
         return moment.timestamp()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _bad(path, field, f"should be a time, is {_short(value)}")
-    if EPOCH_SECONDS_LIMIT < value < float("inf"):
-        raise _bad(path, field, f"should be in seconds since 1970; {value} looks like milliseconds")
-    if not 0 <= value <= EPOCH_SECONDS_LIMIT:
-        raise _bad(path, field, f"should be in seconds since 1970, is {_short(value)}")
-    return float(value)
+    moment_in_seconds = seconds(value)
+    if moment_in_seconds is None:
+        raise _bad(path, field, f"should be in seconds or milliseconds since 1970, is {_short(value)}")
+    return moment_in_seconds
 
 
 def _id(path: Path, station: Mapping[str, Any], where: str) -> str:
@@ -166,7 +165,7 @@ def _count(path: Path, station: Mapping[str, Any], where: str, *names: str) -> i
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
             raise _bad(path, f"{where}.{name}", f"should be a whole number, is {_short(value)}")
         if abs(value) >= 2**31:
-            raise _bad(path, f"{where}.{name}", f"is no number of vehicles: {_short(value)}")
+            raise _bad(path, f"{where}.{name}", f"is not a number of vehicles: {_short(value)}")
         return int(value)
     return None
 

@@ -1,28 +1,32 @@
-"""The canonical tables, and the one table of the names other people give their columns."""
+"""Fields of each kind of file, and the headers by which they are recognised.
+
+`SOURCES` is the table of known headers. `more_headers` adds headers to it for one call of `read_records` or
+`build_panel` (argument ``headers``).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from unmet._exceptions import FileFormatError, InputError
 
-__all__ = ["SOURCES", "Source", "check_mapping", "is_id_column", "is_staff", "match_columns", "normalise"]
+__all__ = ["SOURCES", "Headers", "Source", "is_id_column", "is_staff", "more_headers", "normalise"]
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a kind of file must and may hold.
+    """Fields of a kind of file.
 
     Parameters
     ----------
     name : str
         ``trips``, ``status``, ``stations`` or ``weather``.
     required : tuple of str
-        Of each of these, the fields separated by ``|``, at least one must be found.
+        Required fields. Of fields separated by ``|``, one is enough.
     variants : mapping
-        Our field → the headers it is known by, the first found wins. Case and punctuation do not count.
+        Our field → its headers. The first one found is used. Case and punctuation are ignored.
     """
 
     name: str
@@ -121,11 +125,12 @@ SOURCES: Mapping[str, Source] = {
         ("station", "at", "available"),
         {
             "station": ("station", "station_id", "station_ix", "id", "station number"),
-            # A poll's own time before the station's: what was seen when the feed was asked.
+            # The time of the poll comes before the station's own time: the state is that seen by the poll.
             "at": (
                 "at",
                 "fetched_at",
                 "polled_at",
+                "poll_time",
                 "snapshot_time",
                 "last_updated",
                 "last_reported",
@@ -168,19 +173,19 @@ SOURCES: Mapping[str, Source] = {
     ),
 }
 
-# Columns of a stations table that may hold another id of the same station (`stations.py` also asks that the
-# values be distinct, which leaves out regions).
+# Columns of a stations table that may contain another id of the station (`stations.py` also requires distinct
+# values, which excludes regions).
 _ID_COLUMN = re.compile(r"(id|ix|key|code|number|shortname|terminal|terminalname)$")
 
-# Depots, workshops and test stations, by the names operators gave them (Citi Bike, Divvy), and rider types
-# that are not customers. The second group are also words in the names of streets.
+# Names of depots, workshops and test stations (Citi Bike, Divvy), and rider types that are not customers. Words of
+# the second group also occur in names of streets.
 _STAFF = re.compile(r"\b(nycbs|8d|bike checking|repair|warehouse|workshop|rebalancing|staff|employee|lbs wh)\b")
 _STAFF_UNLESS_STREET = re.compile(r"\b(test|testing|depot|ops|operator|maintenance)\b")
 _STREET = re.compile(r"\b(st|ave?|rd|pl|blvd|dr|ln|street|avenue|road|place|square|sq|park)\b")
 
 
 def is_staff(name: str) -> bool:
-    """Whether a station's name or id, or a rider's type, is of staff or tests.
+    """Return whether a station's name or id, or a rider's type, belongs to staff or tests.
 
     Examples
     --------
@@ -194,7 +199,7 @@ def is_staff(name: str) -> bool:
 
 
 def normalise(header: str) -> str:
-    """Reduce a header to what counts: letters and digits, lower case.
+    """Reduce a header to its letters and digits, in lower case.
 
     Examples
     --------
@@ -205,7 +210,7 @@ def normalise(header: str) -> str:
 
 
 def is_id_column(header: str) -> bool:
-    """Whether a column of a stations table may hold ids, judged by its name.
+    """Return whether a column of a stations table may contain ids, judged by its name.
 
     Examples
     --------
@@ -215,101 +220,133 @@ def is_id_column(header: str) -> bool:
     return _ID_COLUMN.search(normalise(header)) is not None
 
 
-def match_columns(
-    source: str, found: Iterable[str], label: str, mapping: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Find our fields among a file's headers.
+def more_headers(headers: Mapping[str, str | Sequence[str]] | None) -> Mapping[str, Source]:
+    """Return `SOURCES` with more headers, which are tried before the known ones.
 
     Parameters
     ----------
-    source : str
-        ``trips``, ``status``, ``stations`` or ``weather``.
-    found : iterable of str
-        The file's headers.
-    label : str
-        What the file is called in messages.
-    mapping : mapping, optional
-        Our field → their column, or ``"status.at"`` where the field belongs to several sources. Entries
-        whose column this file does not have are passed over; `check_mapping` finds those that no file used.
-
-    Returns
-    -------
-    dict
-        Our field → their column, for the fields that were found.
+    headers : mapping or None
+        Our field → a header or several. Use ``"status.at"`` if several sources have the field.
 
     Examples
     --------
-    >>> match_columns("status", ["Station ID", "last_reported", "num_bikes_available"], "status.csv")
-    {'station': 'Station ID', 'at': 'last_reported', 'available': 'num_bikes_available'}
+    >>> sources = more_headers({"started_at": "Checkout Time"})
+    >>> sources["trips"].variants["started_at"][:2]
+    ('Checkout Time', 'started_at')
     """
-    kind = SOURCES[source]
-    headers = [header for header in found if header.strip()]
-    by_normal = {normalise(header): header for header in reversed(headers)}
-    matched: dict[str, str] = {}
-    for field, variants in kind.variants.items():
-        given = _given(mapping, source, field)
-        if given is not None and given in headers:
-            matched[field] = given
-            continue
-        for variant in variants:
-            if normalise(variant) in by_normal:
-                matched[field] = by_normal[normalise(variant)]
-                break
-    missing = [need for need in kind.required if not any(part in matched for part in need.split("|"))]
-    if missing:
-        raise FileFormatError(_explain(kind, headers, matched, missing, label))
-    return matched
+    variants = {name: dict(source.variants) for name, source in SOURCES.items()}
+    for key, given in (headers or {}).items():
+        added = (given,) if isinstance(given, str) else tuple(given)
+        for source in _sources_of(key, "headers"):
+            field = key.rpartition(".")[2]
+            variants[source][field] = (*added, *variants[source][field])
+    return {name: replace(source, variants=variants[name]) for name, source in SOURCES.items()}
 
 
-def check_mapping(mapping: Mapping[str, str] | None, seen: Mapping[str, set[str]]) -> None:
-    """Refuse a mapping to a field we do not have, or to a column that no file has.
+def _sources_of(key: str, argument: str) -> list[str]:
+    """Return the names of the sources that a key means: ``field`` or ``source.field``."""
+    prefix, _, field = key.rpartition(".")
+    names = [s.name for s in SOURCES.values() if field in s.variants and prefix in ("", s.name)]
+    if not names:
+        fields = "; ".join(f"{s.name}: {', '.join(s.variants)}" for s in SOURCES.values())
+        raise InputError(f"{argument}: there is no field {key!r}. Fields are - {fields}")
+    return names
+
+
+@dataclass(frozen=True)
+class Headers:
+    """Rules to find our fields among the headers of files.
 
     Parameters
     ----------
-    mapping : mapping or None
-        As given by the user.
-    seen : mapping
-        Source → all headers found in its files.
+    mapping : mapping
+        Our field → the file's column, or ``"status.at"`` if several sources have the field. It comes before `sources`.
+    sources : mapping
+        Name → `Source`, as `more_headers` returns it.
+
+    Examples
+    --------
+    >>> Headers().match("status", ["Station ID", "last_reported", "num_bikes_available"], "status.csv")
+    {'station': 'Station ID', 'at': 'last_reported', 'available': 'num_bikes_available'}
     """
-    for key, column in (mapping or {}).items():
-        prefix, _, field = key.rpartition(".")
-        homes = [s for s in SOURCES.values() if field in s.variants and prefix in ("", s.name)]
-        if not homes:
-            fields = "; ".join(f"{s.name}: {', '.join(s.variants)}" for s in SOURCES.values())
-            raise InputError(f"mapping: there is no field {key!r}. Ours are - {fields}")
-        if not any(column in seen.get(home.name, ()) for home in homes):
-            given = sorted(set().union(*(seen.get(home.name, set()) for home in homes)))
-            raise InputError(
-                f"mapping {key}={column}: no file has a column {column!r}. Found: {', '.join(given) or 'nothing'}"
-            )
 
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, Source] = field(default_factory=lambda: SOURCES)
 
-def _given(mapping: Mapping[str, str] | None, source: str, field: str) -> str | None:
-    mapping = mapping or {}
-    return mapping.get(f"{source}.{field}", mapping.get(field))
+    def match(self, source: str, found: Iterable[str], label: str) -> dict[str, str]:
+        """Find our fields among a file's headers.
 
+        Parameters
+        ----------
+        source : str
+            ``trips``, ``status``, ``stations`` or ``weather``.
+        found : iterable of str
+            The file's headers.
+        label : str
+            Name of the file in messages.
 
-def _looks_like(headers: list[str], not_this: str) -> str | None:
-    """The kind of file that has all that is needed of it among these headers, if it is not what was asked for."""
-    present = {normalise(header) for header in headers}
-    for kind in SOURCES.values():
-        fields = {f for f, variants in kind.variants.items() if any(normalise(v) in present for v in variants)}
-        whole = all(any(part in fields for part in need.split("|")) for need in kind.required)
-        if whole and kind.name not in (not_this, "weather"):  # any table with a time could be weather
-            return kind.name
-    return None
+        Returns
+        -------
+        dict
+            Our field → the file's column, for the fields that were found. Entries of `mapping` whose column the file
+            does not have are ignored; `check_used` reports those that no file used.
+        """
+        kind = self.sources[source]
+        headers = [header for header in found if header.strip()]
+        by_normal = {normalise(header): header for header in reversed(headers)}
+        matched: dict[str, str] = {}
+        for name, variants in kind.variants.items():
+            given = self.mapping.get(f"{source}.{name}", self.mapping.get(name))
+            if given is not None and given in headers:
+                matched[name] = given
+                continue
+            for variant in variants:
+                if normalise(variant) in by_normal:
+                    matched[name] = by_normal[normalise(variant)]
+                    break
+        missing = [need for need in kind.required if not any(part in matched for part in need.split("|"))]
+        if missing:
+            raise FileFormatError(self._explain(kind, headers, matched, missing, label))
+        return matched
 
+    def check_used(self, seen: Mapping[str, set[str]]) -> None:
+        """Refuse a mapping of an unknown field, or to a column that no file has.
 
-def _explain(kind: Source, headers: list[str], matched: Mapping[str, str], missing: list[str], label: str) -> str:
-    needed = "; ".join(" or ".join(need.split("|")) for need in missing)
-    known = ", ".join(f"{ours} = {theirs!r}" for ours, theirs in matched.items()) or "nothing"
-    field = missing[0].split("|")[0]
-    other = _looks_like(headers, kind.name)
-    hint = f" This looks like {other}: give it as {other} (--{other})." if other else ""
-    return (
-        f"{label}: no column was recognised for {needed} of {kind.name}.{hint}\n"
-        f"  columns found:  {', '.join(map(repr, headers)) or 'none'}\n"
-        f"  recognised:     {known}\n"
-        f"  name the column with --map {field}=THEIR_COLUMN "
-        f"(in Python: mapping={{{field!r}: 'THEIR_COLUMN'}}); fields: {', '.join(kind.variants)}"
-    )
+        Parameters
+        ----------
+        seen : mapping
+            Source → all headers of its files.
+        """
+        for key, column in self.mapping.items():
+            sources = _sources_of(key, "mapping")
+            if not any(column in seen.get(source, ()) for source in sources):
+                found = sorted(set().union(*(seen.get(source, set()) for source in sources)))
+                raise InputError(
+                    f"mapping {key}={column}: no file has a column {column!r}. Found: {', '.join(found) or 'nothing'}"
+                )
+
+    def _looks_like(self, headers: list[str], not_this: str) -> str | None:
+        """Return the other kind of file whose required fields are all among these headers, if there is one."""
+        present = {normalise(header) for header in headers}
+        for kind in self.sources.values():
+            fields = {f for f, variants in kind.variants.items() if any(normalise(v) in present for v in variants)}
+            whole = all(any(part in fields for part in need.split("|")) for need in kind.required)
+            if whole and kind.name not in (not_this, "weather"):  # any table with a time could be weather
+                return kind.name
+        return None
+
+    def _explain(
+        self, kind: Source, headers: list[str], matched: Mapping[str, str], missing: list[str], label: str
+    ) -> str:
+        needed = "; ".join(" or ".join(need.split("|")) for need in missing)
+        known = ", ".join(f"{ours} = {theirs!r}" for ours, theirs in matched.items()) or "nothing"
+        name = missing[0].split("|")[0]
+        other = self._looks_like(headers, kind.name)
+        hint = f" This looks like {other}: give it as {other} (--{other})." if other else ""
+        return (
+            f"{label}: no column was recognised for {needed} of {kind.name}.{hint}\n"
+            f"  columns found:  {', '.join(map(repr, headers)) or 'none'}\n"
+            f"  recognised:     {known}\n"
+            f"  name the column with --map {name}=THEIR_COLUMN "
+            f"(in Python: mapping={{{name!r}: 'THEIR_COLUMN'}}); fields: {', '.join(kind.variants)}"
+        )

@@ -1,4 +1,4 @@
-"""What was rejected, repaired or noted while reading, counted by reason."""
+"""Rows that were rejected, repaired or noted while reading, counted by reason."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ QUALITY_COLUMNS = ["source", "reason", "action", "rows", "share", "detail"]
 
 @dataclass
 class QualityLog:
-    """A list of findings that grows while the sources are read.
+    """A list of findings, to which the readers add.
 
     Attributes
     ----------
     totals : dict
-        Rows read, by source.
+        Source → rows read.
     within : dict
-        Of these the rows in the period asked for, where one was.
+        Source → rows in the chosen period, if one was chosen.
     findings : list
-        Source, reason, action, rows, detail, and of how many where it is not of all.
+        Source, reason, action, rows, detail, and the total that the rows are a share of (None for all rows read).
 
     Examples
     --------
@@ -44,18 +44,18 @@ class QualityLog:
     findings: list[tuple[str, str, Action, int, str, int | None]] = field(default_factory=list)
 
     def total(self, source: str, rows: int) -> None:
-        """Note how many rows of a source were read, the rejected ones included."""
+        """Add rows that were read, including rejected ones."""
         self.totals[source] = self.totals.get(source, 0) + rows
 
     def add(
         self, source: str, reason: str, action: Action, rows: int, detail: str = "", *, of: int | None = None
     ) -> None:
-        """Count rows under a reason, of so many (all of the source unless given); nothing is written for none."""
+        """Add a finding, unless it has no rows. `of` is the total for its share: all rows of the source by default."""
         if rows:
             self.findings.append((source, reason, action, int(rows), detail, of))
 
     def frame(self) -> pd.DataFrame:
-        """One row per finding; `share` is of the rows read of that source, or of those in the period asked for."""
+        """Return one row per finding. `share` is the share of the source's rows, or of those in the chosen period."""
         rows: list[tuple[str, str, str, int, float, str]] = []
         for source, total in self.totals.items():
             rows.append((source, "read", "noted", total, 1.0, ""))
@@ -68,13 +68,13 @@ class QualityLog:
 
 
 def check_rejected(quality: pd.DataFrame, max_rejected: float) -> None:
-    """Refuse to go on when more than a share of any source was rejected.
+    """Raise an error if more than a share of any source was rejected.
 
     Examples
     --------
     >>> log = QualityLog()
     >>> log.total("trips", 10)
-    >>> log.add("trips", "duplicate", "rejected", 1, of=2)  # two of the ten are in the period asked for
+    >>> log.add("trips", "duplicate", "rejected", 1, of=2)  # two of the ten rows are in the chosen period
     >>> check_rejected(log.frame(), 0.6)
     """
     rejected = quality[quality["action"] == "rejected"]
@@ -85,13 +85,13 @@ def check_rejected(quality: pd.DataFrame, max_rejected: float) -> None:
             continue
         many = f"{count:,} of {total:,} rows ({share:.1%})"
         if abs(share * total - count) > 0.5:
-            many = f"{count:,} rows, {share:.1%} of those in the period asked for,"
+            many = f"{count:,} rows ({share:.1%} of those in the chosen period)"
         worst = rows.sort_values("rows", ascending=False, kind="stable").to_dict("records")
         reasons = "\n".join(
             f"  {row['reason']}: {row['rows']:,}{' (' + row['detail'] + ')' if row['detail'] else ''}" for row in worst
         )
         raise InputError(
             f"{source}: {many} were rejected, more than the allowed {max_rejected:.0%}:\n{reasons}\n"
-            "Check the files; or go on with what is left (--force, in Python force=True), or allow more "
+            "Check the files. Or continue without these rows (--force, in Python force=True), or allow more of them "
             "(--max-rejected, in Python max_rejected=)."
         )

@@ -1,22 +1,25 @@
-"""An operator's files, read into DuckDB: checked, time-zoned, and with every rejected row counted.
+"""Read an operator's files into DuckDB: checked, converted to UTC, with every rejected row counted.
 
-The tables, in a database file in a temporary folder (only those in `Records.tables` exist):
+The tables are in a database file in a temporary folder. Only those in `Records.tables` exist:
 
 ``stations``
-    ``station, name, lat, lon, capacity, ix``: one row per station; `ix` numbers them 0, 1, 2 ...
+    ``station, name, lat, lon, capacity, ix``: one row per station. `ix` numbers them 0, 1, 2, ...
 ``trips``
     ``trip_id, started_at, ended_at, start_station, end_station, start_lat, start_lon, end_lat, end_lon, start_ix,
-    end_ix``: accepted trips; `ended_at` and `end_*` may be NULL, and `start_*` where a trip has only coordinates.
+    end_ix``: accepted trips. `ended_at` and `end_*` may be NULL, and `start_*` if a trip has only coordinates.
 ``trip_span``
     ``first, last, last_end``: one row with the first and the last start, and the last end, of the trips.
 ``status``
-    ``station, at, available, disabled, docks, installed, renting, ix, rn, second``: accepted records; `available`
-    counts functional vehicles; `rn` rises as the rows stand in the files; `second` is `at` in seconds since 1970,
-    rounded up. Write ``"at"`` in quotes: it is a word of DuckDB's. Sorting by `ix` is cheaper than by `station`.
+    ``station, at, available, disabled, docks, installed, renting, ix, rn, second``: accepted records. `available`
+    counts functional vehicles, `rn` follows the order of the rows in the files, and `second` is `at` in seconds since
+    1970, rounded up. Write ``"at"`` in quotes, because it is a keyword. Sorting by `ix` is cheaper than by `station`.
+``polls``
+    ``at, fresh``: answered polls of station status, if the status is a history of `unmet collect`; `fresh` if the
+    document was a new one.
 ``weather``
-    ``at`` and the numeric columns as they were called.
+    ``at`` and the columns of numbers, under their headers.
 
-Times are UTC (TIMESTAMP). `trips` and `status` are views where the files are Parquet: nothing is copied.
+Times are UTC (TIMESTAMP). `trips` and `status` are views if the files are Parquet: nothing is copied.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -36,8 +39,9 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._storage.sql import connect, reading
 from unmet.mobility.clock.timezones import zone_info
+from unmet.mobility.records.collected import split_histories
 from unmet.mobility.records.files import Given, Workspace
-from unmet.mobility.records.headers import check_mapping
+from unmet.mobility.records.headers import Headers, more_headers
 from unmet.mobility.records.quality import QualityLog, check_rejected
 from unmet.mobility.records.staging import Within, create_table, find_stations, own_table
 from unmet.mobility.records.stations import StationTable, id_text, read_stations
@@ -47,27 +51,29 @@ from unmet.mobility.records.weather import make_weather
 
 __all__ = ["Records", "parse_memory", "read_records"]
 
-_LEAST_MEMORY = 100_000_000  # with less DuckDB cannot decode a row group of a Parquet file
-# Trips of which fewer start at stations that the status knows are of another system, or their ids of another kind.
+_LEAST_MEMORY = 100_000_000  # with less, DuckDB cannot decode a row group of a Parquet file
+# If a smaller share of trips starts at a station of the status, the trips or their ids belong to another system.
 _FEWEST_IN_COMMON = 0.5
 
 
 @dataclass(frozen=True)
 class Records:
-    """What `read_records` returns; close it, or use it in a ``with``, to remove its temporary folder.
+    """Records in a database. Close them, or use them in a ``with``, to remove their temporary folder.
 
     Attributes
     ----------
     connection : duckdb.DuckDBPyConnection
-        Holds the tables described at the head of this module.
+        Database with the tables that are described at the top of this module.
     timezone : str
-        The system's time zone.
+        Time zone of the system.
     tables : frozenset of str
-        Which of them exist.
+        Names of the tables that exist.
     quality : pandas.DataFrame
-        ``source, reason, action, rows, share, detail``: what was read, rejected, repaired and noted.
+        ``source, reason, action, rows, share, detail``: rows that were read, rejected, repaired and noted.
+    folder : pathlib.Path
+        The temporary folder.
     within : mapping
-        Rows of each source in the period asked for, where one was.
+        Source → rows in the chosen period, if one was chosen.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -78,7 +84,7 @@ class Records:
     within: Mapping[str, int] = field(default_factory=dict)
 
     def close(self) -> None:
-        """Close the connection and remove the temporary folder; doing so again does nothing."""
+        """Close the connection and remove the temporary folder. A second call does nothing."""
         self.connection.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -99,6 +105,7 @@ def read_records(
     *,
     timezone: str,
     mapping: Mapping[str, str] | None = None,
+    headers: Mapping[str, str | Sequence[str]] | None = None,
     memory: str = "2GB",
     max_rejected: float = 0.2,
     force: bool = False,
@@ -111,31 +118,34 @@ def read_records(
     Parameters
     ----------
     trips, status, stations, weather : path, list of paths, folder, glob or frame, optional
-        CSV, CSV.gz, zip of CSV, Parquet, a pandas, polars or Arrow frame; status and stations also as GBFS
-        ``station_status`` and ``station_information`` documents. Frames are not changed.
+        CSV, CSV.gz, zip of CSV, Parquet, or a pandas, polars or Arrow frame. Status and stations also as GBFS
+        ``station_status`` and ``station_information`` documents, or the folder of one system that `unmet collect`
+        keeps. Without `stations`, those of such a folder are used. Frames are not changed.
     timezone : str
-        The system's time zone; naive times are local to it.
+        Time zone of the system. Times without an offset are local to it.
     mapping : mapping, optional
-        Our name → their column, for files whose headers are not recognised; ``"status.at"`` where a name
-        belongs to several sources.
+        Our field → the file's column, for columns with unknown headers. Use ``"status.at"`` if several sources have
+        the field. A column that no file has is an error.
+    headers : mapping, optional
+        Our field → more headers to recognise it by, tried before the known ones. See `more_headers`.
     memory : str
-        DuckDB's memory limit; what does not fit goes to disk.
+        Memory limit of DuckDB. Data that does not fit is kept on disk.
     max_rejected : float
-        More than this share of a source rejected (of its rows in the period asked for) is an error, unless `force`.
+        Largest share of a source's rows (in the chosen period) that may be rejected. More is an error, unless `force`.
     force : bool
-        Go on with what is left, passing over (and counting) unreadable GBFS documents too.
+        Continue however many rows are rejected. Unreadable GBFS documents are skipped and counted.
     keep_duplicates : bool
-        Leave status records of the same station and second in: for those who sort them anyway and see them then.
+        Keep status records of the same station and second, for callers that sort the records and find them then.
     within : tuple of int or None
-        First minute (UTC) and the one behind the last of the period that is asked for: rows outside it are read, but
-        what is rejected there counts as noted, and shares are of the rows within. None for no limit.
+        The chosen period: its first minute (UTC) and the one after its last. Rows outside are read, but rows rejected
+        there are only noted, and shares are of the rows inside. None for no limit.
     progress : callable, optional
         Called with a sentence at the start of each step.
 
     Returns
     -------
     Records
-        To be closed.
+        Close them after use.
 
     Examples
     --------
@@ -154,7 +164,7 @@ def read_records(
     """
     zone_info(timezone)
     if trips is None and status is None:
-        raise InputError("nothing to read: give trips, station status, or both.")
+        raise InputError("There is nothing to read: give trips, station status, or both.")
     if not 0 <= max_rejected <= 1:
         raise InputError(f"max_rejected: expected a number between 0 and 1, got {max_rejected!r}.")
     limit = parse_memory(memory)
@@ -174,7 +184,7 @@ def read_records(
             stations,
             weather,
             timezone,
-            mapping,
+            Headers(mapping or {}, more_headers(headers)),
             log,
             force,
             keep_duplicates,
@@ -188,13 +198,13 @@ def read_records(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     records = Records(workspace.connection, timezone, tables, log.frame(), folder, log.within)
-    # Records that were never closed leave nothing behind either.
+    # The folder of records that are never closed is removed too.
     weakref.finalize(records, shutil.rmtree, folder, ignore_errors=True)
     return records
 
 
 def parse_memory(memory: str) -> int:
-    """Read a size such as 2GB or 500MiB, in bytes.
+    """Convert a size such as 2GB or 500MiB to bytes.
 
     Examples
     --------
@@ -206,7 +216,7 @@ def parse_memory(memory: str) -> int:
         raise InputError(f"memory: expected a size such as '2GB' or '500MB', got {memory!r}.")
     size = int(float(match[1]) * (1024 if match[3] else 1000) ** (1 + "KMGT".index(match[2].upper())))
     if size < _LEAST_MEMORY:
-        raise InputError(f"memory: expected {_LEAST_MEMORY // 10**6}MB or more, got {memory!r}.")
+        raise InputError(f"memory: expected at least {_LEAST_MEMORY // 10**6}MB, got {memory!r}.")
     return size
 
 
@@ -217,43 +227,48 @@ def _load(
     stations: Given,
     weather: Given,
     timezone: str,
-    mapping: Mapping[str, str] | None,
+    headers: Headers,
     log: QualityLog,
     force: bool,
     keep_duplicates: bool,
     within: Within,
     progress: Callable[[str], None],
 ) -> frozenset[str]:
+    """Read every source into its table. Return the names of the tables."""
     seen: dict[str, set[str]] = {}
-    table: StationTable | None = None
+    known: StationTable | None = None
     rows_of: dict[str, dict[str, int]] = {}
+    histories, _ = split_histories(status)
+    if stations is None:
+        described = [str(history.folder) for history in histories if history.has("stations")]
+        stations = described or None
     if stations is not None:
         progress("reading stations")
-        table, seen["stations"] = read_stations(workspace, stations, timezone, mapping, log)
+        known, seen["stations"] = read_stations(workspace, stations, timezone, headers, log)
     if trips is not None:
         progress("reading trips")
-        staged_trips = stage_trips(workspace, trips, mapping, log)
+        staged_trips = stage_trips(workspace, trips, headers, log)
         seen["trips"] = staged_trips.headers
         rows_of["trips"] = find_stations(workspace, staged_trips.staged, ["start_raw", "end_raw"])
     if status is not None:
         progress("reading station status")
-        staged_status = stage_status(workspace, status, mapping, log, force, progress)
+        staged_status = stage_status(workspace, status, headers, log, force, progress)
         seen["status"] = staged_status.headers
         rows_of["status"] = find_stations(workspace, staged_status.staged, ["raw"])
-    if table is None:
-        table = own_table({raw: 0 for found in rows_of.values() for raw in found})
+    if known is None:
+        known = own_table({raw: 0 for found in rows_of.values() for raw in found})
         if trips is not None and status is not None:
             _compare_ids(rows_of["trips"], rows_of["status"], log, force)
     if trips is not None:
         progress("checking trips")
         looked_up = stations is not None
-        make_trips(workspace, staged_trips, table, rows_of["trips"], timezone, log, matched=looked_up, within=within)
+        make_trips(workspace, staged_trips, known, rows_of["trips"], timezone, log, matched=looked_up, within=within)
     if status is not None:
         progress("checking station status")
         make_status(
             workspace,
             staged_status,
-            table,
+            known,
             rows_of["status"],
             timezone,
             log,
@@ -261,17 +276,17 @@ def _load(
             keep_duplicates=keep_duplicates,
             within=within,
         )
-    _write_stations(workspace, table, staged_trips if trips is not None and stations is None else None)
+    _write_stations(workspace, known, staged_trips if trips is not None and stations is None else None)
     if weather is not None:
         progress("reading weather")
-        seen["weather"] = make_weather(workspace, weather, timezone, mapping, log)
-    check_mapping(mapping, seen)
-    given = {"trips": trips, "status": status, "weather": weather}
+        seen["weather"] = make_weather(workspace, weather, timezone, headers, log)
+    headers.check_used(seen)
+    given = {"trips": trips, "status": status, "weather": weather, "polls": histories or None}
     return frozenset({"stations", *(name for name, value in given.items() if value is not None)})
 
 
 def _compare_ids(trips: Mapping[str, int], status: Mapping[str, int], log: QualityLog, force: bool) -> None:
-    """Refuse trips and status that name stations in different ways: nothing says which belong together."""
+    """Refuse trips and status with different station ids: nothing shows which belong together."""
     known = {id_text(raw) for raw in status}
     rows = sum(trips.values())
     met = sum(count for raw, count in trips.items() if id_text(raw) in known)
@@ -281,19 +296,19 @@ def _compare_ids(trips: Mapping[str, int], status: Mapping[str, int], log: Quali
             return ", ".join(repr(raw) for raw in list(ids)[:3])
 
         raise InputError(
-            f"{met:,} of {rows:,} trips ({met / rows:.1%}) start at a station that the status knows: the trips "
-            f"call stations {some(trips)}, the status {some(status)}. If these are ids of two kinds, give a table of "
-            "the stations that has both (--stations, in Python stations=); if they are right as they are, go on with "
+            f"Only {met:,} of {rows:,} trips ({met / rows:.1%}) start at a station of the status. Station ids of the "
+            f"trips are {some(trips)}, those of the status {some(status)}. If these are ids of two kinds, give a table "
+            "of the stations that has both (--stations, in Python stations=). If the ids are right, continue with "
             "--force (force=True)."
         )
-    log.add("trips", "station without status", "noted", rows - met, "counted; nothing is known of supply there")
+    log.add("trips", "station without status", "noted", rows - met, "counted; supply there is unknown")
 
 
-def _write_stations(workspace: Workspace, table: StationTable, located_by: StagedTrips | None) -> None:
-    """Write the table ``stations``; derived ones get name and place from the trips that started there."""
+def _write_stations(workspace: Workspace, known: StationTable, located_by: StagedTrips | None) -> None:
+    """Make the table ``stations``. Stations without a table get name and coordinates from trips that start there."""
     types = {"station": "VARCHAR", "name": "VARCHAR", "lat": "DOUBLE", "lon": "DOUBLE", "capacity": "INTEGER"}
-    columns: dict[str, list[object]] = {c: [getattr(s, c) for s in table.stations] for c in types}
-    columns["ix"] = list(range(len(table.stations)))
+    columns: dict[str, list[object]] = {c: [getattr(s, c) for s in known.stations] for c in types}
+    columns["ix"] = list(range(len(known.stations)))
     create_table(workspace, "stations", types | {"ix": "INTEGER"}, columns)
     if located_by is None or not {"start_station_name", "start_lat"} & located_by.fields.keys():
         return

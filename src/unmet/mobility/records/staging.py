@@ -1,10 +1,10 @@
-"""What trips and status have in common on their way into DuckDB: staging, station ids, reasons."""
+"""Steps that trips, status and weather share on their way into DuckDB: staging, station ids, counts by reason."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 import duckdb
 import numpy as np
@@ -13,8 +13,8 @@ import numpy.typing as npt
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
-from unmet.mobility.records.casting import EPOCH_SECONDS_LIMIT, NOTHING, Time
-from unmet.mobility.records.files import Part, Workspace, malformed_lines
+from unmet.mobility.records.casting import NOTHING, EpochUnit, epoch_range, time
+from unmet.mobility.records.files import InputTable, Workspace, malformed_lines
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.stations import Resolved, Station, StationTable, id_text
 
@@ -22,10 +22,10 @@ __all__ = [
     "IMPOSSIBLE",
     "Staged",
     "Within",
-    "check_epochs",
     "clock_for",
     "count_reasons",
     "create_table",
+    "epoch_unit",
     "find_stations",
     "make_ids",
     "outside_period",
@@ -36,97 +36,121 @@ __all__ = [
 ]
 
 Within = tuple[int | None, int | None]
-"""The period asked for: its first minute (UTC), and the one behind its last; None where nobody asked."""
+"""The chosen period: its first minute (UTC) and the one after its last. None where not chosen."""
 
 IMPOSSIBLE = f"NOT BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
 _MOST_STATIONS = 1 << 20
-_MOST_PARTS = 100  # their number is kept in the top bits of `rn`
+_MOST_TABLES = 100  # the number of a table is stored in the top bits of `rn`
+_STRAY = 0.01  # share of numbers in another unit that may be errors of single rows
 _DTYPES: Mapping[str, type] = {"INTEGER": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
 
 
 @dataclass(frozen=True)
 class Staged:
-    """All parts of a source in one relation of our own columns, with `rn`, a number that orders the rows."""
+    """All tables of a source as one relation with our columns.
+
+    Attributes
+    ----------
+    relation : str
+        Name of the relation. Its column `rn` is a number that orders the rows.
+    label : str
+        Name in messages.
+    naive : bool
+        Whether it has local times without an offset.
+    """
 
     relation: str
     label: str
     naive: bool
-    """Whether any of its times are local ones without a zone."""
 
 
 def stage(
-    workspace: Workspace, source: str, parts: Sequence[tuple[Part, Mapping[str, str]]], log: QualityLog
+    workspace: Workspace, source: str, tables: Sequence[tuple[InputTable, Mapping[str, str]]], log: QualityLog
 ) -> Staged:
-    """Bring parts to our columns: a view where the part is cheap to read again, else a table.
+    """Convert tables to our columns: to a view if the table is cheap to read again, else to a table in DuckDB.
 
     Parameters
     ----------
-    workspace, source, log
-        Where to put it, what it is, and where to count the lines that could not be split.
-    parts : sequence of (Part, mapping)
-        With each part, our columns as SQL; the same columns for all.
+    workspace, source
+        Database, and kind of file.
+    tables : sequence of (InputTable, mapping)
+        Tables with the SQL of our columns, the same columns for all.
+    log : QualityLog
+        Log for lines that could not be split.
     """
-    if len(parts) > _MOST_PARTS:
-        raise InputError(f"{source}: files with more than {_MOST_PARTS} different headers; give fewer at a time.")
+    if len(tables) > _MOST_TABLES:
+        raise InputError(f"{source}: the files have more than {_MOST_TABLES} different headers; give fewer files.")
     selects = []
-    for number, (part, columns) in enumerate(parts):
+    for number, (table, columns) in enumerate(tables):
         name = workspace.name(source)
         body = ", ".join(f"{sql} AS {ours}" for ours, sql in columns.items())
-        row = part.row
-        with reading(part.label):
-            if part.lazy:
+        row = table.row
+        with reading(table.label):
+            if table.lazy:
                 assert row is not None
-                workspace.connection.execute(f"CREATE VIEW {name} AS SELECT {body}, {row} AS rn FROM {part.relation}")
+                workspace.connection.execute(f"CREATE VIEW {name} AS SELECT {body}, {row} AS rn FROM {table.relation}")
                 row = "rn"
             else:
-                _materialise(workspace, name, body, part)
+                _materialise(workspace, name, body, table)
                 row = "rowid"
-        malformed = malformed_lines(workspace, part)
+        malformed = malformed_lines(workspace, table)
         log.total(source, malformed)
-        log.add(source, "malformed line", "rejected", malformed, part.label)
+        log.add(source, "malformed line", "rejected", malformed, table.label)
         columns_only = ", ".join(columns)
         selects.append(f"SELECT {columns_only}, {row} + {number << 56} AS rn FROM {name}")
     relation = workspace.name(f"{source}_staged")
     workspace.connection.execute(f"CREATE VIEW {relation} AS {' UNION ALL '.join(selects)}")
-    label = parts[0][0].label + (f" and {len(parts) - 1} more" if len(parts) > 1 else "")
-    naive = any(sql != NOTHING for _, columns in parts for ours, sql in columns.items() if ours.endswith("_local"))
+    label = tables[0][0].label + (f" and {len(tables) - 1} more" if len(tables) > 1 else "")
+    naive = any(sql != NOTHING for _, columns in tables for ours, sql in columns.items() if ours.endswith("_local"))
     return Staged(relation, label, naive)
 
 
-def _materialise(workspace: Workspace, name: str, body: str, part: Part) -> None:
+def _materialise(workspace: Workspace, name: str, body: str, table: InputTable) -> None:
     try:
-        workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {part.relation}")
+        workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {table.relation}")
     except duckdb.InvalidInputException:
-        if part.rejects is None:
+        if table.rejects is None:
             raise
-        for leftover in (part.rejects, f"{part.rejects}_scan"):
+        for leftover in (table.rejects, f"{table.rejects}_scan"):
             workspace.connection.execute(f"DROP TABLE IF EXISTS {leftover}")
-        workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {part.lenient}")
+        workspace.connection.execute(f"CREATE TABLE {name} AS SELECT {body} FROM {table.lenient}")
 
 
-def check_epochs(workspace: Workspace, part: Part, field: str, time: Time) -> None:
-    """Refuse a column of times in milliseconds: most of its first numbers are beyond any time in seconds."""
-    if time.epoch is None:
-        return
-    sample = f"(SELECT {time.epoch} AS epoch FROM {part.lenient or part.relation} LIMIT 10000)"
-    with reading(part.label):
-        wrong = f"epoch BETWEEN {EPOCH_SECONDS_LIMIT} AND 1e19"  # to nanoseconds
-        sql = f"SELECT avg(coalesce({wrong}, false)::INT), max(epoch) FILTER ({wrong}) FROM {sample}"
-        share, largest = fetch_one(workspace.connection, sql)
-    if share is not None and share > 0.5:
+def epoch_unit(workspace: Workspace, table: InputTable, header: str) -> EpochUnit:
+    """Return the unit of a column of numbers since 1970, judged by the size of the first 10,000 numbers.
+
+    A column is refused if it mixes seconds and milliseconds, or if most of its numbers are neither. Single rows in
+    another unit are rejected later, as impossible times.
+    """
+    epoch = time(table.columns[header]).epoch
+    if epoch is None:
+        return "seconds"
+    first, last = (int(moment.replace(tzinfo=UTC).timestamp()) for moment in (FIRST_TIME, LAST_TIME))
+    beyond = f"epoch BETWEEN {epoch_range('milliseconds')[1] + 1} AND 1e19"  # up to nanoseconds
+    sql = f"""SELECT count(*) FILTER (epoch BETWEEN {first} AND {last}),
+            count(*) FILTER (epoch BETWEEN {1000 * first} AND {1000 * last}),
+            count(*) FILTER ({beyond}), max(epoch) FILTER ({beyond}), count(*)
+        FROM (SELECT {epoch} AS epoch FROM {table.lenient or table.relation} LIMIT 10000)"""
+    with reading(table.label):
+        seconds, milliseconds, neither, largest, rows = fetch_one(workspace.connection, sql)
+    expected = f"{table.label}: {header} should be in seconds or milliseconds since 1970"
+    if neither > rows / 2:
+        raise FileFormatError(f"{expected}; {largest} is neither.")
+    if min(seconds, milliseconds) > _STRAY * (seconds + milliseconds):
         raise FileFormatError(
-            f"{part.label}: {field} should be in seconds since 1970; {largest} looks like milliseconds."
+            f"{expected}; it mixes both ({seconds:,} and {milliseconds:,} of the first {rows:,} rows)."
         )
+    return "milliseconds" if milliseconds > seconds else "seconds"
 
 
 def clock_for(workspace: Workspace, staged: Staged, timezone: str, columns: Sequence[str]) -> Clock:
-    """Make the clock for the period that some naive local columns cover."""
+    """Make the clock for the period that some columns of local times cover."""
     times: list[datetime] = []
     if staged.naive:
         possible = IMPOSSIBLE.removeprefix("NOT ")
         spans = [f"{f}({c})" for c in columns for f in ("min", "max")]
         with reading(staged.label):
-            # Of a column as it stands, DuckDB knows the ends from the statistics of a Parquet file.
+            # DuckDB takes the range of a plain column from the statistics of a Parquet file, without reading it.
             plain = ", ".join(f"CASE WHEN {s} {possible} THEN {s} END, {s} {possible}" for s in spans)
             found = fetch_one(workspace.connection, f"SELECT {plain} FROM {staged.relation}")
             if False in found[1::2]:
@@ -139,7 +163,7 @@ def clock_for(workspace: Workspace, staged: Staged, timezone: str, columns: Sequ
 
 
 def find_stations(workspace: Workspace, staged: Staged, columns: Sequence[str]) -> dict[str, int]:
-    """List the raw station ids of some columns, as text, with the rows that have each in the first column."""
+    """List the raw station ids of some columns as text, with the number of rows of each in the first column."""
     union = " UNION ALL ".join(
         f"SELECT {column}::VARCHAR AS raw, {'count(*)' if column == columns[0] else '0'} AS n "
         f"FROM {staged.relation} GROUP BY {column}"
@@ -152,16 +176,16 @@ def find_stations(workspace: Workspace, staged: Staged, columns: Sequence[str]) 
     with reading(staged.label):
         found = fetch_all(workspace.connection, sql)
     if len(found) > _MOST_STATIONS:
-        raise InputError(f"{staged.label}: more than {_MOST_STATIONS:,} different stations; is it the right column?")
+        raise InputError(f"{staged.label}: more than {_MOST_STATIONS:,} different stations. Is this the right column?")
     return dict(found)
 
 
 def make_ids(
-    workspace: Workspace, table: StationTable, resolved: Resolved, staff: Mapping[str, bool] | None = None
+    workspace: Workspace, known: StationTable, resolved: Resolved, staff: Mapping[str, bool] | None = None
 ) -> str:
-    """Write the raw ids and what they stand for as a table ``(raw, ix, station, staff)``."""
+    """Make a table ``(raw, ix, station, staff)`` that gives the station of each raw id."""
     name = workspace.name("ids")
-    stations = [None if ix is None else table.stations[ix].station for ix in resolved.index.values()]
+    stations = [None if ix is None else known.stations[ix].station for ix in resolved.index.values()]
     flags = [bool(staff and staff.get(raw)) for raw in resolved.index]
     columns: dict[str, Sequence[object]] = {
         "raw": list(resolved.index),
@@ -177,7 +201,7 @@ def make_ids(
 def create_table(
     workspace: Workspace, name: str, types: Mapping[str, str], columns: Mapping[str, Sequence[object]]
 ) -> None:
-    """Create a table from lists of Python values, one per column; None is NULL."""
+    """Create a table from lists of Python values, one per column. None becomes NULL."""
     given = workspace.name("given")
     arrays = {column: _array(columns[column], kind) for column, kind in types.items()}
     workspace.connection.register(given, arrays)
@@ -205,53 +229,53 @@ def count_reasons(
     log: QualityLog,
     outside: str | None = None,
 ) -> tuple[int, set[str], dict[str, int]]:
-    """Count rows by the first reason to reject them, and oddities of the others, in one pass.
+    """Count rejected rows by their first reason, and oddities of accepted rows, in one pass.
 
-    Rows with nothing odd about them, nearly all, are left behind by the filter before anything is counted.
+    A filter leaves out the rows with no reason and no oddity, which are nearly all, before anything is counted.
 
     Parameters
     ----------
     relation : str
-        May follow FROM.
+        SQL that may follow FROM.
     reasons : mapping
         Reason → SQL condition, in order.
     oddities : mapping
         Name → SQL condition, of accepted rows.
     outside : str, optional
-        SQL condition: not in the period asked for. What is rejected there is told apart, for it changes nothing.
+        SQL condition of rows outside the chosen period. Rows rejected there are noted, because they change nothing.
 
     Returns
     -------
     rows : int
-        How many were accepted.
+        Number of accepted rows.
     occurred : set of str
-        The reasons that there was a row for.
+        Reasons with at least one row.
     counts : dict
         Oddity → number of accepted rows.
     """
     cases = " ".join(f"WHEN {condition} THEN {i}" for i, condition in enumerate(reasons.values()))
     sums = "".join(f", count(*) FILTER ({condition})" for condition in oddities.values())
     odd = " OR ".join(f"({condition})" for condition in (*reasons.values(), *oddities.values()))
-    beside = f"count(*) FILTER ({outside or 'false'})"
+    count_outside = f"count(*) FILTER ({outside or 'false'})"
     with reading(staged.label):
         total = fetch_one(workspace.connection, f"SELECT count(*) FROM {staged.relation}")[0]
-        elsewhere = fetch_one(workspace.connection, f"SELECT {beside} FROM {relation}")[0] if outside else 0
+        elsewhere = fetch_one(workspace.connection, f"SELECT {count_outside} FROM {relation}")[0] if outside else 0
         found = fetch_all(
             workspace.connection,
-            f"SELECT CASE {cases} ELSE -1 END AS reason, count(*), {beside}{sums} FROM {relation} "
+            f"SELECT CASE {cases} ELSE -1 END AS reason, count(*), {count_outside}{sums} FROM {relation} "
             f"WHERE {odd} GROUP BY reason",
         )
     rejected = {row[0]: row[1] for row in found if row[0] >= 0}
-    aside = {row[0]: row[2] for row in found}
+    rejected_outside = {row[0]: row[2] for row in found}
     log.total(source, total)
     if outside is not None:
         log.within[source] = total - elsewhere
     for i, name in enumerate(reasons):
-        # A row without a time may be of any: it counts among all.
+        # A row without a time may belong to any period: its share is one of all rows.
         timed = outside is not None and name not in _TIMELESS
-        beside_it = aside.get(i, 0) if timed else 0
-        log.add(source, name, "rejected", rejected.get(i, 0) - beside_it, of=log.within[source] if timed else None)
-        log.add(source, f"{name}, outside the period asked for", "noted", beside_it, "not in the panel")
+        noted = rejected_outside.get(i, 0) if timed else 0
+        log.add(source, name, "rejected", rejected.get(i, 0) - noted, of=log.within[source] if timed else None)
+        log.add(source, f"{name}, outside the chosen period", "noted", noted, "not in the panel")
     accepted = next((row[3:] for row in found if row[0] == -1), (0,) * len(oddities))
     occurred = {name for i, name in enumerate(reasons) if i in rejected}
     return total - sum(rejected.values()), occurred, dict(zip(oddities, accepted, strict=True))
@@ -261,7 +285,7 @@ _TIMELESS = ("missing time", "impossible time", "missing or impossible time")
 
 
 def outside_period(moment: str, within: Within, *, seconds: bool = False) -> str | None:
-    """SQL for a moment (a timestamp, or seconds) that is not in the period; None where none was asked for.
+    """Return the SQL condition of a moment (a timestamp, or seconds) outside a period. None without a period.
 
     Examples
     --------
@@ -279,25 +303,24 @@ def outside_period(moment: str, within: Within, *, seconds: bool = False) -> str
 def repeated_keys(workspace: Workspace, keyed: str, split: str, rows: int) -> tuple[str | None, int]:
     """Find the keys that occur more than once.
 
-    Sorting 64-bit numbers outside of DuckDB costs a third of its hash table, and next to nothing where the
-    rows come nearly in order, as records do. Where they would not fit into half of the memory limit, `split`
-    deals them out to several passes.
+    Sorting 64-bit numbers in NumPy costs a third of DuckDB's hash table, and almost nothing if the rows are nearly
+    sorted, as records are. If they do not fit into half of the memory limit, `split` divides them into several passes.
 
     Parameters
     ----------
     keyed : str
-        A relation with an integer column `k`; NULL is no key.
+        A relation with an integer column `k`. NULL is not a key.
     split : str
-        SQL of an integer: rows of the same key have the same.
+        SQL of an integer that is the same in all rows of a key.
     rows : int
-        How many rows it has.
+        Number of rows.
 
     Returns
     -------
     keys : str or None
-        A table of the repeated keys, in a column `k`; None where there are none.
+        A table of the repeated keys, in a column `k`. None if there are none.
     count : int
-        How many rows have a key.
+        Number of rows that have a key.
     """
     passes = 1 + int(rows * 24 / (workspace.memory / 2))
     found, count = [], 0
@@ -320,7 +343,7 @@ def repeated_keys(workspace: Workspace, keyed: str, split: str, rows: int) -> tu
 
 
 def report_matches(source: str, resolved: Resolved, log: QualityLog) -> None:
-    """Note which id columns of the stations table explained how many rows."""
+    """Note how many rows each id column of the stations table explained."""
     rows = sum(resolved.matched.values())
     detail = ", ".join(f"{column}: {count:,}" for column, count in resolved.matched.items() if count)
     log.add(source, "station ids matched", "noted", rows, detail)
@@ -329,11 +352,11 @@ def report_matches(source: str, resolved: Resolved, log: QualityLog) -> None:
         "station id ambiguous",
         "noted",
         resolved.ambiguous,
-        "it is another station by another id column",
+        "another id column gives another station",
     )
 
 
 def own_table(rows_of: Mapping[str, int]) -> StationTable:
-    """Derive the stations from the ids in the files, where no stations were given."""
+    """Make a table of stations from the ids in the files, if no stations were given."""
     names = list(dict.fromkeys(text for raw in rows_of if (text := id_text(raw)) is not None))
     return StationTable([Station(name) for name in names], {"station": {name: i for i, name in enumerate(names)}})

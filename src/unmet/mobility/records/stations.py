@@ -1,4 +1,4 @@
-"""The stations, and which of their several ids a file uses."""
+"""Stations, and their several ids."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from unmet._exceptions import FileFormatError
 from unmet._storage.sql import fetch_all, reading
 from unmet.mobility.clock.timezones import standard_offset_hours
 from unmet.mobility.records.casting import text
+from unmet.mobility.records.collected import split_histories, station_rows
 from unmet.mobility.records.files import (
     Given,
-    Part,
+    InputTable,
     Workspace,
     expand,
     is_frame,
     is_json,
     malformed_lines,
     open_files,
-    open_parts,
+    open_tables,
 )
 from unmet.mobility.records.gbfs import read_station_information
-from unmet.mobility.records.headers import is_id_column, match_columns, normalise
+from unmet.mobility.records.headers import Headers, is_id_column, normalise
 from unmet.mobility.records.quality import QualityLog
 
 __all__ = ["Resolved", "Station", "StationTable", "check_not_swapped", "id_text", "read_stations", "resolve"]
 
-# Two places of one station further apart than this are a move, not a correction of its coordinates.
+# A station whose coordinates change by more than this has moved; less is a correction.
 MOVED_METRES = 50.0
 
 
 @dataclass(frozen=True)
 class Station:
-    """One station; `lat`, `lon` and `capacity` are None where unknown. `ids`: id column → its value."""
+    """One station. `lat`, `lon` and `capacity` are None if unknown. `ids` maps id columns to their values."""
 
     station: str
     name: str | None = None
@@ -48,27 +49,44 @@ class Station:
 
 @dataclass(frozen=True)
 class StationTable:
-    """The stations, in order, and for every id column which value is which station."""
+    """Stations and their ids.
+
+    Attributes
+    ----------
+    stations : list of Station
+        Stations, in order.
+    ids : dict
+        Id column → value → position of the station.
+    running : frozenset of str
+        Id columns that only number the rows 0, 1, 2, ... They are used only for files that name them.
+    """
 
     stations: list[Station]
     ids: dict[str, dict[str, int]]
     running: frozenset[str] = frozenset()
-    """Id columns that only number the rows 0, 1, 2 ...: used where a file names them, never guessed."""
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """A file's station ids in terms of ours: raw value → position in the table, or None."""
+    """Stations of the ids in a file.
+
+    Attributes
+    ----------
+    index : dict
+        Raw id → position in the table, or None.
+    matched : dict
+        Id column → number of rows that it explained.
+    ambiguous : int
+        Rows whose id belongs to another station by another id column.
+    """
 
     index: dict[str, int | None]
     matched: dict[str, int]
-    """Id column → how many rows it explained."""
     ambiguous: int
-    """Rows whose id another id column gives to another station."""
 
 
 def id_text(value: object) -> str | None:
-    """Write an id as text: trimmed, and ``3184.0``, which a spreadsheet made of 3184, as ``3184``.
+    """Convert an id to text: trimmed, and ``3184`` for ``3184.0``, which spreadsheets make of it.
 
     Examples
     --------
@@ -85,50 +103,52 @@ def id_text(value: object) -> str | None:
 
 
 def read_stations(
-    workspace: Workspace, given: Given, timezone: str, mapping: Mapping[str, str] | None, log: QualityLog
+    workspace: Workspace, given: Given, timezone: str, headers: Headers, log: QualityLog
 ) -> tuple[StationTable, set[str]]:
-    """Read stations from tables, frames or GBFS documents; return them and all headers seen."""
-    headers: set[str] = set()
+    """Read stations from tables, frames or GBFS documents. Return them and all headers."""
+    seen: set[str] = set()
     named: dict[str, str] = {}
-    if is_frame(given):
-        parts, label = open_parts(workspace, given, "stations"), "the stations frame"
-        rows = _from_tables(parts, workspace, mapping, headers, named, log)
-    else:
-        paths = expand(given, "stations")
+    histories, others = split_histories(given)
+    collected = [row for history in histories for row in station_rows(workspace, history)]
+    rows, label = [_station(row, dict.fromkeys(row), row) for row in collected], "the collected stations"
+    if is_frame(others):
+        tables, label = open_tables(workspace, others, "stations"), "the stations frame"
+        rows += _from_tables(tables, workspace, headers, seen, named, log)
+    elif others or not histories:
+        paths = expand(others, "stations")
         label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
-        # Documents in the order they were written: what the last one says of a station holds.
+        # Documents in the order in which they were written: the last entry of a station is used.
         documents = sorted((read_station_information(p) for p in paths if is_json(p)), key=lambda d: d[0])
-        rows = [_station(row, dict.fromkeys(row), row) for _, found in documents for row in found]
-        tables = [p for p in paths if not is_json(p)]
-        if tables:
-            rows += _from_tables(open_files(workspace, tables), workspace, mapping, headers, named, log)
+        rows += [_station(row, dict.fromkeys(row), row) for _, found in documents for row in found]
+        tables = open_files(workspace, [p for p in paths if not is_json(p)])
+        rows += _from_tables(tables, workspace, headers, seen, named, log)
     log.total("stations", len(rows))
     kept = [row for row in rows if row.station]
     log.add("stations", "missing station", "rejected", len(rows) - len(kept), "no id")
-    return _table(_unique(_placed(kept, timezone, label, named, log), log), log), headers
+    return _table(_unique(_placed(kept, timezone, label, named, log), log)), seen
 
 
 def _from_tables(
-    parts: Sequence[Part],
+    tables: Sequence[InputTable],
     workspace: Workspace,
-    mapping: Mapping[str, str] | None,
-    headers: set[str],
+    headers: Headers,
+    seen: set[str],
     named: dict[str, str],
     log: QualityLog,
 ) -> list[Station]:
-    """Read tables; add their headers to `headers`, and what they call our fields to `named`."""
+    """Read tables. Add their headers to `seen`, and the headers of our fields to `named`."""
     rows = []
-    for part in parts:
-        headers.update(part.columns)
-        matched = match_columns("stations", part.columns, part.label, mapping)
+    for table in tables:
+        seen.update(table.columns)
+        matched = headers.match("stations", table.columns, table.label)
         named.update(matched)
-        wanted = [h for h in part.columns if h in matched.values() or is_id_column(h)]
-        select = ", ".join(f"{text(part.columns[h])}" for h in wanted)
-        with reading(part.label):
-            found = fetch_all(workspace.connection, f"SELECT {select} FROM {part.lenient or part.relation}")
-        malformed = malformed_lines(workspace, part)
+        wanted = [h for h in table.columns if h in matched.values() or is_id_column(h)]
+        select = ", ".join(f"{text(table.columns[h])}" for h in wanted)
+        with reading(table.label):
+            found = fetch_all(workspace.connection, f"SELECT {select} FROM {table.lenient or table.relation}")
+        malformed = malformed_lines(workspace, table)
         log.total("stations", malformed)
-        log.add("stations", "malformed line", "rejected", malformed, part.label)
+        log.add("stations", "malformed line", "rejected", malformed, table.label)
         for values in found:
             row = dict(zip(wanted, values, strict=True))
             ours = {field: row[header] for field, header in matched.items()}
@@ -160,7 +180,7 @@ def _float(value: Any) -> float | None:
 def _placed(
     stations: Sequence[Station], timezone: str, label: str, named: Mapping[str, str], log: QualityLog
 ) -> list[Station]:
-    """Check coordinates: refuse a table with latitude and longitude swapped, mend or blank single rows."""
+    """Check coordinates: refuse a table with swapped latitude and longitude, correct or blank single rows."""
     points = [(s.lat, s.lon) for s in stations if s.lat is not None and s.lon is not None]
     possible = [(lat, lon) for lat, lon in points if (lat, lon) != (0.0, 0.0)]
     middle = (0.0, 0.0)
@@ -189,11 +209,11 @@ def _placed(
 def check_not_swapped(
     lat: float, lon: float, timezone: str, label: str, named: Mapping[str, str], fields: Sequence[tuple[str, str]]
 ) -> None:
-    """Refuse coordinates of the middle of a system that make sense only the other way round.
+    """Refuse coordinates of the middle of a system that are plausible only if swapped.
 
-    A latitude beyond 90 degrees is certain. Otherwise the time zone tells roughly where the system is: 15
-    degrees of longitude per hour. It is refused when the latitude is nearer to that than the longitude, by 20
-    degrees. `named` is what the file calls our fields, and `fields` are those to swap.
+    A latitude beyond 90 degrees is certainly wrong. Otherwise the time zone gives the approximate longitude, 15 degrees
+    per hour: coordinates are refused if the latitude is closer to it than the longitude by 20 degrees. `named` maps our
+    fields to the file's headers, and `fields` are the pairs to swap.
     """
     offset = standard_offset_hours(timezone)
     expected = None if offset is None else 15 * offset
@@ -203,8 +223,8 @@ def check_not_swapped(
     swapped = " ".join(
         f"--map {a}={named[b]!r} --map {b}={named[a]!r}" for a, b in fields if a in named and b in named
     ).replace("'", '"')
-    remedy = f"read them the other way round with {swapped}" if swapped else "correct lat and lon in the document"
-    why = "a latitude lies between -90 and 90" if abs(lat) > 90 else f"that is far from {timezone}"
+    remedy = f"swap them with {swapped}" if swapped else "correct lat and lon in the document"
+    why = "a latitude is between -90 and 90" if abs(lat) > 90 else f"that is far from {timezone}"
     raise FileFormatError(
         f"{label}: latitude and longitude seem to be swapped: the middle of the system is at latitude {lat:.4f}, "
         f"longitude {lon:.4f}, and {why}. If they are, {remedy}; if not, check the time zone."
@@ -223,9 +243,9 @@ def _unique(stations: Sequence[Station], log: QualityLog) -> list[Station]:
         if before is not None and (distance := _metres(before, s)) > MOVED_METRES:
             moved[s.station] = max(distance, moved.get(s.station, 0.0))
         last[s.station] = s
-    log.add("stations", "duplicate", "repaired", len(stations) - len(last), "the last row of a station holds")
+    log.add("stations", "duplicate", "repaired", len(stations) - len(last), "the last row of a station was used")
     far = ", ".join(f"{station} by {d:,.0f} m" for station, d in sorted(moved.items(), key=lambda m: -m[1])[:5])
-    log.add("stations", "station moved", "noted", len(moved), f"the last place holds: {far}")
+    log.add("stations", "station moved", "noted", len(moved), f"the last position was used: {far}")
     return list(last.values())
 
 
@@ -236,7 +256,7 @@ def _metres(a: Station, b: Station) -> float:
     return 111_195 * math.hypot(a.lat - b.lat, (a.lon - b.lon) * shrink)
 
 
-def _table(stations: list[Station], log: QualityLog) -> StationTable:
+def _table(stations: list[Station]) -> StationTable:
     headers = dict.fromkeys(h for s in stations for h in s.ids)
     ids: dict[str, dict[str, int]] = {"station": {s.station: i for i, s in enumerate(stations)}}
     for header in headers:
@@ -248,24 +268,24 @@ def _table(stations: list[Station], log: QualityLog) -> StationTable:
 
 
 def _distinct(values: Sequence[str | None]) -> dict[str, int]:
-    """Value → row, of the values that stand once; nothing where many repeat: a region, not an id."""
+    """Map values that occur once to their rows. Return nothing if many repeat: that is a region, not an id."""
     times = Counter(v for v in values if v is not None)
     once = {v: i for i, v in enumerate(values) if v is not None and times[v] == 1}
     return once if len(once) >= 0.9 * times.total() else {}
 
 
 def resolve(table: StationTable, rows_of: Mapping[str, int], header: str) -> Resolved:
-    """Say which station each raw id is.
+    """Find the station of each raw id.
 
     Parameters
     ----------
     table : StationTable
         The stations and all their ids.
     rows_of : mapping
-        Raw id, as text → the number of rows that have it.
+        Raw id, as text → number of rows that have it.
     header : str
-        What the file calls the column: an id column of that name is tried first, then the others by how many
-        rows they explain.
+        Header of the ids in the file. An id column of that name is tried first, then the others by the number of rows
+        that they explain.
 
     Examples
     --------
@@ -300,7 +320,7 @@ def resolve(table: StationTable, rows_of: Mapping[str, int], header: str) -> Res
 
 
 def _loose(ids: Mapping[str, int]) -> dict[str, int]:
-    """Ids up to case and the digits a float loses (``5470.10`` is 5470.1), without those that then clash."""
+    """Reduce ids to keys without case and trailing zeros (``5470.10`` is 5470.1); leave out keys of several ids."""
     keys = Counter(_loose_key(value) for value in ids)
     return {key: i for value, i in ids.items() if keys[key := _loose_key(value)] == 1}
 

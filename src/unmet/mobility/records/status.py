@@ -15,27 +15,28 @@ from unmet._exceptions import FileFormatError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
 from unmet.mobility.records.casting import NOTHING, Time, boolean, number, time
+from unmet.mobility.records.collected import make_polls, open_changes, split_histories
 from unmet.mobility.records.files import (
     Column,
     Given,
-    Part,
+    InputTable,
     Workspace,
     expand,
     is_frame,
     is_json,
     open_files,
-    open_parts,
+    open_tables,
 )
 from unmet.mobility.records.gbfs import StationStatus, read_station_status
-from unmet.mobility.records.headers import match_columns
+from unmet.mobility.records.headers import Headers
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.staging import (
     IMPOSSIBLE,
     Staged,
     Within,
-    check_epochs,
     clock_for,
     count_reasons,
+    epoch_unit,
     make_ids,
     outside_period,
     repeated_keys,
@@ -46,7 +47,7 @@ from unmet.mobility.records.stations import StationTable, resolve
 
 __all__ = ["StagedStatus", "make_status", "stage_status"]
 
-# No station holds as many vehicles; a number like this is a wrong column or an overflow.
+# No station has so many vehicles: a larger number is a wrong column or an overflow.
 _MOST_VEHICLES = 100_000
 _FIRST_SECOND, _LAST_SECOND = (int(t.replace(tzinfo=UTC).timestamp()) for t in (FIRST_TIME, LAST_TIME))
 
@@ -55,7 +56,16 @@ _FIRST_SECOND, _LAST_SECOND = (int(t.replace(tzinfo=UTC).timestamp()) for t in (
 class StagedStatus:
     """Status in our columns, not yet checked.
 
-    `header` is what the files call the station's id; `epochs` says that all times are numbers of seconds.
+    Attributes
+    ----------
+    staged : Staged
+        The relation.
+    header : str
+        Header of the station's id.
+    headers : set of str
+        All headers of the files.
+    epochs : bool
+        Whether all times are numbers since 1970.
     """
 
     staged: Staged
@@ -67,52 +77,52 @@ class StagedStatus:
 def stage_status(
     workspace: Workspace,
     given: Given,
-    mapping: Mapping[str, str] | None,
+    headers: Headers,
     log: QualityLog,
     force: bool,
     progress: Callable[[str], None],
 ) -> StagedStatus:
-    """Open status and bring it to our columns."""
-    parts: list[Part] = []
-    if is_frame(given):
-        parts = open_parts(workspace, given, "status")
-    else:
-        paths = expand(given, "status")
+    """Open status and convert it to our columns."""
+    histories, others = split_histories(given)
+    tables = [open_changes(workspace, history) for history in histories]
+    if histories:
+        make_polls(workspace, histories)
+    if is_frame(others):
+        tables += open_tables(workspace, others, "status")
+    elif others or not histories:
+        paths = expand(others, "status")
         documents = [p for p in paths if is_json(p)]
         if documents:
-            parts.append(_load_documents(workspace, documents, log, force, progress))
-        tables = [p for p in paths if not is_json(p)]
-        if tables:
-            parts += open_files(workspace, tables)
-    matched = [match_columns("status", part.columns, part.label, mapping) for part in parts]
-    kinds = {part.columns[m["station"]].type for part, m in zip(parts, matched, strict=True)}
+            tables.append(_load_documents(workspace, documents, log, force, progress))
+        tables += open_files(workspace, [p for p in paths if not is_json(p)])
+    matched = [headers.match("status", table.columns, table.label) for table in tables]
+    kinds = {table.columns[m["station"]].type for table, m in zip(tables, matched, strict=True)}
     selects = []
     epochs = True
-    for part, m in zip(parts, matched, strict=True):
-        at = time(part.columns[m["at"]])
+    for table, m in zip(tables, matched, strict=True):
+        at = time(table.columns[m["at"]], epoch_unit(workspace, table, m["at"]))
         epochs &= at.epoch is not None and at.local == NOTHING
-        check_epochs(workspace, part, m["at"], at)
-        selects.append((part, _columns(part.columns, m, native=len(kinds) == 1)))
+        selects.append((table, _columns(table.columns, m, at, native=len(kinds) == 1)))
         for flag in ("installed", "renting"):
             if flag not in m:
-                log.add("status", f"no column {flag}", "noted", 1, f"{part.label}: taken as always true")
+                log.add("status", f"no column {flag}", "noted", 1, f"{table.label}: assumed to be always true")
     staged = stage(workspace, "status", selects, log)
-    return StagedStatus(staged, matched[0]["station"], set().union(*(part.columns for part in parts)), epochs)
+    return StagedStatus(staged, matched[0]["station"], set().union(*(table.columns for table in tables)), epochs)
 
 
-def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], native: bool) -> dict[str, str]:
+def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], at: Time, native: bool) -> dict[str, str]:
     def have(field: str) -> Column | None:
         return columns[matched[field]] if field in matched else None
 
-    station, at = columns[matched["station"]], time(columns[matched["at"]])
+    station = columns[matched["station"]]
     disabled, docks, installed, renting = (have(f) for f in ("disabled", "docks", "installed", "renting"))
     return {
-        # Ids stay in their own type, so that millions of numbers need not become text.
+        # Ids keep their type: converting millions of numbers to text is slow.
         "raw": station.sql if native else f"CAST({station.sql} AS VARCHAR)",
         "at_local": at.local,
         "at_utc": at.utc,
         "no_time": f"{columns[matched['at']].sql} IS NULL",
-        "epoch": _whole_seconds(at),
+        "epoch": at.whole_seconds,  # rounded up: a record is in force from the next full second on
         "available": number(columns[matched["available"]], "INTEGER"),
         "disabled": number(disabled, "INTEGER") if disabled else "NULL::INTEGER",
         "docks": number(docks, "INTEGER") if docks else "NULL::INTEGER",
@@ -121,16 +131,9 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], native: 
     }
 
 
-def _whole_seconds(at: Time) -> str:
-    """SQL for a time given in seconds, as a whole number; rounded up, for a record is in force from then on."""
-    if at.epoch is None:
-        return "NULL::BIGINT"
-    return at.epoch if at.epoch.endswith("AS BIGINT)") else f"TRY_CAST(ceil({at.epoch}) AS BIGINT)"
-
-
 def _load_documents(
     workspace: Workspace, paths: Sequence[Path], log: QualityLog, force: bool, progress: Callable[[str], None]
-) -> Part:
+) -> InputTable:
     """Load GBFS documents into a table, a batch of documents at a time."""
     name = workspace.name("gbfs")
     workspace.connection.execute(
@@ -159,11 +162,11 @@ def _load_documents(
             batch, held = [], 0
     _append(workspace, name, batch)
     log.total("status", stale + unreadable)
-    log.add("status", "stale report", "rejected", stale, "last_reported a day or more before the other stations'")
+    log.add("status", "stale report", "rejected", stale, "last_reported more than a day before the newest report")
     log.add("status", "unreadable document", "rejected", unreadable, first_error)
     label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
     columns = {r[0]: Column(r[0], r[1]) for r in fetch_all(workspace.connection, f"DESCRIBE {name}")}
-    return Part(label, name, columns, lazy=True, row="rowid")
+    return InputTable(label, name, columns, lazy=True, row="rowid")
 
 
 def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) -> None:
@@ -173,7 +176,7 @@ def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) ->
 
     def column(field: str, dtype: type) -> npt.NDArray[Any]:
         values: list[Any] = [value for d in batch for value in getattr(d, field)]
-        if dtype is float:  # counts that may be missing travel as float with NaN
+        if dtype is float:  # counts that may be missing are passed as float with NaN
             values = [np.nan if v is None else v for v in values]
         array: npt.NDArray[Any] = np.array(values, dtype=dtype)[keep]
         return array
@@ -198,7 +201,7 @@ def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) ->
 def make_status(
     workspace: Workspace,
     status: StagedStatus,
-    table: StationTable,
+    known: StationTable,
     rows_of: Mapping[str, int],
     timezone: str,
     log: QualityLog,
@@ -207,40 +210,27 @@ def make_status(
     keep_duplicates: bool,
     within: Within,
 ) -> None:
-    """Make the view ``status`` of accepted records; `matched` where ids were looked up in a table of stations."""
+    """Make the view ``status`` of accepted records. `matched` if stations were given to look up the ids in."""
     staged = status.staged
-    resolved = resolve(table, rows_of, status.header)
+    resolved = resolve(known, rows_of, status.header)
     if matched:
         report_matches("status", resolved, log)
-    ids = make_ids(workspace, table, resolved)
+    ids = make_ids(workspace, known, resolved)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
     joined = _joined(workspace, staged, clock, ids)
-    # Where every id is known and times are numbers, the columns are judged as they stand: DuckDB then sees from the
-    # statistics of a Parquet file that nothing in it is odd, and does not read it for that.
+    # If every id is known and times are numbers, conditions are on plain columns: DuckDB then sees from the statistics
+    # of a Parquet file that no row meets them, without reading it.
     plain = None not in resolved.index.values() and status.epochs
-    stations = {"missing station": "raw IS NULL", "unknown station": "false" if plain else "ix IS NULL"}
-    reasons = {
-        "missing time": "no_time",
-        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND}"
-        if status.epochs
-        else f"moment IS NULL OR moment {IMPOSSIBLE}",
-        "missing or unreadable count": "available IS NULL",
-        "negative vehicles": "available < 0",
-        "impossible count": f"available > {_MOST_VEHICLES}",
-    }
-    oddities = {
-        "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
-        "skipped": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
-        "negative_docks": "docks < 0",
-        "negative_disabled": "disabled < 0",
-    }
+    stations, reasons, oddities = _conditions(status, clock, plain)
     judged = staged.relation if plain else joined
     outside = outside_period("epoch" if plain else "moment", within, seconds=plain)
     rows, occurred, seen = count_reasons(
         workspace, "status", staged, judged, stations | reasons, oddities, log, outside
     )
-    log.add("status", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
-    log.add("status", "hour that did not exist", "repaired", seen["skipped"], "moved on by the jump of the clock")
+    log.add("status", "hour that came twice", "noted", seen["doubled"], "the first occurrence was used")
+    log.add(
+        "status", "hour that did not exist", "repaired", seen["skipped"], "moved forward by the change of the clock"
+    )
     log.add("status", "negative docks", "repaired", seen["negative_docks"], "left blank")
     log.add("status", "negative disabled vehicles", "repaired", seen["negative_disabled"], "left blank")
     where = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
@@ -260,8 +250,34 @@ def make_status(
     )
 
 
+def _conditions(
+    status: StagedStatus, clock: Clock, plain: bool
+) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+    """Return the SQL conditions of the reasons to reject a record, by station and other, and of the oddities.
+
+    `plain` if every station is known and times are numbers.
+    """
+    stations = {"missing station": "raw IS NULL", "unknown station": "false" if plain else "ix IS NULL"}
+    reasons = {
+        "missing time": "no_time",
+        "impossible time": f"epoch IS NULL OR epoch NOT BETWEEN {_FIRST_SECOND} AND {_LAST_SECOND}"
+        if status.epochs
+        else f"moment IS NULL OR moment {IMPOSSIBLE}",
+        "missing or unreadable count": "available IS NULL",
+        "negative vehicles": "available < 0",
+        "impossible count": f"available > {_MOST_VEHICLES}",
+    }
+    oddities = {
+        "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",
+        "skipped": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
+        "negative_docks": "docks < 0",
+        "negative_disabled": "disabled < 0",
+    }
+    return stations, reasons, oddities
+
+
 def _joined(workspace: Workspace, staged: Staged, clock: Clock, ids: str) -> str:
-    """Make a view with UTC times and stations."""
+    """Make a view that adds UTC times and stations."""
     joined = workspace.name("status_joined")
     described = f"SELECT column_type FROM (DESCRIBE {staged.relation}) WHERE column_name = 'raw'"
     raw_type = fetch_one(workspace.connection, described)[0]
@@ -274,9 +290,9 @@ def _joined(workspace: Workspace, staged: Staged, clock: Clock, ids: str) -> str
 
 
 def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog) -> str | None:
-    """Find all but the last record of each station and second; None where there are none."""
-    # Station and second in one number (there are no more than 2 ** 20 stations), in the order in which rows
-    # seem to come: by station, as in most change logs, or by time.
+    """Make a table of all but the last record of each station and second. None if there are none."""
+    # The key is station and second in one number (there are at most 2 ** 20 stations), in the order in which the rows
+    # seem to be sorted: by station, as in most change logs, or by time.
     sample = f"(SELECT raw FROM {staged.relation} LIMIT 10000)"
     with reading(staged.label):
         runs, rows_seen = fetch_one(
@@ -298,5 +314,5 @@ def _duplicates(workspace: Workspace, accepted: str, staged: Staged, rows: int, 
             WHERE nth > 1"""
         )
         count = fetch_one(workspace.connection, f"SELECT count(*) FROM {name}")[0]
-    log.add("status", "duplicate", "rejected", count, "same station and second: the last record holds")
+    log.add("status", "duplicate", "rejected", count, "same station and second: the last record was used")
     return name

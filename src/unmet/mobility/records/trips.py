@@ -1,4 +1,4 @@
-"""Trips: read, time-zoned, stations resolved, and every row that is left out counted."""
+"""Trips: read, converted to UTC, matched to stations, with every rejected row counted."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import Clock
-from unmet.mobility.records.casting import NOTHING, number, text, time
-from unmet.mobility.records.files import Column, Given, Part, Workspace, open_parts
-from unmet.mobility.records.headers import is_staff, match_columns
-from unmet.mobility.records.quality import QualityLog
+from unmet.mobility.records.casting import NOTHING, Time, number, text, time
+from unmet.mobility.records.files import Column, Given, InputTable, Workspace, open_tables
+from unmet.mobility.records.headers import Headers, is_staff
+from unmet.mobility.records.quality import Action, QualityLog
 from unmet.mobility.records.staging import (
     IMPOSSIBLE,
     Staged,
     Within,
-    check_epochs,
     clock_for,
     count_reasons,
+    epoch_unit,
     make_ids,
     outside_period,
     repeated_keys,
@@ -33,8 +33,16 @@ __all__ = ["StagedTrips", "make_trips", "stage_trips"]
 class StagedTrips:
     """Trips in our columns, not yet checked.
 
-    `header` is what the files call the start station's id, `fields` those of ours that any of them has, and what
-    (the first of) them calls these.
+    Attributes
+    ----------
+    staged : Staged
+        The relation.
+    header : str
+        Header of the start station's id.
+    headers : set of str
+        All headers of the files.
+    fields : mapping
+        Our field → its header, for the fields that any file has (from the first file that has it).
     """
 
     staged: Staged
@@ -43,27 +51,29 @@ class StagedTrips:
     fields: Mapping[str, str]
 
 
-def stage_trips(workspace: Workspace, given: Given, mapping: Mapping[str, str] | None, log: QualityLog) -> StagedTrips:
-    """Open trips and bring them to our columns."""
-    parts = open_parts(workspace, given, "trips")
+def stage_trips(workspace: Workspace, given: Given, headers: Headers, log: QualityLog) -> StagedTrips:
+    """Open trips and convert them to our columns."""
+    tables = open_tables(workspace, given, "trips")
     selects = []
     header = ""
     fields: dict[str, str] = {}
-    for part in parts:
-        matched = match_columns("trips", part.columns, part.label, mapping)
+    for table in tables:
+        matched = headers.match("trips", table.columns, table.label)
         fields = matched | fields
-        for field in ("started_at", "ended_at"):
-            if field in matched:
-                check_epochs(workspace, part, matched[field], time(part.columns[matched[field]]))
-        selects.append((part, _columns(part, matched)))
+        times: dict[str, Time] = {
+            field: time(table.columns[matched[field]], epoch_unit(workspace, table, matched[field]))
+            for field in ("started_at", "ended_at")
+            if field in matched
+        }
+        selects.append((table, _columns(table, matched, times)))
         header = header or matched.get("start_station", matched.get("start_station_name", ""))
     staged = stage(workspace, "trips", selects, log)
-    return StagedTrips(staged, header, set().union(*(part.columns for part in parts)), fields)
+    return StagedTrips(staged, header, set().union(*(table.columns for table in tables)), fields)
 
 
-def _columns(part: Part, matched: Mapping[str, str]) -> dict[str, str]:
+def _columns(table: InputTable, matched: Mapping[str, str], times: Mapping[str, Time]) -> dict[str, str]:
     def have(field: str) -> Column | None:
-        return part.columns[matched[field]] if field in matched else None
+        return table.columns[matched[field]] if field in matched else None
 
     def as_text(*fields: str) -> str:
         return next((text(c) for field in fields if (c := have(field))), "NULL::VARCHAR")
@@ -71,17 +81,16 @@ def _columns(part: Part, matched: Mapping[str, str]) -> dict[str, str]:
     def as_degrees(field: str) -> str:
         return number(c, "DOUBLE") if (c := have(field)) else "NULL::DOUBLE"
 
-    started = time(part.columns[matched["started_at"]])
-    ended = time(c) if (c := have("ended_at")) else None
+    started, ended = times["started_at"], times.get("ended_at", Time(NOTHING, NOTHING))
     return {
         "trip_id": as_text("trip_id"),
         "bike": as_text("bike"),
         "rider": as_text("rider"),
         "started_local": started.local,
         "started_utc": started.utc,
-        "ended_local": ended.local if ended else NOTHING,
-        "ended_utc": ended.utc if ended else NOTHING,
-        "no_start": f"{part.columns[matched['started_at']].sql} IS NULL",
+        "ended_local": ended.local,
+        "ended_utc": ended.utc,
+        "no_start": f"{table.columns[matched['started_at']].sql} IS NULL",
         "start_raw": as_text("start_station", "start_station_name"),
         "end_raw": as_text("end_station", "end_station_name"),
         "start_name": as_text("start_station_name"),
@@ -96,7 +105,7 @@ def _columns(part: Part, matched: Mapping[str, str]) -> dict[str, str]:
 def make_trips(
     workspace: Workspace,
     trips: StagedTrips,
-    table: StationTable,
+    known: StationTable,
     rows_of: Mapping[str, int],
     timezone: str,
     log: QualityLog,
@@ -104,38 +113,20 @@ def make_trips(
     matched: bool,
     within: Within,
 ) -> None:
-    """Make the view ``trips`` of accepted trips; `matched` where their ids were looked up in a table of stations."""
+    """Make the view ``trips`` of accepted trips. `matched` if stations were given to look up the ids in."""
     staged = trips.staged
-    resolved = resolve(table, rows_of, trips.header)
+    resolved = resolve(known, rows_of, trips.header)
     if matched:
         report_matches("trips", resolved, log)
     staff = _staff_stations(workspace, trips, rows_of)
-    ids = make_ids(workspace, table, resolved, staff)
-    riders = _staff_riders(workspace, trips)
+    ids = make_ids(workspace, known, resolved, staff)
     _check_places(workspace, trips, timezone)
     clock = clock_for(workspace, staged, timezone, ["started_local", "ended_local"])
     timed = _timed(workspace, trips, clock)
-    # Where every id is known and none is of staff, no row need be looked up to be judged.
+    # If every id is known and none belongs to staff, rows can be judged without looking up their stations.
     plain = None not in resolved.index.values() and not any(staff.values())
     judged = timed if plain else _located(workspace, timed, ids)
-    reasons = {
-        "missing time": "no_start",
-        "impossible time": f"started IS NULL OR started {IMPOSSIBLE}",
-        "end before start": "ended < started",
-        "missing station": "start_raw IS NULL AND (start_lat IS NULL OR start_lon IS NULL)",
-        "staff and test trips": f"{'false' if plain else 'start_staff OR end_staff'}{riders}",
-        "unknown station": "false" if plain else "start_raw IS NOT NULL AND start_ix IS NULL",
-    }
-    oddities = {
-        "nonexistent": "start_gap > 0 OR end_gap > 0",
-        "doubled": "start_fold > 0 OR end_fold > 0",
-        "no_end": "ended IS NULL",
-        "late_end": f"ended {IMPOSSIBLE}",
-        "no_start_station": "start_raw IS NULL",
-        "no_end_station": "end_raw IS NULL",
-        "unknown_end": "false" if plain else "end_raw IS NOT NULL AND end_ix IS NULL",
-        "impossible_place": "bad_start_place OR bad_end_place",
-    }
+    reasons, oddities = _conditions(plain, _staff_riders(workspace, trips))
     outside = outside_period("started", within)
     rows, occurred, seen = count_reasons(workspace, "trips", staged, judged, reasons, oddities, log, outside)
     _note(seen, log)
@@ -158,10 +149,36 @@ def make_trips(
     _write_span(workspace, staged, clock, untouched)
 
 
+def _conditions(plain: bool, riders: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the SQL conditions of the reasons to reject a trip, and of the oddities of accepted ones.
+
+    `plain` if every station is known and none belongs to staff; `riders` is SQL for riders that are staff.
+    """
+    reasons = {
+        "missing time": "no_start",
+        "impossible time": f"started IS NULL OR started {IMPOSSIBLE}",
+        "end before start": "ended < started",
+        "missing station": "start_raw IS NULL AND (start_lat IS NULL OR start_lon IS NULL)",
+        "staff and test trips": f"{'false' if plain else 'start_staff OR end_staff'}{riders}",
+        "unknown station": "false" if plain else "start_raw IS NOT NULL AND start_ix IS NULL",
+    }
+    oddities = {
+        "nonexistent": "start_gap > 0 OR end_gap > 0",
+        "doubled": "start_fold > 0 OR end_fold > 0",
+        "no_end": "ended IS NULL",
+        "late_end": f"ended {IMPOSSIBLE}",
+        "no_start_station": "start_raw IS NULL",
+        "no_end_station": "end_raw IS NULL",
+        "unknown_end": "false" if plain else "end_raw IS NOT NULL AND end_ix IS NULL",
+        "impossible_place": "bad_start_place OR bad_end_place",
+    }
+    return reasons, oddities
+
+
 def _write_span(workspace: Workspace, staged: Staged, clock: Clock, untouched: bool) -> None:
     """Make the table ``trip_span``: the first and the last start, and the last end, of the accepted trips.
 
-    Where all rows stand as they are in the files, the ends of their columns tell, and those a Parquet file knows.
+    If no row was changed or rejected, the ranges of the plain columns are used: a Parquet file stores them.
     """
 
     def end(function: str, side: str) -> str:
@@ -181,41 +198,27 @@ def _write_span(workspace: Workspace, staged: Staged, clock: Clock, untouched: b
 
 
 def _note(seen: Mapping[str, int], log: QualityLog) -> None:
-    log.add(
-        "trips",
-        "hour that did not exist",
-        "repaired",
-        seen["nonexistent"],
-        "moved on by the jump of the clock",
+    """Log the oddities of accepted trips."""
+    findings: tuple[tuple[str, Action, str, str], ...] = (
+        ("hour that did not exist", "repaired", "nonexistent", "moved forward by the clock change"),
+        ("hour that came twice", "noted", "doubled", "the shorter trip was assumed, else the first occurrence"),
+        ("missing or unreadable end", "noted", "no_end", "counted as a pickup"),
+        ("impossible end time", "repaired", "late_end", "left blank"),
+        ("missing start station", "noted", "no_start_station", "placed by coordinates"),
+        ("missing end station", "noted", "no_end_station", "counted as a pickup, not as a return"),
+        ("unknown end station", "repaired", "unknown_end", "left blank: no return is counted"),
+        ("impossible coordinates", "repaired", "impossible_place", "left blank"),
     )
-    log.add(
-        "trips",
-        "hour that came twice",
-        "noted",
-        seen["doubled"],
-        "taken for the shortest trip, else the first",
-    )
-    log.add("trips", "missing or unreadable end", "noted", seen["no_end"], "counted as a pickup")
-    log.add("trips", "impossible end time", "repaired", seen["late_end"], "left blank")
-    log.add("trips", "missing start station", "noted", seen["no_start_station"], "placed by coordinates")
-    log.add(
-        "trips",
-        "missing end station",
-        "noted",
-        seen["no_end_station"],
-        "counted as a pickup, not as a return",
-    )
-    log.add("trips", "unknown end station", "repaired", seen["unknown_end"], "left blank: no return is counted")
-    log.add("trips", "impossible coordinates", "repaired", seen["impossible_place"], "left blank")
+    for reason, action, oddity, detail in findings:
+        log.add("trips", reason, action, seen[oddity], detail)
 
 
 def _timed(workspace: Workspace, trips: StagedTrips, clock: Clock) -> str:
-    """Make a view with UTC times and places that are possible.
+    """Make a view with UTC times, and without impossible coordinates.
 
-    Of the two readings of a time in an hour that came twice, the one that makes the shorter trip holds, and
-    the first where that does not tell: a start is moved to the second occurrence when the trip ended after
-    the doubled hour, an end when it would lie before the start. A start in an hour that did not exist is
-    moved on over the gap, or back where the trip would else end before it began.
+    In an hour that came twice, the reading that makes the shorter trip is used, and the first if both do. So a start is
+    moved to the second occurrence if the trip ended after the doubled hour, and an end if it would be before the start.
+    A start in an hour that did not exist is moved forward over the gap, or backward if the trip would end before it.
     """
     name = workspace.name("trips_timed")
 
@@ -259,7 +262,7 @@ def _timed(workspace: Workspace, trips: StagedTrips, clock: Clock) -> str:
 
 
 def _located(workspace: Workspace, trips: str, ids: str) -> str:
-    """Make a view with the stations at which trips start and end."""
+    """Make a view that adds the stations at which trips start and end."""
     name = workspace.name("trips_located")
     workspace.connection.execute(
         f"""CREATE VIEW {name} AS SELECT t.*,
@@ -271,7 +274,7 @@ def _located(workspace: Workspace, trips: str, ids: str) -> str:
 
 
 def _staff_stations(workspace: Workspace, trips: StagedTrips, ids: Mapping[str, int]) -> dict[str, bool]:
-    """Raw station id → whether its id or any of its names is that of a depot or a test."""
+    """Return, for each raw station id, whether it or any of its names belongs to a depot or a test."""
     staff = {raw: is_staff(raw) for raw in ids}
     for side in ("start", "end"):
         if f"{side}_station_name" not in trips.fields:
@@ -284,7 +287,7 @@ def _staff_stations(workspace: Workspace, trips: StagedTrips, ids: Mapping[str, 
 
 
 def _staff_riders(workspace: Workspace, trips: StagedTrips) -> str:
-    """SQL to follow a condition: or the rider is of a type that means staff."""
+    """Return SQL to append to a condition: or the rider's type means staff."""
     if "rider" not in trips.fields:
         return ""
     sql = f"SELECT DISTINCT rider FROM {trips.staged.relation} WHERE rider IS NOT NULL LIMIT 1000"
@@ -298,7 +301,7 @@ def _staff_riders(workspace: Workspace, trips: StagedTrips) -> str:
 
 
 def _check_places(workspace: Workspace, trips: StagedTrips, timezone: str) -> None:
-    """Refuse trips whose latitudes and longitudes are swapped, judged by the median of a sample."""
+    """Refuse trips with swapped latitudes and longitudes, judged by the median of a sample."""
     if "start_lat" not in trips.fields:
         return
     sql = (
@@ -316,9 +319,9 @@ def _check_places(workspace: Workspace, trips: StagedTrips, timezone: str) -> No
 def _duplicates(
     workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog, outside: str | None
 ) -> str | None:
-    """Find all but the first trip of each id; without an id, of each bike, start and time.
+    """Make a table of all but the first trip of each id; without an id, of each bike, start and time.
 
-    Where a file has neither, two equal rows may be two riders: nothing is dropped.
+    If a file has neither, two equal rows may be two riders, and both are kept.
     """
     key = (
         "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
@@ -326,10 +329,10 @@ def _duplicates(
     keyed = f"(SELECT *, {key} AS k FROM {accepted})"
     with reading(staged.label):
         suspects, keys = repeated_keys(workspace, keyed, "k", rows)
-        log.add("trips", "no trip or bike id", "noted", rows - keys, "duplicates cannot be told")
+        log.add("trips", "no trip or bike id", "noted", rows - keys, "duplicates cannot be found")
         if suspects is None:
             return None
-        # Equal hashes are only suspects: the values themselves decide.
+        # Equal hashes may differ in their values: the values decide.
         name = workspace.name("dropped")
         workspace.connection.execute(
             f"""CREATE TABLE {name} AS SELECT rn, outside FROM
@@ -339,8 +342,10 @@ def _duplicates(
              FROM {keyed} WHERE k IN (SELECT k FROM {suspects}))
             WHERE nth > 1"""
         )
-        count, beside = fetch_one(workspace.connection, f"SELECT count(*), count(*) FILTER (outside) FROM {name}")
-    detail = "same trip id, or same bike, start and time: the first holds"
-    log.add("trips", "duplicate", "rejected", count - beside, detail, of=log.within.get("trips"))
-    log.add("trips", "duplicate, outside the period asked for", "noted", beside, "not in the panel")
+        count, outside_count = fetch_one(
+            workspace.connection, f"SELECT count(*), count(*) FILTER (outside) FROM {name}"
+        )
+    detail = "same trip id, or same bike, start and time: the first was used"
+    log.add("trips", "duplicate", "rejected", count - outside_count, detail, of=log.within.get("trips"))
+    log.add("trips", "duplicate, outside the chosen period", "noted", outside_count, "not in the panel")
     return name if count else None

@@ -1,4 +1,4 @@
-"""Weather: any table with a time and numbers."""
+"""Weather: any table with a time and columns of numbers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_one, identifier, reading
 from unmet.mobility.records.casting import number, time
-from unmet.mobility.records.files import Given, Part, Workspace, open_parts
-from unmet.mobility.records.headers import match_columns
+from unmet.mobility.records.files import Given, InputTable, Workspace, open_tables
+from unmet.mobility.records.headers import Headers
 from unmet.mobility.records.quality import QualityLog
-from unmet.mobility.records.staging import IMPOSSIBLE, Staged, check_epochs, clock_for, count_reasons, stage
+from unmet.mobility.records.staging import IMPOSSIBLE, Staged, clock_for, count_reasons, epoch_unit, stage
 
 __all__ = ["make_weather"]
 
-# What weather services write for "no value" (NOAA's GSOD and GHCN). Taken for that only where it stands far
-# from everything else in its column: 999.9 is also a pressure.
+# Codes of weather services for a missing value (NOAA's GSOD and GHCN). They are read as missing only if they are far
+# from all other values of the column: 999.9 is also a pressure.
 _MISSING = (-9999.0, 99.99, 999.9, 9999.9, 99999.0)
 
 
@@ -23,15 +23,17 @@ def make_weather(
     workspace: Workspace,
     given: Given,
     timezone: str,
-    mapping: Mapping[str, str] | None,
+    headers: Headers | None,
     log: QualityLog,
     columns: Sequence[str] | None = None,
 ) -> set[str]:
-    """Make the table ``weather``: `at` in UTC and numeric columns (all, or those named); return the headers."""
-    parts = open_parts(workspace, given, "weather")
-    numeric = _choose(workspace, parts, mapping, log, columns)
+    """Make the table ``weather``: `at` in UTC, and all columns of numbers or the named ones. Return all headers."""
+    rules = headers or Headers()
+    tables = open_tables(workspace, given, "weather")
+    matched = [rules.match("weather", table.columns, table.label) for table in tables]
+    numeric = _choose(workspace, list(zip(tables, matched, strict=True)), log, columns)
     names = {header: f"v{i}" for i, header in enumerate(numeric)}
-    staged = _stage(workspace, parts, names, mapping, log)
+    staged = _stage(workspace, list(zip(tables, matched, strict=True)), names, log)
     clock = clock_for(workspace, staged, timezone, ["at_local"])
     timed = f"(SELECT *, coalesce(at_utc, {clock.utc('at_local')}) AS moment FROM {staged.relation})"
     oddities = {
@@ -40,13 +42,13 @@ def make_weather(
     }
     reasons = {"missing or impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}"}
     rows, occurred, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
-    log.add("weather", "hour that came twice", "noted", seen["doubled"], "taken for the first time it came")
+    log.add("weather", "hour that came twice", "noted", seen["doubled"], "the first occurrence was used")
     log.add(
         "weather",
         "hour that did not exist",
         "repaired",
         seen["nonexistent"],
-        "moved on by the jump of the clock",
+        "moved forward by the clock change",
     )
     where = "".join(f"WHERE ({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred)
     values = ", ".join(f"{name} AS {identifier(header)}" for header, name in names.items())
@@ -56,28 +58,28 @@ def make_weather(
             QUALIFY row_number() OVER (PARTITION BY moment ORDER BY rn DESC) = 1 ORDER BY moment"""
         )
         kept = fetch_one(workspace.connection, "SELECT count(*) FROM weather")[0]
-    log.add("weather", "duplicate", "rejected", rows - kept, "same time: the last row holds")
+    log.add("weather", "duplicate", "rejected", rows - kept, "same time: the last row was used")
     _blank_missing(workspace, numeric, log)
     _compare_units(workspace, numeric, log)
-    return set().union(*(part.columns for part in parts))
+    return set().union(*(table.columns for table in tables))
 
 
 def _choose(
     workspace: Workspace,
-    parts: Sequence[Part],
-    mapping: Mapping[str, str] | None,
+    tables: Sequence[tuple[InputTable, Mapping[str, str]]],
     log: QualityLog,
     columns: Sequence[str] | None,
 ) -> list[str]:
-    """Headers of the columns to use: all of numbers, or those named, which must be there."""
-    found = list(dict.fromkeys(h for part in parts for h in _numeric(workspace, part, mapping, log, columns)))
+    """Return the headers of the columns to use: all columns of numbers, or the named ones, which must exist."""
+    found = list(dict.fromkeys(h for table, m in tables for h in _numeric(workspace, table, m, log, columns)))
+    label = tables[0][0].label
     if not found and not columns:
-        raise FileFormatError(f"{parts[0].label}: no numeric column beside the time.")
+        raise FileFormatError(f"{label}: there is no column of numbers besides the time.")
     unknown = [name for name in columns or () if name not in found]
     if unknown:
-        every = dict.fromkeys(h for part in parts for h in _numeric(workspace, part, mapping, QualityLog()))
+        every = dict.fromkeys(h for table, m in tables for h in _numeric(workspace, table, m, QualityLog()))
         raise InputError(
-            f"weather_columns: there is no column of numbers {', '.join(map(repr, unknown))} in {parts[0].label}; "
+            f"weather_columns: there is no column of numbers {', '.join(map(repr, unknown))} in {label}; "
             f"found: {', '.join(map(repr, every))}."
         )
     return list(dict.fromkeys(columns)) if columns else found
@@ -85,43 +87,39 @@ def _choose(
 
 def _stage(
     workspace: Workspace,
-    parts: Sequence[Part],
+    tables: Sequence[tuple[InputTable, Mapping[str, str]]],
     names: Mapping[str, str],
-    mapping: Mapping[str, str] | None,
     log: QualityLog,
 ) -> Staged:
-    """Bring weather to a local and a UTC time and one column per header, under names of our own."""
+    """Convert weather to a local time, a UTC time, and one column per header, under new names."""
     selects = []
-    for part in parts:
-        matched = match_columns("weather", part.columns, part.label, mapping)
-        at = time(part.columns[matched["at"]])
-        check_epochs(workspace, part, matched["at"], at)
-        hour = f"to_hours({number(part.columns[matched['hour']], 'INTEGER')})" if "hour" in matched else ""
+    for table, matched in tables:
+        at = time(table.columns[matched["at"]], epoch_unit(workspace, table, matched["at"]))
+        hour = f"to_hours({number(table.columns[matched['hour']], 'INTEGER')})" if "hour" in matched else ""
         columns = {"at_local": f"{at.local} + {hour}", "at_utc": f"{at.utc} + {hour}"} if hour else {}
         columns = columns or {"at_local": at.local, "at_utc": at.utc}
         for header, name in names.items():
-            found = part.columns.get(header)
+            found = table.columns.get(header)
             columns[name] = number(found, "DOUBLE") if found else "NULL::DOUBLE"
-        selects.append((part, columns))
+        selects.append((table, columns))
     return stage(workspace, "weather", selects, log)
 
 
 def _numeric(
     workspace: Workspace,
-    part: Part,
-    mapping: Mapping[str, str] | None,
+    table: InputTable,
+    matched: Mapping[str, str],
     log: QualityLog,
     columns: Sequence[str] | None = None,
 ) -> list[str]:
-    """Headers of the columns of numbers, of all or of some: at least half of what stands in them is one."""
-    matched = match_columns("weather", part.columns, part.label, mapping)
-    rest = {h: c for h, c in part.columns.items() if h and h not in matched.values() and h.lower() != "at"}
+    """Return the headers, of all columns or of the named ones, whose values are at least half numbers."""
+    rest = {h: c for h, c in table.columns.items() if h and h not in matched.values() and h.lower() != "at"}
     rest = {h: c for h, c in rest.items() if not columns or h in columns}
     if not rest:
         return []
     counts = ", ".join(f"count({number(c, 'DOUBLE')}), count({c.sql})" for c in rest.values())
-    with reading(part.label):
-        found = fetch_one(workspace.connection, f"SELECT {counts} FROM {part.lenient or part.relation}")
+    with reading(table.label):
+        found = fetch_one(workspace.connection, f"SELECT {counts} FROM {table.lenient or table.relation}")
     headers = []
     for header, numbers, values in zip(rest, found[::2], found[1::2], strict=True):
         if numbers and numbers >= 0.5 * values:
@@ -145,7 +143,7 @@ def _blank_missing(workspace: Workspace, headers: list[str], log: QualityLog) ->
 
 
 def _compare_units(workspace: Workspace, headers: list[str], log: QualityLog) -> None:
-    """Note columns in (C) that are not what the same column in (F) says."""
+    """Note columns in (C) that disagree with the same column in (F)."""
     for celsius in (h for h in headers if h.endswith("(C)")):
         fahrenheit = celsius[:-3] + "(F)"
         if fahrenheit not in headers:
@@ -153,4 +151,10 @@ def _compare_units(workspace: Workspace, headers: list[str], log: QualityLog) ->
         c, f = identifier(celsius), identifier(fahrenheit)
         sql = f"SELECT count(*) FILTER (abs({c} * 1.8 + 32 - {f}) > 1) FROM weather"
         differ = fetch_one(workspace.connection, sql)[0]
-        log.add("weather", "units disagree", "noted", differ, f"{celsius} is not {fahrenheit}: check which to use")
+        log.add(
+            "weather",
+            "units disagree",
+            "noted",
+            differ,
+            f"{celsius} differs from {fahrenheit}: check which is right",
+        )

@@ -1,14 +1,14 @@
-"""Finished work on disk: each chunk of zones is a folder that appears whole, sealed with checksums.
+"""Checkpoints: finished batches of zones on disk, each a folder that appears whole, with checksums.
 
 ::
 
-    out/.parts/<fingerprint>/inputs.json            what the fingerprint stands for
-                             part-<hash>/rows.parquet   the rows of the chunk's zones
+    out/.parts/<fingerprint>/inputs.json                what the fingerprint stands for
+                             city.json                  the city model
+                             part-<hash>/rows.parquet   the rows of the batch's zones
                                          draws.npz      lost and walkers (zone, hour of week, draw), observed
                                          part.json      zones, failures, summaries, costs, checksums
 
-A part that is not what was written (a torn write, a full disk, a bad sector) is found out by its checksums, removed
-and computed again.
+A damaged checkpoint (a torn write, a full disk, a bad sector) is detected by its checksums, removed and computed again.
 """
 
 from __future__ import annotations
@@ -34,15 +34,14 @@ from unmet.mobility.runs.totals import ZoneDraws
 if TYPE_CHECKING:
     from unmet.mobility.models.zone_estimate import ZoneEstimate
 
-__all__ = ["Part", "ZoneCost", "ZoneOutcome", "read_parts", "write_part"]
+__all__ = ["Checkpoint", "ZoneCost", "ZoneOutcome", "read_checkpoints", "write_checkpoint"]
 
 _FILES = ("rows.parquet", "draws.npz")
-_DRAWS = tuple(f.name for f in fields(ZoneDraws))
 
 
 @dataclass(frozen=True)
 class ZoneCost:
-    """What a zone cost: processor seconds, and the largest memory its process had had by then (MB, where known)."""
+    """The cost of a zone: processor seconds, and the peak memory of its process so far (MB, if known)."""
 
     cpu_seconds: float
     peak_mb: float | None
@@ -50,7 +49,7 @@ class ZoneCost:
 
 @dataclass(frozen=True)
 class ZoneOutcome:
-    """What came of one zone: an estimate, or the reason why there is none."""
+    """The outcome of one zone: an estimate, or the reason why there is none."""
 
     zone: str
     estimate: ZoneEstimate | None
@@ -60,19 +59,19 @@ class ZoneOutcome:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A finished chunk on disk.
+class Checkpoint:
+    """A finished batch on disk.
 
     Attributes
     ----------
     folder : Path
-        Where it is.
+        Folder of its files.
     fitted : tuple of str
         The zones with an estimate, in the order of `draws`.
     failed : dict
         Zone → reason.
     summaries : tuple of dict
-        What the models say about themselves, as JSON knows it; beside `fitted`.
+        Summaries of the fits as JSON-able values, in the order of `fitted`.
     costs : dict
         Zone → `ZoneCost`.
     """
@@ -85,18 +84,18 @@ class Part:
 
     @property
     def zones(self) -> frozenset[str]:
-        """All zones of the chunk."""
+        """All zones of the batch."""
         return frozenset(self.fitted) | frozenset(self.failed)
 
     def draws(self) -> list[ZoneDraws]:
         """Read the draws of each fitted zone."""
         with np.load(self.folder / "draws.npz", allow_pickle=False) as file:
-            columns = [file[name] for name in _DRAWS]
+            columns = [file[f.name] for f in fields(ZoneDraws)]
         return [ZoneDraws(*values) for values in zip(*columns, strict=True)]
 
 
-def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> Part:
-    """Write a chunk in `scratch` and move it into `folder`."""
+def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> Checkpoint:
+    """Write a batch in `scratch` and move it into `folder`."""
     zones = json.dumps([o.zone for o in outcomes])
     target = folder / f"part-{hashlib.sha256(zones.encode()).hexdigest()[:16]}"
     fitted = [(o, o.estimate) for o in outcomes if o.estimate is not None]
@@ -106,8 +105,8 @@ def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> 
             write_parquet(pd.concat([e.rows for _, e in fitted], ignore_index=True), aside / "rows.parquet")
             np.savez(
                 aside / "draws.npz",
-                observed=np.stack([e.observed for _, e in fitted]),
                 lost=np.stack([e.lost for _, e in fitted]),
+                observed=np.stack([e.observed for _, e in fitted]),
                 walked_on=np.stack([_walkers(e, "walked_on") for _, e in fitted]),
                 walked_in=np.stack([_walkers(e, "walked_in") for _, e in fitted]),
             )
@@ -123,17 +122,17 @@ def write_part(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> 
 
 
 def _walkers(estimate: ZoneEstimate, name: str) -> Array:
-    """Draws of walkers; zero for a model that has none."""
+    """Draws of walkers; zero for a model without them."""
     draws: Array | None = getattr(estimate, name, None)
     return np.zeros_like(estimate.lost) if draws is None else draws
 
 
-def read_parts(folder: Path) -> tuple[list[Part], int]:
-    """Give the sound parts, and how many others were removed.
+def read_checkpoints(folder: Path) -> tuple[list[Checkpoint], int]:
+    """Read the intact checkpoints, remove the others, and count those.
 
-    No zone is in two parts of the list: a part that repeats one is removed as well.
+    No zone is in two checkpoints of the list: one that repeats a zone is removed as well.
     """
-    parts: list[Part] = []
+    parts: list[Checkpoint] = []
     seen: set[str] = set()
     removed = 0
     for path in sorted(folder.glob("part-*")):
@@ -153,20 +152,20 @@ def read_parts(folder: Path) -> tuple[list[Part], int]:
     return parts, removed
 
 
-def _read(folder: Path) -> Part:
+def _read(folder: Path) -> Checkpoint:
     body = json.loads(unsealed(folder / "part.json"))
     costs = {zone: ZoneCost(**cost) for zone, cost in body["costs"].items()}
-    return Part(folder, tuple(body["fitted"]), body["failed"], tuple(body["summaries"]), costs)
+    return Checkpoint(folder, tuple(body["fitted"]), body["failed"], tuple(body["summaries"]), costs)
 
 
-def _check(part: Part) -> None:
+def _check(part: Checkpoint) -> None:
     for name, expected in json.loads(unsealed(part.folder / "part.json"))["sha256"].items():
         if file_hash(part.folder / name) != expected:
-            raise ValueError(f"{part.folder / name}: is not what was written.")
+            raise ValueError(f"{part.folder / name}: was changed or damaged.")
 
 
 def _plain(value: object) -> object:
-    """For JSON: NumPy's numbers and arrays as Python's, anything else as text."""
+    """Convert values for JSON: NumPy's numbers and arrays to Python's, anything else to text."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, tuple | set | frozenset):

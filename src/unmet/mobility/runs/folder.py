@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, who is at work in it, and what the runs in it were computed from."""
+"""The folder of a run: its parts, the lock on it, and the inputs of earlier runs in it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _FINGERPRINT = re.compile("[0-9a-f]{16}")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of a run. Below `hidden`, the folders of attempts and `scratch` are ours alone."""
+    """The folder of a run. Other programs leave the attempts and `scratch` below `hidden` alone."""
 
     out: Path
 
     @property
     def hidden(self) -> Path:
-        """Where finished chunks are, by fingerprint."""
+        """Folder of the checkpoints, by fingerprint."""
         return self.out / ".parts"
 
     @property
     def scratch(self) -> Path:
-        """Where files are made before they take their places; emptied when a run begins and ends."""
+        """Folder in which files are written before they are moved; emptied when a run begins and ends."""
         return self.hidden / "scratch"
 
     def attempts(self) -> list[Path]:
-        """The folders of runs that have not been finished, each named by its fingerprint; nothing else."""
+        """List the folders of unfinished runs, each named by its fingerprint."""
         return [f for f in self.hidden.iterdir() if _FINGERPRINT.fullmatch(f.name) and f.is_dir()]
 
 
@@ -57,10 +57,10 @@ def run_folder(out: Path) -> Iterator[RunFolder]:
 
 
 def earlier_inputs(place: RunFolder, fingerprint: str) -> list[dict[str, Any]]:
-    """What other runs in this folder were computed from, the latest last."""
+    """List the inputs of other runs in this folder, the latest last."""
     found = []
-    if (told := read_info(place.out)) is not None and told.get("fingerprint") != fingerprint:
-        found.append(told.get("inputs", {}))
+    if (info := read_info(place.out)) is not None and info.get("fingerprint") != fingerprint:
+        found.append(info.get("inputs", {}))
     folders = [f for f in place.attempts() if f.name != fingerprint]
     for folder in sorted(folders, key=lambda f: f.stat().st_mtime):
         try:

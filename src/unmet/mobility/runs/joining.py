@@ -16,14 +16,14 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError
 from unmet._storage.writing import replacing
-from unmet.execution import Executor
-from unmet.mobility.models.city import Shared
+from unmet.execution import Executor, work_through
+from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.city_curve import LEAST_ZONES
-from unmet.mobility.models.joint import City, ZoneRecord, join_city, rough_surroundings, table_of
+from unmet.mobility.models.joint import JointCity, ZoneRecord, join_city, rough_surroundings, table_of
 from unmet.mobility.models.zone_data import zone_data
-from unmet.mobility.models.zone_estimate import DemandModel, ZoneFit, fit_zone
+from unmet.mobility.models.zone_estimate import DemandModel, ZoneFit, fit_usual_rate
 from unmet.mobility.panel.file import PanelFile
-from unmet.mobility.runs.worker import Chunk, fit_chunk
+from unmet.mobility.runs.worker import ZoneBatch, fit_batch
 
 __all__ = ["join_zones", "places_of"]
 
@@ -45,20 +45,20 @@ def places_of(file: PanelFile) -> dict[str, tuple[float, float]]:
 def join_zones(
     file: PanelFile,
     model: DemandModel,
-    shared: Shared | None,
+    city: CityModel | None,
     folder: Path,
     scratch: Path,
     *,
     executor: Executor,
     jobs: int,
     say: Callable[[str], None] = lambda _: None,
-) -> City | None:
+) -> JointCity | None:
     """Estimate the city as one, or read what an earlier attempt has left of it.
 
     Parameters
     ----------
-    file, model, shared
-        The panel, the model and what zones share.
+    file, model, city
+        The panel, the model and the city model.
     folder, scratch : Path
         Where finished fits and the city are kept, and a folder on the same disk to write them in.
     executor, jobs
@@ -68,13 +68,13 @@ def join_zones(
 
     Returns
     -------
-    City or None
+    JointCity or None
         None for too few zones, bins of a day or more, or zones without coordinates.
     """
-    path = folder / "city.npz"
+    path = folder / "joint.npz"
     if path.exists():
         try:
-            return City.load(path)
+            return JointCity.load(path)
         except FileFormatError:
             say("The saved city was damaged on disk and is estimated again.")
     places = places_of(file)
@@ -82,15 +82,15 @@ def join_zones(
     if len(records) < LEAST_ZONES or not places or records[0].minutes >= _DAY:
         return None
     say("Fitting all zones for the joint estimate.")
-    fits = _fits(file, records, model, shared, folder, scratch, executor, jobs, places)
+    fits = _fits(file, records, model, city, folder, scratch, executor, jobs, places)
     if len(fits) < LEAST_ZONES:
         return None
     say("Estimating shocks and walking for the whole city.")
     table = table_of(fits, {fit.zone: (fit.log_rate, fit.log_rate_var) for fit in fits}, places)
-    city = join_city(table, draws=model.draws, seed=model.seed, walking=model.walking())
+    joint = join_city(table, draws=model.draws, seed=model.seed, walking=model.walking())
     with replacing(path, scratch=scratch) as aside:
-        city.save(aside)
-    return city
+        joint.save(aside)
+    return joint
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _fits(
     file: PanelFile,
     records: Sequence[ZoneRecord],
     model: DemandModel,
-    shared: Shared | None,
+    city: CityModel | None,
     folder: Path,
     scratch: Path,
     executor: Executor,
@@ -140,17 +140,18 @@ def _fits(
         else:
             done |= found
 
-    def items() -> Iterator[Chunk]:
-        for chunk in left:
-            rows = tuple(file.rows_of(zone) for zone in chunk)
-            yield Chunk(tuple(chunk), rows, tuple(around[zone] for zone in chunk))
+    def load(batch: tuple[int, ...]) -> ZoneBatch:
+        chunk = left[batch[0]]
+        rows = tuple(file.rows_of(zone) for zone in chunk)
+        return ZoneBatch(tuple(chunk), rows, tuple(around[zone] for zone in chunk))
 
-    work = partial(fit_chunk, fit=partial(fit_zone, shared=shared), model=model)
-    with closing(executor(work, items(), jobs)) as outcomes:
-        for item, outcome in outcomes:
+    work = partial(fit_batch, fit=partial(fit_usual_rate, city=city), model=model)
+    batches = work_through(work, range(len(left)), load, executor=executor, jobs=jobs)
+    with closing(batches):
+        for (number,), outcome in batches:
             if isinstance(outcome, Exception):
                 continue
-            with replacing(_path(folder, item.zones), scratch=scratch) as aside:
+            with replacing(_path(folder, left[number]), scratch=scratch) as aside:
                 _write_fits(aside, outcome)
             done |= {fit.zone: fit for fit in outcome}
     return [done[zone] for zone in zones if zone in done]

@@ -1,4 +1,4 @@
-"""The files of a finished run, made from its parts without holding them all in memory."""
+"""The files of a finished run, made from its checkpoints one at a time."""
 
 from __future__ import annotations
 
@@ -13,35 +13,40 @@ from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
 from unmet._storage.sql import connect, fetch_all, literal, path_literal
 from unmet._storage.writing import replacing_files
-from unmet.mobility.runs.checkpoints import Part
+from unmet.mobility.runs.checkpoints import Checkpoint
 from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, tabulate_totals
 
 __all__ = ["TABLES", "finished_run", "publish", "read_info"]
 
 TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet")
 _SORT_MEMORY = 500_000_000  # bytes
-_SHARED = "rate_shared_"  # columns of the parts, for system.parquet only
-# Costs differ from run to run; they are told in run.json so that the tables of equal runs are equal.
+_SHARED = "rate_shared_"  # columns of the checkpoints, for system.parquet only
+# Costs differ from run to run. They are in run.json only, so that equal runs have equal tables.
 _COSTS = "_seconds"
 
 
 def publish(
-    out: Path, scratch: Path, parts: Sequence[Part], zones: pd.DataFrame, hours: Sequence[int], info: dict[str, Any]
+    out: Path,
+    scratch: Path,
+    parts: Sequence[Checkpoint],
+    zones: pd.DataFrame,
+    hours: Sequence[int],
+    info: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write all files aside, then move them into place, ``run.json`` last; return what it says.
+    """Write all files of a run together, ``run.json`` last; return the content of ``run.json``.
 
     Parameters
     ----------
     out, scratch : Path
-        Where the files go, and a folder on the same disk to make them in.
-    parts : sequence of Part
-        All of the run.
+        Folder of the run, and a folder on the same disk to write in.
+    parts : sequence of Checkpoint
+        All checkpoints of the run.
     zones : pandas.DataFrame
-        One row per zone of the panel: ``zone, name, status, reason`` and what the panel says of it.
+        One row per zone of the panel: ``zone, name, status, reason`` and the sums of its minutes and trips.
     hours : sequence of int
-        Hours of the week that bins of the panel start in.
+        Hours of the week in which bins of the panel start.
     info : dict
-        For ``run.json``; checksums and the system's totals are added.
+        Entries for ``run.json``; checksums and the system's totals are added.
     """
     with replacing_files(out, last="run.json", scratch=scratch) as aside:
         _merge_rows(parts, aside, scratch / "spill")
@@ -49,7 +54,7 @@ def publish(
         write_parquet(totals, aside / "totals.parquet")
         write_parquet(_zone_table(zones, totals, parts), aside / "zones.parquet")
         system = totals[totals["level"] == "system"].set_index("quantity")
-        told = {
+        content = {
             **info,
             "totals": {
                 str(name): {k: float(row[k]) for k in ("mean", "sd", "q025", "q05", "q50", "q95", "q975")}
@@ -57,33 +62,33 @@ def publish(
             },
             "outputs": {name: file_hash(aside / name) for name in TABLES},
         }
-        (aside / "run.json").write_text(json.dumps(told, indent=2, default=str) + "\n", encoding="utf-8")
-    return told
+        (aside / "run.json").write_text(json.dumps(content, indent=2, default=str) + "\n", encoding="utf-8")
+    return content
 
 
 def finished_run(out: Path, fingerprint: str) -> dict[str, Any] | None:
-    """What ``run.json`` says if this very run is finished, with nothing left to retry and its files intact."""
-    told = read_info(out)
-    if told is None or told.get("fingerprint") != fingerprint:
+    """Read ``run.json`` if this run is finished with nothing to retry and intact files; else return None."""
+    info = read_info(out)
+    if info is None or info.get("fingerprint") != fingerprint:
         return None
-    if any(failure["retry"] for failure in told["failures"]):
+    if any(failure["retry"] for failure in info["failures"]):
         return None
-    for name, expected in told["outputs"].items():
+    for name, expected in info["outputs"].items():
         if not (out / name).is_file() or file_hash(out / name) != expected:
             return None
-    return told
+    return info
 
 
 def read_info(out: Path) -> dict[str, Any] | None:
-    """What ``run.json`` says, if there is one that can be read."""
+    """Read ``run.json``; return None if it does not exist or cannot be read."""
     try:
-        told = json.loads((out / "run.json").read_text(encoding="utf-8"))
+        info = json.loads((out / "run.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return told if isinstance(told, dict) else None
+    return info if isinstance(info, dict) else None
 
 
-# Columns of ``demand.parquet`` between the bin and its flags: there also where no zone could be estimated.
+# Columns of ``demand.parquet`` between the bin and its flags, also if no zone could be estimated.
 _ESTIMATES = (
     *("observed", "exposure", "censored"),
     *(f"rate_{k}" for k in ("mean", "sd", "q05", "q95")),
@@ -94,7 +99,7 @@ _ESTIMATES = (
 )
 
 
-def _merge_rows(parts: Sequence[Part], folder: Path, spill: Path) -> None:
+def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path) -> None:
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
     if not files:
         empty = {
@@ -122,22 +127,22 @@ def _merge_rows(parts: Sequence[Part], folder: Path, spill: Path) -> None:
 
 
 def _system_rates(shared: Sequence[str]) -> str:
-    """SQL for the rate of all zones together in each bin: the variances of what zones do not share add up.
+    """Make the SQL for the rate of all zones together in each bin.
 
-    With shared errors w ~ N(0, I) and zone z's rate off by s_z·w and by a part of its own, the variance of the sum is
-    Σ_z (sd_z² − |s_z|²) + |Σ_z s_z|².
+    Zone z's rate has the error s_z·w, with w ~ N(0, I) common to all zones, and an independent error of its own. The
+    variance of the sum over zones is Σ_z (sd_z² − |s_z|²) + |Σ_z s_z|².
     """
     squares = " + ".join(f"coalesce({name}, 0) ** 2" for name in shared) or "0"
     together = " + ".join(f"coalesce(sum({name}), 0) ** 2" for name in shared) or "0"
-    # Sorted, so that sums do not depend on the parts. The slopes are estimates: a zone's share may exceed its variance.
+    # Sorted, so that sums do not depend on the checkpoints. Slopes are estimates: |s_z|² may exceed sd_z².
     return f"""
         SELECT start, sum(rate_mean) AS rate_mean,
             sqrt(sum(greatest(rate_sd ** 2 - ({squares}), 0)) + {together}) AS rate_sd
         FROM (SELECT * FROM merged ORDER BY start, zone) GROUP BY start ORDER BY start"""
 
 
-def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, ZoneDraws]]:
-    """Zones in order of name, whatever the parts: sums then come out the same. One part is held at a time."""
+def _draws_by_zone(parts: Sequence[Checkpoint]) -> Iterator[tuple[str, ZoneDraws]]:
+    """Yield the draws of zones in order of name, so that sums do not depend on the checkpoints; hold one at a time."""
     place = sorted((zone, number, i) for number, part in enumerate(parts) for i, zone in enumerate(part.fitted))
     held: tuple[int, list[ZoneDraws]] | None = None
     for zone, number, i in place:
@@ -146,8 +151,8 @@ def _draws_by_zone(parts: Sequence[Part]) -> Iterator[tuple[str, ZoneDraws]]:
         yield zone, held[1][i]
 
 
-def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Part]) -> pd.DataFrame:
-    """One row per zone: what is known from the panel, the totals, what the model says of itself."""
+def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Checkpoint]) -> pd.DataFrame:
+    """Make the table of zones: columns from the panel, totals, and the model's summary."""
     of_zones = totals[totals["level"] == "zone"]
     table = zones
     for quantity, names in {
@@ -157,10 +162,10 @@ def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Part]
         some = of_zones[of_zones["quantity"] == quantity][["zone", *names]].rename(columns=names)
         table = table.merge(some, on="zone", how="left")
     table["observed"] = table.pop("observed_fitted").fillna(table["observed"])
-    said = {zone: summary for part in parts for zone, summary in zip(part.fitted, part.summaries, strict=True)}
-    keys = sorted({k for s in said.values() for k in s if k != "zone" and not k.endswith(_COSTS)})
+    summaries = {zone: summary for part in parts for zone, summary in zip(part.fitted, part.summaries, strict=True)}
+    keys = sorted({k for s in summaries.values() for k in s if k != "zone" and not k.endswith(_COSTS)})
     for key in keys:
-        values = [_cell(said.get(zone, {}).get(key)) for zone in table["zone"]]
+        values = [_cell(summaries.get(zone, {}).get(key)) for zone in table["zone"]]
         table[f"model_{key}" if key in table.columns else key] = _column(values)
     return table
 
@@ -170,7 +175,7 @@ def _cell(value: Any) -> Any:
 
 
 def _column(values: list[Any]) -> pd.Series:
-    """Numbers as numbers, truth as truth, anything else as text; missing stays missing."""
+    """Make a column: numbers as numbers, booleans as booleans, anything else as text; missing values stay missing."""
     present = [v for v in values if v is not None]
     if all(isinstance(v, bool) for v in present):
         return pd.Series(values, dtype="boolean")

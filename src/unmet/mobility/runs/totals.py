@@ -1,7 +1,8 @@
-"""Totals with intervals of their own, from joint draws.
+"""Totals with intervals, from joint draws.
 
-Draw s of the system's total is the sum over zones of their draws s: what zones share is off by the same in all draws s,
-the rest is independent given their records. Means add up, standard deviations and quantiles do not.
+Draw s of the system's total is the sum of draw s of all zones. Draw s uses the same shared error (of the city's curve
+and of the dispersion) in every zone; the other errors are independent between zones, given their records. Means add up
+over zones; standard deviations and quantiles do not.
 """
 
 from __future__ import annotations
@@ -13,17 +14,15 @@ import numpy as np
 import pandas as pd
 
 from unmet._typing import Array
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 
-__all__ = ["HOURS", "QUANTILES", "QUANTITIES", "ZoneDraws", "summarise_draws", "tabulate_totals"]
-
-HOURS = 168
-"""Hours of a week, from Monday 00:00 by the wall clock."""
+__all__ = ["QUANTILES", "QUANTITIES", "ZoneDraws", "summarise_draws", "tabulate_totals"]
 
 QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
 
 
 def summarise_draws(draws: Array) -> dict[str, Array]:
-    """Mean, standard deviation and quantiles over the last axis.
+    """Give mean, standard deviation and quantiles over the last axis.
 
     Examples
     --------
@@ -89,7 +88,9 @@ class ZoneDraws:
         return [observed, self.lost, wanted, wanted, served, self.walked_on, self.walked_in]
 
 
-def tabulate_totals(zones: Iterable[tuple[str, ZoneDraws]], hours: Sequence[int] = range(HOURS)) -> pd.DataFrame:
+def tabulate_totals(
+    zones: Iterable[tuple[str, ZoneDraws]], hours: Sequence[int] = range(HOURS_OF_WEEK)
+) -> pd.DataFrame:
     """Make the table of totals, holding the draws of one zone and of the system.
 
     Parameters
@@ -126,7 +127,7 @@ def tabulate_totals(zones: Iterable[tuple[str, ZoneDraws]], hours: Sequence[int]
         by_zone.append(_rows("zone", zone, draws.summed()))
         by_zone_hour.append(_rows("zone_hour_of_week", zone, draws[chosen], chosen))
     if total is None:
-        total = ZoneDraws.by_itself(np.zeros(HOURS), np.zeros((HOURS, 1)))
+        total = ZoneDraws.by_itself(np.zeros(HOURS_OF_WEEK), np.zeros((HOURS_OF_WEEK, 1)))
     system = _rows("system", None, total.summed())
     by_hour = _rows("hour_of_week", None, total[chosen], chosen)
     return pd.concat([system, *by_zone, by_hour, *by_zone_hour], ignore_index=True)

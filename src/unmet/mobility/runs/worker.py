@@ -1,4 +1,4 @@
-"""The work on a chunk of zones, as it is handed to an executor: a plain function of rows and a model.
+"""The work on a batch of zones, as an executor gets it: a plain function of rows and a model.
 
 It reads and writes no files and keeps nothing between calls, so it may run anywhere.
 """
@@ -14,72 +14,73 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
-from threadpoolctl import threadpool_limits
 
 from unmet._exceptions import InputError, NumericalError, UnmetError
+from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome
-from unmet.mobility.runs.totals import HOURS
 
 if TYPE_CHECKING:
     from unmet.mobility.models.joint import Surroundings
     from unmet.mobility.models.zone_estimate import ZoneEstimate, ZoneFit
 
-__all__ = ["Chunk", "EstimateZone", "FitZone", "Model", "check_rows", "estimate_chunk", "fit_chunk"]
+__all__ = ["EstimateZone", "FitZone", "ModelSettings", "ZoneBatch", "check_rows", "estimate_batch", "fit_batch"]
 
 _ROWS_NEEDED = ("zone", "start", "observed", "demand_mean", "lost_mean")
 
 
-class Model(Protocol):
-    """What a run asks of a model's settings: how many joint draws, and everything there is to know, for JSON."""
+class ModelSettings(Protocol):
+    """The interface of a model's settings, such as `unmet.mobility.models.zone_estimate.DemandModel`."""
 
     @property
     def draws(self) -> int:
-        """How many joint posterior draws of the lost trips each zone has."""
+        """Number of joint posterior draws of the lost trips of each zone."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings, the seed included."""
+        """Give everything that decides an estimate, as JSON-able values."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the model for ``run.json`` and the report."""
         ...
 
 
 EstimateZone = Callable[..., "ZoneEstimate"]
-"""Called as ``estimate(rows, model)``, with ``shared=`` where the run has learnt what zones share. Gives the zone's
-estimate, or raises an error with a reason where there can be none."""
+"""Called as ``estimate(rows, model)``, with ``city=`` if the run has learnt a city model. Returns the zone's estimate,
+or raises an error that explains why there is none."""
 
 
 FitZone = Callable[..., "ZoneFit"]
-"""Called as ``fit(rows, model, around=...)``, with ``shared=`` likewise."""
+"""Called as ``fit(rows, model, around=...)``, with ``city=`` likewise."""
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """A few zones, their rows and, where the city was estimated as one, their surroundings."""
+class ZoneBatch:
+    """A few zones, their rows and, if the city was estimated as one, their surroundings."""
 
     zones: tuple[str, ...]
     rows: tuple[pd.DataFrame, ...]
     around: tuple[Surroundings | None, ...] = ()
 
 
-def estimate_chunk(chunk: Chunk, *, estimate: EstimateZone, model: Model) -> list[ZoneOutcome]:
-    """Estimate each zone of a chunk; a zone that cannot be has a reason instead.
+def estimate_batch(batch: ZoneBatch, *, estimate: EstimateZone, model: ModelSettings) -> list[ZoneOutcome]:
+    """Estimate each zone of a batch; a zone that cannot be estimated has a reason instead.
 
-    Running out of memory is not held against the zone: the error goes up, and the chunk is tried again.
+    A `MemoryError` is raised, not kept as a reason, so that the batch is tried again.
     """
-    # Also where no environment variable could: the order in which threads add up shows in the last digits.
-    with threadpool_limits(limits=1):
-        around = chunk.around or (None,) * len(chunk.zones)
-        zones = zip(chunk.zones, chunk.rows, around, strict=True)
-        return [_estimate(zone, rows, known, estimate, model) for zone, rows, known in zones]
+    around = batch.around or (None,) * len(batch.zones)
+    zones = zip(batch.zones, batch.rows, around, strict=True)
+    return [_estimate(zone, rows, known, estimate, model) for zone, rows, known in zones]
 
 
 def _estimate(
-    zone: str, rows: pd.DataFrame, around: Surroundings | None, estimate: EstimateZone, model: Model
+    zone: str, rows: pd.DataFrame, around: Surroundings | None, estimate: EstimateZone, model: ModelSettings
 ) -> ZoneOutcome:
     began = time.process_time()
     result, reason = None, None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        warnings.simplefilter("ignore", DeprecationWarning)  # for those who write models, not for those who run them
+        warnings.simplefilter("ignore", DeprecationWarning)  # concerns authors of models, not users
         try:
             check_rows(rows)
             result = estimate(rows, model) if around is None else estimate(rows, model, around=around)
@@ -90,56 +91,55 @@ def _estimate(
             result, reason = None, str(error)
         except Exception as error:
             result, reason = None, f"{type(error).__name__}: {error}"
-    said = tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
-    return ZoneOutcome(zone, result, reason, said, ZoneCost(time.process_time() - began, _peak_mb()))
+    messages = tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
+    return ZoneOutcome(zone, result, reason, messages, ZoneCost(time.process_time() - began, _peak_mb()))
 
 
-def fit_chunk(chunk: Chunk, *, fit: FitZone, model: Model) -> list[ZoneFit]:
-    """Fit each zone of a chunk for the joint estimate; a zone that cannot be is left out, and told when it is tried."""
+def fit_batch(batch: ZoneBatch, *, fit: FitZone, model: ModelSettings) -> list[ZoneFit]:
+    """Fit each zone of a batch for the joint estimate; a zone that cannot be fitted is left out."""
     fits = []
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for rows, around in zip(chunk.rows, chunk.around, strict=True):
+        for rows, around in zip(batch.rows, batch.around, strict=True):
             try:
                 check_rows(rows)
                 fits.append(fit(rows, model, around=around))
             except MemoryError:
                 raise
-            except Exception:
+            except Exception:  # reported when the zone itself is estimated
                 continue
     return fits
 
 
 def check_rows(rows: pd.DataFrame) -> None:
-    """Refuse rows of a zone in which a bin comes twice: its pickups would count twice."""
+    """Refuse rows of a zone in which a bin occurs twice: its pickups would count twice."""
     twice = rows["start"][rows["start"].duplicated()]
     if len(twice):
-        raise InputError(f"{len(twice)} bins come twice, the first at {twice.iloc[0]}; expected one row per bin.")
+        raise InputError(f"{len(twice)} bins occur twice, the first at {twice.iloc[0]}; expected one row per bin.")
 
 
 def _check_estimate(result: ZoneEstimate, zone: str, draws: int) -> None:
-    """Hold a model to its promises before its numbers enter a total."""
+    """Check the estimate of a model before its numbers enter a total."""
     missing = [name for name in _ROWS_NEEDED if name not in result.rows.columns]
     if missing:
         raise NumericalError(f"The model gave rows without {', '.join(missing)}.")
     if set(result.rows["zone"]) - {zone}:
         raise NumericalError("The model gave rows of another zone.")
-    lost, observed = result.lost, result.observed
-    if lost.shape != (HOURS, draws) or observed.shape != (HOURS,):
+    if result.lost.shape != (HOURS_OF_WEEK, draws) or result.observed.shape != (HOURS_OF_WEEK,):
         raise NumericalError(
-            f"The model gave draws of shape {lost.shape} and {observed.shape}; "
-            f"expected {(HOURS, draws)} and {(HOURS,)}."
+            f"The model gave draws of shape {result.lost.shape} and {result.observed.shape}; "
+            f"expected {(HOURS_OF_WEEK, draws)} and {(HOURS_OF_WEEK,)}."
         )
-    if not (np.isfinite(lost).all() and np.isfinite(observed).all()):
+    if not (np.isfinite(result.lost).all() and np.isfinite(result.observed).all()):
         raise NumericalError("The model gave draws that are not finite.")
-    if lost.min(initial=0.0) < 0:
-        raise NumericalError(f"The model gave negative lost trips ({lost.min():g}).")
+    if result.lost.min(initial=0.0) < 0:
+        raise NumericalError(f"The model gave negative lost trips ({result.lost.min():g}).")
 
 
 def _peak_mb() -> float | None:
-    """The largest resident memory this process has had, where the system tells."""
+    """Give the largest resident memory of this process so far; None if the system does not report it."""
     try:
-        # Not ru_maxrss: on Linux that begins with what the process that started this one had.
+        # Not ru_maxrss: on Linux it starts at the value of the parent process.
         lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):

@@ -1,1 +1,1 @@
-"""Supply: what riders could rent in every minute, with the reason for each state."""
+"""Supply: the state of every zone in every minute, and the reason for it."""

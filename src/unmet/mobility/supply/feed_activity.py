@@ -1,4 +1,4 @@
-"""What all status records together say: how often the feed speaks, what moves, who is closed."""
+"""Activity of the whole feed per minute: records, moves, and stations that are closed."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from unmet.mobility.supply.status_log import StatusLog, StatusRecords
 
 __all__ = ["feed_of_trips", "watch_feed"]
 
-# In a poll nearly every station is listed at each minute that has a record; in a change log only those that changed.
+# A poll lists nearly every station in each minute that has a record; a change log lists only those that changed.
 _POLLED_STATIONS = 0.8
-# Of one or two stations that tells nothing; a poll then repeats itself, a log of changes does not.
+# With one or two stations that criterion does not work: there, a poll repeats equal records and a change log does not.
 _POLLED_REPEATS = 0.5
 
 
 def watch_feed(log: StatusLog, trip_minutes: Integers) -> tuple[Feed, NDArray[np.float64]]:
-    """Go through all records once; return the feed and each station's usual share of its records.
+    """Measure the activity of the feed, and each station's usual share of its records, in one pass.
 
     Parameters
     ----------
     log : StatusLog
         Sorted records of all stations.
     trip_minutes : array
-        Minutes in which a trip started or ended: vehicles moved then, whatever the status says.
+        Minutes in which a trip started or ended. Vehicles moved then, even if the status does not show it.
     """
     first, last = log.first_minute, log.last_minute
     watch = _Watch(first, last - first + 1, len(log.records))
-    for block in log.blocks():
-        watch.add(block)
+    for records in log.blocks():
+        watch.add(records)
     moving = watch.moves > 0
     moving[trip_minutes[(trip_minutes >= first) & (trip_minutes <= last)] - first] = True
     stations, shut = np.cumsum(watch.appear), np.cumsum(watch.close)
@@ -42,7 +42,7 @@ def watch_feed(log: StatusLog, trip_minutes: Integers) -> tuple[Feed, NDArray[np
 
 
 def feed_of_trips(trip_minutes: Integers) -> Feed:
-    """Make the feed of a system without status: only what moves is known."""
+    """Make the feed of a system without status, in which only moves are known."""
     first, last = int(trip_minutes.min()), int(trip_minutes.max())
     moves = np.bincount(trip_minutes - first).astype(np.int64)
     nothing = np.zeros(last - first + 1, dtype=np.int64)
@@ -50,7 +50,7 @@ def feed_of_trips(trip_minutes: Integers) -> Feed:
 
 
 class _Watch:
-    """Running counts per minute over the blocks of a log."""
+    """Counts per minute, summed over the blocks of a log."""
 
     def __init__(self, first: int, minutes: int, stations: int) -> None:
         self.first, self.minutes = first, minutes
@@ -60,24 +60,25 @@ class _Watch:
         self.since, self.until = (np.full(stations, first, dtype=np.int64) for _ in range(2))
         self.repeats = 0
 
-    def add(self, block: StatusRecords) -> None:
-        minute = block.minute - self.first
+    def add(self, records: StatusRecords) -> None:
+        """Add a block of records."""
+        minute = records.minute - self.first
         self.records += self._count(minute)
-        moved, _, _ = moves(block)
+        moved, _, _ = moves(records)
         self.moves += self._count(minute[1:][moved])
-        begins = np.flatnonzero(block.is_new)
-        ends = np.append(begins[1:], len(block)) - 1
+        begins = np.flatnonzero(records.is_new)
+        ends = np.append(begins[1:], len(records)) - 1
         self.appear += self._count(minute[begins])
-        self.since[block.station[begins]] = block.minute[begins]
-        self.until[block.station[ends]] = block.minute[ends]
-        shut = ~block.is_open
-        was_shut = np.append(False, shut[:-1]) & ~block.is_new
+        self.since[records.station[begins]] = records.minute[begins]
+        self.until[records.station[ends]] = records.minute[ends]
+        shut = ~records.is_open
+        was_shut = np.append(False, shut[:-1]) & ~records.is_new
         self.close += self._count(minute[shut & ~was_shut]) - self._count(minute[was_shut & ~shut])
-        first_of_minute = block.is_new.copy()
+        first_of_minute = records.is_new.copy()
         first_of_minute[1:] |= minute[1:] != minute[:-1]
         self.listed += self._count(minute[first_of_minute])
-        same = (np.diff(block.available) == 0) & (np.diff(block.disabled) == 0) & (np.diff(block.reason) == 0)
-        self.repeats += int((same & ~block.is_new[1:]).sum())
+        same = (np.diff(records.available) == 0) & (np.diff(records.disabled) == 0) & (np.diff(records.reason) == 0)
+        self.repeats += int((same & ~records.is_new[1:]).sum())
 
     def _count(self, minute: Integers) -> Integers:
         return np.bincount(minute, minlength=self.minutes).astype(np.int64)

@@ -1,10 +1,10 @@
-"""Supply netted from trips and capacity, where there is no status: weaker evidence.
+"""Supply netted from trips and capacity, for systems without status. This is weaker evidence.
 
-Each return adds a vehicle and each pickup takes one, within 0 and the station's capacity. Vans are not in the trip
-files, so a pickup from an empty station shows that one came, and a return to a full one that one left: the level is
-held at its bounds. Where it stood at the beginning is unknown, so two levels are followed, one from empty and one from
-full; once both met a bound they are the same. A station surely had a vehicle where the lower one is positive, surely
-had none where the upper one is zero, and is undetermined in between.
+Each return adds a vehicle and each pickup takes one, between 0 and the station's capacity. Trip files do not contain
+rebalancing: a pickup from an empty station shows that vehicles were brought, a return to a full one that vehicles were
+taken. The level is then kept at its bound. The level at the beginning is unknown, so two levels are followed, one from
+empty and one from full. They are equal once both met a bound. The station had a vehicle if the lower level is positive,
+had none if the upper level is zero, and is undetermined otherwise.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def net_supply(station: Integers, minute: Integers, change: Integers, capacity: 
     Parameters
     ----------
     station, minute, change : array
-        Moves sorted by station and time: +1 a return, -1 a pickup; `minute` is the full minute from which it holds.
+        Moves sorted by station and time: +1 for a return, -1 for a pickup. `minute` is the first full minute after it.
     capacity : array
-        Docks of each station; what happens at those of which they are not known (0) is undetermined.
+        Docks of each station. Supply of stations with unknown capacity (0) is undetermined.
     covered : array of shape (k, 2)
-        Stretches (begin, end) for which the trips are known; each starts anew from not knowing.
+        Stretches (begin, end) that the trip files cover. The level is unknown at the beginning of each.
 
     Examples
     --------
-    Two docks; a pickup, then two returns, then two pickups: only then is it surely empty.
+    Two docks; a pickup, two returns and two pickups. Only then the station is certainly empty.
 
     >>> zeros = np.zeros(5, dtype=int)
     >>> spells = net_supply(zeros, np.arange(1, 6), np.array([-1, 1, 1, -1, -1]), np.array([2]), np.array([[0, 9]]))
@@ -67,7 +67,7 @@ def _levels(
         lower.append(min(capacity, max(0, lower[-1] + step)))
         upper.append(min(capacity, max(0, upper[-1] + step)))
     begins = np.concatenate([[begin], minute])
-    last = np.append(begins[1:] != begins[:-1], True)  # of several moves within a minute the last one counts
+    last = np.append(begins[1:] != begins[:-1], True)  # the level after the last move of a minute counts
     begins = begins[last]
     return (
         np.full(len(begins), number, dtype=np.int64),

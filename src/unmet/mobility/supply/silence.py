@@ -1,11 +1,11 @@
-"""When a feed as a whole says nothing, and when a whole system stands still.
+"""Silences of the whole feed, and standstills of the whole system.
 
-Both are judged from counts per minute. A change log is silent when nothing changes, so a quiet night is no outage:
-silence tells something only where many events would have been expected. What is expected in an hour is the lower
-quartile of the same hour on the days around it (14 before, 14 after, of those on which the feed lived): a quarter of
-the days are quieter, so a Sunday's late morning is not measured by the working days. Of one to three days it is the
-quietest. Where no other day is known, what was heard in the hour before a silence and in the hour after it tells, the
-lesser of the two. To call a whole system closed takes a week of days.
+Both are found from counts per minute. A change log is silent if nothing changes, so a quiet night is not an outage: a
+silence is significant only if many events were expected in it. The expected number in an hour is the lower quartile of
+the same hour on the days around it (14 before and 14 after, without days on which the feed was down). A quarter of the
+days are quieter, so a Sunday morning is not compared with working days only. With one to three days it is the quietest.
+Without any other day it is the number in the hour before the silence or in the hour after it, whichever is smaller. A
+standstill requires at least seven days.
 """
 
 from __future__ import annotations
@@ -17,45 +17,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import DAY, Integers, runs
+from unmet.mobility.supply.polls import MISSED_POLLS, Polls
 
 __all__ = ["Feed", "expected_events", "outside_coverage", "silent_stretches", "standstills"]
 
 SHORTEST_SILENCE = 30
-"""Minutes: no shorter silence is taken for an outage or a closure."""
+"""Minutes. Shorter silences are never an outage or a closure."""
 
 IMPROBABLE = 60.0
-"""Expected events in a stretch without any that make it no accident: on a day with a fifth of the usual traffic 12
-would remain, and a silence of exp(-12). In two years of two real systems what lies above was an outage of the collector
-or of the system, a closure for snow, a curfew or a tropical storm; ordinary nights stay below 30, a blizzard at 55."""
+"""Number of expected events from which a stretch without any is an outage or a closure. On a day with a fifth of the
+usual traffic 12 would still be expected, and silence would have probability exp(-12). In two years of two real systems,
+all stretches above it were outages of the collector or the system, closures for snow, curfews or a tropical storm.
+Ordinary nights stay below 30; a blizzard reached 55."""
 
 _ALIVE = 0.1
-"""Share of the usual records below which a feed does not live: closed systems kept to 0.4 and more of it."""
-
-MISSED_POLLS = 3
-"""A poll lists every station and has no quiet hours: so many missed ones are a silence."""
+"""Share of the expected records below which the feed is down. Feeds of closed systems kept at least 0.4 of it."""
 
 _DAYS_AROUND = 14
 _FEED_QUANTILE = 0.999
 LONGEST_TRIP_GAP = 7 * DAY
-"""Minutes without any trip in the whole system after which the trip files are taken to have a hole."""
+"""Minutes. If no trip starts in the whole system for longer, the trip files do not cover the time."""
 
 
 @dataclass(frozen=True)
 class Feed:
-    """What the whole feed did, minute by minute; index 0 is minute `first`.
+    """Activity of the whole feed per minute. Index 0 is minute `first`.
 
     Attributes
     ----------
     first : int
         Minutes since 1970-01-01 UTC.
     records, moves : array
-        Status records that came into force in each minute; changes that show that a vehicle moved.
+        Status records that came into force in each minute, and those of them that show a move of a vehicle.
     moving : array of bool
-        Whether anything moved in each minute, by the status or by the trips.
+        Whether a vehicle moved in each minute, according to status or trips.
     stations, shut : array
-        Stations heard of so far, and how many of them said last that they do not rent.
+        Number of stations that reported so far, and of those whose last record is not open.
     polled : bool
-        Whether the feed lists every station at each poll (then it has no quiet hours) instead of changes only.
+        Whether the feed lists every station at each poll (and so has no quiet hours), or only changes.
+    polls : Polls, optional
+        The polls themselves, if the collector kept them.
     """
 
     first: int
@@ -65,17 +66,18 @@ class Feed:
     stations: Integers
     shut: Integers
     polled: bool
+    polls: Polls | None = None
 
     @property
     def last(self) -> int:
-        """The last minute into which a record fell."""
+        """Last minute with a record or a poll."""
         return self.first + len(self.records) - 1
 
 
 def expected_events(
     counts: Integers, first: int, skip: NDArray[np.bool_] | None = None, fewest_days: int = 7
 ) -> tuple[NDArray[np.float64], Integers]:
-    """Events expected before each minute, and minutes of which nothing is known: running totals.
+    """Return running totals of the expected events and of the minutes without an expectation.
 
     Parameters
     ----------
@@ -86,12 +88,12 @@ def expected_events(
     skip : array of bool, optional
         Minutes in which nothing is expected.
     fewest_days : int
-        Other days on which the hour must be known.
+        Number of other days that the expectation of an hour needs.
 
     Returns
     -------
     expected, unknown : array
-        One longer than `counts`. Minutes whose hour is known of fewer days count for nothing in `expected`.
+        Totals before each minute, and after the last. Minutes of hours with fewer days add nothing to `expected`.
     """
     lead = first % 60
     hours = -(-(lead + len(counts)) // 60)
@@ -105,19 +107,19 @@ def expected_events(
 
 
 def _running(values: NDArray[Any]) -> NDArray[Any]:
-    """Totals before each value, and behind the last."""
+    """Return the totals before each value, and after the last."""
     totals = np.zeros(len(values) + 1, dtype=values.dtype)
     np.cumsum(values, out=totals[1:])
     return totals
 
 
 def _usual_hour(per_hour: NDArray[np.float64], first_hour: int, fewest_days: int) -> NDArray[np.float64]:
-    """Lower quartile of the same hour on the live days around; NaN where too few of them are known."""
+    """Return the lower quartile of the same hour on the days around with any event. NaN if there are too few days."""
     n = len(per_hour)
     day = (first_hour + np.arange(n)) // 24
     day -= day[0]
     live = np.bincount(day, weights=per_hour)[day] > 0
-    # The first and the last hour are seldom whole, and say nothing of what is usual.
+    # The first and the last hour are rarely complete, so they are left out.
     whole = np.ones(n, dtype=bool)
     whole[[0, -1]] = False
     known = np.where(live & whole, per_hour, np.nan)
@@ -129,15 +131,31 @@ def _usual_hour(per_hour: NDArray[np.float64], first_hour: int, fewest_days: int
 
 
 def silent_stretches(feed: Feed) -> Integers:
-    """Rows (begin, end) in which the feed as a whole is silent without a reason: its collector was down.
+    """Return the stretches (begin, end) in which the collector of the feed was down.
 
-    A silence counts when it is longer than 30 minutes and than 99.9 % of the feed's own gaps (between minutes with a
-    record); when more than `IMPROBABLE` records would have been expected in it, or more than `MISSED_POLLS` polls; and
-    when it does not start with half of the stations or more out of service: a closed system has nothing to say.
-    Silences less than 30 minutes apart are one: a record that carries the time of a change, not of the look, may fall
+    A silence counts if all of these hold:
+
+    - It is longer than 30 minutes, and than 99.9 % of the feed's gaps between minutes with a record.
+    - More than `IMPROBABLE` records, or more than `MISSED_POLLS` polls, were expected in it.
+    - At its start, less than half of the stations were closed: a closed system has no changes to report.
+
+    Silences less than 30 minutes apart are joined. A record that has the time of the change, not of the poll, may fall
     into the outage that delayed it.
+
+    If the polls are known, a silence is a gap in the polls, however short; and time with new documents is never one.
     """
-    heard = np.flatnonzero(feed.records)
+    heard = feed.records > 0
+    if feed.polls is not None:
+        inside = (feed.polls.fresh >= feed.first) & (feed.polls.fresh <= feed.last)
+        heard[feed.polls.fresh[inside] - feed.first] = True
+        gaps = np.clip(feed.polls.gaps(), feed.first, feed.last + 1)
+        unseen = np.concatenate([_unexplained(feed, np.flatnonzero(heard)), gaps[gaps[:, 0] < gaps[:, 1]]])
+        return _join(unseen[np.argsort(unseen[:, 0], kind="stable")], 1)
+    return _unexplained(feed, np.flatnonzero(heard))
+
+
+def _unexplained(feed: Feed, heard: Integers) -> Integers:
+    """Return the stretches (begin, end) between minutes that were heard, by the rules of `silent_stretches`."""
     begin, end = heard[:-1] + 1, heard[1:]
     gap = np.diff(heard)
     if len(gap) == 0:
@@ -149,14 +167,14 @@ def silent_stretches(feed: Feed) -> Integers:
     else:
         expected, unknown = expected_events(feed.records, feed.first, fewest_days=1)
         total = expected[end] - expected[begin]
-        total += (unknown[end] - unknown[begin]) * _rate_beside(feed.records, begin, end)
+        total += (unknown[end] - unknown[begin]) * _rate_around(feed.records, begin, end)
         silent &= total > IMPROBABLE
     silent &= 2 * feed.shut[heard[:-1]] < feed.stations[heard[:-1]]
     return feed.first + _join(np.column_stack([begin[silent], end[silent]]), SHORTEST_SILENCE)
 
 
-def _rate_beside(counts: Integers, begin: Integers, end: Integers) -> NDArray[np.float64]:
-    """Events per minute in the hour before `begin` or in that from `end` on, whichever is less."""
+def _rate_around(counts: Integers, begin: Integers, end: Integers) -> NDArray[np.float64]:
+    """Return the events per minute in the hour before `begin` or in the hour from `end` on, whichever is smaller."""
     total = _running(counts)
     before = total[begin] - total[np.maximum(begin - 60, 0)]
     after = total[np.minimum(end + 60, len(counts))] - total[end]
@@ -164,7 +182,7 @@ def _rate_beside(counts: Integers, begin: Integers, end: Integers) -> NDArray[np
 
 
 def _join(stretches: Integers, apart: int) -> Integers:
-    """Join stretches, in their order, that are less than `apart` minutes apart."""
+    """Join sorted stretches that are less than `apart` minutes apart."""
     if len(stretches) == 0:
         return stretches
     end = np.maximum.accumulate(stretches[:, 1])
@@ -173,16 +191,17 @@ def _join(stretches: Integers, apart: int) -> Integers:
 
 
 def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:
-    """Rows (begin, end) in which nothing moves anywhere although it usually would.
+    """Find stretches (begin, end) in which no vehicle moves in the whole system although many moves were expected.
 
-    Only the minutes outside `silent` count towards what would have been expected.
+    Nothing is expected in the minutes of `silent`.
 
     Returns
     -------
     closed : array
-        The feed reports all the while: the system was closed.
+        Stretches in which the feed reports: the system was closed.
     silent : array
-        It hardly does (less than a tenth of the records expected): nobody knows. These and the given ones, joined.
+        The given stretches, joined with those in which less than a tenth of the expected records came: the state of the
+        system is unknown. If the polls are known, less than a tenth of them must have brought a new document too.
     """
     skip = np.zeros(len(feed.records), dtype=bool)
     for begin, end in silent - feed.first:
@@ -195,14 +214,16 @@ def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:
     heard, usual = _running(np.where(skip, 0, feed.records)), expected_events(feed.records, feed.first, skip)[0]
     alive = heard[end] - heard[begin] >= _ALIVE * (usual[end] - usual[begin])
     found = feed.first + np.column_stack([begin, end])
+    if feed.polls is not None:
+        alive |= feed.polls.fresh_share(*found.T) >= _ALIVE
     more = np.concatenate([silent, found[~alive]])
     return found[alive], _join(more[np.argsort(more[:, 0], kind="stable")], 1)
 
 
 def outside_coverage(minutes_with_trips: Integers, first: int, last: int) -> Integers:
-    """Rows (begin, end) of `first ... last` that the trip files do not cover.
+    """Return the stretches (begin, end) of `first ... last` that the trip files do not cover.
 
-    They cover what lies between two trips, anywhere in the system, that are no more than a week apart.
+    They cover the time between two trips of the system that are at most a week apart.
     """
     covered = np.zeros(last - first + 1, dtype=bool)
     if len(minutes_with_trips):

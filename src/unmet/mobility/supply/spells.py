@@ -1,4 +1,4 @@
-"""How long each zone was in each state: spells of constant state, and minutes counted between edges."""
+"""Time of each zone in each state: spells of constant state, and minutes between edges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import DAY, Integers
-from unmet.mobility.supply.silence import MISSED_POLLS, SHORTEST_SILENCE, Feed
+from unmet.mobility.supply.polls import MISSED_POLLS
+from unmet.mobility.supply.silence import SHORTEST_SILENCE, Feed
 from unmet.mobility.supply.states import (
     EMPTY,
     FEED_SILENT,
@@ -34,21 +35,21 @@ __all__ = [
     "status_spells",
 ]
 
-_OWN = range(NO_RECORD)  # what a station says or does not say itself
+_STATION_REASONS = range(NO_RECORD)
 
 IMPROBABLE_CHANGES = 30.0
-"""Records that a station would have sent, had it kept its usual share of the feed's, in a silence too long to believe:
-real ones are quiet by chance, but 99.9 % of their silences stay below 7 to 23 such records."""
+"""Number of records expected of a station, by its usual share of the feed, from which its silence is improbable. Of the
+silences of real stations, 99.9 % contain less than 7 to 23 expected records."""
 
 GONE_AFTER = 7 * DAY
-"""A station silent for longer is taken to be gone: it no longer decides over its zone."""
+"""Minutes. A station that is silent for longer is gone, and no longer counts for its zone."""
 
 
 @dataclass(frozen=True)
 class Spells:
     """Stretches of constant state, sorted by `owner` (a station or a zone) and time, without overlap.
 
-    What is in none is ``no_record``. `supply` counts vehicles that can be rented.
+    Time outside all spells is ``no_record``. `supply` counts vehicles that can be rented.
     """
 
     owner: Integers
@@ -66,7 +67,7 @@ def no_spells() -> Spells:
 
 @dataclass(frozen=True)
 class Override:
-    """A stretch in which the whole system has a reason of its own: `FEED_SILENT`, `STANDSTILL` or `OUTSIDE_HOURS`."""
+    """A stretch in which the whole system has one reason: `FEED_SILENT`, `STANDSTILL` or `OUTSIDE_HOURS`."""
 
     begin: int
     end: int
@@ -75,21 +76,21 @@ class Override:
 
 @dataclass(frozen=True)
 class Tally:
-    """Minutes by reason and the mean supply, for each zone and each stretch between two edges.
+    """Minutes by reason, and supply, of each zone between consecutive edges.
 
     Attributes
     ----------
     minutes : dict of int to array of shape (zones, stretches)
-        By reason, of those that occur; they sum to the length of the stretch.
+        Minutes by reason, for the reasons that occur. They sum to the length of the stretch.
     vehicle_minutes : array, shape (zones, stretches)
-        The integral of supply over the available minutes.
+        Sum of the supply over the available minutes.
     """
 
     minutes: dict[int, Integers]
     vehicle_minutes: NDArray[np.float64]
 
     def by_state(self, state: str) -> Integers:
-        """Minutes in a state, shape (zones, stretches)."""
+        """Return the minutes in a state, of shape (zones, stretches)."""
         total = np.zeros(self.vehicle_minutes.shape, dtype=np.int64)
         for code, of in enumerate(REASONS.values()):
             if of == state and code in self.minutes:
@@ -97,33 +98,33 @@ class Tally:
         return total
 
 
-def status_spells(block: StatusRecords, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
-    """Read the stations' own states off their records.
+def status_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
+    """Make the spells of stations from their records.
 
     Parameters
     ----------
-    block : StatusRecords
+    records : StatusRecords
         Sorted records.
     feed : Feed
-        Of all stations: silence of one is judged by what the others say meanwhile.
+        Activity of all stations, by which the silence of one is judged.
     feed_share : array
         Each station's usual share of the feed's records.
     """
-    # Of several records that come into force at the same minute only the last is ever in force.
-    last = np.ones(len(block), dtype=bool)
-    last[:-1] = block.is_new[1:] | (block.minute[1:] != block.minute[:-1])
-    owner, begin, reason = block.station[last], block.minute[last], block.reason[last]
+    # If several records come into force in the same minute, only the last one counts.
+    last = np.ones(len(records), dtype=bool)
+    last[:-1] = records.is_new[1:] | (records.minute[1:] != records.minute[:-1])
+    owner, begin, reason = records.station[last], records.minute[last], records.reason[last]
     end = np.empty_like(begin)
     end[:-1] = begin[1:]
     end[np.append(owner[1:] != owner[:-1], True)] = feed.last + 1
-    supply = np.where(reason == VEHICLES, block.available[last], 0)
+    supply = np.where(reason == VEHICLES, records.available[last], 0)
     return _cut_silence(Spells(owner, begin, end, reason, supply), feed, feed_share)
 
 
 def silent_gaps(
     station: Integers, begin: Integers, end: Integers, feed: Feed, feed_share: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Whether a station's silence after minute `begin` and before `end` is improbable while the others report."""
+    """Return which silences of stations, after minute `begin` and before `end`, are improbable while others report."""
     silent = np.zeros(len(begin), dtype=bool)
     long = np.flatnonzero(end - begin > SHORTEST_SILENCE)
     if len(long):
@@ -137,9 +138,9 @@ def silent_gaps(
 
 
 def _cut_silence(spells: Spells, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
-    """Turn improbably long silences of open stations into ``silent`` and, after a week, ``no_record``.
+    """Change improbable silences of open stations to ``silent`` and, after a week, to ``no_record``.
 
-    A station that said that it is closed is believed until it says something else.
+    A station that reported that it is closed stays closed until its next record.
     """
     open_ = (spells.reason == VEHICLES) | (spells.reason == EMPTY)
     cut = np.flatnonzero(open_ & silent_gaps(spells.owner, spells.begin, spells.end, feed, feed_share))
@@ -158,9 +159,9 @@ def _cut_silence(spells: Spells, feed: Feed, feed_share: NDArray[np.float64]) ->
 
 
 def combine_stations(spells: Spells, zone: Integers) -> Spells:
-    """Join the spells of stations into spells of their zones; `zone` is that of each station.
+    """Combine the spells of stations to spells of their zones. `zone` is the zone of each station.
 
-    A sweep over the minutes at which any station of a zone changes, counting its stations by reason.
+    The function sweeps over the minutes at which any station of a zone changes, and counts its stations by reason.
     """
     owner = np.concatenate([zone[spells.owner], zone[spells.owner]])
     minute = np.concatenate([spells.begin, spells.end])
@@ -170,11 +171,11 @@ def combine_stations(spells: Spells, zone: Integers) -> Spells:
     last[:-1] = (owner[1:] != owner[:-1]) | (minute[1:] != minute[:-1])
 
     def running(value: NDArray[Any]) -> NDArray[Any]:
-        # What begins ends: the total is zero again behind the last event of each zone.
+        # Every spell that begins ends, so the total is zero after the last event of each zone.
         return np.cumsum(np.concatenate([value, -value])[order])[last]
 
     reason = np.full(int(last.sum()), NO_RECORD, dtype=np.int64)
-    for code in reversed(_OWN):
+    for code in reversed(_STATION_REASONS):
         held = spells.reason == code
         if held.any():
             reason[running(held.astype(np.int64)) > 0] = code
@@ -195,8 +196,8 @@ def combine_stations(spells: Spells, zone: Integers) -> Spells:
 def count_minutes(spells: Spells, zones: Integers, edges: Integers, overrides: list[Override]) -> Tally:
     """Count minutes by reason between consecutive edges, for each of `zones` (owners of `spells`, ascending).
 
-    The running totals of each reason at the edges are all that is needed: no spell is ever cut. Nearly all spells are
-    of available vehicles, whose minutes are what the others leave.
+    Running totals of each reason at the edges are enough; no spell is cut. Nearly all spells have available vehicles,
+    so their minutes are the total less the other reasons.
     """
     grid, of_stretch, override = _grid(edges, overrides)
     starts = np.flatnonzero(np.r_[True, np.diff(of_stretch) > 0])
@@ -205,7 +206,7 @@ def count_minutes(spells: Spells, zones: Integers, edges: Integers, overrides: l
     left = _between(spells.begin, spells.end, None, at, first, grid)
     _add(totals, np.diff(grid) - left, NO_RECORD, override, starts)
     vehicle_minutes = _between(spells.begin, spells.end, spells.supply, at, first, grid).astype(float)
-    for code in _OWN:
+    for code in _STATION_REASONS:
         held = np.flatnonzero(spells.reason == code) if code != VEHICLES else np.empty(0, dtype=np.int64)
         if len(held):
             owner, begin, end = spells.owner[held], spells.begin[held], spells.end[held]
@@ -218,7 +219,7 @@ def count_minutes(spells: Spells, zones: Integers, edges: Integers, overrides: l
 
 
 def _last_begun(owner: Integers, begin: Integers, zones: Integers, grid: Integers) -> tuple[Integers, Integers]:
-    """For each zone and point of the grid, how many spells of all had begun; for each zone, how many before its own."""
+    """Count the spells that began before each point of the grid, for each zone, and those before the zone's first."""
     first = np.searchsorted(owner, zones)
     behind = np.searchsorted(owner, zones, side="right")
     at = np.empty((len(zones), len(grid)), dtype=np.int64)
@@ -230,9 +231,9 @@ def _last_begun(owner: Integers, begin: Integers, zones: Integers, grid: Integer
 def _between(
     begin: Integers, end: Integers, height: NDArray[Any] | None, at: Integers, first: Integers, grid: Integers
 ) -> NDArray[Any]:
-    """Integrate what is `height` (or one) in each spell and zero elsewhere, from each point of the grid to the next.
+    """Integrate a function that is `height` (or one) in each spell, and zero elsewhere, between points of the grid.
 
-    The spell that began last may still go on at a point: what lies behind the point is taken off again.
+    The last spell that began before a point may not have ended there: its time after the point is subtracted.
     """
     area = end - begin if height is None else (end - begin) * height
     total = np.zeros(len(begin) + 1, dtype=np.result_type(area, np.int64))
@@ -246,11 +247,11 @@ def _between(
 
 
 def _grid(edges: Integers, overrides: list[Override]) -> tuple[Integers, Integers, Integers]:
-    """Add the overrides' ends to the edges; say of each piece its stretch and its override (-1 for none)."""
+    """Add the ends of the overrides to the edges. Return the stretch and the override (-1 for none) of each piece."""
     ends = np.array([m for o in overrides for m in (o.begin, o.end)], dtype=np.int64)
     grid = np.unique(np.concatenate([edges, ends[(ends > edges[0]) & (ends < edges[-1])]]))
     override = np.full(len(grid) - 1, -1, dtype=np.int64)
-    # Later ones win: opening hours are certain, an outage of the feed explains that nothing moved.
+    # Later ones replace earlier ones: opening hours are certain, and an outage of the feed explains a standstill.
     for reason in (STANDSTILL, FEED_SILENT, OUTSIDE_HOURS):
         for o in overrides:
             if o.reason == reason:
@@ -260,7 +261,7 @@ def _grid(edges: Integers, overrides: list[Override]) -> tuple[Integers, Integer
 
 
 def _add(totals: dict[int, Integers], minutes: Integers, code: int, override: Integers, starts: Integers) -> None:
-    """Add minutes that a zone spent in `code`, but under the override's reason where that one goes before."""
+    """Add the minutes of a reason, or add them to the override's reason if that takes precedence."""
     moved = np.zeros(len(override), dtype=bool)
     for reason in (STANDSTILL, FEED_SILENT, OUTSIDE_HOURS):
         if reason == OUTSIDE_HOURS or code in (VEHICLES, EMPTY, UNDETERMINED):
@@ -272,7 +273,7 @@ def _add(totals: dict[int, Integers], minutes: Integers, code: int, override: In
 
 
 def _by_stretch(values: NDArray[Any], starts: Integers) -> NDArray[Any]:
-    """Sum the pieces into which overrides cut the stretches."""
+    """Sum the pieces of each stretch."""
     if len(starts) == values.shape[1]:
         return values
     summed: NDArray[Any] = np.add.reduceat(values, starts, axis=1)

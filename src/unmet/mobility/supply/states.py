@@ -3,25 +3,25 @@
 A minute's state is that of its first instant. Each minute has one *reason*, and each reason belongs to one state:
 
 ============== ============= ==========================================================================
-state          reason        what is known
+state          reason        meaning
 ============== ============= ==========================================================================
 ``available``  vehicles      at least one station of the zone rents and has a vehicle
 ``stockout``   empty         the zone rents and none of its open stations has a vehicle
-``closed``     not_renting   the last record of each station says so
-``closed``     not_installed likewise
-``closed``     dead          a docked station with neither a vehicle nor a free dock: riders who take the last
-                             vehicle leave a dock behind them
-``closed``     standstill    nothing moves in the whole system although it usually would, and the feed lives
+``closed``     not_renting   the last record of each station reports that it does not rent
+``closed``     not_installed the last record of each station reports that it is not installed
+``closed``     dead          a docked station has neither a vehicle nor a free dock (a rider who takes the last
+                             vehicle leaves a free dock)
+``closed``     standstill    no vehicle moves in the whole system, many moves would be expected, and the feed reports
 ``closed``     hours         outside the opening hours
-``unknown``    feed_silent   the feed as a whole is silent improbably long
-``unknown``    silent        the station is silent improbably long while the others report
-``unknown``    undetermined  netted supply: trips alone do not tell whether a vehicle was left
-``unknown``    no_record     no record yet, none any more, or a station that has been silent for a week
+``unknown``    feed_silent   the whole feed is silent for an improbably long time
+``unknown``    silent        the station is silent for an improbably long time while others report
+``unknown``    undetermined  supply is netted from trips, and they do not show whether a vehicle was left
+``unknown``    no_record     before the first record, after the last, or after a week of silence
 ============== ============= ==========================================================================
 
-In a zone of several stations the first reason of this order that holds for any of them is the zone's: vehicles,
-undetermined, silent, empty, not_renting, dead, not_installed, no_record. So a zone is in stock-out only when all of
-its open stations are and none could secretly have a vehicle, and a station that is not there does not count.
+A zone of several stations has the first reason in this order that any of them has: vehicles, undetermined, silent,
+empty, not_renting, dead, not_installed, no_record. So a zone is in stock-out only if all its open stations are and none
+is in an unknown state. Stations without a record do not count.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STATES = ("available", "stockout", "closed", "unknown")
 STATE_MINUTES = tuple(f"{state}_minutes" for state in STATES)
 """Names of the columns that count minutes by state."""
 
-REASONS: dict[str, str] = {  # reason -> state, in the order in which a zone of several stations takes them
+REASONS: dict[str, str] = {  # reason → state, in the order of precedence in a zone of several stations
     "vehicles": "available",
     "undetermined": "unknown",
     "silent": "unknown",
@@ -61,19 +61,19 @@ REASONS: dict[str, str] = {  # reason -> state, in the order in which a zone of 
     "standstill": "closed",
     "hours": "closed",
 }
-WORDS: dict[str, str] = {  # reason -> how to tell it
+WORDS: dict[str, str] = {  # reason → words for tables and reports
     "vehicles": "a vehicle to rent",
     "empty": "open, nothing to rent",
-    "not_renting": "the stations say so",
+    "not_renting": "stations report that they do not rent",
     "not_installed": "not installed",
     "dead": "neither a vehicle nor a dock",
-    "standstill": "nothing moves anywhere",
+    "standstill": "no vehicle moves in the system",
     "hours": "outside opening hours",
     "feed_silent": "the whole feed is silent",
     "silent": "the station is silent",
-    "undetermined": "trips do not tell",
-    "no_record": "no record yet, or no more",
+    "undetermined": "not known from trips alone",
+    "no_record": "before the first or after the last record",
 }
 VEHICLES, UNDETERMINED, SILENT, EMPTY, NOT_RENTING, DEAD, NOT_INSTALLED, NO_RECORD = range(8)
 FEED_SILENT, STANDSTILL, OUTSIDE_HOURS = range(8, 11)
-"""Reasons as numbers, in the order of `REASONS`. The first seven are those of single stations."""
+"""Codes of the reasons, in the order of `REASONS`. The first seven are reasons of single stations."""

@@ -1,8 +1,8 @@
-"""Status records in the order in which they are read off: station by station, each in time, out of core.
+"""Status records sorted by station and time, larger than memory if need be.
 
-A record is packed into one 64-bit number (station, second, vehicles, disabled, what it says of the station), so that
-sorting 50 million of them costs less than a tenth of a window over the columns. Chunks of stations go through memory
-one at a time and wait on disk, sorted, for the second pass.
+A record is packed into one 64-bit number (station, second, vehicles, disabled vehicles, report), so that sorting 50
+million of them costs less than a tenth of a window function over the columns. Chunks of stations are sorted in memory,
+one at a time, and kept on disk for the second pass.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from unmet.mobility.supply.states import DEAD, EMPTY, NOT_INSTALLED, NOT_RENTING
 
 __all__ = ["StatusLog", "StatusRecords", "sort_status"]
 
-# Bits of the packed record, from the top: station within its chunk; second; vehicles; disabled ones; what it says.
-_STATION, _SECOND, _COUNT, _SAYS = 11, 30, 10, 3
-_PAYLOAD = 2 * _COUNT + _SAYS
+# Bits of the packed record, from the top: station within its chunk; second; vehicles; disabled vehicles; report.
+_STATION, _SECOND, _COUNT, _REPORT = 11, 30, 10, 3
+_PAYLOAD = 2 * _COUNT + _REPORT
 _MOST_STATIONS, _LAST_SECOND, _TOO_MANY = 1 << _STATION, (1 << _SECOND) - 1, (1 << _COUNT) - 1
-_ORIGIN = 1_104_537_600  # 2005-01-01: the seconds reach to 2039; for older records another origin is looked up
-# What a record says, twice, plus one where it has a free dock (or does not know).
-_SAYS_VEHICLES, _SAYS_EMPTY, _SAYS_NOT_RENTING, _SAYS_NOT_INSTALLED = 0, 2, 4, 6
+_ORIGIN = 1_104_537_600  # 2005-01-01; seconds from there reach to 2039, and older records get another origin
+# The report of a record, plus one if it has a free dock (or does not report docks).
+_REPORT_VEHICLES, _REPORT_EMPTY, _REPORT_NOT_RENTING, _REPORT_NOT_INSTALLED = 0, 2, 4, 6
 _REASON = np.array([VEHICLES, VEHICLES, EMPTY, EMPTY, *[NOT_RENTING] * 2, *[NOT_INSTALLED] * 2], dtype=np.int8)
-# Sorting takes 8 bytes a record twice, and DuckDB needs room too.
+# Sorting needs twice 8 bytes per record, and DuckDB needs memory too.
 _BYTES_PER_RECORD = 32
-_BLOCK = 300_000  # fits into the cache
-_NOTHING = "The station status has no accepted record: there is nothing to build a panel from."
+_BLOCK = 300_000  # records that fit into the cache
+_NOTHING = "The station status has no accepted record, so no panel can be built from it."
 
 
 @dataclass(frozen=True)
@@ -44,17 +44,17 @@ class StatusRecords:
     Attributes
     ----------
     station : array
-        Place of the station in the order given to `sort_status`.
+        Position of the station in the order given to `sort_status`.
     minute : array
         The first full minute at which each record is in force.
     second, origin : array, int
-        The second in which it came, counted from `origin`.
+        The second of each record, counted from `origin`.
     available, disabled : array
         Vehicles that can be rented, and those that cannot.
     reason : array
         `VEHICLES`, `EMPTY`, `NOT_RENTING`, `DEAD` or `NOT_INSTALLED`.
     is_new : array of bool
-        Where the records of a station begin.
+        Whether a record is the first one of its station.
     """
 
     station: Integers
@@ -70,34 +70,34 @@ class StatusRecords:
         return len(self.station)
 
     def minute_of_arrival(self, rows: Integers) -> Integers:
-        """The minutes in which some of the records came."""
+        """Return the minutes in which some of the records came."""
         minutes: Integers = (self.second[rows].astype(np.int64) + self.origin) // 60
         return minutes
 
     @property
     def is_open(self) -> NDArray[np.bool_]:
-        """Whether the station rents, be it empty or not."""
+        """Whether the station rents, with or without vehicles."""
         return (self.reason == VEHICLES) | (self.reason == EMPTY)
 
 
 @dataclass(frozen=True)
 class StatusLog:
-    """Sorted status.
+    """Sorted status records.
 
     Attributes
     ----------
     chunks : tuple of (array or Path, int)
-        Sorted packed records (in a file where they are many), and the place of the chunk's first station.
+        Sorted packed records (in a file if they are many), and the position of the chunk's first station.
     group : array
-        The zone of each station, in the given order: a block never ends within one.
+        The zone of each station, in the given order. A block never ends within a zone.
     records : array
-        How many records each station has.
+        Number of records of each station.
     origin : int
-        The second from which the packed seconds count.
+        The second from which packed seconds are counted.
     first_minute, last_minute : int
-        The full minutes at which the first and the last record come into force.
+        The full minutes from which the first and the last record are in force, or of the last poll if that is later.
     duplicates : int
-        Records of the period asked for that were left out because a later one is of the same station and second.
+        Records of the chosen period that were left out because a later one has the same station and second.
     """
 
     chunks: tuple[tuple[NDArray[np.uint64] | Path, int], ...]
@@ -109,7 +109,7 @@ class StatusLog:
     duplicates: int
 
     def blocks(self) -> Iterator[StatusRecords]:
-        """Go through all records in order, whole zones, some hundred thousand at a time."""
+        """Yield all records in order, in blocks of whole zones, some hundred thousand records at a time."""
         for packed, first in self.chunks:
             behind = first + np.searchsorted(np.cumsum(self.records[first:]), _length(packed)) + 1
             edges = np.concatenate([[0], np.cumsum(self.records[first:behind])])
@@ -129,7 +129,7 @@ def _length(packed: NDArray[np.uint64] | Path) -> int:
 
 
 def _read(packed: NDArray[np.uint64] | Path, begin: int, end: int) -> NDArray[np.uint64]:
-    """Some records; of a file only these, for pages of a mapped one would pile up in memory."""
+    """Return some records. A file is read in pieces, because pages of a mapped file would stay in memory."""
     if isinstance(packed, Path):
         return np.fromfile(packed, dtype=np.uint64, count=int(end - begin), offset=int(begin) * 8)
     return packed[begin:end]
@@ -150,21 +150,21 @@ def sort_status(
     Parameters
     ----------
     connection : DuckDBPyConnection
-        Has ``status`` as `unmet.mobility.records.read` makes it.
+        Database with the table ``status`` of `unmet.mobility.records.read`.
     order : sequence of int
-        Numbers (``ix``) of the stations, zone by zone.
+        Numbers (``ix``) of the stations, sorted by zone.
     group : sequence of int
-        The zone of each of them, never falling.
+        The zone of each of them, ascending.
     folder : Path
-        For the sorted chunks.
+        Folder for the sorted chunks.
     memory : int
-        Bytes that the work may take.
+        Memory limit in bytes.
     rows : int
-        How many records there are, or a little more.
+        Number of records, or a little more.
     within : tuple of int or None
-        The period asked for, in minutes: duplicates elsewhere are left out as well, but not counted.
+        The chosen period, in minutes. Duplicates outside are left out too, but not counted.
     origin : int
-        The second from which to count.
+        The second from which packed seconds are counted.
     """
     if rows == 0:
         raise InputError(_NOTHING)
@@ -183,7 +183,7 @@ def sort_status(
         of_station = edges[:-1][np.diff(edges) > 0]
         seconds = _seconds(packed[np.concatenate([of_station, np.append(of_station[1:], len(packed)) - 1])])
         ends += [int(seconds.min()), int(seconds.max())]
-        if end - begin == len(order):  # sorted by their numbers
+        if end - begin == len(order):  # a single chunk is sorted by the numbers of the stations
             if list(order) != sorted(order):
                 packed = np.concatenate([packed[edges[ix] : edges[ix + 1]] for ix in order])
             records[:] = np.diff(edges)[np.asarray(order)]
@@ -214,7 +214,7 @@ def _sort_old(
     within: tuple[int | None, int | None],
     origin: int,
 ) -> StatusLog:
-    """Sort records that are older (or newer) than the packed seconds reach."""
+    """Sort records that are older (or newer) than packed seconds allow, with another origin."""
     (earliest,) = fetch_one(connection, "SELECT min(second) FROM status")
     if origin == earliest - 60:
         raise InputError("The status records span more than 34 years. Check their times, or give fewer files.")
@@ -229,7 +229,7 @@ def _count_within(seconds: Integers, within: tuple[int | None, int | None]) -> i
 def _cut_chunks(
     connection: DuckDBPyConnection, order: Sequence[int], group: Integers, rows: int, most_records: int
 ) -> list[tuple[int, int]]:
-    """Cut the stations into runs of whole zones that fit into memory and into the packed number."""
+    """Cut the stations into chunks of whole zones that fit into memory and into the packed number."""
     if rows <= most_records and len(group) <= _MOST_STATIONS:
         return [(0, len(group))]
     counts = dict(connection.execute("SELECT ix, count(*) FROM status GROUP BY ix").fetchall())
@@ -240,7 +240,7 @@ def _cut_chunks(
         size = int(records[end:stop].sum())
         if stop - end > _MOST_STATIONS:
             raise InputError(
-                f"A zone with {stop - end:,} stations is too large; up to {_MOST_STATIONS:,} are possible."
+                f"A zone has {stop - end:,} stations; at most {_MOST_STATIONS:,} are possible. Choose smaller zones."
             )
         if end > begin and (held + size > most_records or stop - begin > _MOST_STATIONS):
             chunks.append((begin, end))
@@ -256,7 +256,7 @@ def _fetch_sorted(
 ) -> tuple[NDArray[np.uint64], Integers]:
     """Fetch the records of some stations, packed and sorted, and the seconds of the duplicates that were left out.
 
-    All stations are sorted by their numbers (``ix``), some of them by their place among `stations`.
+    Records are sorted by the station's number (``ix``) if `stations` are all, else by its position in `stations`.
     """
     number, source = "ix", "status"
     if len(stations) < of_all:
@@ -264,21 +264,21 @@ def _fetch_sorted(
         connection.execute("CREATE OR REPLACE TEMP TABLE chunk_of_stations (ix INTEGER, place INTEGER)")
         connection.execute(f"INSERT INTO chunk_of_stations VALUES {values}")
         number, source = "place", "status JOIN chunk_of_stations USING (ix)"
-    says = f"""CASE WHEN NOT installed THEN {_SAYS_NOT_INSTALLED} WHEN NOT renting THEN {_SAYS_NOT_RENTING}
-        WHEN available > 0 THEN {_SAYS_VEHICLES} ELSE {_SAYS_EMPTY} END + (coalesce(docks, 1) > 0)::INTEGER"""
+    report = f"""CASE WHEN NOT installed THEN {_REPORT_NOT_INSTALLED} WHEN NOT renting THEN {_REPORT_NOT_RENTING}
+        WHEN available > 0 THEN {_REPORT_VEHICLES} ELSE {_REPORT_EMPTY} END + (coalesce(docks, 1) > 0)::INTEGER"""
     select = f"""SELECT ({number}::UBIGINT << {64 - _STATION})
             | ((CASE WHEN second < {origin} THEN 0 WHEN second > {origin + _LAST_SECOND} THEN {_LAST_SECOND}
                 ELSE second - {origin} END)::UBIGINT << {_PAYLOAD})
-            | (least(available, {_TOO_MANY}) * {1 << (_COUNT + _SAYS)}
-               + least(coalesce(disabled, 0), {_TOO_MANY}) * {1 << _SAYS} + {says})::UBIGINT AS packed, rn
+            | (least(available, {_TOO_MANY}) * {1 << (_COUNT + _REPORT)}
+               + least(coalesce(disabled, 0), {_TOO_MANY}) * {1 << _REPORT} + {report})::UBIGINT AS packed, rn
         FROM {source}"""
     found = connection.execute(f"SELECT packed FROM ({select})").fetchnumpy()
     packed = np.ascontiguousarray(found.pop("packed"), dtype=np.uint64)
-    packed.sort(kind="stable")  # files come by station and time, or by time: runs, of which this sort makes use
+    packed.sort(kind="stable")  # files are sorted by station and time, or by time: this sort is fast on sorted runs
     again = _repeated(packed)
     if len(again) == 0:
         return packed, np.empty(0, dtype=np.int64)
-    # Of each station and second the last record of the files holds.
+    # The last record of a station and second, in the order of the files, is kept.
     keys = np.unique(packed[again] >> np.uint64(_PAYLOAD))
     connection.register("some_rows", {"key": keys})
     winners = connection.execute(
@@ -291,7 +291,7 @@ def _fetch_sorted(
 
 
 def _repeated(packed: NDArray[np.uint64]) -> Integers:
-    """Places of the sorted records that are of the same station and second as the one before."""
+    """Return the positions of sorted records with the same station and second as the one before."""
     found = []
     for begin in range(0, len(packed), _BLOCK):
         some = packed[begin : begin + _BLOCK + 1]
@@ -308,23 +308,23 @@ def _seconds(packed: NDArray[np.uint64]) -> NDArray[np.int32]:
 def _check_counts(
     connection: DuckDBPyConnection, packed: NDArray[np.uint64], stations: Sequence[int], ends: Integers
 ) -> None:
-    """Refuse more vehicles than a record can hold; `ends` are the places behind each station's records."""
+    """Refuse more vehicles than a packed record can contain. `ends` are the positions after each station's records."""
     for begin in range(0, len(packed), _BLOCK):
         some = packed[begin : begin + _BLOCK]
-        for low in (_SAYS, _SAYS + _COUNT):
+        for low in (_REPORT, _REPORT + _COUNT):
             field = np.uint64(_TOO_MANY << low)
             if (some & field).max() == field:
                 row = begin + int(((some & field) == field).argmax())
                 ix = stations[int(np.searchsorted(ends, row, side="right"))]
                 (name,) = fetch_one(connection, "SELECT station FROM stations WHERE ix = ?", [ix])
                 raise InputError(
-                    f"Station {name!r} reports {_TOO_MANY:,} vehicles or more at once; fewer were expected. "
-                    "Is the column of vehicles the right one?"
+                    f"Station {name!r} reports {_TOO_MANY:,} vehicles or more at once; expected fewer. "
+                    "Is this the right column for vehicles?"
                 )
 
 
 def _unpack(packed: NDArray[np.uint64], records: Integers, first: int, origin: int) -> StatusRecords:
-    """Take records apart; `records` is how many each of the stations from `first` on has."""
+    """Unpack records. `records` is the number of records of each station from `first` on."""
 
     def bits(low: int, width: int, dtype: type[np.signedinteger[Any]]) -> NDArray[Any]:
         kept = (packed >> np.uint64(low)).astype(dtype)
@@ -335,24 +335,24 @@ def _unpack(packed: NDArray[np.uint64], records: Integers, first: int, origin: i
     is_new = np.zeros(len(packed), dtype=bool)
     is_new[(np.cumsum(records) - records)[records > 0]] = True
     second = _seconds(packed)
-    # Rounded up to a full minute, in 32 bits as long as that goes.
+    # Rounded up to a full minute, in 32 bits as far as possible.
     whole, rest = divmod(origin + 59, 60)
     minute = ((second + np.int32(rest)) // np.int32(60)).astype(np.int64)
     minute += whole
-    says = bits(0, _SAYS, np.int8)
-    reason = _REASON[says]
-    no_dock = np.flatnonzero(says == _SAYS_EMPTY)
+    report = bits(0, _REPORT, np.int8)
+    reason = _REASON[report]
+    no_dock = np.flatnonzero(report == _REPORT_EMPTY)
     if len(no_dock):
-        # Without a vehicle and a dock a station is dead; but one that never has a dock has none to lose.
-        docked = np.bincount(station - first, weights=says & 1) > 0
+        # A station with neither a vehicle nor a free dock is dead, unless it never reports a free dock.
+        docked = np.bincount(station - first, weights=report & 1) > 0
         reason[no_dock[docked[station[no_dock] - first]]] = DEAD
     return StatusRecords(
         station,
         minute,
         second,
         origin,
-        bits(_COUNT + _SAYS, _COUNT, np.int16),
-        bits(_SAYS, _COUNT, np.int16),
+        bits(_COUNT + _REPORT, _COUNT, np.int16),
+        bits(_REPORT, _COUNT, np.int16),
         reason,
         is_new,
     )

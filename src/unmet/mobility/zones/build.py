@@ -1,18 +1,18 @@
 """Zones: single stations, super-hubs, polygons or H3 cells.
 
 ====================================== ==================================================================
-written as                             zones
+option                                 zones
 ====================================== ==================================================================
-``stations``                           each station by itself
-``superhubs:200m``                     stations grouped so that any two of a hub are closer than 200 m
-``superhubs:points.csv:200m``          the stations within 200 m of each point (columns ``lat``, ``lon`` and, if there
-                                       is one, ``name``), as in the paper
+``stations``                           one per station
+``superhubs:200m``                     groups of stations, any two of a group closer than 200 m
+``superhubs:points.csv:200m``          the stations within 200 m of each point (columns ``lat``, ``lon`` and optionally
+                                       ``name``), as in the paper
 ``districts.geojson``                  the stations within each polygon (named by its ``id`` or ``name``)
 ``h3:9``                               the stations within each H3 cell of that resolution
 ====================================== ==================================================================
 
-A station is in one zone at most: near two points it goes to the nearer, in two polygons to the first. That, zones
-without stations, stations without a zone or a place, and stations that moved are reported, never settled in silence.
+A station is in at most one zone: near two points it belongs to the nearer, in two polygons to the first. The quality
+log reports such stations, zones without stations, stations without a zone or coordinates, and stations that moved.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ Locator = Callable[[Floats, Floats], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Zones:
-    """Which stations make up which zone.
+    """Zones and their stations.
 
     Attributes
     ----------
     frame : pandas.DataFrame
-        ``zone, name, lat, lon, capacity, stations``: one row per zone; `stations` is a list of ids. Where zones are
-        polygons also ``polygon``: polygons of rings of (longitude, latitude), as GeoJSON writes a MultiPolygon.
+        ``zone, name, lat, lon, capacity, stations``: one row per zone. `stations` is a list of ids. If zones are
+        polygons also ``polygon``: polygons of rings of (longitude, latitude), as in a MultiPolygon of GeoJSON.
     of_station : array of int
-        Row of `frame` for each station, in the order of their numbers (``ix``); -1 for none.
+        Row of `frame` for each station, in the order of their numbers (``ix``). -1 for none.
     locate : callable, optional
-        Rows of `frame` for arrays of latitudes and longitudes: for trips that name no station.
+        Returns rows of `frame` for arrays of latitudes and longitudes, for trips without a station.
     """
 
     frame: pd.DataFrame
@@ -72,13 +72,13 @@ def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[
     Parameters
     ----------
     spec : str
-        As in the table at the head of this module.
+        An option of the table at the top of this module.
     stations : pandas.DataFrame
-        ``station, name, lat, lon, capacity``, in the order of their numbers; it is not changed.
+        ``station, name, lat, lon, capacity``, in the order of their numbers. It is not changed.
     log : QualityLog
-        Where to report what is odd.
+        Log for odd stations and zones.
     loose : tuple of arrays, optional
-        Latitudes and longitudes at which trips started that name no station: H3 cells are made for them too.
+        Latitudes and longitudes of the starts of trips without a station. They get H3 cells too.
 
     Examples
     --------
@@ -100,13 +100,13 @@ def find_zones(spec: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[
     if spec.lower().endswith((".geojson", ".json")):
         return _polygons(Path(spec), stations, log, loose)
     raise InputError(
-        f"Zones {spec!r} are not understood. Expected one of: stations; superhubs:200m; superhubs:points.csv:200m; "
-        "a .geojson file of polygons; h3:9."
+        "zones: expected stations, superhubs:200m, superhubs:points.csv:200m, a .geojson file of polygons or h3:9; "
+        f"got {spec!r}."
     )
 
 
 def metres_between(lat_a: Floats, lon_a: Floats, lat_b: Floats, lon_b: Floats) -> Floats:
-    """Great-circle distance (haversine formula; accurate to 0.5 %, the Earth's flattening), broadcasting.
+    """Return great-circle distances, with broadcasting (haversine formula; accurate to 0.5 %, the Earth's flattening).
 
     Examples
     --------
@@ -122,7 +122,7 @@ def metres_between(lat_a: Floats, lon_a: Floats, lat_b: Floats, lon_b: Floats) -
 def _parse_radius(text: str, spec: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(m|km)", text.strip().lower())
     if match is None or float(match[1]) <= 0:
-        raise InputError(f"Zones {spec!r}: the radius should be written like 200m or 0.5km, and is {text!r}.")
+        raise InputError(f"zones {spec!r}: expected a radius such as 200m or 0.5km, got {text!r}.")
     return float(match[1]) * (1000 if match[2] == "km" else 1)
 
 
@@ -141,9 +141,9 @@ def _each_station(stations: pd.DataFrame) -> Zones:
 
 
 def _hubs(radius: float, stations: pd.DataFrame, log: QualityLog) -> Zones:
-    """Group by complete linkage: nearest groups first, as long as any two stations stay closer than the radius.
+    """Group stations by complete linkage: merge the nearest groups while all stations stay closer than the radius.
 
-    (Single linkage would chain a dense quarter into one hub.) A hub bears the name of its largest station.
+    Single linkage would chain a dense quarter into one hub. A hub has the name of its largest station.
     """
     lat, lon, placed = _places(stations, log)
     group = np.full(len(stations), _NOWHERE)
@@ -174,7 +174,7 @@ def _around_points(path: Path, radius: float, stations: pd.DataFrame, log: Quali
     )
     near = (apart <= radius) & placed[:, None]
     of_station = np.where(near.any(axis=1), np.where(near, apart, np.inf).argmin(axis=1), _NOWHERE)
-    _report_twice(stations, near.sum(axis=1) > 1, "went to the nearer point", log)
+    _report_twice(stations, near.sum(axis=1) > 1, "assigned to the nearer point", log)
     names = points["name"].tolist()
     return _report_empty(_make(names, names, of_station, stations, None), stations, placed, log)
 
@@ -185,7 +185,7 @@ def _read_points(path: Path) -> pd.DataFrame:
     except FileNotFoundError:
         raise InputError(f"There is no file {str(path)!r} with the points of the super-hubs.") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: cannot be read as a CSV of points: {error}") from error
+        raise FileFormatError(f"{path}: cannot be read as a CSV file of points: {error}") from error
     points.columns = [str(c).strip().lower() for c in points.columns]
     points = points.rename(columns={"latitude": "lat", "longitude": "lon", "lng": "lon"})
     missing = [c for c in ("lat", "lon") if c not in points]
@@ -201,7 +201,7 @@ def _read_points(path: Path) -> pd.DataFrame:
     points["name"] = points["name"].astype(str)
     if points["name"].duplicated().any():
         twice = points["name"][points["name"].duplicated()].iloc[0]
-        raise FileFormatError(f"{path}: the name {twice!r} comes twice; each point needs its own.")
+        raise FileFormatError(f"{path}: two points have the name {twice!r}; give each its own.")
     return points
 
 
@@ -216,7 +216,7 @@ def _polygons(path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[
 
     lat, lon, placed = _places(stations, log, loose)
     times = np.sum([inside(lat, lon, shape) for shape in shapes], axis=0)
-    _report_twice(stations, (times > 1) & placed, "went to the first polygon", log)
+    _report_twice(stations, (times > 1) & placed, "assigned to the first polygon", log)
     zones = _make(names, names, np.where(placed, locate(lat, lon), _NOWHERE), stations, locate)
     outlines = [[[_rounded(ring) for ring in polygon] for polygon in shape] for shape in shapes]
     zones.frame["polygon"] = pd.Series(outlines, dtype=object)
@@ -225,7 +225,9 @@ def _polygons(path: Path, stations: pd.DataFrame, log: QualityLog, loose: tuple[
 
 def _h3_cells(resolution: str, stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None) -> Zones:
     if not re.fullmatch(r"\d{1,2}", resolution) or int(resolution) > 15:
-        raise InputError(f"H3 zones are written h3:9, with a resolution from 0 to 15; got {'h3:' + resolution!r}.")
+        raise InputError(
+            f"zones: expected H3 zones such as h3:9, with a resolution from 0 to 15, got {'h3:' + resolution!r}."
+        )
     try:
         import h3
     except ImportError:
@@ -251,28 +253,29 @@ def _h3_cells(resolution: str, stations: pd.DataFrame, log: QualityLog, loose: t
 
 
 def _ring(corners: Sequence[tuple[float, float]]) -> Floats:
-    """Corners (latitude, longitude) as a closed ring of (longitude, latitude)."""
+    """Convert corners (latitude, longitude) to a closed ring of (longitude, latitude)."""
     return np.array([*corners, corners[0]], dtype=float)[:, ::-1]
 
 
 def _rounded(ring: Floats) -> list[list[float]]:
-    """A ring as JSON knows it, to a tenth of a metre."""
+    """Convert a ring to lists, rounded to a tenth of a metre."""
     return [[float(x), float(y)] for x, y in np.round(ring, 6)]
 
 
 def _places(
     stations: pd.DataFrame, log: QualityLog, loose: tuple[Floats, Floats] | None = None
 ) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-    """Coordinates, and where there are any; it is an error when neither a station nor a trip has a place."""
+    """Return coordinates and which stations have them. Raise an error if neither a station nor a trip has any."""
     lat, lon = (stations[c].to_numpy(dtype=float, na_value=np.nan) for c in ("lat", "lon"))
     placed = np.isfinite(lat) & np.isfinite(lon)
     if not placed.any() and (loose is None or not len(loose[0])):
         raise InputError(
-            "These zones need the stations' places, and none is known. Give a table with lat and lon (--stations)."
+            "These zones need the coordinates of the stations, and no station has any. Give a table with lat and lon "
+            "(--stations)."
         )
     log.add(
         "stations",
-        "station without a place",
+        "station without coordinates",
         "noted",
         int((~placed).sum()),
         _some(stations, ~placed) + ": in no zone",
@@ -326,8 +329,8 @@ def _report_empty(zones: Zones, stations: pd.DataFrame, placed: NDArray[np.bool_
     log.add("stations", "station in no zone", "noted", int(outside.sum()), _some(stations, outside))
     if empty.all() and (zones.locate is None or placed.any()):
         raise InputError(
-            "No station lies in any of these zones. Check their places (longitude before latitude in GeoJSON), the "
-            "radius and the stations' own."
+            "No station is in any of these zones. Check the coordinates of the zones (GeoJSON has longitude before "
+            "latitude), the radius, and the coordinates of the stations."
         )
     return zones
 
@@ -338,7 +341,7 @@ def _some(stations: pd.DataFrame, chosen: NDArray[np.bool_]) -> str:
 
 
 def report_moved(connection: DuckDBPyConnection, log: QualityLog) -> None:
-    """Report stations whose trips start further apart in one month than in another: they moved."""
+    """Report stations that moved: the median start of their trips differs between months."""
     months = connection.execute(
         """SELECT start_station AS station, median(start_lat) AS lat, median(start_lon) AS lon FROM trips
         WHERE start_station IS NOT NULL AND start_lat <> 0 AND start_lon <> 0
@@ -355,5 +358,5 @@ def report_moved(connection: DuckDBPyConnection, log: QualityLog) -> None:
         "station moved",
         "noted",
         len(moved),
-        f"{some}: by the places of their trips; its place in the stations table was used",
+        f"{some}: by the starts of their trips; the coordinates of the stations table were used",
     )

@@ -1,4 +1,4 @@
-"""Polygons from GeoJSON, and which points are inside them."""
+"""Polygons from GeoJSON, and the points inside them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Floats = NDArray[np.float64]
 
 
 def read_geojson(path: Path) -> tuple[list[str], list[list[list[Floats]]]]:
-    """Read polygons: a name and a list of polygons, each a list of rings, for every feature."""
+    """Read the names of all features, and their polygons, each a list of rings."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"There is no file {str(path)!r} with polygons.") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: is not a JSON document: {error}") from error
+        raise FileFormatError(f"{path}: this is not a JSON document: {error}") from error
     features = _features(document)
     if not features:
         raise FileFormatError(
@@ -35,12 +35,12 @@ def read_geojson(path: Path) -> tuple[list[str], list[list[list[Floats]]]]:
         shapes.append(_rings(path, feature, i))
     if len(set(names)) < len(names):
         twice = next(n for n in names if names.count(n) > 1)
-        raise FileFormatError(f"{path}: two features are called {twice!r}; give each its own id or name.")
+        raise FileFormatError(f"{path}: two features have the name {twice!r}; give each its own id or name.")
     return names, shapes
 
 
 def _features(document: Any) -> list[Any]:
-    """The features of a collection, a single one, or a bare geometry."""
+    """Return the features of a collection, a single feature, or a geometry as a feature."""
     if not isinstance(document, dict):
         return []
     if document.get("type") == "Feature":
@@ -81,7 +81,7 @@ def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
 
 
 def inside(lat: Floats, lon: Floats, polygons: list[list[Floats]]) -> NDArray[np.bool_]:
-    """Even-odd rule: a point is inside when a ray to the east crosses the rings an odd number of times."""
+    """Return which points are inside (even-odd rule: a ray to the east crosses the rings an odd number of times)."""
     found = np.zeros(len(lat), dtype=bool)
     for rings in polygons:
         odd = np.zeros(len(lat), dtype=bool)

@@ -1,12 +1,12 @@
-// When and where to act: what an hour out of stock costs, by zone and hour of the week.
+// When and where to act: lost trips per hour out of stock, by zone and hour of the week.
 
 const MOST_ZONES = 14;
 
 async function buildAct(choose) {
   const act = data.act;
   byId("act-lead").textContent = act.number.length
-    ? "Trips lost per hour out of stock: how many riders an hour found nothing. Where it is highest, one more vehicle is used soonest and serves the most. Only hours of the week that are often empty are ranked: at least an hour in all, and a twentieth of the time open."
-    : "No hour of the week was out of stock often enough, with riders lost, to be worth acting on.";
+    ? "Lost trips per hour out of stock, by zone and hour of the week. Where this is highest, one more vehicle serves most riders. Only hours that are often empty are ranked: at least one hour in total, and 5 % of the time open."
+    : "No zone was out of stock often enough, at any hour of the week, to be ranked.";
   if (!act.number.length) {
     byId("act-body").hidden = true;
     return null;
@@ -15,7 +15,7 @@ async function buildAct(choose) {
   const top = act.lost_per_stockout_hour[0];
   const table = sortableTable({
     place: byId("act-table"),
-    caption: "Zones and hours of the week where an hour out of stock costs the most trips",
+    caption: "Zones and hours of the week with most lost trips per hour out of stock",
     rows: act.number.map((_, k) => k),
     choose,
     zoneOf: (k) => act.number[k],
@@ -23,10 +23,10 @@ async function buildAct(choose) {
     columns: [
       { key: "zone", label: "Zone", text: true, value: (k) => zones.name[act.number[k]], show: (k) => zones.name[act.number[k]] },
       { key: "slot", label: "When", value: (k) => act.hour_of_week[k], show: (k) => slotName(act.hour_of_week[k]) },
-      { key: "rate", label: "Lost per hour out", hint: "Trips lost per hour out of stock", value: (k) => act.lost_per_stockout_hour[k], show: (k) => number(act.lost_per_stockout_hour[k]), bar: (k) => act.lost_per_stockout_hour[k] / top },
-      { key: "lost", label: "Lost in all", value: (k) => act.lost_mean[k], show: (k) => number(act.lost_mean[k]) },
-      { key: "interval", label: "90 %", hint: "90 % interval of lost trips; sorts by its width", value: (k) => act.lost_q95[k] - act.lost_q05[k], show: (k) => interval(act.lost_q05[k], act.lost_q95[k]) },
-      { key: "share", label: "Empty", hint: "Share of the time open that it was out of stock", value: share, show: (k) => percent(share(k)) },
+      { key: "rate", label: "Lost per hour out", hint: "Lost trips per hour out of stock", value: (k) => act.lost_per_stockout_hour[k], show: (k) => number(act.lost_per_stockout_hour[k]), bar: (k) => act.lost_per_stockout_hour[k] / top },
+      { key: "lost", label: "Lost in total", value: (k) => act.lost_mean[k], show: (k) => number(act.lost_mean[k]) },
+      { key: "interval", label: "90 %", hint: "90 % interval of lost trips; sorted by width", value: (k) => act.lost_q95[k] - act.lost_q05[k], show: (k) => interval(act.lost_q05[k], act.lost_q95[k]) },
+      { key: "share", label: "Empty", hint: "Share of the open time out of stock", value: share, show: (k) => percent(share(k)) },
     ],
   });
   await drawAct();
@@ -34,7 +34,7 @@ async function buildAct(choose) {
   return table;
 }
 
-/** The zones that lost most, as rows; columns are the hours of the week. */
+/** Heat map: rows are the zones with most lost trips, columns the hours of the week. */
 async function drawAct() {
   if (!data.act.number.length) return;
   const perHour = data.bins.minutes < 1440;
@@ -45,7 +45,7 @@ async function drawAct() {
   const weeks = await Promise.all(rows.map(weekOf));
   const slots = perHour ? Array.from({ length: 168 }, (_, s) => s) : WEEKDAYS.map((_, d) => 24 * d);
   const cost = (week, s) => (week.stockout[s] > 0 && known(week.lost[s]) ? week.lost[s] / (week.stockout[s] / 60) : null);
-  // A minute out of stock at the busiest hour is no habit: such cells are left blank, as in the table.
+  // Rare stock-outs are left blank, as in the table.
   const habit = (week, s) => week.stockout[s] >= 60 && week.stockout[s] >= 0.05 * week.open[s];
   const z = weeks.map((week) => slots.map((s) => (habit(week, s) ? cost(week, s) : null)));
   const facts = weeks.map((week, r) => slots.map((s) => [
@@ -65,7 +65,7 @@ async function drawAct() {
   byId("act-map").style.height = `${Math.max(26 * rows.length + 40, 130)}px`;
   const trace = {
     type: "heatmap", z, customdata: facts, x: slots, y: rows.map((_, r) => r), coloraxis: "coloraxis", ygap: 2, hoverongaps: false,
-    hovertemplate: "<b>%{customdata[1]}</b><br>%{customdata[2]}: %{z:.3~g} lost per hour out of stock<br>lost %{customdata[3]} in all (%{customdata[4]}), out of stock %{customdata[5]}<extra></extra>",
+    hovertemplate: "<b>%{customdata[1]}</b><br>%{customdata[2]}: %{z:.3~g} lost per hour out of stock<br>lost %{customdata[3]} in total (%{customdata[4]}), out of stock %{customdata[5]}<extra></extra>",
   };
   await Plotly.react(byId("act-map"), [trace], layout, { responsive: true, displayModeBar: false });
 }

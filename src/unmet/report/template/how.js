@@ -1,13 +1,13 @@
-// How it was done: data, rejected rows, minutes by state, model, fits, extrapolation, assumptions.
+// Data and methods: data, rejected rows, minutes by state, model, fits, extrapolation, assumptions.
 
 const STATE_TONES = { available: "demand", stockout: "lost", closed: "muted", unknown: "line" };
 const STATE_NAMES = { available: "available", stockout: "out of stock", closed: "closed", unknown: "unknown" };
 const FLAG_WORDS = {
-  extrapolation: "in hours of the week that were never seen with supply: their estimates are extrapolation",
-  "covariate-missing": "with a gap in the weather, filled with its median",
-  unknown: "of which nothing is known",
+  extrapolation: "in hours of the week that never had supply: these estimates are extrapolated",
+  "covariate-missing": "without weather data, filled with the median",
+  unknown: "in an unknown state throughout",
   closed: "closed throughout",
-  future: "without any record of trips",
+  future: "without trip records",
 };
 const MOST_LISTED = 30;
 
@@ -17,11 +17,11 @@ function buildHow() {
     _block("Data used", _facts(how.data)),
     _block("Minutes by state", _states(how.states)),
     _block("Model", _facts(how.model)),
-    _block("Rows rejected, repaired and noted", _quality(how.quality)),
+    _block("Rejected, repaired and noted rows", _quality(how.quality)),
     _block("Fits", ..._fits()),
     _block("Extrapolation and gaps", _flags(how.flags)),
     _block("Assumptions", _list(how.assumptions)),
-    ...(how.notes.length ? [_block("Notes of the run", _list(how.notes))] : [])
+    ...(how.notes.length ? [_block("Notes on the run", _list(how.notes))] : [])
   );
 }
 
@@ -50,7 +50,7 @@ function _states(rows) {
 }
 
 function _quality(rows) {
-  if (!rows.length) return element("p", {}, "Nothing was rejected, repaired or noted; or the panel does not tell.");
+  if (!rows.length) return element("p", {}, "No rows were rejected, repaired or noted, or the panel does not record them.");
   const body = element("tbody");
   for (const [action, source, reason, count, share, detail] of rows) {
     body.append(
@@ -59,24 +59,24 @@ function _quality(rows) {
         element("td", {}, number(count)), element("td", {}, percent(share)), element("td", { class: "text muted" }, detail))
     );
   }
-  return element("table", {}, element("caption", { class: "unseen" }, "Rows rejected, repaired and noted"), body);
+  return element("table", {}, element("caption", { class: "unseen" }, "Rejected, repaired and noted rows"), body);
 }
 
 function _fits() {
   const all = zones.zone.map((_, i) => i);
   const bad = all.filter(failed);
   const loose = all.filter((i) => zones.converged[i] === false);
-  const told = all.filter((i) => !failed(i) && zones.converged[i] !== false && zones.message[i]);
-  const parts = [element("p", {}, `${all.length - bad.length} of ${counted(all.length, "zone")} estimated` + (bad.length ? `; ${bad.length} could not be, and ${bad.length === 1 ? "is" : "are"} in no total.` : "."))];
+  const remarked = all.filter((i) => !failed(i) && zones.converged[i] !== false && zones.message[i]);
+  const parts = [element("p", {}, `${all.length - bad.length} of ${counted(all.length, "zone")} estimated` + (bad.length ? `. ${bad.length} could not be estimated and ${bad.length === 1 ? "is" : "are"} not in the totals.` : "."))];
   const listed = (title, some, why) => {
     if (!some.length) return;
     const lines = some.slice(0, MOST_LISTED).map((i) => element("li", {}, element("bdi", {}, zones.name[i]), why(i) ? `: ${why(i)}` : ""));
-    if (some.length > MOST_LISTED) lines.push(element("li", {}, `and ${some.length - MOST_LISTED} more; all are in the exported tables`));
+    if (some.length > MOST_LISTED) lines.push(element("li", {}, `and ${some.length - MOST_LISTED} more, listed in the exported tables`));
     parts.push(element("details", some.length <= 5 ? { open: "" } : {}, element("summary", {}, title), element("ul", {}, ...lines)));
   };
   listed(`${bad.length} could not be estimated`, bad, whyFailed);
-  listed(`${loose.length} did not converge: believe them less`, loose, (i) => zones.message[i]);
-  listed(`${told.length} with a remark`, told, (i) => zones.message[i]);
+  listed(`${loose.length} did not converge: these estimates are less reliable`, loose, (i) => zones.message[i]);
+  listed(`${remarked.length} with a remark`, remarked, (i) => zones.message[i]);
   if (!loose.length) parts.push(element("p", {}, "All estimates converged."));
   return parts;
 }
@@ -86,6 +86,6 @@ function _flags(flags) {
     const [bins, count] = flags[word];
     return `${counted(bins, "zone-bin")} (${counted(count, "zone")}) ${FLAG_WORDS[word]}.`;
   });
-  if (!flags.extrapolation) lines.unshift("Every hour of the week was seen with supply in every zone estimated: nothing is extrapolated.");
+  if (!flags.extrapolation) lines.unshift("Every estimated zone had supply in every hour of the week: nothing is extrapolated.");
   return _list(lines);
 }

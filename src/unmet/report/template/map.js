@@ -1,4 +1,4 @@
-// The map: zones as circles or polygons on a plain plane, in the right proportions, drawn as SVG.
+// The map: zones as circles or polygons, drawn to scale as SVG.
 
 const METRICS = {
   lost_mean: { label: "Lost trips", show: number },
@@ -23,11 +23,11 @@ function buildMap(choose) {
   if (!data.map) {
     switcher.hidden = true;
     byId("map").append(
-      element("p", { class: "message" }, "No zone has a place, so there is no map. Give `unmet panel` a table of stations with lat and lon to get one.")
+      element("p", { class: "message" }, "There is no map because no zone has a position. Give `unmet panel` a table of stations with lat and lon.")
     );
     return;
   }
-  map.svg = drawn("svg", { role: "group", "aria-label": "Map of zones; arrow keys go from zone to zone, Enter chooses" });
+  map.svg = drawn("svg", { role: "group", "aria-label": "Map of zones; arrow keys move between zones, Enter selects one" });
   const buttons = element("div", { class: "zoom" });
   for (const [sign, name, factor] of [["+", "Zoom in", 1.6], ["−", "Zoom out", 1 / 1.6], ["⟲", "Show all", 0]]) {
     const button = element("button", { type: "button", "aria-label": name, title: name }, sign);
@@ -275,7 +275,7 @@ function markChosen(chosen) {
   }
 }
 
-// ---- what is shown beside the pointer
+// ---- the box next to the pointer
 
 function showTip(content, x, y) {
   const tip = byId("tip");

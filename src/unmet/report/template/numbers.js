@@ -1,4 +1,4 @@
-// The data, numbers as people read them, and small helpers that every part uses.
+// The data, formatted numbers, and small helpers that every part uses.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const zones = data.zones;
@@ -36,7 +36,7 @@ function number(value) {
   return value.toFixed(size >= 1 ? 1 : 2);
 }
 
-/** So many of something. */
+/** A number with its noun, in the plural if needed. */
 function counted(value, what) {
   return `${number(value)} ${what}${value === 1 ? "" : "s"}`;
 }
@@ -64,7 +64,7 @@ function plain(text, most = 200) {
 }
 
 const zoneName = (i) => (i === EVERY ? "All zones" : zones.name[i]);
-const whyFailed = (i) => zones.reason[i] || "for no reason given";
+const whyFailed = (i) => zones.reason[i] || "no reason recorded";
 const failed = (i) => i !== EVERY && zones.status[i] !== "ok";
 
 /** Hour of the week as words; only the day where bins are that long. */

@@ -17,13 +17,13 @@ function buildHeadline(choose) {
   byId("sentence").append(
     "Riders took ", strong(number(observed.mean)), ` trips in ${counted(days, "day")}. `,
     ...(lost.mean > 0
-      ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were wanted and not served because there was nothing to rent: `, strong(percent(share)), " of demand."]
+      ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand."]
       : [data.headline.stockout_share === null
-          ? "When there was something to rent is not known, so nothing can be said of lost trips."
-          : "By this model none was lost for want of a vehicle."])
+          ? "Lost trips cannot be estimated, because the times with something to rent are unknown."
+          : "According to this model, no trip was lost."])
   );
   byId("cards").append(..._cards(choose));
-  byId("made").textContent = `Made by ${data.made.by} on ${data.made.on}. The tables behind this page: unmet export.`;
+  byId("made").textContent = `Made by ${data.made.by} on ${data.made.on}. To get the tables behind this page, run: unmet export.`;
 }
 
 function _cards(choose) {
@@ -35,10 +35,10 @@ function _cards(choose) {
   bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));
   const truth = data.headline.true_demand;
   return [
-    card("Trips observed", number(observed.mean), [note(`in ${counted(Math.round(data.period.days), "day")}`), note(counted(counts.all - counts.failed, "zone"))]),
+    card("Observed trips", number(observed.mean), [note(`in ${counted(Math.round(data.period.days), "day")}`), note(counted(counts.all - counts.failed, "zone"))]),
     card("Demand", number(Math.round(demand.mean)), [note(`90 %: ${interval(Math.round(demand.q05), Math.round(demand.q95))}`), ...(known(truth) ? [element("p", { class: "note truth" }, `true demand: ${number(truth)}`)] : [])]),
     card("Lost trips", out === null ? "unknown" : number(Math.round(lost.mean)), [note(`90 %: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), note(`${percent(share)} of demand`), bar], { class: "lost" }),
-    card("Out of stock", percent(out), [note("of the time open"), note(`${number(Math.round(hours))} zone-hours`)]),
+    card("Out of stock", percent(out), [note("of the open time"), note(`${number(Math.round(hours))} zone-hours`)]),
     _worstCard(choose),
     _qualityCard(counts),
   ];
@@ -53,8 +53,8 @@ function _worstCard(choose) {
     button.addEventListener("click", () => choose(i));
     list.append(element("li", {}, button));
   }
-  const none = element("p", { class: "note" }, "no zone lost a trip");
-  return element("div", { class: "card figure" }, element("h2", {}, "Worst zones, trips lost"), order.length ? list : none);
+  const none = element("p", { class: "note" }, "no zone lost trips");
+  return element("div", { class: "card figure" }, element("h2", {}, "Zones with most lost trips"), order.length ? list : none);
 }
 
 function _qualityCard(counts) {
@@ -84,8 +84,8 @@ function _zoneFacts(i) {
   const notes = [];
   if (failed(i)) notes.push(`Could not be estimated: ${whyFailed(i)}`);
   else if (i !== EVERY) {
-    if (zones.converged[i] === false) notes.push("The fit did not converge: believe it less.");
-    if (zones.extrapolated_bins[i]) notes.push(`${counted(zones.extrapolated_bins[i], "bin")} in hours of the week never seen with supply: extrapolation.`);
+    if (zones.converged[i] === false) notes.push("The fit did not converge: this estimate is less reliable.");
+    if (zones.extrapolated_bins[i]) notes.push(`${counted(zones.extrapolated_bins[i], "bin")} in hours of the week that never had supply: extrapolated.`);
   }
   byId("zone-note").textContent = notes.join(" ");
   byId("zone-note").hidden = !notes.length;

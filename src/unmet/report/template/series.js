@@ -94,7 +94,7 @@ async function drawSeries() {
   };
   const unit = shown.byDay ? "day" : data.period.bin;
   byId("resolution").textContent = shown.byDay
-    ? `by day; the band is the sum of the ${data.period.bin}s' limits` + (data.bins.all ? "" : `, single ${data.period.bin}s from ${_date(clock.bins[0])}`)
+    ? `by day; the band adds up the limits of the ${data.period.bin}s` + (data.bins.all ? "" : `; single ${data.period.bin}s from ${_date(clock.bins[0])}`)
     : "";
   _drawKeys(unit, part.off.some((v) => v > 0));
   await Plotly.react(byId("series"), _traces(part), _layout(part, unit), CONFIG);
@@ -134,18 +134,18 @@ function _traces(part) {
       marker: { color: lost, symbol: "line-ew", size: narrow ? 4 : 7, line: { color: lost, width: narrow ? 1 : 2 } },
       hoverinfo: "skip",
     },
-    // Hollow where a stock-out hid some: told apart without colour.
+    // Hollow for bins with a stock-out, so that they differ without colour, too.
     points(part.observed.map((v, k) => (missed[k] ? null : blank(v))), { size: narrow ? 3.5 : 5, color: ink }),
     points(part.observed.map((v, k) => (missed[k] ? blank(v) : null)), {
       size: narrow ? 3.5 : 5.5, color: colour("card"), line: { color: ink, width: 1.2 },
     }),
     // One trace without marks answers for all of them: points of others may be far from where the pointer is.
     { x: part.middle, y: part.rate.map((r, k) => blank(Number.isNaN(r) ? part.observed[k] : r)), type: "scatter", mode: "markers",
-      marker: { opacity: 0 }, customdata: part.at.map((_, k) => [_told(part, k)]), hovertemplate: "%{customdata[0]}<extra></extra>" },
+      marker: { opacity: 0 }, customdata: part.at.map((_, k) => [_pointText(part, k)]), hovertemplate: "%{customdata[0]}<extra></extra>" },
   ];
 }
 
-function _told(part, k) {
+function _pointText(part, k) {
   const lines = [`observed ${number(part.observed[k])}`];
   if (part.lost[k] > 0) lines.push(`lost ${number(part.lost[k])}`);
   if (!Number.isNaN(part.rate[k])) lines.push(`rate ${number(part.rate[k])} (${interval(part.low[k], part.high[k])})`);
@@ -161,7 +161,7 @@ function _drawKeys(unit, anyOff) {
   const [demand, lost, muted] = [colour("demand"), colour("lost"), colour("muted")];
   const keys = [
     ["observed", dot(false)],
-    ["observed, cut short by a stock-out", dot(true)],
+    ["observed, with a stock-out", dot(true)],
     ["lost", drawn("path", { d: "M9 12V1M5 1h8", stroke: lost, "stroke-width": 2, fill: "none" })],
     [`rate per ${unit}`, drawn("path", { d: "M0 6h18", stroke: demand, "stroke-width": 2.4 })],
     [shown.byDay ? "band" : "90 % band", box(withAlpha(demand, 0.22))],
@@ -200,7 +200,7 @@ function _layout(part, unit) {
   shown.left = 25 + 7 * Math.max(String(Math.round(top)).length, 3);
   const ahead = data.bins.future === null ? null : clock.bins[data.bins.future];
   const line = { type: "line", x0: ahead, x1: ahead, yref: "paper", y0: 0, y1: 1, line: { color: colour("muted"), width: 1, dash: "dot" } };
-  const note = { x: ahead, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: " ahead", font: { color: colour("muted"), size: 11 } };
+  const note = { x: ahead, y: 1, yref: "paper", xanchor: "left", yanchor: "top", showarrow: false, text: " forecast", font: { color: colour("muted"), size: 11 } };
   const visible = ahead !== null && ahead > shown.from && ahead < shown.to;
   return {
     ...baseLayout(),
@@ -280,16 +280,16 @@ async function drawWeek() {
   const demand = slots.map((day) => day.map((s) => mean(week.observed[s] + week.lost[s], s)));
   const facts = slots.map((day) => day.map((s) => [
     number(week.lost[s]), interval(week.low[s], week.high[s]), percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
-    week.extrapolated[s] > 0 ? "<br>never seen with supply: extrapolated" : "", slotName(day[0] + (s % 24)),
+    week.extrapolated[s] > 0 ? "<br>never had supply: extrapolated" : "", slotName(day[0] + (s % 24)),
   ]));
   const top = Math.max(...demand.flat().filter(known), ...observed.flat().filter(known), 0);
   const phone = byId("week").clientWidth < 520;
-  byId("week-title").textContent = `A usual week: trips per ${perHour ? "hour" : data.period.bin}`;
+  byId("week-title").textContent = `Average week: trips per ${perHour ? "hour" : data.period.bin}`;
   const turn = (grid) => (perHour ? grid : [grid.map((day) => day[0])]);
   const map = (z, name, k) => ({
     type: "heatmap", z: turn(z), customdata: turn(facts), x: perHour ? slots[0] : WEEKDAYS, y: perHour ? WEEKDAYS : [""], name,
     xaxis: `x${k}`, yaxis: `y${k}`, coloraxis: "coloraxis", xgap: 1, ygap: 1, hoverongaps: false,
-    hovertemplate: `%{customdata[4]}<br>${name} %{z:.3~g}<br>lost %{customdata[0]} in all (%{customdata[1]})<br>out of stock %{customdata[2]}%{customdata[3]}<extra></extra>`,
+    hovertemplate: `%{customdata[4]}<br>${name} %{z:.3~g}<br>lost %{customdata[0]} in total (%{customdata[1]})<br>out of stock %{customdata[2]}%{customdata[3]}<extra></extra>`,
   });
   const x = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, ticks: "", ...(perHour ? { tickvals: [0, 6, 12, 18, 23], range: [-0.5, 23.5] } : {}) };
   const y = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, autorange: "reversed", ticks: "" };

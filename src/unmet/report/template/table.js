@@ -119,20 +119,20 @@ function buildZoneTable(choose) {
   });
   const columns = [
     { key: "name", label: "Zone", text: true, value: (i) => zones.name[i], show: (i) => zones.name[i] },
-    { ...plainColumn("lost_mean", "Lost", number, "Trips lost"), bar: (i) => (zones.lost_mean[i] || 0) / most,
+    { ...plainColumn("lost_mean", "Lost", number, "Lost trips"), bar: (i) => (zones.lost_mean[i] || 0) / most,
       show: (i) => (failed(i) ? "failed" : number(zones.lost_mean[i])) },
-    { key: "interval", label: "90 %", hint: "90 % interval of lost trips; sorts by its width",
+    { key: "interval", label: "90 %", hint: "90 % interval of lost trips; sorted by width",
       value: (i) => (known(zones.lost_q95[i]) ? zones.lost_q95[i] - zones.lost_q05[i] : null),
       show: (i) => (failed(i) ? "" : interval(zones.lost_q05[i], zones.lost_q95[i])) },
     plainColumn("lost_share", "Share", percent, "Share of demand that was lost"),
-    plainColumn("stockout_share", "Empty", percent, "Share of the time open that it was out of stock"),
-    plainColumn("observed", "Observed", number, "Trips observed"),
-    plainColumn("demand_mean", "Demand", number, "Observed and lost trips"),
+    plainColumn("stockout_share", "Empty", percent, "Share of the open time out of stock"),
+    plainColumn("observed", "Observed", number, "Observed trips"),
+    plainColumn("demand_mean", "Demand", number, "Observed plus lost trips"),
   ];
-  if (zones.true_demand) columns.push(plainColumn("true_demand", "True", number, "Trips wanted, in the simulated city"));
+  if (zones.true_demand) columns.push(plainColumn("true_demand", "True", number, "True demand of the simulated city"));
   const rows = zones.zone.map((_, i) => i);
   const made = sortableTable({
-    place: byId("zone-table"), caption: "Zones, with trips lost, observed and wanted", columns, rows, choose,
+    place: byId("zone-table"), caption: "Zones with observed, lost and demanded trips", columns, rows, choose,
     zoneOf: (i) => i, first: "lost_mean",
   });
   const search = byId("search");

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from unmet._exceptions import InputError, UninformativeWarning
 from unmet._typing import Array
-from unmet.likelihoods.base import Observations, refuse_reversed
-from unmet.likelihoods.counts import Poisson
+from unmet.likelihoods.base import Likelihood, Observations, refuse_reversed
 
 __all__ = ["as_asked", "bounded_both_ways", "observations", "sides", "vector", "with_exposure"]
 
@@ -78,37 +78,37 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
     return Observations(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
 
 
-def with_exposure(obs: Observations, exposure: Any, background: Any = None, *, counts: bool) -> Observations:
-    """Add exposure and background to observations, after checking them and the counts.
+def with_exposure(obs: Observations, exposure: Any, likelihood: Likelihood, background: Any = None) -> Observations:
+    """The same observations with the share of each bin in which demand could be served, and counts from elsewhere.
 
     Parameters
     ----------
     obs : Observations
         The observations.
     exposure : array-like of shape (n,) or None
-        Fraction of each bin in which demand could be served, 0…1; None for 1 everywhere.
+        Shares, 0…1; None for 1 throughout.
+    likelihood : Likelihood
+        Refuses what it cannot explain: only counts have exposure, and only whole numbers are counts.
     background : array-like of shape (n,) or None
-        Expected counts from elsewhere, at least 0; None for 0 everywhere.
-    counts : bool
-        Whether the likelihood is one of counts. Only counts can have exposure or background, and they must be whole
-        numbers.
-
-    Returns
-    -------
-    Observations
+        Expected counts from elsewhere, at least 0; None for 0 throughout. Only counts have it.
     """
-    if not counts:
-        if exposure is not None:
-            raise InputError(
-                "exposure needs a count likelihood: the distribution of a Gaussian total in part of a bin is not "
-                "defined. Use likelihood='poisson' or 'negative-binomial', or mark such rows censored=True."
-            )
-        if background is not None:
+    if likelihood.units == "log rate":
+        _refuse_other_counts(obs)
+    if exposure is not None:
+        obs = replace(obs, exposure=vector(exposure, len(obs), "exposure"))
+    if background is not None:
+        if likelihood.units == "y":
             raise InputError(
                 "background needs a count likelihood: use likelihood='poisson' or 'negative-binomial'. From a Gaussian "
-                "y, subtract what is expected from elsewhere"
+                "y, subtract the expected value from elsewhere."
             )
-        return obs
+        obs = replace(obs, background=vector(background, len(obs), "background"))
+    likelihood.validate(obs)
+    return obs
+
+
+def _refuse_other_counts(obs: Observations) -> None:
+    """Refuse counts that are known from above only or too large."""
     below = np.flatnonzero(np.isneginf(obs.lower))
     if below.size:
         raise InputError(
@@ -123,11 +123,6 @@ def with_exposure(obs: Observations, exposure: Any, background: Any = None, *, c
             "such rows in all). Count in thousands, or use likelihood='gaussian', which fits such counts well.",
             row=int(large[0]),
         )
-    shares = None if exposure is None else vector(exposure, len(obs), "exposure")
-    others = None if background is None else vector(background, len(obs), "background")
-    with_it = Observations(obs.lower, obs.upper, shares, others)
-    Poisson().validate(with_it)
-    return with_it
 
 
 def bounded_both_ways(obs: Observations) -> bool:
@@ -160,8 +155,8 @@ def bounded_both_ways(obs: Observations) -> bool:
     return scaled
 
 
-def as_asked(X: Array, obs: Observations, censoring: str, *, counts: bool) -> tuple[Array, Observations]:
-    """Select rows by the `censoring` setting: all, exact ones only, or all treated as exact.
+def as_asked(X: Array, obs: Observations, censoring: str, likelihood: Likelihood) -> tuple[Array, Observations]:
+    """Rows as the `censoring` setting wants them: all, exact ones only, or all taken for exact.
 
     Counts without information are left out: exposure 0, and (with a warning) "at least 0".
 
@@ -189,8 +184,8 @@ def as_asked(X: Array, obs: Observations, censoring: str, *, counts: bool) -> tu
         low = np.where(np.isfinite(obs.lower), obs.lower, obs.upper)
         high = np.where(np.isfinite(obs.upper), obs.upper, obs.lower)
         middle = 0.5 * (low + high)
-        obs = Observations(middle, middle, obs.exposure, obs.background)
-    return _informative(X, obs) if counts else (X, obs)
+        obs = Observations(middle, middle, obs.exposure, background=obs.background)
+    return _informative(X, obs) if likelihood.units == "log rate" else (X, obs)
 
 
 def _informative(X: Array, obs: Observations) -> tuple[Array, Observations]:

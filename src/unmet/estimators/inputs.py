@@ -13,8 +13,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
-from unmet.estimators._frames import naming_rows, refuse_other_order, refuse_words_and_times
-from unmet.estimators._labels import observations
+from unmet.estimators.frames import naming_rows, refuse_other_order, refuse_words_and_times
+from unmet.estimators.labels import observations
 from unmet.kernels.base import refuse_repeated_names
 from unmet.likelihoods.base import Observations
 
@@ -103,7 +103,7 @@ def _numbers(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
 
 
 def read_rows(
-    estimator: BaseEstimator, X: Any, y: Any, censored: Any, lower: Any, upper: Any
+    estimator: BaseEstimator, X: Any, y: Any, censored: Any, lower: Any, upper: Any, *, reset: bool = True
 ) -> tuple[Array, Observations]:
     """Convert the arguments of `fit` to inputs and observations.
 
@@ -114,15 +114,12 @@ def read_rows(
     X : array-like or DataFrame of shape (n, d)
         Inputs.
     y, censored, lower, upper : array-like of shape (n,) or None
-        See `unmet.estimators._labels.observations`.
-
-    Returns
-    -------
-    X : array of shape (n, d)
-    obs : Observations
+        See `unmet.estimators.labels.observations`.
+    reset : bool
+        Whether names and number of columns are noted, or compared with those noted before.
     """
     refuse_other_order(X, y=y, censored=censored, lower=lower, upper=upper)
-    table = read_table(estimator, X, reset=True)
+    table = read_table(estimator, X, reset=reset)
     if y is None and lower is None and upper is None:
         raise InputError("fit requires y to be passed, but the target y is None. Give y, or lower= and upper=.")
     with naming_rows(X, y, censored, lower, upper):

@@ -1,0 +1,276 @@
+"""GBFS documents, versions 1.0 to 3.1, as the collector keeps them.
+
+Versions differ in four ways that matter here. Times are POSIX seconds up to 2.3 and RFC 3339 text from 3.0. Feeds are
+listed per language up to 2.3. ``num_bikes_*`` became ``num_vehicles_*``, and ``free_bike_status`` became
+``vehicle_status``. A station or vehicle that cannot be read is counted and left out; the others are kept. Numbers are
+kept as published, also negative ones: whoever reads the history judges them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+from unmet._exceptions import FileFormatError
+
+__all__ = [
+    "Document",
+    "StationInfo",
+    "StationState",
+    "Vehicle",
+    "feed_addresses",
+    "parse_document",
+    "station_infos",
+    "station_states",
+    "vehicles",
+]
+
+_MILLISECONDS = 1e11  # a number of seconds beyond this lies after the year 5000
+_MOST_COUNT = 100_000
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One GBFS document.
+
+    Attributes
+    ----------
+    updated : float or None
+        ``last_updated`` in seconds since 1970.
+    ttl : float
+        Seconds until the publisher updates the document; 0 if it does not state any.
+    data : dict
+        The content of ``data``.
+    """
+
+    updated: float | None
+    ttl: float
+    data: dict[str, Any]
+
+
+class StationState(NamedTuple):
+    """Status of one station. Counts that the feed does not contain are None."""
+
+    available: int
+    disabled: int | None
+    docks: int | None
+    docks_disabled: int | None
+    installed: bool
+    renting: bool
+    returning: bool
+    types: str | None
+    """Available vehicles by type, as a JSON object; None if the feed has no types."""
+
+
+class StationInfo(NamedTuple):
+    """Description of one station; `fields` contains all other scalar fields as a JSON object."""
+
+    name: str | None
+    lat: float | None
+    lon: float | None
+    capacity: int | None
+    fields: str
+
+
+class Vehicle(NamedTuple):
+    """One vehicle of a dockless feed."""
+
+    lat: float | None
+    lon: float | None
+    type: str | None
+    station: str | None
+    reserved: bool
+    disabled: bool
+    range_metres: float | None
+    fuel_share: float | None
+
+
+def parse_document(content: bytes) -> Document:
+    """Parse a GBFS document.
+
+    Raises
+    ------
+    FileFormatError
+        If it is not a whole JSON object with an object ``data``.
+
+    Examples
+    --------
+    >>> parse_document(b'{"last_updated": 1600000000, "ttl": 30, "data": {"stations": []}}')
+    Document(updated=1600000000.0, ttl=30.0, data={'stations': []})
+    """
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"not a whole JSON document ({str(error)[:80]})") from None
+    if not isinstance(document, dict) or not isinstance(document.get("data"), dict):
+        raise FileFormatError("not a GBFS document: expected an object with an object 'data'")
+    ttl = document.get("ttl")
+    ttl = float(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) and 0 <= ttl < 1e9 else 0.0
+    return Document(_time(document.get("last_updated")), ttl, document["data"])
+
+
+def feed_addresses(document: Document, language: str = "en") -> dict[str, str]:
+    """Addresses of the feeds that a ``gbfs.json`` lists, by name; of `language` where feeds are listed per language.
+
+    Examples
+    --------
+    >>> feeds = [{"name": "station_status", "url": "https://example.com/status"}]
+    >>> feed_addresses(Document(None, 0.0, {"fr": {"feeds": feeds}}))
+    {'station_status': 'https://example.com/status'}
+    """
+    listed = document.data.get("feeds")
+    if listed is None:
+        languages = {k: v.get("feeds") for k, v in document.data.items() if isinstance(v, dict)}
+        listed = languages.get(language) or next((v for v in languages.values() if v), None)
+    if not isinstance(listed, list):
+        raise FileFormatError("not a gbfs.json: there is no list of feeds")
+    return {
+        feed["name"]: feed["url"]
+        for feed in listed
+        if isinstance(feed, dict) and isinstance(feed.get("name"), str) and isinstance(feed.get("url"), str)
+    }
+
+
+def station_states(document: Document) -> tuple[dict[str, tuple[StationState, float | None]], int]:
+    """Read ``station_status``: station id → (state, ``last_reported``), and the number of unreadable stations."""
+    return _rows(document, ("stations",), ("station_id",), lambda s: (_state(s), _time(s.get("last_reported"))))
+
+
+def station_infos(document: Document) -> tuple[dict[str, StationInfo], int]:
+    """Read ``station_information``: station id → description, and the number of unreadable stations."""
+    return _rows(document, ("stations",), ("station_id",), _info)
+
+
+def vehicles(document: Document) -> tuple[dict[str, Vehicle], int]:
+    """Read ``vehicle_status`` or ``free_bike_status``: vehicle id → vehicle, and the number of unreadable ones."""
+    return _rows(document, ("vehicles", "bikes"), ("vehicle_id", "bike_id"), _vehicle)
+
+
+def _rows(
+    document: Document,
+    lists: tuple[str, ...],
+    ids: tuple[str, ...],
+    read: Callable[[Mapping[str, Any]], Row],
+) -> tuple[dict[str, Row], int]:
+    listed = next((document.data[name] for name in lists if name in document.data), None)
+    if not isinstance(listed, list):
+        raise FileFormatError(f"expected a list {' or '.join(lists)!r} in 'data'; found {sorted(document.data)[:5]}")
+    rows: dict[str, Row] = {}
+    unreadable = 0
+    for item in listed:
+        try:
+            rows[_identity(item, ids)] = read(item)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            unreadable += 1
+    return rows, unreadable
+
+
+def _identity(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    for name in names:
+        value = row.get(name)
+        if type(value) in (str, int) and (text := str(value).strip()):
+            return text
+    raise ValueError(f"no {names[0]}")
+
+
+def _state(station: Mapping[str, Any]) -> StationState:
+    types = station.get("vehicle_types_available")
+    by_type = None
+    if isinstance(types, list):
+        by_type = {str(t["vehicle_type_id"]): _count(t, "count") or 0 for t in types}
+    available = _count(station, "num_vehicles_available", "num_bikes_available")
+    if available is None:
+        if by_type is None:
+            raise ValueError("no count of vehicles")
+        available = sum(by_type.values())
+    return StationState(
+        available,
+        _count(station, "num_vehicles_disabled", "num_bikes_disabled"),
+        _count(station, "num_docks_available"),
+        _count(station, "num_docks_disabled"),
+        _flag(station, "is_installed"),
+        _flag(station, "is_renting"),
+        _flag(station, "is_returning"),
+        None if by_type is None else json.dumps(by_type, sort_keys=True),
+    )
+
+
+def _info(station: Mapping[str, Any]) -> StationInfo:
+    name = station.get("name", station.get("station_name"))
+    if isinstance(name, list):  # version 3: [{"text": ..., "language": ...}, ...]
+        name = next((n["text"] for n in name if isinstance(n, dict) and isinstance(n.get("text"), str)), None)
+    known = {"station_id", "name", "station_name", "lat", "lon", "capacity"}
+    other = {k: v for k, v in station.items() if k not in known and isinstance(v, str | int | float | bool)}
+    return StationInfo(
+        name if isinstance(name, str) else None,
+        _number(station, "lat"),
+        _number(station, "lon"),
+        _count(station, "capacity"),
+        json.dumps(other, sort_keys=True),
+    )
+
+
+def _vehicle(vehicle: Mapping[str, Any]) -> Vehicle:
+    return Vehicle(
+        _number(vehicle, "lat"),
+        _number(vehicle, "lon"),
+        _text(vehicle, "vehicle_type_id"),
+        _text(vehicle, "station_id"),
+        _flag(vehicle, "is_reserved", missing=False),
+        _flag(vehicle, "is_disabled", missing=False),
+        _number(vehicle, "current_range_meters"),
+        _number(vehicle, "current_fuel_percent"),
+    )
+
+
+def _time(value: Any) -> float | None:
+    """Seconds since 1970 of POSIX seconds, milliseconds or RFC 3339 text; None if missing or none of these."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        return moment.timestamp() if moment.tzinfo is not None else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e15:
+        return None
+    return value / 1000.0 if value > _MILLISECONDS else float(value)
+
+
+def _count(row: Mapping[str, Any], *names: str) -> int | None:
+    for name in names:
+        value = row.get(name)
+        if value is None:
+            continue
+        if type(value) is float and value.is_integer():
+            value = int(value)
+        if type(value) is not int or abs(value) > _MOST_COUNT:
+            raise ValueError(f"{name}: {value!r}")
+        return value
+    return None
+
+
+def _number(row: Mapping[str, Any], name: str) -> float | None:
+    value = row.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e9:
+        raise ValueError(f"{name}: {value!r}")
+    return float(value)
+
+
+def _text(row: Mapping[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    return None if value is None else str(value)
+
+
+def _flag(row: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
+    value = row.get(name, missing)
+    if value is True or value is False:
+        return value
+    if type(value) is int and value in (0, 1):  # in version 1.0
+        return bool(value)
+    raise ValueError(f"{name}: {value!r}")

@@ -1,0 +1,280 @@
+"""The history of one system on disk: finished days as Parquet files, the day in progress as a segment.
+
+::
+
+    feeds/<system>/manifest.json                      address, and SHA-256 of every file of every finished day
+                   days/2026-11-16/changes.parquet    a station's row whenever something changed
+                                   polls.parquet      every poll, also those without an answer
+                                   stations.parquet   a station's description whenever it changed
+                                   vehicles.parquet   a dockless vehicle's row whenever something changed
+                                   documents.parquet  vehicle types, hours and system information, as published
+                   open/2026-11-17.segment            the day in progress: one frame per poll
+
+The first document of a day writes all rows (``restated`` where nothing changed), so a day can be read by itself. A
+finished day is made aside and renamed. It is never written again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.hashes import file_hash
+from unmet._storage.sql import connect, fetch_all, literal, path_literal, reading
+from unmet._storage.writing import replacing, write_text
+from unmet.collect.segments import damaged_bytes, read_segment
+
+__all__ = ["SEGMENT", "TABLES", "SystemHistory", "day_of", "find_histories"]
+
+_TIME, _TEXT, _WHOLE, _REAL, _FLAG = "TIMESTAMPTZ", "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN"
+_DTYPES = {_TEXT: "string", _WHOLE: "Int64", _REAL: "Float64", _FLAG: "boolean"}
+
+TABLES: Mapping[str, Mapping[str, str]] = {
+    "changes": {
+        "station_id": _TEXT,
+        "poll_time": _TIME,
+        "last_updated": _TIME,
+        "last_reported": _TIME,
+        "num_bikes_available": _WHOLE,
+        "num_bikes_disabled": _WHOLE,
+        "num_docks_available": _WHOLE,
+        "num_docks_disabled": _WHOLE,
+        "is_installed": _FLAG,
+        "is_renting": _FLAG,
+        "is_returning": _FLAG,
+        "vehicle_types": _TEXT,
+        "left_feed": _FLAG,
+        "restated": _FLAG,
+    },
+    "polls": {
+        "feed": _TEXT,
+        "poll_time": _TIME,
+        "last_updated": _TIME,
+        "ttl": _REAL,
+        "http_status": _WHOLE,
+        "etag": _TEXT,
+        "rows": _WHOLE,
+        "changes": _WHOLE,
+        "unreadable": _WHOLE,
+        "bytes": _WHOLE,
+        "seconds": _REAL,
+        "error": _TEXT,
+    },
+    "stations": {
+        "station_id": _TEXT,
+        "valid_from": _TIME,
+        "name": _TEXT,
+        "lat": _REAL,
+        "lon": _REAL,
+        "capacity": _WHOLE,
+        "fields": _TEXT,
+    },
+    "vehicles": {
+        "vehicle_id": _TEXT,
+        "poll_time": _TIME,
+        "lat": _REAL,
+        "lon": _REAL,
+        "vehicle_type_id": _TEXT,
+        "station_id": _TEXT,
+        "is_reserved": _FLAG,
+        "is_disabled": _FLAG,
+        "range_metres": _REAL,
+        "fuel_share": _REAL,
+        "left_feed": _FLAG,
+        "restated": _FLAG,
+    },
+    "documents": {"feed": _TEXT, "poll_time": _TIME, "text": _TEXT},
+}
+"""Columns of each table with their types, in order. A frame of a segment has rows in the same order."""
+
+SEGMENT = ".segment"
+"""Ending of the file of a day in progress."""
+
+_MANIFEST = "manifest.json"
+_BATCH = 50_000
+_KEYS = {"changes": ("station_id", "poll_time"), "vehicles": ("vehicle_id", "poll_time")}
+_KEYS |= {"stations": ("station_id", "valid_from"), "documents": ("feed", "poll_time")}
+
+
+def day_of(moment: float) -> str:
+    """UTC day of a moment in seconds since 1970.
+
+    Examples
+    --------
+    >>> day_of(1_600_000_000.0)
+    '2020-09-13'
+    """
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+
+
+@dataclass(frozen=True)
+class SystemHistory:
+    """The folder of one system."""
+
+    folder: Path
+
+    def segment(self, day: str) -> Path:
+        """File of a day in progress."""
+        return self.folder / "open" / f"{day}{SEGMENT}"
+
+    def open_days(self) -> list[str]:
+        """Days with a segment, the oldest first."""
+        return sorted(path.stem for path in (self.folder / "open").glob(f"????-??-??{SEGMENT}"))
+
+    def all_files(self) -> list[Path]:
+        """Files of all days, the oldest first."""
+        days = [path for day in self.finished_days() for path in sorted((self.folder / "days" / day).glob("*.parquet"))]
+        return days + [self.segment(day) for day in self.open_days()]
+
+    def finished_days(self) -> list[str]:
+        """Days in the manifest, the oldest first."""
+        return sorted(self.manifest()["days"])
+
+    def manifest(self) -> dict[str, Any]:
+        """Content of ``manifest.json``; without days if there is none yet."""
+        path = self.folder / _MANIFEST
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {"days": {}}
+        except (OSError, ValueError, RecursionError) as error:
+            raise FileFormatError(f"{path}: cannot be read as a manifest ({error}).") from None
+        if not isinstance(content, dict) or not _is_days(content.get("days")):
+            raise FileFormatError(f"{path}: expected an object 'days' with the files of each day.")
+        return content
+
+    def claim(self, address: str) -> None:
+        """Note the address whose feed is kept here, or refuse another one; remove what a kill has left unfinished."""
+        for partial in self.folder.rglob(".*.partial"):
+            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+        known = self.manifest()
+        if known.get("url", address) != address:
+            raise InputError(
+                f"{self.folder}: keeps the history of {known['url']}, not of {address}. Name another system or folder."
+            )
+        if "url" not in known:
+            self._write_manifest({**known, "url": address})
+
+    def finish(self, day: str) -> None:
+        """Turn the segment of a day that is over into Parquet files, once."""
+        final = self.folder / "days" / day
+        if not final.exists():
+            final.parent.mkdir(exist_ok=True)
+            with replacing(final, scratch=self.folder / "open") as aside:
+                aside.mkdir()
+                self._write_day(day, aside, TABLES)
+        # A kill may have come between the rename and the manifest: the folder is whole, and is entered now.
+        known = self.manifest()
+        hashes = {path.name: file_hash(path) for path in sorted(final.glob("*.parquet"))}
+        self._write_manifest({**known, "days": {**known["days"], day: hashes}})
+        self.segment(day).unlink(missing_ok=True)
+
+    def has(self, table: str) -> bool:
+        """Whether a table has rows."""
+        finished = any((self.folder / "days" / day / f"{table}.parquet").is_file() for day in self.finished_days())
+        return finished or any(
+            frame.get(table) for day in self.open_days() for frame in read_segment(self.segment(day))
+        )
+
+    def files(self, table: str, scratch: Path) -> list[Path]:
+        """Parquet files of a table, the oldest day first. Those of days in progress are made in `scratch`."""
+        finished, found = self.finished_days(), []
+        for day in sorted({*finished, *self.open_days()}):
+            path = self.folder / "days" / day / f"{table}.parquet"
+            if day not in finished:
+                aside = scratch / f"{self.folder.name}-{day}"
+                aside.mkdir(exist_ok=True)
+                try:
+                    self._write_day(day, aside, [table])
+                    path = aside / path.name
+                except FileNotFoundError:  # the collector has finished this day just now
+                    pass
+            if path.is_file():
+                found.append(path)
+        return found
+
+    def last_rows(self, day: str) -> dict[str, list[list[Any]]]:
+        """Last row of every station, vehicle and document of a finished day, as in a frame of a segment."""
+        rows = {}
+        for table, (key, time) in _KEYS.items():
+            path = self.folder / "days" / day / f"{table}.parquet"
+            if not path.is_file():
+                continue
+            columns = ", ".join(f"epoch({c})" if kind == _TIME else c for c, kind in TABLES[table].items())
+            latest = f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {time} DESC) = 1"
+            with reading(str(path)), connect(threads=1) as connection:
+                found = fetch_all(connection, f"SELECT {columns} FROM read_parquet({path_literal(str(path))}) {latest}")
+            rows[table] = [list(row) for row in found]
+        return rows
+
+    def damaged(self) -> list[str]:
+        """Files whose content is not what was written: by the manifest, or by the checksums of a segment."""
+        wrong = []
+        for day, hashes in sorted(self.manifest()["days"].items()):
+            for name, expected in sorted(hashes.items()):
+                path = self.folder / "days" / day / name
+                if not path.is_file() or file_hash(path) != expected:
+                    wrong.append(f"days/{day}/{name}")
+        return wrong + [f"open/{day}{SEGMENT}" for day in self.open_days() if damaged_bytes(self.segment(day))]
+
+    def _write_day(self, day: str, folder: Path, tables: Iterable[str]) -> None:
+        """Write tables of a segment as Parquet files; those without rows only where a reader expects them."""
+        # One thread, so that equal rows give equal bytes.
+        with connect(threads=1) as connection:
+            for table in tables:
+                rows = (row for frame in read_segment(self.segment(day)) for row in frame.get(table, ()))
+                _load(connection, table, rows)
+                (count,) = fetch_all(connection, f"SELECT count(*) FROM {table}")[0]
+                if count or table in ("changes", "polls"):
+                    target = literal(str(folder / f"{table}.parquet"))
+                    connection.execute(f"COPY {table} TO {target} (FORMAT parquet, COMPRESSION zstd)")
+                connection.execute(f"DROP TABLE {table}")
+
+    def _write_manifest(self, content: dict[str, Any]) -> None:
+        write_text(self.folder / _MANIFEST, json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+
+def find_histories(folder: Path) -> dict[str, SystemHistory]:
+    """Systems in a folder, by name: those below a collector's folder, or the one whose folder this is.
+
+    Empty if it is neither.
+    """
+    if (folder / _MANIFEST).is_file() and ((folder / "days").is_dir() or (folder / "open").is_dir()):
+        return {folder.name: SystemHistory(folder)}
+    return {path.parent.name: SystemHistory(path.parent) for path in sorted(folder.glob(f"*/{_MANIFEST}"))}
+
+
+def _is_days(days: object) -> bool:
+    return isinstance(days, dict) and all(isinstance(hashes, dict) for hashes in days.values())
+
+
+def _load(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterator[list[Any]]) -> None:
+    """Make a table of rows; a batch at a time, because rows of Python take ten times the space."""
+    columns = ", ".join(f"{name} {kind}" for name, kind in TABLES[table].items())
+    connection.execute(f"CREATE TABLE {table} ({columns})")
+    while batch := list(islice(rows, _BATCH)):
+        connection.register("batch", _as_frame(table, batch))
+        connection.execute(f"INSERT INTO {table} SELECT * FROM batch")
+        connection.unregister("batch")
+
+
+def _as_frame(table: str, rows: list[list[Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows, columns=list(TABLES[table]), dtype=object)
+    return pd.DataFrame({name: _column(frame[name], kind) for name, kind in TABLES[table].items()})
+
+
+def _column(values: pd.Series[Any], kind: str) -> pd.Series[Any]:
+    if kind != _TIME:
+        return values.astype(pd.api.types.pandas_dtype(_DTYPES[kind]))
+    micros = (values.astype("Float64") * 1e6).round().astype("Int64")
+    return pd.to_datetime(micros, unit="us", utc=True).astype("datetime64[us, UTC]")

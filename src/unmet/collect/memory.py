@@ -1,0 +1,150 @@
+"""Latest rows of a system, between polls: enough to write only what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from unmet.collect.documents import (
+    Document,
+    StationInfo,
+    StationState,
+    Vehicle,
+    station_infos,
+    station_states,
+    vehicles,
+)
+
+__all__ = ["INFORMATION", "STATUS", "VEHICLE_FEEDS", "Memory", "Seen"]
+
+STATUS, INFORMATION = "station_status", "station_information"
+VEHICLE_FEEDS = ("vehicle_status", "free_bike_status")
+Tables: TypeAlias = dict[str, list[list[Any]]]
+
+# A station whose counts stay the same is written again when its last_reported has moved by this many seconds: a reader
+# can then tell a quiet station from a dead one.
+_HEARTBEAT = 3600.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Content of one document.
+
+    Attributes
+    ----------
+    rows : int or None
+        Stations or vehicles in the document; None if there was no document, or it is not a list of these.
+    unreadable : int
+        Further ones that could not be read.
+    tables : dict
+        Rows to write, by table of `unmet.collect.history.TABLES`.
+    """
+
+    rows: int | None = None
+    unreadable: int = 0
+    tables: Tables = field(default_factory=dict)
+
+    @property
+    def changes(self) -> int:
+        """Number of rows to write."""
+        return sum(map(len, self.tables.values()))
+
+
+class Memory:
+    """Latest rows of stations and vehicles, as they were last written."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[StationState, float | None]] = {}
+        self._vehicles: dict[str, Vehicle] = {}
+        self._infos: dict[str, StationInfo] = {}
+        self._to_restate: set[str] = set()
+
+    def begin_day(self) -> None:
+        """Write all rows with the next document of each feed, so that the files of a day can be read alone."""
+        self._to_restate = {"changes", "vehicles", "stations"}
+
+    def see(self, feed: str, document: Document, at: float, text: str) -> Seen:
+        """Compare a document with what was last written, and return what is new.
+
+        Parameters
+        ----------
+        feed : str
+            Name of the feed.
+        document : Document
+            Its parsed document.
+        at : float
+            Time of the poll.
+        text : str
+            The document as it came; kept whole for feeds that are not tables.
+        """
+        if feed == STATUS:
+            return self._see_states(document, at)
+        if feed == INFORMATION:
+            return self._see_infos(document, at)
+        if feed in VEHICLE_FEEDS:
+            return self._see_vehicles(document, at)
+        return Seen(tables={"documents": [[feed, at, text]]})
+
+    def replay(self, tables: Mapping[str, list[list[Any]]]) -> None:
+        """Take up rows that were written before."""
+        for station, _, _, reported, *state, left, _ in tables.get("changes", ()):
+            if left:
+                self._states.pop(station, None)
+            else:
+                self._states[station] = (StationState(*state), reported)
+        for vehicle, _, *row, left, _ in tables.get("vehicles", ()):
+            if left:
+                self._vehicles.pop(vehicle, None)
+            else:
+                self._vehicles[vehicle] = Vehicle(*row)
+        for station, _, *row in tables.get("stations", ()):
+            self._infos[station] = StationInfo(*row)
+        self._to_restate -= tables.keys()
+
+    def _see_states(self, document: Document, at: float) -> Seen:
+        rows, unreadable = station_states(document)
+        restate = "changes" in self._to_restate
+        table: list[list[Any]] = []
+        for station, (state, reported) in rows.items():
+            before = self._states.get(station)
+            same = before is not None and before[0] == state and not _moved(before[1], reported)
+            if not same or restate:
+                self._states[station] = (state, reported)
+                table.append([station, at, document.updated, reported, *state, False, same])
+        if not unreadable:  # a station that could not be read has not left
+            for station in sorted(self._states.keys() - rows.keys()):
+                state, reported = self._states.pop(station)
+                gone = state._replace(installed=False, renting=False, returning=False)
+                table.append([station, at, document.updated, reported, *gone, True, False])
+        self._to_restate.discard("changes")
+        return Seen(len(rows), unreadable, {"changes": table})
+
+    def _see_vehicles(self, document: Document, at: float) -> Seen:
+        rows, unreadable = vehicles(document)
+        restate = "vehicles" in self._to_restate
+        table: list[list[Any]] = []
+        for name, vehicle in rows.items():
+            same = self._vehicles.get(name) == vehicle
+            if not same or restate:
+                table.append([name, at, *vehicle, False, same])
+        if not unreadable:
+            gone = self._vehicles.keys() - rows.keys()
+            table += [[name, at, *self._vehicles[name], True, False] for name in sorted(gone)]
+            self._vehicles = rows
+        else:
+            self._vehicles |= rows
+        self._to_restate.discard("vehicles")
+        return Seen(len(rows), unreadable, {"vehicles": table})
+
+    def _see_infos(self, document: Document, at: float) -> Seen:
+        rows, unreadable = station_infos(document)
+        restate = "stations" in self._to_restate
+        fresh = {name: info for name, info in rows.items() if restate or self._infos.get(name) != info}
+        self._infos |= fresh
+        self._to_restate.discard("stations")
+        return Seen(len(rows), unreadable, {"stations": [[name, at, *info] for name, info in fresh.items()]})
+
+
+def _moved(before: float | None, now: float | None) -> bool:
+    return before is not None and now is not None and now - before >= _HEARTBEAT

@@ -1,0 +1,118 @@
+"""How well a system was collected: uptime, gaps, staleness and size."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unmet._storage.sql import connect, fetch_all, path_literal, reading
+from unmet.collect.history import SystemHistory
+from unmet.collect.memory import STATUS, VEHICLE_FEEDS
+
+__all__ = ["SystemSummary", "summarise"]
+
+_MISSED = 3  # so many usual intervals without a good poll are a gap
+
+
+@dataclass(frozen=True)
+class SystemSummary:
+    """State of one system's history. Times are in seconds, moments in seconds since 1970.
+
+    Attributes
+    ----------
+    system : str
+        Name.
+    days : int
+        Days with records.
+    polls, failed : int
+        Polls of its main feed (of stations, else of vehicles), and how many of them failed.
+    first, last : float or None
+        First and last good poll.
+    uptime : float or None
+        Share of the time from the first good poll until now that is in no gap.
+    gaps : int
+        Stretches of more than three usual intervals without a good poll. The one until now counts too.
+    longest_gap : float
+        The longest of them.
+    stale : float or None
+        Time since ``last_updated`` changed. If it is long although polls succeed, the publisher seems to be dead.
+    rows : int or None
+        Stations or vehicles in the last document.
+    size : int
+        Bytes on disk.
+    error : str or None
+        Error of the last poll.
+    damaged : list of str
+        Files that are not what was written.
+    """
+
+    system: str
+    days: int = 0
+    polls: int = 0
+    failed: int = 0
+    first: float | None = None
+    last: float | None = None
+    uptime: float | None = None
+    gaps: int = 0
+    longest_gap: float = 0.0
+    stale: float | None = None
+    rows: int | None = None
+    size: int = 0
+    error: str | None = None
+    damaged: list[str] = field(default_factory=list)
+
+
+def summarise(history: SystemHistory, now: float) -> SystemSummary:
+    """Summarise a history.
+
+    Parameters
+    ----------
+    history : SystemHistory
+        The history. A collector may be writing it.
+    now : float
+        The present, in seconds since 1970.
+    """
+    size = sum(path.stat().st_size for path in history.folder.rglob("*") if path.is_file())
+    known: dict[str, Any] = {"system": history.folder.name, "size": size, "damaged": history.damaged()}
+    polls, days = _polls(history)
+    known |= {"days": days, "polls": len(polls), "failed": sum(error is not None for *_, error in polls)}
+    good = [(at, updated, rows) for at, updated, rows, error in polls if error is None]
+    if not good:
+        return SystemSummary(**known, error=polls[-1][-1] if polls else None)
+    at = np.array([poll[0] for poll in good])
+    between = np.diff(at)
+    usual = float(np.median(between)) if len(between) else 60.0
+    between = np.append(between, max(now - at[-1], 0.0))
+    gaps = between[between > _MISSED * usual]
+    known |= {
+        "first": float(at[0]),
+        "last": float(at[-1]),
+        "uptime": 1.0 - float(gaps.sum() / max(now - at[0], 1e-9)),
+        "gaps": len(gaps),
+        "longest_gap": float(gaps.max(initial=0.0)),
+        "rows": next((rows for _, _, rows in reversed(good) if rows is not None), None),
+        "error": polls[-1][-1],
+    }
+    if good[-1][1] is not None:
+        first_with = next(moment for moment, updated, _ in good if updated == good[-1][1])
+        known["stale"] = max(now - first_with, 0.0)
+    return SystemSummary(**known)
+
+
+def _polls(history: SystemHistory) -> tuple[list[tuple[float, float | None, int | None, str | None]], int]:
+    """Polls of the main feed, in order: time, last_updated, rows, error; and the number of days."""
+    with tempfile.TemporaryDirectory(prefix="unmet-") as scratch, reading(str(history.folder)), connect() as connection:
+        files = history.files("polls", Path(scratch))
+        if not files:
+            return [], 0
+        listed = ", ".join(path_literal(str(path)) for path in files)
+        columns = "epoch(poll_time), epoch(last_updated), rows, error"
+        for feed in (STATUS, *VEHICLE_FEEDS):
+            query = f"SELECT {columns} FROM read_parquet([{listed}]) WHERE feed = ? ORDER BY poll_time"
+            if rows := fetch_all(connection, query, [feed]):
+                return rows, len(files)
+    return [], len(files)

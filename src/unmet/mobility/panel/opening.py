@@ -1,0 +1,41 @@
+"""Opening of a panel, however it is given, once for all that read it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from unmet._storage.parquet import write_parquet
+from unmet.mobility.panel.build import Panel
+from unmet.mobility.panel.file import PanelFile, open_panel
+
+__all__ = ["AnyPanel", "opened"]
+
+AnyPanel = str | os.PathLike[str] | pd.DataFrame | Panel | PanelFile
+"""A panel's file, its rows, what `build_panel` returns, or a file that is open already."""
+
+
+@contextmanager
+def opened(panel: AnyPanel) -> Iterator[PanelFile]:
+    """Open a panel; one that is open already is passed on and stays open.
+
+    A panel in memory is written to a temporary file. It is not changed.
+    """
+    if isinstance(panel, PanelFile):
+        yield panel
+        return
+    if not isinstance(panel, pd.DataFrame | Panel):
+        with open_panel(panel) as file:
+            yield file
+        return
+    with tempfile.TemporaryDirectory(prefix="unmet-") as folder:
+        path = Path(folder) / "panel.parquet"
+        panel.save(path) if isinstance(panel, Panel) else write_parquet(panel, path)
+        with open_panel(path) as file:
+            yield replace(file, path=None)

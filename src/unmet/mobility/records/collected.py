@@ -1,0 +1,90 @@
+"""Histories that `unmet collect` keeps, as status, stations and polls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date, timedelta
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from unmet._exceptions import InputError
+from unmet._storage.sql import fetch_all, identifier, path_literal, reading
+from unmet.collect.history import SystemHistory, find_histories
+from unmet.mobility.records.files import Column, Given, InputTable, Workspace, is_frame
+
+__all__ = ["make_polls", "open_changes", "split_histories", "station_rows"]
+
+
+def split_histories(given: Given) -> tuple[list[SystemHistory], Given]:
+    """Split what was given into histories of `unmet collect` and all else.
+
+    A folder with the histories of several systems is refused: their stations must not be mixed.
+    """
+    if given is None or is_frame(given):
+        return [], given
+    items = [given] if isinstance(given, str | PathLike) else list(given)
+    histories: list[SystemHistory] = []
+    others: list[Any] = []
+    for item in items:
+        found = find_histories(Path(item).expanduser()) if isinstance(item, str | PathLike) else {}
+        if len(found) > 1:
+            some = ", ".join(str(Path(item) / name) for name in list(found)[:5])
+            raise InputError(
+                f"{item}: contains {len(found)} systems. Name the one to read: {some}{' ...' if len(found) > 5 else ''}"
+            )
+        histories += found.values()
+        others += [] if found else [item]
+    return histories, others
+
+
+def open_changes(workspace: Workspace, history: SystemHistory) -> InputTable:
+    """Open the changes of stations, without the rows that a new day only restates.
+
+    Where the day before is missing, restated rows are kept: they may contain what changed in between.
+    """
+    files = history.files("changes", workspace.folder)
+    if not files:
+        raise InputError(f"{history.folder}: no station was collected yet. `unmet collect status` shows why.")
+    days = [date.fromisoformat(path.parent.name[-10:]) for path in files]
+    whole = ", ".join(str(i) for i, day in enumerate(days) if day - timedelta(days=1) not in days)
+    relation = f"""(SELECT *, file_index::BIGINT << 40 | file_row_number AS row_in_history
+        FROM read_parquet({_listed(files)}) WHERE NOT restated OR file_index IN ({whole}))"""
+    with reading(str(history.folder)):
+        described = fetch_all(workspace.connection, f"DESCRIBE SELECT * EXCLUDE row_in_history FROM {relation}")
+    columns = {name: Column(identifier(name), kind) for name, kind, *_ in described}
+    return InputTable(str(history.folder), relation, columns, lazy=True, row="row_in_history")
+
+
+def make_polls(workspace: Workspace, histories: Sequence[SystemHistory]) -> None:
+    """Make the table ``polls`` of the good polls of station status."""
+    workspace.connection.execute('CREATE TABLE polls ("at" TIMESTAMP, fresh BOOLEAN)')
+    for history in histories:
+        files = _listed(history.files("polls", workspace.folder))
+        with reading(str(history.folder)):
+            workspace.connection.execute(
+                f"""INSERT INTO polls
+                SELECT poll_time AT TIME ZONE 'UTC',
+                    last_updated IS NULL OR last_updated IS DISTINCT FROM lag(last_updated) OVER (ORDER BY poll_time)
+                FROM read_parquet({files}) WHERE feed = 'station_status' AND error IS NULL"""
+            )
+
+
+def station_rows(workspace: Workspace, history: SystemHistory) -> list[dict[str, Any]]:
+    """Return the descriptions of stations, the last version of each last; with all their ids."""
+    files = history.files("stations", workspace.folder)
+    if not files:
+        return []
+    columns = ("station_id", "name", "lat", "lon", "capacity")
+    with reading(str(history.folder)):
+        found = fetch_all(
+            workspace.connection,
+            f"""SELECT {", ".join(columns)}, fields FROM read_parquet({_listed(files)})
+            GROUP BY ALL ORDER BY max(valid_from), station_id""",
+        )
+    return [{**json.loads(fields or "{}"), **dict(zip(columns, row, strict=True))} for *row, fields in found]
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    return "[" + ", ".join(path_literal(str(path)) for path in paths) + "]"

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unmet._exceptions import FileFormatError
+from unmet.collect.documents import (
+    Document,
+    feed_addresses,
+    parse_document,
+    station_infos,
+    station_states,
+    vehicles,
+)
+from unmet.mobility.records.gbfs import read_station_information, read_station_status
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["station_id", "count", "name", "lat", "is_renting", "x"]), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+
+
+def of(*stations: dict[str, Any]) -> Document:
+    return Document(None, 0.0, {"stations": list(stations)})
+
+
+@pytest.mark.data
+def test_fixtures_are_read_as_the_reader_of_documents_reads_them(data_dir: Path) -> None:
+    compared = 0
+    for path in sorted((data_dir / "fixtures" / "gbfs").glob("*/station_*.json")):
+        if "schemas" in path.parts:
+            continue
+        document = parse_document(path.read_bytes())
+        if path.name.startswith("station_status"):
+            rows, unreadable = station_states(document)
+            reference = read_station_status(path)
+            assert list(rows) == list(dict.fromkeys(reference.station))
+            states = [state for state, _ in rows.values()]
+            assert [s.available for s in states] == reference.available
+            assert [s.disabled for s in states] == reference.disabled
+            assert [s.docks for s in states] == reference.docks
+            assert [s.renting for s in states] == reference.renting
+            assert document.updated == reference.at[0]
+        else:
+            infos, unreadable = station_infos(document)
+            _, listed = read_station_information(path)
+            assert [(i.name, i.lat, i.lon, i.capacity) for i in infos.values()] == [
+                (r["name"], r["lat"], r["lon"], r["capacity"]) for r in listed
+            ]
+        assert unreadable == 0
+        compared += 1
+    assert compared >= 10
+
+
+@pytest.mark.data
+def test_vehicle_fixtures_are_read(data_dir: Path) -> None:
+    for path in sorted((data_dir / "fixtures" / "gbfs").glob("entur*/*bike_status*.json")):
+        rows, unreadable = vehicles(parse_document(path.read_bytes()))
+        assert rows
+        assert unreadable == 0 or "error" in path.name
+
+
+def test_times_are_seconds_milliseconds_or_text() -> None:
+    for written in (1_760_011_200, 1_760_011_200_000, "2025-10-09T12:00:00Z", "2025-10-09T14:00:00+02:00"):
+        body = json.dumps({"last_updated": written, "data": {}}).encode()
+        assert parse_document(body).updated == 1_760_011_200.0
+    for wrong in ("2025-10-09T12:00:00", "soon", True, -3, 1e300, None, [1]):
+        assert parse_document(json.dumps({"last_updated": wrong, "data": {}}).encode()).updated is None
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"data": []}', b"\xff\xfe", b"[" * 100_000])
+def test_what_is_no_document_is_refused(body: bytes) -> None:
+    with pytest.raises(FileFormatError):
+        parse_document(body)
+
+
+def test_feeds_are_found_with_and_without_languages() -> None:
+    feeds = [{"name": "station_status", "url": "u"}, {"name": 3, "url": "v"}, "x", {"name": "y"}]
+    for data in ({"feeds": feeds}, {"en": {"feeds": feeds}}, {"nb": {"feeds": feeds}}):
+        assert feed_addresses(Document(None, 0.0, data)) == {"station_status": "u"}
+    with pytest.raises(FileFormatError, match="no list of feeds"):
+        feed_addresses(Document(None, 0.0, {"stations": []}))
+
+
+def test_counts_by_type_stand_in_for_a_missing_total_and_are_kept() -> None:
+    types = [{"vehicle_type_id": "e", "count": 2}, {"vehicle_type_id": "b", "count": 3}]
+    rows, _ = station_states(of({"station_id": "a", "vehicle_types_available": types}))
+    state, reported = rows["a"]
+    assert (state.available, state.types, reported) == (5, '{"b": 3, "e": 2}', None)
+    assert (state.installed, state.renting, state.returning) == (True, True, True)
+
+
+def test_numbers_are_kept_as_published_and_odd_stations_counted() -> None:
+    good = {"station_id": 7, "num_bikes_available": -1, "num_docks_available": -2, "is_renting": 0}
+    bad: list[Any] = [
+        {"station_id": "x"},
+        {"station_id": None, "num_bikes_available": 1},
+        {"station_id": " ", "num_bikes_available": 1},
+        {"station_id": True, "num_bikes_available": 1},
+        {"station_id": "x", "num_bikes_available": 1.5},
+        {"station_id": "x", "num_bikes_available": 10**9},
+        {"station_id": "x", "num_bikes_available": "3"},
+        {"station_id": "x", "num_bikes_available": 3, "is_renting": "yes"},
+        "x",
+        None,
+    ]
+    rows, unreadable = station_states(of(good, *bad))
+    assert list(rows) == ["7"]
+    assert (rows["7"][0].available, rows["7"][0].docks, rows["7"][0].renting) == (-1, -2, False)
+    assert unreadable == len(bad)
+
+
+@given(st.lists(JSON, max_size=4))
+def test_no_content_of_a_list_raises(rows: list[Any]) -> None:
+    for read, key in ((station_states, "stations"), (station_infos, "stations"), (vehicles, "bikes")):
+        found, unreadable = read(Document(None, 0.0, {key: rows}))
+        assert len(found) + unreadable <= len(rows)

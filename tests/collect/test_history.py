@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from feed_server import NOON
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.hashes import file_hash
+from unmet._storage.parquet import read_parquet
+from unmet.collect import SystemHistory, find_histories
+from unmet.collect.history import TABLES, day_of
+from unmet.collect.segments import Segment
+
+DAY = day_of(NOON)
+
+
+def a_row(station: str = "a", at: float = NOON, **values: Any) -> list[Any]:
+    row = dict.fromkeys(TABLES["changes"]) | {"station_id": station, "poll_time": at, "num_bikes_available": 3}
+    row |= {"left_feed": False, "restated": False, "is_renting": True} | values
+    return list(row.values())
+
+
+def a_poll(at: float = NOON, feed: str = "station_status", **values: Any) -> list[Any]:
+    return list(
+        (dict.fromkeys(TABLES["polls"]) | {"feed": feed, "poll_time": at, "http_status": 200} | values).values()
+    )
+
+
+def history(folder: Path, polls: int = 3, start: float = NOON) -> SystemHistory:
+    made = SystemHistory(folder / "city")
+    made.claim("https://example.com/gbfs.json")
+    with Segment(made.segment(day_of(start))) as segment:
+        for i in range(polls):
+            at = start + 60 * i + 0.25
+            segment.append({"polls": [a_poll(at)], "changes": [a_row(at=at, num_bikes_available=i)]})
+    return made
+
+
+def test_a_finished_day_has_the_rows_of_its_segment_and_is_in_the_manifest(tmp_path: Path) -> None:
+    kept = history(tmp_path)
+    kept.finish(DAY)
+    assert (kept.open_days(), kept.finished_days(), kept.damaged()) == ([], [DAY], [])
+    folder = kept.folder / "days" / DAY
+    assert sorted(path.name for path in folder.iterdir()) == ["changes.parquet", "polls.parquet"]
+    changes = read_parquet(folder / "changes.parquet")
+    assert list(changes) == list(TABLES["changes"])
+    assert changes["num_bikes_available"].tolist() == [0, 1, 2]
+    assert [t.timestamp() for t in changes["poll_time"]] == [NOON + 60 * i + 0.25 for i in range(3)]
+    assert changes["last_updated"].isna().all()
+    manifest = json.loads((kept.folder / "manifest.json").read_text())
+    assert manifest["url"] == "https://example.com/gbfs.json"
+    assert manifest["days"][DAY]["changes.parquet"] == file_hash(folder / "changes.parquet")
+    assert [path.name for path in kept.folder.rglob(".*")] == []
+
+
+def test_a_day_without_any_change_can_be_read(tmp_path: Path) -> None:
+    kept = history(tmp_path, polls=0)
+    kept.finish(DAY)
+    assert list(read_parquet(kept.folder / "days" / DAY / "changes.parquet")) == list(TABLES["changes"])
+
+
+def test_the_same_segment_gives_the_same_bytes(tmp_path: Path) -> None:
+    hashes = []
+    for name in ("one", "two"):
+        kept = history(tmp_path / name)
+        kept.finish(DAY)
+        hashes.append(kept.manifest()["days"])
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("step", ["_write_day", "_write_manifest", "unlink"])
+def test_a_kill_at_any_step_of_finishing_loses_and_repeats_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    kept = history(tmp_path)
+    reference = history(tmp_path / "reference")
+    reference.finish(DAY)
+
+    def die(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path if step == "unlink" else SystemHistory, step, die)
+        with pytest.raises(KeyboardInterrupt):
+            kept.finish(DAY)
+    assert len(rows(kept, tmp_path / "between")) == 3
+    kept.finish(DAY)
+    assert kept.manifest()["days"] == reference.manifest()["days"]
+    assert kept.open_days() == []
+    assert len(rows(kept, tmp_path / "after")) == 3
+
+
+def rows(kept: SystemHistory, scratch: Path) -> list[float]:
+    scratch.mkdir(exist_ok=True)
+    return [t.timestamp() for path in kept.files("changes", scratch) for t in read_parquet(path)["poll_time"]]
+
+
+def test_days_are_read_in_order_the_open_one_last_and_others_are_not_touched(tmp_path: Path) -> None:
+    kept = history(tmp_path)
+    kept.finish(DAY)
+    before = (kept.folder / "days" / DAY / "changes.parquet").stat().st_mtime_ns
+    history(tmp_path, polls=2, start=NOON + 86_400)
+    assert rows(kept, tmp_path / "x") == [NOON + d + 60 * i + 0.25 for d, n in ((0, 3), (86_400, 2)) for i in range(n)]
+    assert (kept.folder / "days" / DAY / "changes.parquet").stat().st_mtime_ns == before
+
+
+def test_a_day_that_is_finished_while_it_is_read_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = history(tmp_path)
+    write_day = SystemHistory._write_day
+
+    def finished_meanwhile(self: SystemHistory, day: str, folder: Path, tables: list[str]) -> None:
+        monkeypatch.setattr(SystemHistory, "_write_day", write_day)
+        kept.finish(DAY)
+        write_day(self, day, folder, tables)
+
+    monkeypatch.setattr(SystemHistory, "_write_day", finished_meanwhile)
+    assert len(rows(kept, tmp_path / "x")) == 3
+
+
+def test_damaged_and_missing_files_are_named(tmp_path: Path) -> None:
+    kept = history(tmp_path)
+    kept.finish(DAY)
+    changes = kept.folder / "days" / DAY / "changes.parquet"
+    content = bytearray(changes.read_bytes())
+    content[len(content) // 2] ^= 1
+    changes.write_bytes(content)
+    (kept.folder / "days" / DAY / "polls.parquet").unlink()
+    history(tmp_path, start=NOON + 86_400)
+    segment = kept.segment(day_of(NOON + 86_400))
+    content = bytearray(segment.read_bytes())
+    content[40] ^= 1
+    segment.write_bytes(content)
+    assert kept.damaged() == [
+        f"days/{DAY}/changes.parquet",
+        f"days/{DAY}/polls.parquet",
+        f"open/{day_of(NOON + 86_400)}.segment",
+    ]
+
+
+def test_the_last_rows_of_a_day_are_those_of_a_segment(tmp_path: Path) -> None:
+    kept = history(tmp_path)
+    kept.finish(DAY)
+    assert kept.last_rows(DAY) == {"changes": [a_row(at=NOON + 120.25, num_bikes_available=2)]}
+
+
+def test_a_folder_of_another_system_is_refused(tmp_path: Path) -> None:
+    kept = history(tmp_path)
+    with pytest.raises(InputError, match=r"keeps the history of https://example\.com/gbfs\.json, not of https://other"):
+        kept.claim("https://other.example/gbfs.json")
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"days": 3}', '{"days": {"2025-10-09": 3}}', "\ufffe"])
+def test_a_manifest_that_cannot_be_read_is_refused(tmp_path: Path, content: str) -> None:
+    kept = history(tmp_path)
+    (kept.folder / "manifest.json").write_text(content)
+    with pytest.raises(FileFormatError, match=r"manifest\.json"):
+        kept.finished_days()
+
+
+def test_histories_are_found_below_a_folder_and_by_their_own(tmp_path: Path) -> None:
+    kept = history(tmp_path)
+    (tmp_path / "other").mkdir()
+    assert find_histories(tmp_path) == {"city": kept}
+    assert find_histories(kept.folder) == {"city": kept}
+    assert find_histories(tmp_path / "other") == {}

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from unmet._exceptions import FileFormatError
+from unmet.collect.segments import Segment, damaged_bytes, read_segment
+
+
+def write(path: Path, *payloads: int) -> list[int]:
+    """Append payloads; return the size of the file before the first and after each."""
+    sizes = [0]
+    with Segment(path) as segment:
+        for payload in payloads:
+            segment.append({"poll": payload, "text": "x" * payload})
+            sizes.append(path.stat().st_size)
+    return sizes
+
+
+def polls(path: Path) -> list[int]:
+    return [payload["poll"] for payload in read_segment(path)]
+
+
+def test_a_segment_torn_at_any_byte_keeps_every_whole_frame_and_goes_on(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.segment"
+    sizes = write(whole, 1, 2, 3)
+    content = whole.read_bytes()
+    torn = tmp_path / "torn.segment"
+    for length in range(len(content) + 1):
+        torn.write_bytes(content[:length])
+        expected = [i for i in (1, 2, 3) if sizes[i] <= length]
+        assert polls(torn) == expected
+        assert damaged_bytes(torn) == 0
+        write(torn, 9)
+        assert polls(torn) == [*expected, 9]
+
+
+def test_a_damaged_frame_is_passed_over_and_counted_wherever_the_damage_is(tmp_path: Path) -> None:
+    path = tmp_path / "day.segment"
+    sizes = write(path, 1, 2, 3)
+    content = path.read_bytes()
+    for position in range(sizes[1], sizes[2]):
+        path.write_bytes(content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :])
+        assert polls(path) == [1, 3]
+        assert damaged_bytes(path) == sizes[2] - sizes[1]
+        write(path, 4)
+        assert polls(path) == [1, 3, 4]
+
+
+def test_a_frame_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "day.segment"
+    write(path, 1)
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Segment(path) as segment:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="No space"):
+                segment.append({"poll": 2})
+        assert path.read_bytes() == before
+        segment.append({"poll": 3})
+    assert polls(path) == [1, 3]
+
+
+def test_a_sound_frame_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "day.segment"
+    with Segment(path) as segment:
+        segment.append([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(FileFormatError, match=r"day\.segment: a frame is not a record of a poll"):
+        polls(path)
+
+
+def test_zeros_that_a_power_cut_leaves_are_no_frames(tmp_path: Path) -> None:
+    path = tmp_path / "day.segment"
+    write(path, 1)
+    path.write_bytes(path.read_bytes() + b"UNM1" + bytes(4096))
+    assert polls(path) == [1]
+    write(path, 2)
+    assert polls(path) == [1, 2]

@@ -1,0 +1,41 @@
+"""Demand model `share`: labels only, no minutes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from unmet.mobility.models.zone_estimate import DemandModel, estimate_zone
+
+
+def panel(seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """Six weeks of hours; labelled ones show a share; the status of some is unknown. And what was lost in each."""
+    rng = np.random.default_rng(seed)
+    start = pd.date_range("2024-01-01", periods=24 * 42, freq="h", tz="UTC")
+    rate = np.exp(1.2 + 0.8 * np.sin(2 * np.pi * start.hour.to_numpy() / 24))
+    wanted = rng.poisson(rate)
+    label = rng.random(len(start)) < 0.2
+    seen = np.where(label, rng.binomial(wanted, rng.uniform(size=len(start))), wanted)
+    unknown = rng.random(len(start)) < 0.05
+    frame = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
+    frame = frame.assign(
+        observed=seen,
+        available_minutes=np.where(unknown, 0, np.where(label, 30, 60)),
+        stockout_minutes=np.where(unknown, 0, np.where(label, 30, 0)),
+        closed_minutes=0,
+        unknown_minutes=np.where(unknown, 60, 0),
+    )
+    exposure = frame.available_minutes / 60
+    return frame.assign(exposure=exposure, censored=label & ~unknown), wanted - seen
+
+
+def test_lost_trips_are_found_from_labels_alone() -> None:
+    frame, lost = panel()
+    rows = estimate_zone(frame, DemandModel("share", draws=60)).rows
+    found = rows["lost"].to_numpy() if "lost" in rows else rows["lost_mean"].to_numpy()
+    labelled = frame["censored"].to_numpy()
+    assert found[labelled].sum() == np.clip(
+        found[labelled].sum(), 0.75 * lost[labelled].sum(), 1.25 * lost[labelled].sum()
+    )
+    exact = (frame["unknown_minutes"] == 0).to_numpy() & ~labelled
+    assert np.abs(found[exact]).max() == 0

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from feed_server import NOON, FeedServer, JumpingClock, Reply, information, status
+
+from unmet._exceptions import InputError
+from unmet.collect import System, collect
+from unmet.mobility.panel import build_panel
+from unmet.mobility.records import read_records
+from unmet.mobility.records.files import expand
+
+DAY = 86_400.0
+UTC = "Etc/UTC"
+
+
+class Feed:
+    """A feed of stations ``a`` (empties at noon + 1 h) and ``b`` (never changes), that fails in given minutes."""
+
+    def __init__(self, server: FeedServer, fails: range = range(0)) -> None:
+        self.server, self.clock, self.fails = server, JumpingClock(), fails
+
+    def answer(self, _: Any) -> Reply:
+        minute = (self.clock.moment - NOON) / 60
+        if self.fails.start <= minute < self.fails.stop:
+            return Reply(400)
+        return status({"a": 0 if 60 <= minute < 90 else 4, "b": 7}, self.clock.moment, reported=NOON, ttl=300)
+
+    def collect(self, out: Path, hours: float, name: str = "city") -> Path:
+        self.server.list_feeds("station_status", "station_information")
+        self.server.routes |= {"/station_status": self.answer, "/station_information": information("a", "b")}
+        system = System(name, f"{self.server.url}/gbfs.json")
+        asyncio.run(collect([system], out, clock=self.clock, until=self.clock.moment + hours * 3600))
+        return out
+
+
+@pytest.fixture
+def server() -> Iterator[FeedServer]:
+    with FeedServer() as serving:
+        yield serving
+
+
+def panel(folder: Path, zone: str = "b", **options: Any) -> pd.DataFrame:
+    """The panel of one zone, without the last bin: what comes after the last poll is unknown."""
+    made = build_panel(status=folder, timezone=UTC, every="15min", **options).panel
+    return made[made["zone"] == zone].set_index("start_local").iloc[:-1]
+
+
+def test_a_history_is_read_as_status_stations_and_polls(server: FeedServer, tmp_path: Path) -> None:
+    folder = Feed(server).collect(tmp_path / "feeds", 2.0)
+    with read_records(status=folder, timezone=UTC) as records:
+        assert records.tables == {"stations", "status", "polls"}
+        stations = records.connection.sql("SELECT station, name, capacity FROM stations ORDER BY ix").fetchall()
+        assert stations == [("a", "Street a", 20), ("b", "Street b", 20)]
+        rows = records.connection.sql("SELECT station, available FROM status ORDER BY rn").fetchall()
+        assert rows == [("a", 4), ("b", 7), ("a", 0), ("a", 4)]
+        assert records.connection.sql("SELECT count(*), sum(fresh::INT) FROM polls").fetchall() == [(25, 25)]
+
+
+def test_trips_find_the_stations_of_the_history_by_any_id(server: FeedServer, tmp_path: Path) -> None:
+    folder = Feed(server).collect(tmp_path / "feeds", 1.0)
+    trips = pd.DataFrame(
+        {"started_at": ["2025-10-09 12:10"], "ended_at": ["2025-10-09 12:20"], "start_station_id": ["S1"]}
+    )
+    with read_records(trips, folder, timezone=UTC) as records:
+        assert records.connection.sql("SELECT start_station FROM trips").fetchall() == [("b",)]
+
+
+def test_a_quiet_feed_that_was_looked_at_is_no_outage_and_a_gap_in_polls_is_one(
+    server: FeedServer, tmp_path: Path
+) -> None:
+    looked = panel(Feed(server).collect(tmp_path / "looked", 4.0))
+    assert looked["unknown_minutes"].sum() == 0
+    # From 13:30 nothing changes any more. Nobody looked from 13:55 to 14:20 or a little later.
+    unseen = panel(Feed(server, fails=range(120, 140)).collect(tmp_path / "unseen", 4.0))
+    lost = unseen["unknown_minutes"]
+    assert 20 <= lost.sum() <= 35
+    assert lost[lost > 0].index.min() == pd.Timestamp("2025-10-09 13:45")
+    assert unseen["available_minutes"].iloc[-4:].tolist() == looked["available_minutes"].iloc[-4:].tolist()
+
+
+def test_a_single_failed_poll_is_no_outage(server: FeedServer, tmp_path: Path) -> None:
+    assert panel(Feed(server, fails=range(120, 122)).collect(tmp_path / "x", 4.0))["unknown_minutes"].sum() == 0
+
+
+def test_days_restate_nothing_and_a_missing_day_is_bridged(server: FeedServer, tmp_path: Path) -> None:
+    feed = Feed(server)
+    for _ in range(3):
+        feed.collect(tmp_path / "feeds", 1 / 60)
+        feed.clock.moment += DAY
+    folder = tmp_path / "feeds" / "city"
+
+    def counts() -> list[tuple[str, int]]:
+        with read_records(status=folder, timezone=UTC) as records:
+            return records.connection.sql("SELECT station, count(*) FROM status GROUP BY 1 ORDER BY 1").fetchall()
+
+    assert counts() == [("a", 1), ("b", 1)]
+    feed.clock.moment += DAY
+    feed.collect(tmp_path / "feeds", 1 / 60)
+    assert counts() == [("a", 2), ("b", 2)]
+
+
+def test_a_station_that_left_is_closed(server: FeedServer, tmp_path: Path) -> None:
+    feed = Feed(server)
+    feed.collect(tmp_path / "feeds", 1.0)
+    feed.answer = lambda _: status({"a": 4}, feed.clock.moment, reported=NOON)  # type: ignore[method-assign]
+    feed.collect(tmp_path / "feeds", 1.0)
+    minutes = panel(tmp_path / "feeds")["closed_minutes"]
+    assert minutes.loc[:"2025-10-09 12:45"].sum() == 0
+    assert (minutes.loc["2025-10-09 13:15":"2025-10-09 13:45"] == 15).all()
+
+
+def test_a_folder_of_several_systems_asks_for_one(server: FeedServer, tmp_path: Path) -> None:
+    for name in ("oslo", "bergen"):
+        Feed(server).collect(tmp_path / "feeds", 1 / 60, name)
+    with pytest.raises(InputError, match=r"contains 2 systems\. Name the one to read: .*feeds/bergen, .*feeds/oslo"):
+        read_records(status=tmp_path / "feeds", timezone=UTC)
+    with read_records(status=[str(tmp_path / "feeds" / "oslo")], timezone=UTC) as records:
+        assert "polls" in records.tables
+
+
+def test_the_files_of_a_history_are_listed_for_whoever_compares_their_content(
+    server: FeedServer, tmp_path: Path
+) -> None:
+    feed = Feed(server)
+    feed.collect(tmp_path / "feeds", 1 / 60)
+    feed.clock.moment += DAY
+    feed.collect(tmp_path / "feeds", 1 / 60)
+    names = [path.name for path in expand(tmp_path / "feeds", "status")]
+    assert names == ["changes.parquet", "documents.parquet", "polls.parquet", "stations.parquet", "2025-10-10.segment"]
+
+
+def test_a_history_joins_an_older_log(server: FeedServer, tmp_path: Path) -> None:
+    folder = Feed(server).collect(tmp_path / "feeds", 1.0)
+    older = tmp_path / "older.csv"
+    older.write_text("station_id,last_reported,num_bikes_available\na,2025-10-08 12:00,2\n")
+    with read_records(status=[folder, older], timezone=UTC) as records:
+        rows = records.connection.sql("""SELECT available FROM status WHERE station = 'a' ORDER BY "at" """).fetchall()
+    assert rows == [(2,), (4,)]
