@@ -254,6 +254,8 @@ class JointCity:
         Riders expected to come to the zone first, in a full bin.
     dispersion, within : float, array of shape (zones,)
         Of counts beside the shocks; and of the rest of a bin given what was seen of it.
+    level : array of shape (zones,)
+        Log by which a zone's rate was found to differ from that of its own fit.
     observed : array of shape (zones, bins)
         Pickups.
     walks : Walks
@@ -273,6 +275,7 @@ class JointCity:
     rate: Array
     dispersion: float
     within: Array
+    level: Array
     observed: Array
     walks: Walks
 
@@ -328,6 +331,11 @@ class JointCity:
             riders_on=on[:, at],
             riders_in=came[:, at],
         )
+
+    def log_rate(self, table: ZoneTable) -> tuple[Array, Array]:
+        """Mean and variance of the logarithm of every zone's rate with its shock, shape (zones, bins)."""
+        usual = table.log_rate + self.level[:, None] - 0.5 * self.law.variance
+        return usual + self.shock_mean, table.log_rate_var + self.shock_var
 
     def received(self, zone: int) -> Received:
         """Riders counted at a zone who may have walked in."""
@@ -391,6 +399,7 @@ _ARRAYS = (
     "own",
     "rate",
     "within",
+    "level",
     "observed",
 )
 
@@ -434,6 +443,7 @@ def join_city(
     # Own levels by zone and hour of the day, apart at weekends.
     hour = table.slot % 24 + 24 * (table.slot >= 120)
     group = 48 * np.arange(len(table.zones))[:, None] + hour
+    level = last = np.zeros(len(table.zones))
     shocks: Shocks | None = None
     for _ in range(rounds):
         # Walkers would look like shocks that neighbours share: the law is learnt where there are none.
@@ -460,7 +470,8 @@ def join_city(
             spread = common + shocks.left_out_var
             curve = learn_walking(walks, observed, np.nan_to_num(left_out), rate, dispersion=spread, group=group)
         background = walks.background(curve, rate)
-        log_rate = log_rate + _level(observed, table.exposure * rate, background)[:, None]
+        change = _level(observed, table.exposure * rate, background)
+        log_rate, level, last = log_rate + change[:, None], level + change, level
     assert shocks is not None
     return JointCity(
         zones=table.zones,
@@ -476,6 +487,7 @@ def join_city(
         rate=rate,
         dispersion=common,
         within=dispersion,
+        level=last,  # the shocks belong to this one
         observed=table.observed,
         walks=walks,
     )
