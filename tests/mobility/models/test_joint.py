@@ -90,7 +90,7 @@ def test_shocks_of_hidden_bins_are_found_and_their_intervals_hold() -> None:
 def test_walkers_are_found_beside_shocks() -> None:
     ratios = []
     for seed in range(3):
-        table, _, _, walkers = simulated(seed)
+        table, _, _, walkers = simulated(seed, bins=600)
         city = join_city(table, draws=20)
         ratios.append(city.background.sum() / walkers.sum())
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.15)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -374,7 +375,7 @@ class JointCity:
     def load(cls, path: Path) -> JointCity:
         """Read what `save` wrote."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 header = json.loads(str(file["header"]))
                 start = pd.DatetimeIndex(file["start"].view(f"M8[{header['unit']}]")).tz_localize("UTC")
                 return cls(
@@ -386,7 +387,7 @@ class JointCity:
                     walks=Walks(*(file[f"walks_{f.name}"] for f in fields(Walks))),
                     **{name: file[name] for name in _ARRAYS},
                 )
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
             raise FileFormatError(f"{path}: The file does not contain a saved city: {error!r}") from error
 
 

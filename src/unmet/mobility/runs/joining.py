@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -175,12 +176,12 @@ def _write_fits(path: Path, fits: Sequence[ZoneFit]) -> None:
 def _read_fits(path: Path) -> dict[str, ZoneFit] | None:
     """Fits by zone; None where there are none, or the file is damaged."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             fits = {}
             for i, told in enumerate(json.loads(str(file["header"]))):
                 start = pd.DatetimeIndex(file[f"start_{i}"].view(f"M8[{told['unit']}]")).tz_localize("UTC")
                 arrays = {name: file[f"{name}_{i}"] for name in _ARRAYS}
                 fits[told["zone"]] = ZoneFit(told["zone"], start, told["minutes"], **arrays)
             return fits
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile):
         return None
