@@ -12,7 +12,7 @@ __all__ = ["Draws", "count_log_likelihood", "elliptical_slice"]
 
 
 def count_log_likelihood(
-    y: np.ndarray, censored: np.ndarray, exposure: np.ndarray, dispersion: float
+    y: np.ndarray, censored: np.ndarray, exposure: np.ndarray, dispersion: float, background: np.ndarray | float = 0.0
 ) -> Callable[[np.ndarray], np.ndarray]:
     """``Σ log p(y | f)`` for f of shape (chains, n): Poisson for dispersion 0, else negative binomial.
 
@@ -21,7 +21,7 @@ def count_log_likelihood(
     at_least = np.maximum(y, 1.0)
 
     def log_likelihood(f: np.ndarray) -> np.ndarray:
-        mu = exposure * np.exp(f)
+        mu = exposure * np.exp(f) + background
         if dispersion == 0:
             exact = y * np.log(mu) - mu - special.gammaln(y + 1)
             tail = np.log(special.gammainc(at_least, mu))

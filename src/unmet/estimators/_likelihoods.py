@@ -47,9 +47,10 @@ def make_likelihood(given: str | Likelihood, **hyperparameters: float | Paramete
 
 
 def log_level(obs: Observations) -> float:
-    """Return the log of counts over exposure. Half a count is added so that it is finite."""
+    """Return the log of counts beyond background over exposure. Half a count is added so that it is finite."""
     exposure = len(obs) if obs.exposure is None else obs.exposure.sum()
-    return float(np.log((obs.lower.sum() + 0.5) / exposure))
+    background = 0.0 if obs.background is None else obs.background.sum()
+    return float(np.log((max(obs.lower.sum() - background, 0.0) + 0.5) / exposure))
 
 
 def likelihood_to_dict(likelihood: Likelihood) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "feature_names_in": list(gp.feature_names_in_) if hasattr(gp, "feature_names_in_") else None,
     }
     arrays = {"X": model.X, "lower": model.obs.lower, "upper": model.obs.upper, "tau": sites.tau, "nu": sites.nu}
-    for name in ("exposure", "short"):
+    for name in ("exposure", "short", "background"):
         if getattr(model.obs, name) is not None:
             arrays[name] = getattr(model.obs, name)
     return header, arrays
@@ -96,7 +96,9 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
         gp.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
     gp.y_mean_, gp.y_scale_ = float(header["y_mean"]), float(header["y_scale"])
     kernel, likelihood = kernel_from_dict(header["kernel"]), likelihood_from_dict(header["likelihood"])
-    X, obs = arrays["X"], Observations(arrays["lower"], arrays["upper"], arrays.get("exposure"), arrays.get("short"))
+    X = arrays["X"]
+    extra = (arrays.get(name) for name in ("exposure", "short", "background"))
+    obs = Observations(arrays["lower"], arrays["upper"], *extra)
     if header["features"] is None:
         model = Model.dense(kernel, likelihood, X, obs)
     else:

@@ -191,6 +191,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         upper: Any = None,
         exposure: Any = None,
         censored_probability: Any = None,
+        background: Any = None,
     ) -> Self:
         """Learn hyper-parameters and compute the posterior.
 
@@ -209,12 +210,20 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             Counts only: share of the bin in which demand could be served, 0…1. Rows with exposure 0 say nothing.
         censored_probability : array-like of shape (n,), optional
             With ``censoring="share"``, in place of `censored`: how likely each row is short; NaN where not known.
+        background : array-like of shape (n,), optional
+            Counts only: expected number of counts in the row that are not of this demand (riders who come from a
+            neighbour that ran out, stray light, false alarms), at least 0. The mean is then
+            ``exposure·rate + background``. Predictions and draws are of the rate, without background.
         """
         likelihood = self._checked_settings()
+        if background is not None and self.censoring not in ("model", "drop", "ignore"):
+            raise InputError(f"censoring={self.censoring!r} takes no background; use 'model', 'drop' or 'ignore'")
         if self.censoring == "auto":
             return self._fit_best(X, y, censored, lower, upper, exposure, censored_probability)
         with one_blas_thread(), all_or_nothing(self):
-            table, obs = self._read(likelihood, X, y, censored, lower, upper, exposure, censored_probability)
+            table, obs = self._read(
+                likelihood, X, y, censored, lower, upper, exposure, censored_probability, background=background
+            )
             if obs.short is not None:
                 likelihood = with_shares(likelihood, self.share, obs)
             model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
@@ -266,9 +275,12 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         exposure: Any,
         probability: Any,
         reset: bool = True,
+        background: Any = None,
     ) -> tuple[Array, Observations]:
         """Inputs and observations as arrays, with the labels as `censoring` reads them."""
-        refuse_other_order(X, y=y, exposure=exposure, censored=censored, censored_probability=probability)
+        refuse_other_order(
+            X, y=y, exposure=exposure, censored=censored, censored_probability=probability, background=background
+        )
         if not isinstance(likelihood, Shared) and self.censoring != "share":
             if probability is not None:
                 raise InputError("censored_probability needs censoring='share'")
@@ -279,8 +291,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             table, obs = read_rows(self, X, y, None, None, None, reset=reset)
             with naming_rows(X, censored, probability):
                 obs = replace(obs, short=short_rows(censored, probability, len(obs)))
-        with naming_rows(X, y, exposure):
-            return table, with_exposure(obs, exposure, likelihood)
+        with naming_rows(X, y, exposure, background):
+            return table, with_exposure(obs, exposure, likelihood, background)
 
     def _checked_settings(self) -> Likelihood:
         """Refuse settings that are not allowed; the likelihood as asked for."""
@@ -530,8 +542,9 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         *,
         lower: Any = None,
         upper: Any = None,
+        background: Any = None,
     ) -> float:
-        """Return R² of the expected observation: the predicted mean; for counts, the rate times the exposure.
+        """Return R² of the expected observation: the predicted mean; for counts, ``exposure·rate + background``.
 
         Parameters
         ----------
@@ -545,20 +558,26 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             Exposure as in `fit`. Rows with exposure 0 are left out.
         lower, upper : array-like of shape (n,), optional
             Bounds as in `fit`. Rows with a bound are left out, and y may be NaN there.
+        background : array-like of shape (n,), optional
+            Background as in `fit`.
 
         Returns
         -------
         float
         """
-        refuse_other_order(X, y=y, censored=censored, exposure=exposure, lower=lower, upper=upper)
+        refuse_other_order(
+            X, y=y, censored=censored, exposure=exposure, lower=lower, upper=upper, background=background
+        )
         expected = self.predict(X)
-        if exposure is not None:
+        if exposure is not None or background is not None:
             seen = Observations(np.zeros(len(expected)), np.zeros(len(expected)))
-            shares = with_exposure(seen, exposure, self._model.likelihood).exposure
-            assert shares is not None
-            expected = expected * shares
-            open_ = (shares > 0).astype(float)
-            sample_weight = open_ if sample_weight is None else open_ * np.asarray(sample_weight)
+            seen = with_exposure(seen, exposure, self._model.likelihood, background)
+            if seen.exposure is not None:
+                expected = expected * seen.exposure
+                open_ = (seen.exposure > 0).astype(float)
+                sample_weight = open_ if sample_weight is None else open_ * np.asarray(sample_weight)
+            if seen.background is not None:
+                expected = expected + seen.background
         return r2_on_exact_rows(y, expected, sample_weight, censored, lower, upper)
 
     def log_marginal_likelihood(self, theta: Array | None = None, eval_gradient: bool = False) -> Any:

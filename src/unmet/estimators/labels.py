@@ -78,8 +78,8 @@ def observations(n: int, y: Any, censored: Any, lower: Any, upper: Any) -> Obser
     return Observations(np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high))
 
 
-def with_exposure(obs: Observations, exposure: Any, likelihood: Likelihood) -> Observations:
-    """The same observations with the share of each bin in which demand could be served.
+def with_exposure(obs: Observations, exposure: Any, likelihood: Likelihood, background: Any = None) -> Observations:
+    """The same observations with the share of each bin in which demand could be served, and counts from elsewhere.
 
     Parameters
     ----------
@@ -89,11 +89,20 @@ def with_exposure(obs: Observations, exposure: Any, likelihood: Likelihood) -> O
         Shares, 0…1; None for 1 throughout.
     likelihood : Likelihood
         Refuses what it cannot explain: only counts have exposure, and only whole numbers are counts.
+    background : array-like of shape (n,) or None
+        Expected counts from elsewhere, at least 0; None for 0 throughout. Only counts have it.
     """
     if likelihood.units == "log rate":
         _refuse_other_counts(obs)
     if exposure is not None:
         obs = replace(obs, exposure=vector(exposure, len(obs), "exposure"))
+    if background is not None:
+        if likelihood.units == "y":
+            raise InputError(
+                "background needs a count likelihood: use likelihood='poisson' or 'negative-binomial'. From a Gaussian "
+                "y, subtract the expected value from elsewhere."
+            )
+        obs = replace(obs, background=vector(background, len(obs), "background"))
     likelihood.validate(obs)
     return obs
 
@@ -175,7 +184,7 @@ def as_asked(X: Array, obs: Observations, censoring: str, likelihood: Likelihood
         low = np.where(np.isfinite(obs.lower), obs.lower, obs.upper)
         high = np.where(np.isfinite(obs.upper), obs.upper, obs.lower)
         middle = 0.5 * (low + high)
-        obs = Observations(middle, middle, obs.exposure)
+        obs = Observations(middle, middle, obs.exposure, background=obs.background)
     return _informative(X, obs) if likelihood.units == "log rate" else (X, obs)
 
 

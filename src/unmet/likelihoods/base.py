@@ -63,12 +63,15 @@ class Observations:
     short : array of shape (n,), optional
         Probability that the row shows only a share of the truth: 0 if it is exact, 1 if it is labelled, NaN if the
         label is not known. Only likelihoods of shares read it. None means 0 everywhere.
+    background : array of shape (n,), optional
+        Expected number of counts in the row that are not of this demand, at least 0 (counts only). None means 0.
     """
 
     lower: Array
     upper: Array
     exposure: Array | None = None
     short: Array | None = None
+    background: Array | None = None
 
     def __post_init__(self) -> None:
         if self.lower.shape != self.upper.shape or self.lower.ndim != 1:
@@ -99,7 +102,8 @@ class Observations:
         """Return the observations of the given rows."""
         exposure = None if self.exposure is None else self.exposure[rows]
         short = None if self.short is None else self.short[rows]
-        return Observations(self.lower[rows], self.upper[rows], exposure, short)
+        background = None if self.background is None else self.background[rows]
+        return Observations(self.lower[rows], self.upper[rows], exposure, short, background)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
-"""Counts with a log link: Poisson and negative binomial, with exposure and censoring.
+"""Counts with a log link: Poisson and negative binomial, with exposure, background and censoring.
 
 The rate of a full bin is ``λ = exp(log_level + f)``. Exposure a is the fraction of the bin in which demand could be
 served. The observed count is Poisson or negative binomial with mean ``a·λ``, so exposure only shifts f by ``log a``.
-A row with ``lower = y, upper = ∞`` means that demand was at least y.
+With background s, the expected number of counts from elsewhere, the mean is ``a·λ + s``.
+A row with ``lower = y, upper = ∞`` means that the count was at least y.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -18,6 +19,7 @@ from scipy import special
 from unmet._exceptions import InputError, NumericalError
 from unmet._parameters import Parameter, one_number, parameter_from_dict, parameter_to_dict
 from unmet._typing import Array, BoolArray, IntArray
+from unmet.likelihoods._background import BackgroundCurve, two_peaked_tilted
 from unmet.likelihoods._count_curves import CountCurve
 from unmet.likelihoods._log_concave import log_concave_tilted
 from unmet.likelihoods.base import Likelihood, Observations, Tilted, Units
@@ -62,7 +64,7 @@ class _Counts(Likelihood):
         return cls(log_level=description["log_level"])
 
     def validate(self, obs: Observations) -> None:
-        """Raise `InputError` for values that are not counts or lower bounds of counts, or for exposures outside 0…1.
+        """Raise `InputError` for values that are not counts or lower bounds of counts, and for impossible exposures.
 
         Parameters
         ----------
@@ -82,6 +84,15 @@ class _Counts(Likelihood):
             lambda i: f"between {y[i]:.6g} and {upper[i]:.6g}",
             "Use the Gaussian likelihood for upper bounds and intervals",
         )
+        s = np.zeros(y.size) if obs.background is None else obs.background
+        if s.shape != y.shape:
+            raise InputError(f"background must have one value per row; got {s.shape} for {y.size} rows")
+        _refuse(
+            ~(np.isfinite(s) & (s >= 0)),
+            "Background must be finite and at least 0",
+            lambda i: f"{s[i]:.6g}",
+            "Give the expected number of counts from elsewhere",
+        )
         if obs.exposure is None:
             return
         a = obs.exposure
@@ -94,14 +105,14 @@ class _Counts(Likelihood):
             "Give the fraction of the bin in which demand could be served",
         )
         _refuse(
-            (a == 0) & (y > 0),
+            (a == 0) & (s == 0) & (y > 0),
             "A count must be 0 where exposure is 0",
             lambda i: f"a count of {y[i]:.6g} with exposure 0",
-            "Correct the exposure, or leave the row out",
+            "Correct the exposure, leave the row out, or give the background it came from",
         )
 
     def informative(self, obs: Observations) -> BoolArray:
-        """Return a mask of the rows with information: exposure above 0, and not "at least 0"."""
+        """Return a mask of the rows with information on f: exposure above 0, and not "at least 0"."""
         some = obs.exact | (obs.lower > 0)
         return some if obs.exposure is None else some & (obs.exposure > 0)
 
@@ -109,8 +120,8 @@ class _Counts(Likelihood):
         """Compute the moments of ``p(obs | f) N(f | mean, var)`` by quadrature around the mode.
 
         Accurate to 1e-6 of brute-force integration for counts 0…10,000, exposures 1e-6…1, means −30…30 and variances
-        1e-8…1e4, including far tails of ``P(Y ≥ y)``. Rows without information have
-        ``log_z = d1 = d2 = 0`` and ``shrink = 1``.
+        1e-8…1e4 (1e2 with background), including far tails of ``P(Y ≥ y)``. Rows without information have
+        ``log_z = d1 = d2 = 0`` and ``shrink = 1``. With background, ``shrink`` may exceed 1.
         """
         self.validate(obs)
         _refuse(
@@ -121,29 +132,52 @@ class _Counts(Likelihood):
         )
         n, p = len(obs), self.theta.size
         out = Tilted(np.zeros(n), np.zeros(n), np.zeros(n), np.ones(n), np.zeros((n, p)))
+        for rows, curve in self._curves(obs):
+            m, v = mean[rows] + self._shift(obs, rows), var[rows]
+            part = self._tilted(curve, m, v, p)
+            out.log_z[rows], out.d1[rows], out.d2[rows] = part.log_z, part.d1, part.d2
+            out.shrink[rows], out.d_theta[rows] = part.shrink, part.d_theta
+        return out
+
+    def _curves(self, obs: Observations) -> Iterator[tuple[IntArray, CountCurve | BackgroundCurve]]:
+        """Informative rows of each kind, with their curves over the log of the own expected count."""
         some = self.informative(obs)
-        for rows, at_least in ((some & obs.exact, False), (some & ~obs.exact, True)):
+        mixed = np.zeros(len(obs), dtype=bool) if obs.background is None else obs.background > 0
+        for at_least in (False, True):
+            for with_background in (False, True):
+                rows = np.flatnonzero(some & (obs.exact != at_least) & (mixed == with_background))
+                if not rows.size:
+                    continue
+                curve = CountCurve(obs.lower[rows], self._dispersion, at_least)
+                if with_background:
+                    assert obs.background is not None
+                    yield rows, BackgroundCurve(curve, obs.background[rows])
+                else:
+                    yield rows, curve
+
+    def _shift(self, obs: Observations, rows: IntArray) -> Array | float:
+        """From f to the log of the own expected count."""
+        return self.log_level if obs.exposure is None else self.log_level + np.log(obs.exposure[rows])
+
+    def _tilted(self, curve: CountCurve | BackgroundCurve, mean: Array, var: Array, n_theta: int) -> Tilted:
+        """The same where ``mean`` is that of the log of the own expected count."""
+        counts = curve if isinstance(curve, CountCurve) else curve.counts
+        start = _poisson_mode(counts.y, mean, var)
+        if counts.at_least:  # its slope is never below that of the exact count, nor below 0
+            start = np.maximum(start, mean)
+        if isinstance(curve, CountCurve):
+            return _concave_tilted(curve, mean, var, start, n_theta)
+        concave = curve.concave_with(var)
+        if concave.all():
+            return _concave_tilted(curve, mean, var, start, n_theta)
+        n = mean.size
+        out = Tilted(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty((n, n_theta)))
+        for rows, rule in ((concave, _concave_tilted), (~concave, two_peaked_tilted)):
             if rows.any():
-                m = mean[rows] + self._shift(obs, rows)
-                part = self._tilted(CountCurve(obs.lower[rows], self._dispersion, at_least), m, var[rows], p)
+                part = rule(curve[rows], mean[rows], var[rows], start[rows], n_theta)
                 out.log_z[rows], out.d1[rows], out.d2[rows] = part.log_z, part.d1, part.d2
                 out.shrink[rows], out.d_theta[rows] = part.shrink, part.d_theta
         return out
-
-    def _shift(self, obs: Observations, rows: BoolArray) -> Array | float:
-        """Return the difference between the log of the expected count and f."""
-        return self.log_level if obs.exposure is None else self.log_level + np.log(obs.exposure[rows])
-
-    def _tilted(self, curve: CountCurve, mean: Array, var: Array, n_theta: int) -> Tilted:
-        """Compute the moments over ``eta``; ``mean`` is the mean of the log of the expected count."""
-
-        def by_dispersion(rows: IntArray, eta: Array) -> Array:
-            return curve[rows].by_log_dispersion(eta)[None]
-
-        start = _poisson_mode(curve.y, mean, var)
-        if curve.at_least:  # the slope of log P(Y ≥ y) is at least that of log P(Y = y), and at least 0
-            start = np.maximum(start, mean)
-        return log_concave_tilted(curve, mean, var, start, by_dispersion if n_theta else None, n_theta)
 
     def log_likelihood(self, obs: Observations, f: Array) -> Array:
         """Return ``log p(obs | f)`` per row; f has shape ``(n,)`` or ``(k, n)``."""
@@ -155,13 +189,9 @@ class _Counts(Likelihood):
 
     def _curve(self, obs: Observations, f: Array) -> tuple[Array, Array, Array]:
         out = (np.zeros(f.shape), np.zeros(f.shape), np.zeros(f.shape))
-        some = self.informative(obs)
-        for rows, at_least in ((some & obs.exact, False), (some & ~obs.exact, True)):
-            if rows.any():
-                eta = f[..., rows] + self._shift(obs, rows)
-                curve = CountCurve(obs.lower[rows], self._dispersion, at_least)(eta)
-                for to, value in zip(out, curve, strict=True):
-                    to[..., rows] = value
+        for rows, curve in self._curves(obs):
+            for to, value in zip(out, curve(f[..., rows] + self._shift(obs, rows)), strict=True):
+                to[..., rows] = value
         return out
 
     def rate(self, f: Array) -> Array:
@@ -232,7 +262,7 @@ class _Counts(Likelihood):
 
 @dataclass(frozen=True)
 class Poisson(_Counts):
-    """Poisson counts with log link: ``Y ~ Poisson(exposure · exp(f))``.
+    """Poisson counts with log link: ``Y ~ Poisson(exposure · exp(f) + background)``.
 
     Parameters
     ----------
@@ -263,7 +293,7 @@ class NegativeBinomial(_Counts):
 
     Demand of a full bin is Poisson with a gamma-distributed rate of mean λ and shape ``r = 1/dispersion``.
     With exposure a, each rider is observed with probability a. The observed count is again negative binomial,
-    with mean ``a·λ`` and the same shape.
+    with mean ``a·λ`` and the same shape. With background s the mean is ``a·λ + s``.
 
     Parameters
     ----------
@@ -315,6 +345,15 @@ class NegativeBinomial(_Counts):
     def from_dict(cls, description: dict[str, Any]) -> Self:
         """The likelihood that `to_dict` described."""
         return cls(parameter_from_dict(description["parameter"]), log_level=description["log_level"])
+
+
+def _concave_tilted(curve: CountCurve | BackgroundCurve, mean: Array, var: Array, start: Array, n_theta: int) -> Tilted:
+    """Moments where the tilted density is log-concave."""
+
+    def by_dispersion(rows: IntArray, eta: Array) -> Array:
+        return curve[rows].by_log_dispersion(eta)[None]
+
+    return log_concave_tilted(curve, mean, var, start, by_dispersion if n_theta else None, n_theta)
 
 
 def _refuse(bad: BoolArray, expected: str, found: Callable[[int], str], advice: str) -> None:

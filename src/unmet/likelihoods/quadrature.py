@@ -17,7 +17,7 @@ from unmet._exceptions import InputError, NumericalError
 from unmet._typing import Array, IntArray
 from unmet.likelihoods.base import Likelihood, Observations, Tilted
 
-__all__ = ["QuadratureLikelihood", "adaptive_panels"]
+__all__ = ["QuadratureLikelihood", "adaptive_panels", "graded_panels", "highest_points"]
 
 # Gauss–Legendre rule of a panel. It is accepted where it agrees with the same rule on the panel's two halves.
 _PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(16)
@@ -72,8 +72,8 @@ class QuadratureLikelihood(Likelihood):
             return np.where(np.isnan(value), -np.inf, value)
 
         n = mean.size
-        centre, peak = _highest(g, mean, np.sqrt(var))
-        sides = [_graded(g, centre, peak, np.sqrt(var), side) for side in (-1.0, 1.0)]
+        centre, peak = highest_points(g, mean, np.sqrt(var))
+        sides = [graded_panels(g, centre, peak, np.sqrt(var), side) for side in (-1.0, 1.0)]
         row, low, high = (np.concatenate(parts) for parts in zip(*sides, strict=True))
         width = np.zeros(n)
         np.maximum.at(width, row, np.maximum(-low, high))
@@ -144,7 +144,7 @@ class QuadratureLikelihood(Likelihood):
 Density = Callable[[IntArray, Array], Array]
 
 
-def _highest(g: Density, mean: Array, sd: Array) -> tuple[Array, Array]:
+def highest_points(g: Density, mean: Array, sd: Array) -> tuple[Array, Array]:
     """Return the highest point of each row: the best of a wide grid, then of finer and finer grids around it."""
     rows = np.arange(mean.size)
     points = mean + _SEARCH[:, None] * sd
@@ -166,7 +166,7 @@ def _highest(g: Density, mean: Array, sd: Array) -> tuple[Array, Array]:
     return centre, peak
 
 
-def _graded(g: Density, centre: Array, peak: Array, sd: Array, side: float) -> tuple[IntArray, Array, Array]:
+def graded_panels(g: Density, centre: Array, peak: Array, sd: Array, side: float) -> tuple[IntArray, Array, Array]:
     """Return the first panels of one side, doubling from where g begins to fall to the end of the domain."""
     n = centre.size
     every = np.arange(n)

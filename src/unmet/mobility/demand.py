@@ -17,6 +17,7 @@ from unmet.mobility.models.registry import DEFAULT_MODEL, ZoneModel, find_model
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.records.files import Given
+from unmet.mobility.runs.joining import join_zones
 from unmet.mobility.runs.run import Progress, RunResult, run_estimates
 
 __all__ = ["DemandModel", "LatentDemand", "ZoneEstimate", "ZoneModel", "estimate_zone"]
@@ -41,6 +42,9 @@ class LatentDemand:
         Number of joint posterior draws, from which the intervals of totals are made.
     seed : int
         The same seed gives the same numbers.
+    walk : str or tuple of float
+        Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, or the chances to walk 0, 150,
+        250, 350 and 500 metres, falling.
     weather : path or frame, optional
         A table with a time and numbers.
     weather_columns : sequence of str, optional
@@ -77,6 +81,7 @@ class LatentDemand:
     _: KW_ONLY
     draws: int = 400
     seed: int = 0
+    walk: str | tuple[float, ...] = "learn"
     weather: Given = None
     weather_columns: Sequence[str] | None = None
     timezone: str | None = None
@@ -89,7 +94,7 @@ class LatentDemand:
     def settings(self) -> DemandModel:
         """Give the model and its settings, without the features."""
         model = find_model(self.model)
-        return DemandModel(model.name, self.draws, self.seed, model)
+        return DemandModel(model.name, self.draws, self.seed, model, self.walk)
 
     def fit(
         self,
@@ -148,6 +153,7 @@ class LatentDemand:
                 jobs=jobs,
                 horizon=steps,
                 learn_city=learn_city_from_rows if settings.zone_model.uses_city else None,
+                join=join_zones if settings.zone_model.uses_city else None,
                 executor=executor,
                 progress=progress,
                 provenance=self._provenance(features),

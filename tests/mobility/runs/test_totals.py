@@ -12,14 +12,18 @@ from toy_model import ToyModel, estimate_toy, toy_panel
 from unmet.execution import serially
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs import run_estimates
-from unmet.mobility.runs.totals import QUANTILES, tabulate_totals
+from unmet.mobility.runs.totals import QUANTILES, QUANTITIES, ZoneDraws, tabulate_totals
 
 
 @pytest.fixture(scope="module")
 def zones():
     rng = np.random.default_rng(5)
+    size = (HOURS_OF_WEEK, 50)
     return [
-        (name, rng.gamma(2.0, size=(HOURS_OF_WEEK, 50)), rng.poisson(4.0, size=HOURS_OF_WEEK).astype(float))
+        (
+            name,
+            ZoneDraws(rng.poisson(4.0, HOURS_OF_WEEK) + 9.0, rng.gamma(2.0, size=size), *rng.poisson(1.0, (2, *size))),
+        )
         for name in "ab"
     ]
 
@@ -38,13 +42,19 @@ def test_every_total_is_that_of_the_summed_draws(zones, table, level):
     some = table[table["level"] == level]
     names = [("a", "b")] if level in ("system", "hour_of_week") else [("a",), ("b",)]
     hours = [range(HOURS_OF_WEEK)] if level in ("system", "zone") else [[hour] for hour in range(HOURS_OF_WEEK)]
-    assert len(some) == 3 * len(names) * len(hours)
+    assert len(some) == len(QUANTITIES) * len(names) * len(hours)
     rows = iter(some.itertuples())
     for chosen in names:
         for few in hours:
-            lost = sum(lost[list(few)].sum(axis=0) for name, lost, _ in zones if name in chosen)
-            seen = sum(observed[list(few)].sum() for name, _, observed in zones if name in chosen)
-            for quantity, draws in (("observed", 0 * lost + seen), ("lost", lost), ("demand", seen + lost)):
+            of = [draws for name, draws in zones if name in chosen]
+            lost, on, came = (
+                sum(getattr(draws, kind)[list(few)].sum(axis=0) for draws in of)
+                for kind in ("lost", "walked_on", "walked_in")
+            )
+            seen = 0 * lost + sum(draws.observed[list(few)].sum() for draws in of)
+            wanted = seen - came + on + lost
+            values = (seen, lost, wanted, wanted, seen - came, on, came)
+            for quantity, draws in zip(QUANTITIES, values, strict=True):
                 row = next(rows)
                 assert row.quantity == quantity
                 np.testing.assert_allclose(row[5:], expected(draws), rtol=1e-12, atol=1e-12)
@@ -66,9 +76,9 @@ def test_no_zones_have_totals_of_nothing():
 
 def test_hours_in_which_no_bin_starts_have_no_rows_and_change_no_total(zones, table):
     midnights = range(0, HOURS_OF_WEEK, 24)
+    at_midnight = np.isin(np.arange(HOURS_OF_WEEK), midnights)
     daily = [
-        (name, *(np.where(np.isin(np.arange(HOURS_OF_WEEK), midnights), v.T, 0.0).T for v in own))
-        for name, *own in zones
+        (name, ZoneDraws(*(np.where(at_midnight, v.T, 0.0).T for v in vars(draws).values()))) for name, draws in zones
     ]
     few = tabulate_totals(daily, midnights)
     assert few["hour_of_week"].dropna().unique().tolist() == list(midnights)

@@ -75,7 +75,9 @@ def fit_zone(
     def arguments(at: IntArray) -> dict[str, Any]:
         if labels is not None:
             return {"X": data.inputs.iloc[at], "y": data.observed[at], "censored": labels[at]}
-        extra = {"exposure": data.exposure[at]} if counts else {"censored": data.censored[at]}
+        extra: dict[str, Any] = {"exposure": data.exposure[at]} if counts else {"censored": data.censored[at]}
+        if counts and data.surroundings is not None:
+            extra["background"] = data.surroundings.background[at]
         return {"X": data.inputs.iloc[at], "y": data.observed[at], **extra}
 
     every = np.flatnonzero(rows)

@@ -31,6 +31,11 @@ class Rates:
     shared : array of shape (directions, n) or None
         Change of the rate per standard deviation of each error of the city's curve, which all zones share; None
         for a model that does not use the curve.
+    usual : array of shape (n,) or None
+        Mean of the rate without what is known of the bin's shock: the number to plan with. None if it is the rate.
+    walked_on, walked_in : arrays of shape (draws, n) or None
+        Riders who came here first and were served elsewhere, and riders recorded here who came to another zone first.
+        None if nobody walks.
     """
 
     mean: Array
@@ -42,6 +47,9 @@ class Rates:
     future: Array | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     shared: Array | None = None
+    usual: Array | None = None
+    walked_on: Array | None = None
+    walked_in: Array | None = None
 
 
 ModelFunction = Callable[[ZoneData, int, int], Rates]

@@ -11,6 +11,7 @@ from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
 from unmet.mobility.clock.bins import hour_of_week
+from unmet.mobility.models.joint import Surroundings
 from unmet.mobility.panel.schema import NEEDED_COLUMNS, PANEL_COLUMNS, REBALANCED_COLUMNS, STATE_MINUTES
 
 __all__ = ["CITY_ERRORS", "CITY_RATE", "NOT_COVARIATES", "Hyperparameters", "ZoneData", "zone_data"]
@@ -81,6 +82,8 @@ class ZoneData:
         Numbers of repaired rows, by kind of repair.
     hyperparameters : Hyperparameters or None
         Hyper-parameters to use; None if the zone's own are to be learnt.
+    surroundings : Surroundings or None
+        Shocks and walkers of the neighbourhood; None if the zone is estimated by itself.
     """
 
     zone: str
@@ -97,6 +100,7 @@ class ZoneData:
     flags: np.ndarray
     notes: dict[str, int]
     hyperparameters: Hyperparameters | None = None
+    surroundings: Surroundings | None = None
 
     def __len__(self) -> int:
         return len(self.start)

@@ -8,21 +8,24 @@ never ran out.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._typing import Array
+from unmet._typing import Array, IntArray
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.city import CityModel, with_city
+from unmet.mobility.models.joint import Surroundings
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS, ZoneModel, find_model
+from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
+from unmet.mobility.models.zone_models import fit_counts, log_rate
 
-__all__ = ["DemandModel", "ZoneEstimate", "estimate_zone"]
+__all__ = ["DemandModel", "ZoneEstimate", "ZoneFit", "estimate_zone", "fit_usual_rate"]
 
 
 @dataclass(frozen=True)
@@ -39,23 +42,38 @@ class DemandModel:
         Together with the zone's name, decides all randomness except errors that all zones share.
     record : ZoneModel, optional
         A model of one's own.
+    walk : str or tuple of float
+        Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, or the chances to walk 0, 150,
+        250, 350 and 500 metres, falling.
 
     Examples
     --------
     >>> DemandModel("cgp")
-    DemandModel(name='cgp', draws=400, seed=0)
+    DemandModel(name='cgp', draws=400, seed=0, walk='learn')
     """
 
     name: str = DEFAULT_MODEL
     draws: int = 400
     seed: int = 0
     record: ZoneModel | None = field(default=None, repr=False)
+    walk: str | tuple[float, ...] = "learn"
 
     def __post_init__(self) -> None:
         if self.zone_model.name != self.name:
             raise InputError(f"name: expected that of the record, {self.zone_model.name!r}; got {self.name!r}.")
         if self.draws < 20:
             raise InputError(f"draws: expected 20 or more, so that intervals mean something; got {self.draws}.")
+        if not isinstance(self.walk, str):
+            object.__setattr__(self, "walk", tuple(self.walk))
+        self.walking()  # raises if it is no curve
+
+    def walking(self) -> Walking | None:
+        """The walking curve that was given; None if it is to be learnt."""
+        if isinstance(self.walk, tuple):
+            return Walking.from_values(np.array(self.walk))
+        if self.walk not in ("learn", "none"):
+            raise InputError(f"walk: expected 'learn', 'none' or five falling chances; got {self.walk!r}.")
+        return None if self.walk == "learn" else NO_WALKING
 
     @property
     def zone_model(self) -> ZoneModel:
@@ -65,7 +83,7 @@ class DemandModel:
     def to_dict(self) -> dict[str, Any]:
         """Give everything that decides an estimate, as JSON-able values."""
         own = {} if self.name in MODELS else {"function": self.zone_model.source}
-        return {"name": self.name, "draws": self.draws, "seed": self.seed, **own}
+        return {"name": self.name, "draws": self.draws, "seed": self.seed, "walk": self.walk, **own}
 
     def describe(self) -> dict[str, Any]:
         """Describe the model for ``run.json`` and the report."""
@@ -84,18 +102,25 @@ class ZoneEstimate:
     lost : array of shape (168, draws)
         Draws of lost trips, summed by local hour of the week (0 is Monday from midnight).
     observed : array of shape (168,)
-        Observed trips by hour of the week. Demand is observed plus lost, draw by draw.
+        Observed trips by hour of the week. Wanted is observed less walked in, plus walked on and lost, draw by draw.
     summary : dict
         Zone, model, convergence, repairs, CPU seconds.
+    walked_on, walked_in : arrays of shape (168, draws) or None
+        Draws, by hour of the week, of riders who came here first and were served elsewhere, and of riders recorded here
+        who came to another zone first. None if nobody walks.
     """
 
     rows: pd.DataFrame
     lost: Array
     observed: Array
     summary: dict[str, Any]
+    walked_on: Array | None = None
+    walked_in: Array | None = None
 
 
-def estimate_zone(panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None) -> ZoneEstimate:
+def estimate_zone(
+    panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None, around: Surroundings | None = None
+) -> ZoneEstimate:
     """Estimate rate, demand and lost trips of one zone.
 
     Parameters
@@ -107,6 +132,8 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, city: CityModel | Non
         The model and its settings.
     city : CityModel, optional
         The city model, for models that use it.
+    around : Surroundings, optional
+        Shocks and walkers of the neighbourhood, from `unmet.mobility.models.joint.JointCity.of`, likewise.
 
     Examples
     --------
@@ -125,13 +152,17 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, city: CityModel | Non
     100       2.0       0.5          3.3
     """
     began = time.process_time()
-    data = with_city(zone_data(panel), city)
+    data = replace(with_city(zone_data(panel), city), surroundings=around)
     if not data.seen.any():
         raise InputError("No bin had anything to rent, so its demand cannot be estimated.")
     rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
-    lost = np.zeros((HOURS_OF_WEEK, model.draws))
-    np.add.at(lost, data.slot[counted], rates.lost.T[counted])
+
+    def by_hour(draws: Array) -> Array:
+        total = np.zeros((HOURS_OF_WEEK, model.draws))
+        np.add.at(total, data.slot[counted], draws.T[counted])
+        return total
+
     summary = {
         "zone": data.zone,
         "model": model.name,
@@ -141,7 +172,38 @@ def estimate_zone(panel: pd.DataFrame, model: DemandModel, city: CityModel | Non
         "cpu_seconds": time.process_time() - began,
     }
     observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=HOURS_OF_WEEK), dtype=float)
-    return ZoneEstimate(_rows(data, rates), lost, observed, summary)
+    walked = (None if draws is None else by_hour(draws) for draws in (rates.walked_on, rates.walked_in))
+    return ZoneEstimate(_rows(data, rates), by_hour(rates.lost), observed, summary, *walked)
+
+
+@dataclass(frozen=True)
+class ZoneFit:
+    """A zone as `unmet.mobility.models.joint.table_of` needs it: its record, and its log-rate without shocks."""
+
+    zone: str
+    start: pd.DatetimeIndex
+    minutes: float
+    observed: Array
+    exposure: Array
+    stockout: Array
+    slot: IntArray
+    log_rate: Array
+    log_rate_var: Array
+
+
+def fit_usual_rate(
+    panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None, around: Surroundings | None = None
+) -> ZoneFit:
+    """Fit the log-rate of one zone, without draws; parameters as of `estimate_zone`."""
+    data = replace(with_city(zone_data(panel), city), surroundings=around)
+    if not data.seen.any() or not data.has_counts:
+        raise InputError("No bin had anything to rent, or the pickups are not counts.")
+    gp, _, level = fit_counts(data, _seed(data.zone, model.seed))
+    mean, var = log_rate(gp, data, level)
+    if around is not None:  # the mean rate, as of a zone without known shocks
+        mean = mean + 0.5 * around.prior_var
+    record = (data.zone, data.start, data.minutes, data.observed, data.exposure, data.stockout, data.slot)
+    return ZoneFit(*record, mean, var)
 
 
 def _seed(zone: str, seed: int) -> int:
@@ -149,42 +211,52 @@ def _seed(zone: str, seed: int) -> int:
     return int(np.random.SeedSequence([seed, *zone.encode()]).generate_state(1)[0] // 2)
 
 
+_OF_DRAWS = {"q05": 0.05, "q50": 0.5, "q95": 0.95}
+
+
 def _rows(data: ZoneData, rates: Rates) -> pd.DataFrame:
-    lost_q05, lost_q95 = np.quantile(rates.lost, [0.05, 0.95], axis=0)
-    lost_q50 = np.median(rates.lost, axis=0)
-    lost_sd = rates.lost.std(axis=0)
     seen = np.isfinite(data.observed)
     base = np.where(seen, data.observed, 0.0)
-    rows = pd.DataFrame(
-        {
-            "zone": data.zone,
-            "start": data.start,
-            "observed": data.observed,
-            "exposure": data.exposure,
-            "censored": data.censored,
-            "rate_mean": rates.mean,
-            "rate_sd": rates.sd,
-            "rate_q05": rates.q05,
-            "rate_q95": rates.q95,
-            "demand_mean": base + rates.lost_mean,
-            "demand_sd": lost_sd,
-            "demand_q05": base + lost_q05,
-            "demand_q50": base + lost_q50,
-            "demand_q95": base + lost_q95,
-            "lost_mean": rates.lost_mean,
-            "lost_sd": lost_sd,
-            "lost_q05": lost_q05,
-            "lost_q95": lost_q95,
-            "flags": data.flags.astype(str),
-        }
-    )
+    nobody = np.zeros((1, len(data)))
+    on = nobody if rates.walked_on is None else rates.walked_on
+    came = nobody if rates.walked_in is None else rates.walked_in
+    wanted = _summary("wanted", base - came + on + rates.lost)
+    # The mean of the lost is known better than that of its draws.
+    wanted["wanted_mean"] = base - came.mean(axis=0) + on.mean(axis=0) + rates.lost_mean
     if rates.future is not None and not seen.all():
-        ahead = rates.future[:, ~seen]
-        rows.loc[~seen, "demand_mean"] = ahead.mean(axis=0)
-        rows.loc[~seen, "demand_sd"] = ahead.std(axis=0)
-        for name, q in (("demand_q05", 0.05), ("demand_q50", 0.5), ("demand_q95", 0.95)):
-            rows.loc[~seen, name] = np.quantile(ahead, q, axis=0)
+        for name, values in _summary("wanted", rates.future[:, ~seen]).items():
+            wanted[name][~seen] = values
+    lost = {**_summary("lost", rates.lost), "lost_mean": rates.lost_mean}
+    columns = {
+        "zone": data.zone,
+        "start": data.start,
+        "observed": data.observed,
+        "exposure": data.exposure,
+        "censored": data.censored,
+        "rate_mean": rates.mean,
+        "rate_sd": rates.sd,
+        "rate_q05": rates.q05,
+        "rate_q95": rates.q95,
+        **{f"demand_{k}": wanted[f"wanted_{k}"] for k in ("mean", "sd", "q05", "q50", "q95")},
+        **{f"lost_{k}": lost[f"lost_{k}"] for k in ("mean", "sd", "q05", "q95")},
+        "usual_rate": rates.mean if rates.usual is None else rates.usual,
+    }
+    for name, draws in (("served", base - came), ("walked_on", on), ("walked_in", came)):
+        summary = _summary(name, draws)
+        columns |= {f"{name}_{k}": summary[f"{name}_{k}"] for k in ("mean", "sd", "q05", "q95")}
+    columns |= {f"wanted_{k}": wanted[f"wanted_{k}"] for k in ("mean", "sd", "q05", "q95")}
+    rows = pd.DataFrame({**columns, "flags": data.flags.astype(str)})
     if rates.shared is not None:
         names = [f"rate_shared_{k}" for k in range(1, len(rates.shared) + 1)]
         rows = pd.concat([rows, pd.DataFrame(rates.shared.T, columns=names, index=rows.index)], axis=1)
     return rows
+
+
+def _summary(name: str, draws: Array) -> dict[str, Array]:
+    """Mean, standard deviation and quantiles of each bin over draws."""
+    quantiles = np.quantile(draws, list(_OF_DRAWS.values()), axis=0)
+    return {
+        f"{name}_mean": draws.mean(axis=0),
+        f"{name}_sd": draws.std(axis=0),
+        **{f"{name}_{k}": value for k, value in zip(_OF_DRAWS, quantiles, strict=True)},
+    }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from unmet._exceptions import NumericalError
 from unmet._normal import truncated_above
@@ -15,11 +16,12 @@ from unmet._typing import Array
 from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.likelihoods import Beta
 from unmet.mobility.models.fitting import fit_zone, join_messages
+from unmet.mobility.models.joint import Surroundings
 from unmet.mobility.models.kernel import demand_kernel
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, ZoneData
 
-__all__ = ["cgp", "exposure", "ncgp", "ncgp_a", "share", "tobit"]
+__all__ = ["cgp", "exposure", "fit_counts", "log_rate", "ncgp", "ncgp_a", "share", "tobit"]
 
 # Seeds of the errors that all zones share: draw s uses the same ones in every zone, and so does draw s of the total.
 _DISPERSION_SEED, _CURVE_SEED = 0, 1
@@ -57,37 +59,115 @@ def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> tuple[
 
 
 def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
-    """Fit negative binomial counts with exposure, by a Gaussian process of log-demand.
+    """Negative binomial counts with exposure: the likelihood of a counting process that is stopped while supply is out.
 
-    This is the likelihood of a counting process that stops while nothing can be rented. It is exact even though
-    stock-outs depend on demand, as long as their times are known.
+    It is exact although stock-outs depend on demand, as long as it is known when they were. Where the city was
+    estimated as one (`ZoneData.surroundings`), shocks and walkers of the neighbourhood are taken into account.
     """
+    around = data.surroundings
+    gp, summary, level = fit_counts(data, seed)
+    usual, slope = _rate_draws(gp, data, draws, seed)
+    spread = 0.0 if data.hyperparameters is None else data.hyperparameters.dispersion_sd
+    off = spread * np.random.default_rng(_DISPERSION_SEED).standard_normal(draws)
+    shape = (np.exp(off) / gp.dispersion_)[:, None]
+    if around is not None:
+        return _among_neighbours(gp, data, around, usual * np.exp(-level), slope, shape, level, seed, summary)
+    rng = np.random.default_rng(seed)
+    lost, lost_mean = _stopped(data, usual, shape, data.observed, np.zeros_like(usual), rng)
+    future = None
+    if np.isnan(data.observed).any():
+        future = rng.poisson(usual * rng.gamma(np.broadcast_to(shape, usual.shape)) / shape).astype(float)
+    mean, sd, q05, q95 = _rates(gp, data)
+    shared = None if slope is None else slope * mean
+    return Rates(mean, sd, q05, q95, lost, lost_mean, future, summary, shared)
+
+
+def fit_counts(data: ZoneData, seed: int) -> tuple[CensoredGP, dict[str, Any], float]:
+    """Fit the zone's own log-rate; return the model, a summary and the log by which its rates are too high.
+
+    A known shock h multiplies exposure by ``e^h``. As exposure must not exceed 1, all of it is divided by its largest
+    value, by which the rates of the model are then too high.
+    """
+    level = 0.0
+    if data.surroundings is not None:
+        shock = data.surroundings.shock + 0.5 * data.surroundings.shock_var
+        level = float(shock[data.seen].max())
+        data = replace(data, exposure=data.exposure * np.exp(np.minimum(shock - level, 0.0)))
     settings: dict[str, Any] = {"likelihood": "negative-binomial"}
     if data.hyperparameters is None:
         gp, summary = fit_zone(data, data.seen, seed, demand_kernel(data, city=True), **settings)
     else:
         settings["dispersion"] = data.hyperparameters.dispersion
         gp, summary = fit_zone(data, data.seen, seed, data.hyperparameters.kernel, search=False, **settings)
-    rng = np.random.default_rng(seed)
-    rate, slope = _rate_draws(gp, data, draws, seed)
-    spread = 0.0 if data.hyperparameters is None else data.hyperparameters.dispersion_sd
-    off = spread * np.random.default_rng(_DISPERSION_SEED).standard_normal(draws)
-    shape = (np.exp(off) / gp.dispersion_)[:, None]
+    return gp, summary, level
+
+
+def log_rate(gp: CensoredGP, data: ZoneData, level: float = 0.0) -> tuple[Array, Array]:
+    """Return mean and variance of the logarithm of the zone's rate in every bin."""
+    median, upper = np.log(gp.predict_quantiles(data.inputs, [0.5, ndtr(1.0)], kind="latent")).T
+    return median - level, np.square(upper - median)
+
+
+def _stopped(
+    data: ZoneData, rate: Array, shape: Array, served: Array, walked_on: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Draws and mean of what was lost while nothing was to rent.
+
+    Given `served` at exposure a, the bin's own gamma factor has shape ``r + served`` and rate ``r + aλ``. Those lost in
+    a stock-out of share b, of whom a share walks on, are Poisson about ``b λ (1 − share)`` times it.
+    """
     lost, lost_mean = np.zeros(rate.shape), np.zeros(len(data))
     out = (data.stockout > 0) & np.isfinite(data.observed)
-    # Given y trips at exposure a, the bin's gamma factor has shape r + y and rate r + aλ. The trips lost in stock-outs
-    # of share b are Poisson with mean bλ times that factor: on average bλ(r + y)/(r + aλ).
-    y, a, b = data.observed[out], data.exposure[out], data.stockout[out]
+    y, a, b = served[..., out], data.exposure[out], data.stockout[out]
     factor = (shape + y) / (shape + a * rate[:, out])
-    expected = b * rate[:, out] * factor
+    expected = b * rate[:, out] * (1 - walked_on[:, out]) * factor
     lost_mean[out] = expected.mean(axis=0)
-    lost[:, out] = rng.poisson(expected * rng.gamma(np.broadcast_to(shape + y, factor.shape)) / (shape + y))
+    own = np.broadcast_to(shape + y, factor.shape)
+    lost[:, out] = rng.poisson(expected * rng.gamma(own) / own)
+    return lost, lost_mean
+
+
+def _among_neighbours(
+    gp: CensoredGP,
+    data: ZoneData,
+    around: Surroundings,
+    usual: Array,
+    slope: Array | None,
+    shape: Array,
+    level: float,
+    seed: int,
+    summary: dict[str, Any],
+) -> Rates:
+    """Rates of a zone whose neighbours are known: with shocks, walkers from there and to there."""
+    rng = np.random.default_rng(seed)
+    rate = usual * np.exp(around.shock_draws)
+    shape = shape * gp.dispersion_ / max(around.within, 1e-3)
+    served = data.observed - around.riders_in
+    lost, lost_mean = _stopped(data, rate, shape, served, around.walked_on, rng)
     future = None
     if np.isnan(data.observed).any():
         future = rng.poisson(rate * rng.gamma(np.broadcast_to(shape, rate.shape)) / shape).astype(float)
-    mean, sd, q05, q95 = _rates(gp, data)
+    f, var = log_rate(gp, data, level)
+    whole, whole_var = f + around.shock, var + around.shock_var
+    mean = np.exp(whole + 0.5 * whole_var)
+    sd = mean * np.sqrt(np.expm1(whole_var))
+    q05, q95 = np.exp(whole + ndtri([[0.05], [0.95]]) * np.sqrt(whole_var))
     shared = None if slope is None else slope * mean
-    return Rates(mean, sd, q05, q95, lost, lost_mean, future, summary, shared)
+    known = np.isfinite(data.observed)
+    return Rates(
+        mean,
+        sd,
+        q05,
+        q95,
+        lost,
+        lost_mean,
+        future,
+        summary,
+        shared,
+        usual=np.exp(f + 0.5 * var + 0.5 * around.prior_var),
+        walked_on=np.where(known, around.riders_on, 0).astype(float),
+        walked_in=np.where(known, around.riders_in, 0).astype(float),
+    )
 
 
 def _tobit_lost(data: ZoneData, f: Array, noise_sd: float, rng: np.random.Generator) -> tuple[Array, Array]:

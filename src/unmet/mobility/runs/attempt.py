@@ -24,19 +24,23 @@ from unmet._storage.seals import sealed, unsealed
 from unmet._storage.writing import replacing, write_text, writing
 from unmet.execution import Executor, WorkerDied, work_through
 from unmet.mobility.models.city import CityModel
+from unmet.mobility.models.joint import JointCity
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.runs.checkpoints import Checkpoint, ZoneOutcome, read_checkpoints, write_checkpoint
 from unmet.mobility.runs.folder import RunFolder, earlier_inputs
 from unmet.mobility.runs.outputs import publish
-from unmet.mobility.runs.worker import ZoneBatch
+from unmet.mobility.runs.worker import ModelSettings, ZoneBatch
 
-__all__ = ["Attempt", "LearnCity", "Progress"]
+__all__ = ["Attempt", "Join", "LearnCity", "Progress"]
 
 Progress = Callable[[int, int, str], None]
 """Called with the zones finished, the zones in all, and a sentence to show ('' if there is none)."""
 
 LearnCity = Callable[[Iterable[pd.DataFrame]], CityModel | None]
 """From the rows of all zones to the city model, or None if it cannot be learnt."""
+
+Join = Callable[..., JointCity | None]
+"""From the panel and its city model to the city as one: see `unmet.mobility.runs.joining.join_zones`."""
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "duckdb", "joblib")
 _ATTEMPTS = 3
@@ -70,6 +74,8 @@ class Attempt:
         Zones that were tried more than once.
     city_seconds : float
         Processor time of the city model.
+    joint : JointCity or None
+        The city estimated as one.
     """
 
     place: RunFolder
@@ -83,6 +89,7 @@ class Attempt:
     resumed: int = 0
     retried: set[str] = field(default_factory=set)
     city_seconds: float = 0.0
+    joint: JointCity | None = None
 
     @property
     def folder(self) -> Path:
@@ -151,6 +158,19 @@ class Attempt:
                 write_text(path, sealed(json.dumps(city.to_dict())))
         return city
 
+    def join(self, join: Join, model: ModelSettings, city: CityModel | None, executor: Executor, jobs: int) -> None:
+        """Estimate the city as one, or read that of an earlier attempt; each zone is then estimated within it."""
+        began = time.process_time()
+        place = (self.folder, self.place.scratch)
+        try:
+            with writing(self.place.out):
+                self.joint = join(self.file, model, city, *place, executor=executor, jobs=jobs, say=self.report)
+        except MemoryError:
+            raise
+        except Exception as error:
+            self.note(f"The city could not be estimated as one ({error}): each zone is estimated by itself.")
+        self.city_seconds += time.process_time() - began
+
     def estimate(
         self, work: Callable[[ZoneBatch], list[ZoneOutcome]], executor: Executor, jobs: int, size: int | None
     ) -> None:
@@ -177,7 +197,12 @@ class Attempt:
                 self.report()
 
     def _load(self, zones: tuple[str, ...]) -> ZoneBatch:
-        return ZoneBatch(zones, tuple(self.file.rows_of(zone) for zone in zones))
+        rows = tuple(self.file.rows_of(zone) for zone in zones)
+        if self.joint is None:
+            return ZoneBatch(zones, rows)
+        starts = [pd.DatetimeIndex(frame["start"]) for frame in rows]
+        around = tuple(self.joint.of(zone, start) for zone, start in zip(zones, starts, strict=True))
+        return ZoneBatch(zones, rows, around)
 
     def _note_lost(self, zones: tuple[str, ...], error: Exception) -> None:
         self.retried.update(zones)

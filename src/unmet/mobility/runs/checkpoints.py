@@ -5,7 +5,7 @@
     out/.parts/<fingerprint>/inputs.json                what the fingerprint stands for
                              city.json                  the city model
                              part-<hash>/rows.parquet   the rows of the batch's zones
-                                         draws.npz      lost (zone, hour of week, draw), observed (zone, hour of week)
+                                         draws.npz      lost and walkers (zone, hour of week, draw), observed
                                          part.json      zones, failures, summaries, costs, checksums
 
 A damaged checkpoint (a torn write, a full disk, a bad sector) is detected by its checksums, removed and computed again.
@@ -17,7 +17,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from unmet._storage.parquet import write_parquet
 from unmet._storage.seals import sealed, unsealed
 from unmet._storage.writing import replacing
 from unmet._typing import Array
+from unmet.mobility.runs.totals import ZoneDraws
 
 if TYPE_CHECKING:
     from unmet.mobility.models.zone_estimate import ZoneEstimate
@@ -86,10 +87,11 @@ class Checkpoint:
         """All zones of the batch."""
         return frozenset(self.fitted) | frozenset(self.failed)
 
-    def draws(self) -> tuple[Array, Array]:
-        """Read ``lost`` (zone, 168, draws) and ``observed`` (zone, 168)."""
+    def draws(self) -> list[ZoneDraws]:
+        """Read the draws of each fitted zone."""
         with np.load(self.folder / "draws.npz", allow_pickle=False) as file:
-            return file["lost"], file["observed"]
+            columns = [file[f.name] for f in fields(ZoneDraws)]
+        return [ZoneDraws(*values) for values in zip(*columns, strict=True)]
 
 
 def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> Checkpoint:
@@ -105,6 +107,8 @@ def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Pat
                 aside / "draws.npz",
                 lost=np.stack([e.lost for _, e in fitted]),
                 observed=np.stack([e.observed for _, e in fitted]),
+                walked_on=np.stack([_walkers(e, "walked_on") for _, e in fitted]),
+                walked_in=np.stack([_walkers(e, "walked_in") for _, e in fitted]),
             )
         body = {
             "fitted": [o.zone for o, _ in fitted],
@@ -115,6 +119,12 @@ def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Pat
         }
         (aside / "part.json").write_text(sealed(json.dumps(body, default=_plain)), encoding="utf-8")
     return _read(target)
+
+
+def _walkers(estimate: ZoneEstimate, name: str) -> Array:
+    """Draws of walkers; zero for a model without them."""
+    draws: Array | None = getattr(estimate, name, None)
+    return np.zeros_like(estimate.lost) if draws is None else draws
 
 
 def read_checkpoints(folder: Path) -> tuple[list[Checkpoint], int]:

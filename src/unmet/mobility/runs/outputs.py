@@ -15,9 +15,8 @@ from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
 from unmet._storage.sql import connect, fetch_all, literal, path_literal
 from unmet._storage.writing import replacing_files, write_text
-from unmet._typing import Array
 from unmet.mobility.runs.checkpoints import Checkpoint
-from unmet.mobility.runs.totals import tabulate_totals
+from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, tabulate_totals
 
 __all__ = ["TABLES", "check_files", "finished_run", "publish", "read_info", "write_info"]
 
@@ -137,6 +136,8 @@ _ESTIMATES = (
     *(f"rate_{k}" for k in ("mean", "sd", "q05", "q95")),
     *(f"demand_{k}" for k in ("mean", "sd", "q05", "q50", "q95")),
     *(f"lost_{k}" for k in ("mean", "sd", "q05", "q95")),
+    "usual_rate",
+    *(f"{name}_{k}" for name in ("served", "walked_on", "walked_in", "wanted") for k in ("mean", "sd", "q05", "q95")),
 )
 
 
@@ -182,14 +183,14 @@ def _system_rates(shared: Sequence[str]) -> str:
         FROM (SELECT * FROM merged ORDER BY start, zone) GROUP BY start ORDER BY start"""
 
 
-def _draws_by_zone(parts: Sequence[Checkpoint]) -> Iterator[tuple[str, Array, Array]]:
+def _draws_by_zone(parts: Sequence[Checkpoint]) -> Iterator[tuple[str, ZoneDraws]]:
     """Yield the draws of zones in order of name, so that sums do not depend on the checkpoints; hold one at a time."""
     place = sorted((zone, number, i) for number, part in enumerate(parts) for i, zone in enumerate(part.fitted))
-    held: tuple[int, Array, Array] | None = None
+    held: tuple[int, list[ZoneDraws]] | None = None
     for zone, number, i in place:
         if held is None or held[0] != number:
-            held = (number, *parts[number].draws())
-        yield zone, held[1][i], held[2][i]
+            held = (number, parts[number].draws())
+        yield zone, held[1][i]
 
 
 def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Checkpoint]) -> pd.DataFrame:
@@ -198,8 +199,7 @@ def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Check
     table = zones
     for quantity, names in {
         "observed": {"mean": "observed_fitted"},
-        "demand": {k: f"demand_{k}" for k in ("mean", "sd", "q05", "q95")},
-        "lost": {k: f"lost_{k}" for k in ("mean", "sd", "q05", "q95")},
+        **{name: {k: f"{name}_{k}" for k in ("mean", "sd", "q05", "q95")} for name in QUANTITIES if name != "observed"},
     }.items():
         some = of_zones[of_zones["quantity"] == quantity][["zone", *names]].rename(columns=names)
         table = table.merge(some, on="zone", how="left")

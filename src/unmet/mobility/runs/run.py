@@ -29,7 +29,7 @@ from unmet.execution import Executor, count_workers, in_processes
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.models.zone_estimate import estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
-from unmet.mobility.runs.attempt import Attempt, LearnCity, Progress
+from unmet.mobility.runs.attempt import Attempt, Join, LearnCity, Progress
 from unmet.mobility.runs.folder import run_folder
 from unmet.mobility.runs.outputs import finished_run
 from unmet.mobility.runs.result import RunResult, load_result, read_run
@@ -52,6 +52,7 @@ def run_estimates(
     horizon: int = 0,
     estimate: EstimateZone | None = None,
     learn_city: LearnCity | None = None,
+    join: Join | None = None,
     executor: Executor = in_processes,
     progress: Progress | None = None,
     provenance: Mapping[str, Any] | None = None,
@@ -79,6 +80,9 @@ def run_estimates(
     learn_city : callable, optional
         From the rows of all zones to the city model, which `estimate` gets as ``city``: see
         `unmet.mobility.models.city`. Called once, before the zones.
+    join : callable, optional
+        Estimates the city as one before the zones, as `unmet.mobility.runs.joining.join_zones` does; each zone then
+        gets its surroundings. Not used with an `estimate` of one's own.
     executor : callable
         Where the work is done: see `unmet.execution`.
     progress : callable, optional
@@ -127,7 +131,7 @@ def run_estimates(
         place = stack.enter_context(run_folder(Path(out)))
         file.set_features(features)
         file.set_future(future_bins(file.bins(), horizon, file.timezone) if horizon else None)
-        inputs = _inputs(file.sha256, features, model, estimate, learn_city, horizon)
+        inputs = _inputs(file.sha256, features, model, estimate, learn_city, join, horizon)
         fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
         attempt = Attempt(place, file, fingerprint, inputs, progress or (lambda done, zones, note: None))
         info = finished_run(place.out, fingerprint)
@@ -137,6 +141,8 @@ def run_estimates(
         attempt.resume()
         city = None if learn_city is None else attempt.learn_city(learn_city)
         of_one = estimate if city is None else partial(estimate, city=city)
+        if join is not None and estimate is estimate_zone:
+            attempt.join(join, model, city, executor, workers)
         attempt.estimate(partial(estimate_batch, estimate=of_one, model=model), executor, workers, chunk)
         facts = {
             "started": started.isoformat(timespec="seconds"),
@@ -155,6 +161,7 @@ def _inputs(
     model: ModelSettings,
     estimate: EstimateZone,
     learn_city: LearnCity | None,
+    join: Join | None,
     horizon: int,
 ) -> dict[str, Any]:
     """Collect everything that the estimate of a zone depends on, as JSON-able values."""
@@ -163,6 +170,7 @@ def _inputs(
         "unmet": unmet.__version__,
         "estimate": _name(estimate),
         "learn_city": None if learn_city is None else _name(learn_city),
+        "join": None if join is None else _name(join),
         "model": json.loads(json.dumps(model.to_dict())),
         "horizon": horizon,
         "panel": panel,

@@ -8,6 +8,7 @@ over zones; standard deviations and quantiles do not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ import pandas as pd
 from unmet._typing import Array
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 
-__all__ = ["QUANTILES", "summarise_draws", "tabulate_totals"]
+__all__ = ["QUANTILES", "QUANTITIES", "ZoneDraws", "summarise_draws", "tabulate_totals"]
 
 QUANTILES = {"q025": 0.025, "q05": 0.05, "q50": 0.5, "q95": 0.95, "q975": 0.975}
 
@@ -38,71 +39,109 @@ def summarise_draws(draws: Array) -> dict[str, Array]:
     }
 
 
+QUANTITIES = ("observed", "lost", "demand", "wanted", "served", "walked_on", "walked_in")
+"""Of each row of totals. Wanted = served + walked on + lost; observed = served + walked in; demand is wanted."""
+
+
+@dataclass(frozen=True)
+class ZoneDraws:
+    """Draws of one zone, by hour of the week.
+
+    Attributes
+    ----------
+    observed : array of shape (168,)
+        Trips that were recorded.
+    lost, walked_on, walked_in : arrays of shape (168, draws)
+        Riders who came here first and were served nowhere, or elsewhere; riders recorded here who came from elsewhere.
+    """
+
+    observed: Array
+    lost: Array
+    walked_on: Array
+    walked_in: Array
+
+    @classmethod
+    def by_itself(cls, observed: Array, lost: Array) -> ZoneDraws:
+        """Draws of a zone that nobody walks to or from."""
+        return cls(observed, lost, np.zeros_like(lost), np.zeros_like(lost))
+
+    def __add__(self, other: ZoneDraws) -> ZoneDraws:
+        """Draw by draw."""
+        return ZoneDraws(*(a + b for a, b in zip(self._all(), other._all(), strict=True)))
+
+    def __getitem__(self, hours: Sequence[int]) -> ZoneDraws:
+        """Some hours of the week."""
+        return ZoneDraws(*(values[hours] for values in self._all()))
+
+    def summed(self) -> ZoneDraws:
+        """All hours of the week together."""
+        return ZoneDraws(*(values.sum(axis=0, keepdims=True) for values in self._all()))
+
+    def _all(self) -> tuple[Array, Array, Array, Array]:
+        return self.observed, self.lost, self.walked_on, self.walked_in
+
+    def quantities(self) -> list[Array]:
+        """In the order of `QUANTITIES`, each of shape (hours, draws)."""
+        observed = np.broadcast_to(self.observed[:, None], self.lost.shape)
+        served = observed - self.walked_in
+        wanted = served + self.walked_on + self.lost
+        return [observed, self.lost, wanted, wanted, served, self.walked_on, self.walked_in]
+
+
 def tabulate_totals(
-    zones: Iterable[tuple[str, Array, Array]], hours: Sequence[int] = range(HOURS_OF_WEEK)
+    zones: Iterable[tuple[str, ZoneDraws]], hours: Sequence[int] = range(HOURS_OF_WEEK)
 ) -> pd.DataFrame:
-    """Make the table of totals, with the draws of one zone and of the system in memory at a time.
+    """Make the table of totals, holding the draws of one zone and of the system.
 
     Parameters
     ----------
-    zones : iterable of (str, array, array)
-        Name, lost (168, draws) and observed (168,) of each zone. The order of zones decides the last digits of sums.
+    zones : iterable of (str, ZoneDraws)
+        Name and draws of each zone. The sums depend, in their last digits, on the order.
     hours : sequence of int
-        Hours of the week that have rows: those in which bins start. Bins of a day have only midnights.
+        Hours of the week that bins start in, which have rows: of bins of a day only midnights.
 
     Returns
     -------
     pandas.DataFrame
         ``level, zone, hour_of_week, quantity, mean, sd, q025, q05, q50, q95, q975``; levels ``system``, ``zone``,
-        ``hour_of_week`` (of the system) and ``zone_hour_of_week``; quantities ``observed``, ``lost``, ``demand``.
+        ``hour_of_week`` (of the system) and ``zone_hour_of_week``; quantities as in `QUANTITIES`.
 
     Examples
     --------
     >>> lost, observed = np.zeros((168, 2)), np.zeros(168)
     >>> lost[8], observed[8] = [1.0, 3.0], 5.0
-    >>> table = tabulate_totals([("a", lost, observed), ("b", lost[:, ::-1], observed)])
-    >>> table[table["level"] == "system"][["quantity", "mean", "sd"]]  # where one zone has more, the other has less
+    >>> a, b = ZoneDraws.by_itself(observed, lost), ZoneDraws.by_itself(observed, lost[:, ::-1])
+    >>> table = tabulate_totals([("a", a), ("b", b)])
+    >>> table[table["level"] == "system"][["quantity", "mean", "sd"]].head(3)  # what one zone gains the other loses
        quantity  mean   sd
     0  observed  10.0  0.0
     1      lost   4.0  0.0
     2    demand  14.0  0.0
     """
     chosen = list(hours)
-    total_lost: Array | None = None
-    total_observed = np.zeros(HOURS_OF_WEEK)
+    total: ZoneDraws | None = None
     by_zone: list[pd.DataFrame] = []
     by_zone_hour: list[pd.DataFrame] = []
-    for zone, lost, observed in zones:
-        total_lost = lost.copy() if total_lost is None else total_lost + lost
-        total_observed = total_observed + observed
-        by_zone.append(_rows("zone", zone, *_summed(observed, lost)))
-        by_zone_hour.append(_rows("zone_hour_of_week", zone, observed[chosen], lost[chosen], chosen))
-    if total_lost is None:
-        total_lost = np.zeros((HOURS_OF_WEEK, 1))
-    system = _rows("system", None, *_summed(total_observed, total_lost))
-    by_hour = _rows("hour_of_week", None, total_observed[chosen], total_lost[chosen], chosen)
+    for zone, draws in zones:
+        total = draws if total is None else total + draws
+        by_zone.append(_rows("zone", zone, draws.summed()))
+        by_zone_hour.append(_rows("zone_hour_of_week", zone, draws[chosen], chosen))
+    if total is None:
+        total = ZoneDraws.by_itself(np.zeros(HOURS_OF_WEEK), np.zeros((HOURS_OF_WEEK, 1)))
+    system = _rows("system", None, total.summed())
+    by_hour = _rows("hour_of_week", None, total[chosen], chosen)
     return pd.concat([system, *by_zone, by_hour, *by_zone_hour], ignore_index=True)
 
 
-def _summed(observed: Array, lost: Array) -> tuple[Array, Array]:
-    """Sum over the hours of the week, draw by draw."""
-    return observed.sum(keepdims=True), lost.sum(axis=0, keepdims=True)
-
-
-def _rows(
-    level: str, zone: str | None, observed: Array, lost: Array, hours: Sequence[int | None] = (None,)
-) -> pd.DataFrame:
-    """Make the rows of one level: three quantities for each hour, or for all hours together."""
-    columns = {}
-    for name, value in summarise_draws(lost).items():
-        exactly = np.zeros_like(observed) if name == "sd" else observed
-        # Observed trips are a constant: demand is the lost trips, shifted by them.
-        columns[name] = np.column_stack([exactly, value, exactly + value]).ravel()
-    count = len(observed)
+def _rows(level: str, zone: str | None, draws: ZoneDraws, hours: Sequence[int | None] = (None,)) -> pd.DataFrame:
+    """Rows of one level: all quantities of each hour, or of all hours together."""
+    summaries = [summarise_draws(values) for values in draws.quantities()]
+    columns = {name: np.column_stack([summary[name] for summary in summaries]).ravel() for name in summaries[0]}
+    count, kinds = len(draws.observed), len(QUANTITIES)
     labels = {
-        "level": pd.Series([level] * (3 * count), dtype="str"),
-        "zone": pd.Series([zone] * (3 * count), dtype="str"),
-        "hour_of_week": pd.array([hour for hour in hours for _ in range(3)], dtype="Int16"),
-        "quantity": pd.Series(["observed", "lost", "demand"] * count, dtype="str"),
+        "level": pd.Series([level] * (kinds * count), dtype="str"),
+        "zone": pd.Series([zone] * (kinds * count), dtype="str"),
+        "hour_of_week": pd.array([hour for hour in hours for _ in range(kinds)], dtype="Int16"),
+        "quantity": pd.Series(list(QUANTITIES) * count, dtype="str"),
     }
     return pd.DataFrame({**labels, **columns})

@@ -20,9 +20,10 @@ from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome
 
 if TYPE_CHECKING:
-    from unmet.mobility.models.zone_estimate import ZoneEstimate
+    from unmet.mobility.models.joint import Surroundings
+    from unmet.mobility.models.zone_estimate import ZoneEstimate, ZoneFit
 
-__all__ = ["EstimateZone", "ModelSettings", "ZoneBatch", "check_rows", "estimate_batch"]
+__all__ = ["EstimateZone", "FitZone", "ModelSettings", "ZoneBatch", "check_rows", "estimate_batch", "fit_batch"]
 
 _ROWS_NEEDED = ("zone", "start", "observed", "demand_mean", "lost_mean")
 
@@ -49,12 +50,17 @@ EstimateZone = Callable[..., "ZoneEstimate"]
 or raises an error that explains why there is none."""
 
 
+FitZone = Callable[..., "ZoneFit"]
+"""Called as ``fit(rows, model, around=...)``, with ``city=`` likewise."""
+
+
 @dataclass(frozen=True)
 class ZoneBatch:
-    """A few zones and their rows."""
+    """A few zones, their rows and, if the city was estimated as one, their surroundings."""
 
     zones: tuple[str, ...]
     rows: tuple[pd.DataFrame, ...]
+    around: tuple[Surroundings | None, ...] = ()
 
 
 def estimate_batch(batch: ZoneBatch, *, estimate: EstimateZone, model: ModelSettings) -> list[ZoneOutcome]:
@@ -62,10 +68,14 @@ def estimate_batch(batch: ZoneBatch, *, estimate: EstimateZone, model: ModelSett
 
     A `MemoryError` is raised, not kept as a reason, so that the batch is tried again.
     """
-    return [_estimate(zone, rows, estimate, model) for zone, rows in zip(batch.zones, batch.rows, strict=True)]
+    around = batch.around or (None,) * len(batch.zones)
+    zones = zip(batch.zones, batch.rows, around, strict=True)
+    return [_estimate(zone, rows, known, estimate, model) for zone, rows, known in zones]
 
 
-def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: ModelSettings) -> ZoneOutcome:
+def _estimate(
+    zone: str, rows: pd.DataFrame, around: Surroundings | None, estimate: EstimateZone, model: ModelSettings
+) -> ZoneOutcome:
     began = time.process_time()
     result, reason = None, None
     with warnings.catch_warnings(record=True) as caught:
@@ -73,7 +83,7 @@ def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Mode
         warnings.simplefilter("ignore", DeprecationWarning)  # concerns authors of models, not users
         try:
             check_rows(rows)
-            result = estimate(rows, model)
+            result = estimate(rows, model) if around is None else estimate(rows, model, around=around)
             _check_estimate(result, zone, model.draws)
         except MemoryError:
             raise
@@ -83,6 +93,22 @@ def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: Mode
             result, reason = None, f"{type(error).__name__}: {error}"
     messages = tuple(dict.fromkeys(f"{w.category.__name__}: {w.message}" for w in caught))
     return ZoneOutcome(zone, result, reason, messages, ZoneCost(time.process_time() - began, _peak_mb()))
+
+
+def fit_batch(batch: ZoneBatch, *, fit: FitZone, model: ModelSettings) -> list[ZoneFit]:
+    """Fit each zone of a batch for the joint estimate; a zone that cannot be fitted is left out."""
+    fits = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for rows, around in zip(batch.rows, batch.around, strict=True):
+            try:
+                check_rows(rows)
+                fits.append(fit(rows, model, around=around))
+            except MemoryError:
+                raise
+            except Exception:  # reported when the zone itself is estimated
+                continue
+    return fits
 
 
 def check_rows(rows: pd.DataFrame) -> None:

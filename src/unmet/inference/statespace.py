@@ -1,0 +1,181 @@
+"""EP over a Gaussian process in space and time, linear in the number of steps: a Kalman filter and smoother.
+
+``f = offset + Φ z_t`` at step t, with one row of Φ per place; each of the m components of z is a stationary
+Ornstein–Uhlenbeck process of variance 1, ``z_t = ρ z_{t−1} + √(1 − ρ²) ε`` (Hartikainen & Särkkä 2010). Their spatial
+covariance is ``Φ Φᵀ``. A step costs ``O(places · m² + m³)``, and memory is one m × m matrix a step.
+
+Naming: ``m⁻, P⁻`` mean and covariance of z before the sites of a step, ``m, P`` after them, ``ms, Ps`` after all;
+``Λ = Φᵀ T Φ`` and ``r = Φᵀ(ν − T f⁻)`` collect the sites of a step, where ``f⁻ = offset + Φ m⁻``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
+
+from unmet._exceptions import NumericalError
+from unmet._typing import Array, IntArray
+from unmet.inference.ep import Marginals, Sites
+
+__all__ = ["Filtered", "StateSpace"]
+
+
+@dataclass(frozen=True)
+class Filtered(Marginals):
+    """Marginals at the rows, with the filter that they came by.
+
+    Attributes
+    ----------
+    means, covariances : arrays of shapes (steps, m) and (steps, m, m)
+        Of z after the sites of each step (not smoothed).
+    """
+
+    means: Array = field(kw_only=True)
+    covariances: Array = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """Components that live through the steps, seen at places through features; an `Engine` of EP.
+
+    Parameters
+    ----------
+    features : array of shape (places, m)
+        ``Φ``: what each component contributes to f at each place.
+    decay : array of shape (m,)
+        ``ρ``: correlation of each component between one step and the next, 0 ≤ ρ < 1.
+    step, place : integer arrays of shape (n,)
+        Of each row; steps must not fall. There may be steps without rows.
+    offset : array of shape (n,)
+        Prior mean of f at each row.
+    steps : int
+        How many there are.
+    """
+
+    features: Array
+    decay: Array
+    step: IntArray
+    place: IntArray
+    offset: Array
+    steps: int
+
+    @cached_property
+    def _starts(self) -> IntArray:
+        """First row of each step, and one behind the last."""
+        return np.searchsorted(self.step, np.arange(self.steps + 1))
+
+    def marginals(self, sites: Sites) -> Filtered:
+        """The posterior under the given sites."""
+        means, covariances, log_normaliser = self._filter(sites)
+        mean, var = np.empty(len(self.step)), np.empty(len(self.step))
+        for t, m_s, P_s in self._smooth(means, covariances):
+            rows = slice(self._starts[t], self._starts[t + 1])
+            phi = self.features[self.place[rows]]
+            mean[rows] = self.offset[rows] + phi @ m_s
+            var[rows] = np.einsum("ij,ij->i", phi @ P_s, phi)
+        return Filtered(mean, var, log_normaliser, means=means, covariances=covariances)
+
+    def everywhere(self, posterior: Filtered) -> tuple[Array, Array]:
+        """Posterior mean and variance of ``Φ z`` at all places and steps, shape (places, steps)."""
+        mean, var = np.empty((len(self.features), self.steps)), np.empty((len(self.features), self.steps))
+        for t, m_s, P_s in self._smooth(posterior.means, posterior.covariances):
+            mean[:, t] = self.features @ m_s
+            var[:, t] = np.einsum("ij,ij->i", self.features @ P_s, self.features)
+        return mean, var
+
+    def moved(self, posterior: Marginals, sites: Sites) -> None:
+        """Not here: another pass costs as much as the moments."""
+
+    def _filter(self, sites: Sites) -> tuple[Array, Array, float]:
+        """``m`` and ``P`` of each step, and the log of the integral of prior times sites."""
+        size = len(self.decay)
+        mean, cov = np.zeros(size), np.eye(size)
+        means, covariances = np.empty((self.steps, size)), np.empty((self.steps, size, size))
+        fade, fresh = np.multiply.outer(self.decay, self.decay), np.diag(1 - self.decay**2)
+        log_normaliser = 0.0
+        for t in range(self.steps):
+            if t:
+                mean, cov = self.decay * mean, fade * cov + fresh
+            rows = slice(self._starts[t], self._starts[t + 1])
+            if rows.stop > rows.start:
+                phi, tau, nu = self.features[self.place[rows]], sites.tau[rows], sites.nu[rows]
+                before = self.offset[rows] + phi @ mean
+                scaled = phi * tau[:, None]
+                pull = phi.T @ (nu - tau * before)
+                log_normaliser += float(before @ (nu - 0.5 * tau * before))
+                cov, half_log_det = _updated(cov, scaled.T @ phi)
+                shift = cov @ pull
+                log_normaliser += 0.5 * float(pull @ shift) - half_log_det
+                mean = mean + shift
+            means[t], covariances[t] = mean, cov
+        return means, covariances, log_normaliser
+
+    def _smooth(self, means: Array, covariances: Array) -> Iterator[tuple[int, Array, Array]]:
+        """Yield ``t, ms, Ps`` from the last step to the first (Rauch, Tung & Striebel 1965)."""
+        fade, fresh = np.multiply.outer(self.decay, self.decay), np.diag(1 - self.decay**2)
+        m_s, P_s = means[-1], covariances[-1]
+        yield self.steps - 1, m_s, P_s
+        for t in range(self.steps - 2, -1, -1):
+            P = covariances[t]
+            ahead = fade * P + fresh
+            gain = _gain(ahead, self.decay[:, None] * P)  # Gᵀ
+            m_s = means[t] + (m_s - self.decay * means[t]) @ gain
+            P_s = P + gain.T @ (P_s - ahead) @ gain
+            yield t, m_s, P_s
+
+    def sample(self, posterior: Filtered, size: int, rng: np.random.Generator) -> NDArray[np.float32]:
+        """Joint draws of z given the sites of the posterior, shape ``(steps, size, m)`` (float32).
+
+        Backwards: given ``z_{t+1}``, z at t has mean ``m + G(z_{t+1} − ρ m)`` and covariance ``P − G P⁻ Gᵀ``.
+        """
+        means, covariances = posterior.means, posterior.covariances
+        fade, fresh = np.multiply.outer(self.decay, self.decay), np.diag(1 - self.decay**2)
+        draws = np.empty((self.steps, size, len(self.decay)), dtype=np.float32)
+        now = means[-1] + rng.standard_normal((size, len(self.decay))) @ _factor(covariances[-1]).T
+        draws[-1] = now
+        for t in range(self.steps - 2, -1, -1):
+            P = covariances[t]
+            ahead = fade * P + fresh
+            gain = _gain(ahead, self.decay[:, None] * P)
+            rest = P - gain.T @ ahead @ gain
+            noise = rng.standard_normal(now.shape) @ _factor(rest).T
+            now = means[t] + (now - self.decay * means[t]) @ gain + noise
+            draws[t] = now
+        return draws
+
+
+def _updated(cov: Array, precision: Array) -> tuple[Array, float]:
+    """``(P⁻¹ + Λ)⁻¹`` and ``½ log |I + P Λ|``, without inverting P."""
+    root = _factor(cov)
+    inner = root.T @ precision @ root
+    inner.flat[:: len(inner) + 1] += 1.0
+    L, info = dpotrf(inner, lower=1, clean=1)
+    if info:
+        raise NumericalError("the sites leave no posterior: their precisions are too negative")
+    W, _ = dtrtrs(L, root.T, lower=1)
+    return W.T @ W, float(np.log(np.diag(L)).sum())
+
+
+def _factor(cov: Array) -> Array:
+    """Lower Cholesky factor; a hair is added to the diagonal where rounding made it negative."""
+    L, info = dpotrf(cov, lower=1, clean=1)
+    if info:
+        bumped = cov + 1e-10 * np.eye(len(cov))
+        L, info = dpotrf(bumped, lower=1, clean=1)
+        if info:
+            raise NumericalError("a covariance of the state is not positive definite in double precision")
+    return np.asarray(L)
+
+
+def _gain(ahead: Array, cross: Array) -> Array:
+    """``ahead⁻¹ cross``."""
+    L, info = dpotrf(ahead, lower=1, clean=1)
+    if info:
+        raise NumericalError("a covariance of the state is not positive definite in double precision")
+    solved, _ = dpotrs(L, cross, lower=1)
+    return np.asarray(solved)

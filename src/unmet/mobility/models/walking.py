@@ -1,0 +1,319 @@
+"""Riders who find a zone empty and walk on to the next: how likely by distance, and where they end up.
+
+A rider at an empty zone i tries the others in order of distance. The chance to be served at zone j, available in a
+share A of the time, is ``P(i→j) = w(d_ij) A_j Π_{k nearer} (1 − w(d_ik) A_k)``. So in a bin in which i is out for a
+share ``b``, zone j expects ``λ_i b P(i→j)`` walkers besides its own riders (a *background*), and
+``λ_i b (1 − Σ_j P(i→j))`` riders are lost. ``w`` falls with distance; it is learnt from the counts of zones near empty
+ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet._typing import Array, BoolArray, IntArray
+
+__all__ = ["DEFAULT_WALKING", "NO_WALKING", "REACH", "Walking", "Walks", "learn_walking"]
+
+KNOTS = np.array([0.0, 150.0, 250.0, 350.0, 500.0, 700.0])
+"""Metres; between them ``w`` is linear, and beyond the last it is 0."""
+
+REACH = float(KNOTS[-1])
+"""Metres that nobody walks beyond."""
+
+# Shares of riders served within 150 m, 250, 350, 500 and 700 m of an empty station were .40, .22, .11, .034 and .003
+# in a system of 612 stations (standard errors up to .02): this curve has those means between its knots.
+_MEASURED = np.array([0.46, 0.34, 0.14, 0.065, 0.012])
+# Standard deviation of the prior about it: of the logits of the first value and of the ratio of each to the one before.
+_PRIOR_SD = 0.7
+# Riders by which the level of a group of bins is shrunk to 1.
+_LEVEL_RIDERS = 5.0
+
+
+@dataclass(frozen=True)
+class Walking:
+    """The chance ``w(d)`` to walk on to a zone at a distance, with its uncertainty.
+
+    Parameters
+    ----------
+    theta : array of shape (5,) or (0,)
+        Logit of w at no distance, then of the ratio of w at each knot to that at the one before: w falls whatever
+        they are. Empty where nobody walks.
+    covariance : array of shape (5, 5), optional
+        Of `theta`; 0 where the curve is given.
+
+    Examples
+    --------
+    >>> DEFAULT_WALKING(np.array([0.0, 200.0, 900.0])).round(2)
+    array([0.46, 0.24, 0.  ])
+    """
+
+    theta: Array
+    covariance: Array = field(default_factory=lambda: np.zeros((len(KNOTS) - 1,) * 2))
+
+    @classmethod
+    def from_values(cls, values: Array) -> Self:
+        """The curve with given values at all knots but the last, where it is 0."""
+        values = np.asarray(values, dtype=float)
+        if values.shape != (len(KNOTS) - 1,) or not (np.diff(values) < 0).all() or not (0 < values[-1] < values[0] < 1):
+            raise InputError(
+                f"expected {len(KNOTS) - 1} falling chances between 0 and 1, at {KNOTS[:-1].tolist()} metres; "
+                f"got {values.tolist()}"
+            )
+        return cls(logit(np.append(values[0], values[1:] / values[:-1])))
+
+    @property
+    def values(self) -> Array:
+        """``w`` at the knots."""
+        return _values(self.theta)
+
+    def __call__(self, distance: Array) -> Array:
+        """``w`` at distances in metres."""
+        return np.interp(distance, KNOTS, self.values)
+
+    def draws(self, count: int, rng: np.random.Generator) -> list[Walking]:
+        """Curves drawn from what is known of w: each falls."""
+        if not self.theta.size:
+            return [self] * count
+        noise = rng.multivariate_normal(self.theta, self.covariance, size=count, method="eigh")
+        return [Walking(theta) for theta in noise]
+
+    def sd(self, draws: int = 400) -> Array:
+        """Standard deviation of w at the knots."""
+        rng = np.random.default_rng(0)
+        return np.std([curve.values for curve in self.draws(draws, rng)], axis=0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-able description."""
+        return {"theta": self.theta.tolist(), "covariance": self.covariance.tolist()}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Self:
+        """Read back what `to_dict` wrote."""
+        try:
+            return cls(np.array(description["theta"], dtype=float), np.array(description["covariance"], dtype=float))
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"The file does not contain a walking curve: {error!r}") from error
+
+
+def _values(theta: Array) -> Array:
+    if not theta.size:
+        return np.zeros(len(KNOTS))
+    return np.append(np.cumprod(expit(theta)), 0.0)
+
+
+DEFAULT_WALKING = Walking.from_values(_MEASURED)
+"""The measured curve of another system."""
+
+NO_WALKING = Walking(np.empty(0))
+"""Nobody walks on."""
+
+
+@dataclass(frozen=True)
+class Walks:
+    """Who was out and who had stock: pairs of an empty zone and a neighbour, bin by bin.
+
+    Rows are sorted by source, bin and distance. A source that was out in a bin has a row for each zone in reach.
+
+    Attributes
+    ----------
+    source, target, bin : integer arrays of shape (n,)
+        The empty zone, its neighbour and the bin.
+    distance : array of shape (n,)
+        Metres.
+    out : array of shape (n,)
+        Share of the bin in which the source was out.
+    available : array of shape (n,)
+        Share of that time in which the target had something to rent.
+    """
+
+    source: IntArray
+    target: IntArray
+    bin: IntArray
+    distance: Array
+    out: Array
+    available: Array
+
+    def __post_init__(self) -> None:
+        order = np.lexsort([self.distance, self.bin, self.source])
+        if not (order[1:] > order[:-1]).all():
+            for name in ("source", "target", "bin", "distance", "out", "available"):
+                object.__setattr__(self, name, getattr(self, name)[order])
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @cached_property
+    def _events(self) -> tuple[IntArray, IntArray]:
+        """Number of the source's bin that a row belongs to, and the row's rank by distance within it."""
+        if not len(self):
+            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+        first = np.ones(len(self), dtype=bool)
+        first[1:] = (self.source[1:] != self.source[:-1]) | (self.bin[1:] != self.bin[:-1])
+        event = np.cumsum(first) - 1
+        return event, np.arange(len(self)) - np.flatnonzero(first)[event]
+
+    @cached_property
+    def _by_rank(self) -> list[IntArray]:
+        rank = self._events[1]
+        order = np.argsort(rank, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(rank))[:-1]) if len(rank) else []
+
+    def chances(self, walking: Walking) -> Array:
+        """``P(i→j)`` of each row: not served by any nearer zone, then served by this one."""
+        event, _ = self._events
+        success = walking(self.distance) * self.available
+        left = np.ones(int(event[-1]) + 1 if len(event) else 0)
+        chance = np.empty(len(self))
+        for rows in self._by_rank:
+            here = event[rows]
+            chance[rows] = left[here] * success[rows]
+            left[here] -= chance[rows]
+        return chance
+
+    def walked_on(self, walking: Walking, shape: tuple[int, int]) -> Array:
+        """Chance that a rider who finds the zone empty is served elsewhere, shape (zones, bins)."""
+        total = np.zeros(shape)
+        np.add.at(total, (self.source, self.bin), self.chances(walking))
+        return total
+
+    def background(self, walking: Walking, rate: Array) -> Array:
+        """Walkers expected at each zone and bin, given the rates of all, both of shape (zones, bins)."""
+        total = np.zeros(rate.shape)
+        walkers = rate[self.source, self.bin] * self.out * self.chances(walking)
+        np.add.at(total, (self.target, self.bin), walkers)
+        return total
+
+
+def learn_walking(
+    walks: Walks,
+    observed: Array,
+    own: Array,
+    rate: Array,
+    *,
+    dispersion: Array | float = 0.0,
+    prior: Walking = DEFAULT_WALKING,
+    prior_sd: float = _PRIOR_SD,
+    group: IntArray | None = None,
+) -> Walking:
+    """Learn ``w(d)`` from the counts of zones beside empty ones.
+
+    Counts are negative binomial about own riders plus walkers. The most probable curve under a normal prior of `theta`
+    about a given one, with the curvature there for its covariance (Laplace).
+
+    Parameters
+    ----------
+    walks : Walks
+        Who was out and who had stock.
+    observed : array of shape (zones, bins)
+        Pickups; NaN where none were recorded.
+    own : array of shape (zones, bins)
+        Pickups expected of a zone's own riders: exposure times rate. It must not have been learnt from the count of
+        the same zone and bin, or walkers would be taken for own riders (see `Shocks.left_out_mean`).
+    rate : array of shape (zones, bins)
+        Riders who come to the zone first, in a full bin.
+    dispersion : float or array of shape (zones, bins)
+        Of the counts beyond Poisson, with what is not known of `own`.
+    prior : Walking
+        About which the curve is shrunk.
+    prior_sd : float
+        How far it may be from it, in logits.
+    group : integer array of shape (zones, bins), optional
+        Groups of bins whose own level may be off, such as those of a zone at an hour of the day: riders who walk in at
+        that hour on most days were taken for own riders. The level of each is estimated along with the curve, so that
+        walkers are told by the days on which the neighbour was not out.
+    """
+    seen = np.isfinite(observed[walks.target, walks.bin])
+    cells, cell = np.unique(walks.target[seen] * observed.shape[1] + walks.bin[seen], return_inverse=True)
+    y, mine = observed.ravel()[cells], own.ravel()[cells]
+    spread = np.broadcast_to(np.asarray(dispersion, dtype=float), observed.shape).ravel()[cells]
+    level = _Levels.of(group, observed, own, cells)
+    riders = (rate[walks.source, walks.bin] * walks.out)[seen]
+
+    def negative(theta: Array) -> float:
+        chance = walks.chances(Walking(theta))[seen]
+        walkers = np.asarray(np.bincount(cell, riders * chance, minlength=len(cells)), dtype=float)
+        factor, elsewhere = level(walkers)
+        mean = mine * factor + walkers
+        distance = (theta - prior.theta) / prior_sd
+        return -_log_counts(y, np.maximum(mean, 1e-9), spread) - elsewhere + 0.5 * float(distance @ distance)
+
+    found = minimize(negative, prior.theta, method="BFGS", options={"gtol": 1e-3 * max(1.0, np.sqrt(len(y)) / 10)})
+    return Walking(found.x, np.asarray(np.linalg.inv(_hessian(negative, found.x)), dtype=float))
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """Levels of groups of bins given walkers: own riders who came over those expected, shrunk to 1.
+
+    Attributes
+    ----------
+    of_cell : integer array
+        Group of each cell that walkers may come to; -1 where groups are not used.
+    observed, own : arrays
+        Pickups of each group in all its bins, and those expected of own riders.
+    observed_elsewhere, own_elsewhere : arrays
+        The same in bins that no walker comes to.
+    """
+
+    of_cell: IntArray
+    observed: Array
+    own: Array
+    observed_elsewhere: Array
+    own_elsewhere: Array
+
+    @classmethod
+    def of(cls, group: IntArray | None, observed: Array, own: Array, cells: IntArray) -> _Levels:
+        if group is None:
+            none = np.empty(0)
+            return cls(np.empty(0, dtype=np.intp), none, none, none, none)
+        flat, y, expected = group.ravel(), observed.ravel(), own.ravel()
+        seen = np.isfinite(y)
+        beside = np.zeros(len(flat), dtype=bool)
+        beside[cells] = True
+        count = int(flat.max()) + 1
+
+        def sums(values: Array, rows: BoolArray) -> Array:
+            return np.asarray(np.bincount(flat[rows], values[rows], minlength=count), dtype=float)
+
+        rest = seen & ~beside
+        return cls(flat[cells], sums(y, seen), sums(expected, seen), sums(y, rest), sums(expected, rest))
+
+    def __call__(self, walkers: Array) -> tuple[Array | float, float]:
+        """Factor of the own riders of each cell, and the log likelihood of the bins without walkers."""
+        if not len(self.observed):
+            return 1.0, 0.0
+        came = np.bincount(self.of_cell, walkers, minlength=len(self.observed))
+        level = (np.maximum(self.observed - came, 0.0) + _LEVEL_RIDERS) / (self.own + _LEVEL_RIDERS)
+        elsewhere = self.observed_elsewhere * np.log(level) - self.own_elsewhere * level
+        return level[self.of_cell], float(elsewhere.sum())
+
+
+def _log_counts(y: Array, mean: Array, dispersion: Array) -> float:
+    """Log likelihood without what does not depend on the mean; Poisson counts are the limit of little dispersion."""
+    r = 1 / np.maximum(dispersion, 1e-6)
+    return float(np.sum(y * np.log(mean) - (y + r) * np.log1p(mean / r)))
+
+
+def _hessian(function: Any, at: Array, step: float = 0.02) -> Array:
+    """By central differences; eigenvalues below the prior's are those of the prior (nothing was learnt there)."""
+    size = len(at)
+    unit = step * np.eye(size)
+    H = np.empty((size, size))
+    centre = function(at)
+    for i in range(size):
+        for j in range(i + 1):
+            if i == j:
+                H[i, i] = (function(at + unit[i]) - 2 * centre + function(at - unit[i])) / step**2
+            else:
+                corners = [function(at + a * unit[i] + b * unit[j]) for a, b in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
+                H[i, j] = H[j, i] = (corners[0] - corners[1] - corners[2] + corners[3]) / (4 * step**2)
+    values, vectors = np.linalg.eigh(H)
+    return (vectors * np.maximum(values, 1 / _PRIOR_SD**2)) @ vectors.T

@@ -1,0 +1,187 @@
+"""The joint estimate within a run: first fits of all zones, then the city as one, kept on disk as they are finished."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import FileFormatError
+from unmet._storage.writing import replacing
+from unmet.execution import Executor, work_through
+from unmet.mobility.models.city import CityModel
+from unmet.mobility.models.city_curve import LEAST_ZONES
+from unmet.mobility.models.joint import JointCity, ZoneRecord, join_city, rough_surroundings, table_of
+from unmet.mobility.models.zone_data import zone_data
+from unmet.mobility.models.zone_estimate import DemandModel, ZoneFit, fit_usual_rate
+from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.runs.worker import ZoneBatch, fit_batch
+
+__all__ = ["join_zones", "places_of"]
+
+_DAY = 1440.0
+_ZONES_PER_CHUNK = 8
+
+
+def places_of(file: PanelFile) -> dict[str, tuple[float, float]]:
+    """Latitude and longitude of the zones for which the panel has them."""
+    zones = file.metadata.get("zones") or {}
+    columns = (zones.get(name, []) for name in ("zone", "lat", "lon"))
+    return {
+        str(zone): (float(lat), float(lon))
+        for zone, lat, lon in zip(*columns, strict=False)
+        if lat is not None and lon is not None
+    }
+
+
+def join_zones(
+    file: PanelFile,
+    model: DemandModel,
+    city: CityModel | None,
+    folder: Path,
+    scratch: Path,
+    *,
+    executor: Executor,
+    jobs: int,
+    say: Callable[[str], None] = lambda _: None,
+) -> JointCity | None:
+    """Estimate the city as one, or read what an earlier attempt has left of it.
+
+    Parameters
+    ----------
+    file, model, city
+        The panel, the model and the city model.
+    folder, scratch : Path
+        Where finished fits and the city are kept, and a folder on the same disk to write them in.
+    executor, jobs
+        Where the fits are done.
+    say : callable
+        Called with a sentence before each step.
+
+    Returns
+    -------
+    JointCity or None
+        None for too few zones, bins of a day or more, or zones without coordinates.
+    """
+    path = folder / "joint.npz"
+    if path.exists():
+        try:
+            return JointCity.load(path)
+        except FileFormatError:
+            say("The saved city was damaged on disk and is estimated again.")
+    places = places_of(file)
+    records = list(_records(file))
+    if len(records) < LEAST_ZONES or not places or records[0].minutes >= _DAY:
+        return None
+    say("Fitting all zones for the joint estimate.")
+    fits = _fits(file, records, model, city, folder, scratch, executor, jobs, places)
+    if len(fits) < LEAST_ZONES:
+        return None
+    say("Estimating shocks and walking for the whole city.")
+    table = table_of(fits, {fit.zone: (fit.log_rate, fit.log_rate_var) for fit in fits}, places)
+    joint = join_city(table, draws=model.draws, seed=model.seed, walking=model.walking())
+    with replacing(path, scratch=scratch) as aside:
+        joint.save(aside)
+    return joint
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The arrays of a zone that `rough_surroundings` needs; the rest of its data would not fit in memory."""
+
+    zone: str
+    start: pd.DatetimeIndex
+    minutes: float
+    observed: Any
+    exposure: Any
+    stockout: Any
+    slot: Any
+
+
+def _records(file: PanelFile) -> Iterator[ZoneRecord]:
+    for zone in file.zones:
+        try:
+            data = zone_data(file.rows_of(zone))
+        except Exception:  # told when the zone itself is tried
+            continue
+        if data.seen.any() and data.has_counts:
+            yield _Record(*(getattr(data, f.name) for f in fields(_Record)))
+
+
+def _fits(
+    file: PanelFile,
+    records: Sequence[ZoneRecord],
+    model: DemandModel,
+    city: CityModel | None,
+    folder: Path,
+    scratch: Path,
+    executor: Executor,
+    jobs: int,
+    places: dict[str, tuple[float, float]],
+) -> list[ZoneFit]:
+    """Fits of all zones in order of name; those that an earlier attempt has finished are read."""
+    around = rough_surroundings(records, places)
+    zones = [record.zone for record in records]
+    chunks = [zones[i : i + _ZONES_PER_CHUNK] for i in range(0, len(zones), _ZONES_PER_CHUNK)]
+    done: dict[str, ZoneFit] = {}
+    left = []
+    for chunk in chunks:
+        found = _read_fits(_path(folder, chunk))
+        if found is None:
+            left.append(chunk)
+        else:
+            done |= found
+
+    def load(batch: tuple[int, ...]) -> ZoneBatch:
+        chunk = left[batch[0]]
+        rows = tuple(file.rows_of(zone) for zone in chunk)
+        return ZoneBatch(tuple(chunk), rows, tuple(around[zone] for zone in chunk))
+
+    work = partial(fit_batch, fit=partial(fit_usual_rate, city=city), model=model)
+    batches = work_through(work, range(len(left)), load, executor=executor, jobs=jobs)
+    with closing(batches):
+        for (number,), outcome in batches:
+            if isinstance(outcome, Exception):
+                continue
+            with replacing(_path(folder, left[number]), scratch=scratch) as aside:
+                _write_fits(aside, outcome)
+            done |= {fit.zone: fit for fit in outcome}
+    return [done[zone] for zone in zones if zone in done]
+
+
+def _path(folder: Path, zones: Sequence[str]) -> Path:
+    return folder / f"fits-{hashlib.sha256(json.dumps(list(zones)).encode()).hexdigest()[:16]}.npz"
+
+
+_ARRAYS = ("observed", "exposure", "stockout", "slot", "log_rate", "log_rate_var")
+
+
+def _write_fits(path: Path, fits: Sequence[ZoneFit]) -> None:
+    header = [{"zone": fit.zone, "minutes": fit.minutes, "unit": fit.start.unit} for fit in fits]
+    arrays: dict[str, Any] = {f"{name}_{i}": getattr(fit, name) for i, fit in enumerate(fits) for name in _ARRAYS}
+    arrays |= {f"start_{i}": fit.start.asi8 for i, fit in enumerate(fits)}
+    with path.open("wb") as file:
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)
+
+
+def _read_fits(path: Path) -> dict[str, ZoneFit] | None:
+    """Fits by zone; None where there are none, or the file is damaged."""
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            fits = {}
+            for i, told in enumerate(json.loads(str(file["header"]))):
+                start = pd.DatetimeIndex(file[f"start_{i}"].view(f"M8[{told['unit']}]")).tz_localize("UTC")
+                arrays = {name: file[f"{name}_{i}"] for name in _ARRAYS}
+                fits[told["zone"]] = ZoneFit(told["zone"], start, told["minutes"], **arrays)
+            return fits
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile):
+        return None

@@ -1,0 +1,174 @@
+"""The city as one: shocks of known law, walkers of known paths, and accounts that add up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unmet import FileFormatError, InputError
+from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
+from unmet.mobility.models.joint import JointCity, ZoneTable, join_city, metres_between, walks_between
+from unmet.mobility.models.shocks import ShockLaw, estimate_shocks, learn_law
+from unmet.mobility.models.walking import NO_WALKING, Walking
+
+LAW = ShockLaw(city_variance=0.06, city_hours=5.0, local_variance=0.08, local_hours=4.0, local_metres=600.0)
+WALKING = Walking.from_values(np.array([0.5, 0.35, 0.2, 0.1, 0.03]))
+
+
+def simulated(seed: int, zones: int = 20, bins: int = 1000, *, law: ShockLaw = LAW, walking: Walking = WALKING):
+    """Counts of zones with shocks and walkers; a sixth of the zone-hours are out, in spells, whatever the demand."""
+    rng = np.random.default_rng(seed)
+    place = rng.uniform(0, 1500, (zones, 2))
+    metres = np.hypot(*np.subtract.outer(place, place).transpose(1, 3, 0, 2)[[0, 1], [0, 1]])
+    h = np.zeros((zones, bins))
+    for variance, hours, near in (
+        (law.city_variance, law.city_hours, np.ones((zones, zones))),
+        (law.local_variance, law.local_hours, np.exp(-metres / law.local_metres)),
+    ):
+        root = np.linalg.cholesky(near + 1e-9 * np.eye(zones)) * np.sqrt(variance)
+        decay = np.exp(-1 / hours)
+        now = root @ rng.standard_normal(zones)
+        for t in range(bins):
+            h[:, t] += now
+            now = decay * now + np.sqrt(1 - decay**2) * (root @ rng.standard_normal(zones))
+    slot = np.arange(bins) % 168
+    usual = np.log(rng.uniform(1, 6, (zones, 1)) * (1 + 0.5 * np.sin(2 * np.pi * (slot / 24 + rng.random((zones, 1))))))
+    out = np.repeat(rng.random((zones, bins // 4 + 1)) < 0.17, 4, axis=1)[:, :bins]
+    exposure, rate = np.where(out, 0.0, 1.0), np.exp(usual + h)
+    walks = walks_between(exposure, 1 - exposure, metres)
+    walkers = walks.background(walking, rate)
+    observed = rng.poisson(exposure * rate + walkers).astype(float)
+    start = pd.date_range("2024-01-01", periods=bins, freq="h", tz="UTC")
+    table = ZoneTable(
+        tuple(f"z{i}" for i in range(zones)),
+        start,
+        observed,
+        exposure,
+        1 - exposure,
+        usual + 0.5 * law.variance,
+        np.zeros(usual.shape),
+        metres,
+        1.0,
+        slot,
+    )
+    return table, h, rate, walkers
+
+
+def test_the_law_is_found_in_the_residuals() -> None:
+    found = []
+    for seed in range(3):
+        table, _, _, _ = simulated(seed, bins=3000, walking=NO_WALKING)
+        expected = np.where(table.exposure > 0, np.exp(table.log_rate), np.nan)
+        observed = np.where(table.exposure > 0, table.observed, np.nan)
+        law, dispersion = learn_law(observed, expected, table.metres)
+        found.append([law.city_variance, law.city_hours, law.local_variance, law.local_hours, law.local_metres])
+        assert (dispersion < 0.05).all()  # all of the spread is shared
+    middle = np.median(found, axis=0)
+    np.testing.assert_allclose(middle, [0.06, 5.0, 0.08, 4.0, 600.0], rtol=0.5)
+
+
+def test_shocks_of_hidden_bins_are_found_and_their_intervals_hold() -> None:
+    table, h, _, _ = simulated(4, walking=NO_WALKING)
+    rng = np.random.default_rng(0)
+    hidden = (table.exposure > 0) & (rng.random(table.exposure.shape) < 0.1)
+    observed = np.where((table.exposure > 0) & ~hidden, table.observed, np.nan)
+    exposure = np.where(hidden, 0.0, table.exposure)
+    found = estimate_shocks(
+        observed, exposure, table.log_rate - 0.5 * LAW.variance, None, LAW, table.metres, dispersion=0.0
+    )
+    error = (found.mean - h)[hidden]
+    assert np.var(error) < 0.5 * np.var(h[hidden])
+    assert 0.86 < np.mean(np.abs(error) < 1.645 * np.sqrt(found.var[hidden])) < 0.94
+    # Without its own count, a bin is known less well than with it.
+    seen = np.isfinite(observed)
+    assert (found.left_out_var[seen] > found.var[seen]).all()
+
+
+def test_walkers_are_found_beside_shocks() -> None:
+    ratios = []
+    for seed in range(3):
+        table, _, _, walkers = simulated(seed, bins=600)
+        city = join_city(table, draws=20)
+        ratios.append(city.background.sum() / walkers.sum())
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.fixture(scope="module")
+def city() -> tuple[ZoneTable, JointCity]:
+    table, _, _, _ = simulated(7, zones=12, bins=400)
+    return table, join_city(table, draws=30)
+
+
+def test_accounts_add_up_draw_by_draw(city) -> None:
+    table, found = city
+    around = [found.of(zone, table.start) for zone in table.zones]
+    on = sum(one.riders_on for one in around)
+    came = sum(one.riders_in for one in around)
+    np.testing.assert_array_equal(on.sum(axis=1), came.sum(axis=1))
+    for i, one in enumerate(around):
+        assert (one.riders_in <= table.observed[i]).all()
+        assert not one.riders_on[:, table.stockout[i] == 0].any()
+        assert ((one.walked_on >= 0) & (one.walked_on <= 1)).all()
+        assert one.riders_in.mean(axis=0).sum() == pytest.approx(one.background.sum(), rel=0.35)
+
+
+def test_a_zone_sees_the_same_alone_and_with_fewer_bins(city) -> None:
+    table, found = city
+    whole, part = found.of("z3", table.start), found.of("z3", table.start[50:150])
+    np.testing.assert_array_equal(part.riders_in, whole.riders_in[:, 50:150])
+    np.testing.assert_allclose(part.shock_draws, whole.shock_draws[:, 50:150])
+    assert found.of("elsewhere", table.start) is None
+    assert found.of("z3", table.start + pd.Timedelta("1min")) is None
+
+
+def test_a_city_is_saved_whole(city, tmp_path: Path) -> None:
+    table, found = city
+    found.save(tmp_path / "city.npz")
+    again = JointCity.load(tmp_path / "city.npz")
+    one, other = found.of("z5", table.start), again.of("z5", table.start)
+    for name, value in vars(one).items():
+        np.testing.assert_array_equal(value, getattr(other, name))
+    (tmp_path / "torn.npz").write_bytes((tmp_path / "city.npz").read_bytes()[:1000])
+    with pytest.raises(FileFormatError, match="does not contain a saved city"):
+        JointCity.load(tmp_path / "torn.npz")
+
+
+def test_nobody_walks_where_it_is_said_so() -> None:
+    table, _, _, _ = simulated(7, zones=12, bins=200)
+    found = join_city(table, draws=20, walking=NO_WALKING)
+    assert not found.background.any()
+    assert not found.of("z0", table.start).riders_in.any()
+
+
+def test_factors_are_one_in_a_city_as_usual_and_follow_the_city() -> None:
+    rng = np.random.default_rng(0)
+    zones, bins = 10, 168 * 8
+    slot = np.arange(bins) % 168
+    rate = rng.uniform(2, 9, (zones, 1)) * (1 + 0.5 * np.sin(slot / 24))
+    busy = np.where(np.arange(bins) == 700, 3.0, 1.0)
+    observed = rng.poisson(rate * busy).astype(float)
+    exposure, metres = np.ones((zones, bins)), np.abs(np.subtract.outer(np.arange(zones), np.arange(zones))) * 300.0
+    usual, whole = usual_rate(observed, exposure, slot), city_factor(observed, exposure, slot)
+    assert usual.mean() == pytest.approx(observed.mean(), rel=0.01)
+    assert whole[:, 700].sum() == pytest.approx(3 * rate[:, 700].sum(), rel=0.25)
+    quiet = np.delete(np.arange(bins), 700)
+    assert np.median(whole[:, quiet] / usual[:, quiet]) == pytest.approx(1.0, abs=0.03)
+    local = local_factor(observed, exposure, slot, metres)
+    assert local.shape == observed.shape
+    hidden = np.where(np.arange(bins) == 700, np.nan, observed)
+    hidden[1:] = observed[1:]
+    assert city_factor(hidden, exposure, slot)[0, 700] > 1.8 * usual[0, 700]
+
+
+def test_distances_are_those_of_the_globe() -> None:
+    metres = metres_between(np.array([40.0, 41.0, np.nan]), np.array([-74.0, -74.0, -74.0]))
+    assert metres[0, 1] == pytest.approx(111_195, rel=1e-3)
+    assert np.isnan(metres[0, 2])
+
+
+def test_curves_that_rise_are_refused() -> None:
+    with pytest.raises(InputError, match="falling chances"):
+        Walking.from_values(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))

@@ -1,0 +1,110 @@
+"""Walking on: chances against riders walked one by one, and the curve learnt from counts that it made."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unmet import FileFormatError, InputError
+from unmet.mobility.models.walking import DEFAULT_WALKING, NO_WALKING, Walking, Walks, learn_walking
+
+
+def city(seed: int, zones: int = 30, bins: int = 400, *, shares: bool = False) -> tuple[Walks, np.ndarray, np.ndarray]:
+    """Zones in a square kilometre, a seventh of them out in any bin; exposure and distances."""
+    rng = np.random.default_rng(seed)
+    place = rng.uniform(0, 1200, (zones, 2))
+    metres = np.hypot(*np.subtract.outer(place, place).transpose(1, 3, 0, 2)[[0, 1], [0, 1]])
+    out = rng.random((zones, bins)) < 0.15
+    exposure = np.where(out, 0.0, 1.0)
+    if shares:
+        exposure = np.where(out, rng.uniform(0, 0.5, out.shape), 1.0)
+    source, bin_, target = np.nonzero(
+        out[:, :, None] & (metres[:, None, :] <= 700) & ~np.eye(zones, dtype=bool)[:, None]
+    )
+    available = np.where(out[target, bin_], 0.0, 1.0)
+    walks = Walks(source, target, bin_, metres[source, target], 1 - exposure[source, bin_], available)
+    return walks, exposure, metres
+
+
+def test_chances_equal_riders_walked_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    distance, available = np.array([120.0, 200.0, 320.0, 460.0]), np.array([0.5, 1.0, 0.0, 1.0])
+    zero = np.zeros(4, dtype=int)
+    walks = Walks(zero, np.arange(1, 5), zero, distance, np.ones(4), available)
+    chance = walks.chances(DEFAULT_WALKING)
+    riders = 200_000
+    served, waiting = np.zeros(4), np.ones(riders, dtype=bool)
+    for k in range(4):
+        goes = waiting & (rng.random(riders) < DEFAULT_WALKING(distance[k])) & (rng.random(riders) < available[k])
+        served[k], waiting = goes.sum(), waiting & ~goes
+    np.testing.assert_allclose(chance, served / riders, atol=5 * np.sqrt(0.25 / riders))
+    assert walks.walked_on(DEFAULT_WALKING, (5, 1))[0, 0] == pytest.approx(chance.sum())
+
+
+def test_rows_in_any_order_give_the_same_background() -> None:
+    walks, _, _ = city(0, zones=10, bins=20)
+    rate = np.random.default_rng(1).uniform(1, 5, (10, 20))
+    mixed = np.random.default_rng(2).permutation(len(walks))
+    columns = (walks.source, walks.target, walks.bin, walks.distance, walks.out, walks.available)
+    again = Walks(*(column[mixed] for column in columns))
+    np.testing.assert_allclose(again.background(DEFAULT_WALKING, rate), walks.background(DEFAULT_WALKING, rate))
+    assert not walks.background(NO_WALKING, rate).any()
+
+
+def test_whoever_walks_on_arrives() -> None:
+    walks, exposure, _ = city(3, shares=True)
+    rate = np.random.default_rng(1).uniform(1, 5, exposure.shape)
+    on = (rate * (1 - exposure) * walks.walked_on(DEFAULT_WALKING, exposure.shape)).sum()
+    assert walks.background(DEFAULT_WALKING, rate).sum() == pytest.approx(on)
+
+
+TRUE = Walking.from_values(np.array([0.6, 0.3, 0.2, 0.1, 0.05]))
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 0.2])
+def test_the_curve_is_learnt_with_honest_errors(dispersion: float) -> None:
+    scores = []
+    for seed in range(6):
+        walks, exposure, _ = city(seed)
+        rng = np.random.default_rng([seed, 7])
+        rate = rng.uniform(0.5, 6, exposure.shape)
+        mean = exposure * rate + walks.background(TRUE, rate)
+        shape = rng.gamma(1 / dispersion, dispersion, mean.shape) if dispersion else 1.0
+        y = rng.poisson(mean * shape).astype(float)
+        learnt = learn_walking(walks, y, exposure * rate, rate, dispersion=dispersion)
+        assert (np.diff(learnt.values) < 0).all()
+        scores.append((learnt.values - TRUE.values)[:-1] / learnt.sd()[:-1])
+    assert np.abs(np.mean(scores)) < 0.6
+    assert 0.5 < np.std(scores) < 1.6
+
+
+def test_few_records_leave_the_prior_and_many_do_not() -> None:
+    walks, exposure, _ = city(1, bins=2)
+    rate = np.full(exposure.shape, 0.01)
+    nothing = learn_walking(walks, np.zeros(exposure.shape), exposure * rate, rate)
+    np.testing.assert_allclose(nothing.values, DEFAULT_WALKING.values, atol=0.03)
+    assert (nothing.sd()[:2] > 0.05).all()
+    walks, exposure, _ = city(1, bins=2000)
+    rate = np.full(exposure.shape, 5.0)
+    y = np.random.default_rng(0).poisson(exposure * rate).astype(float)  # nobody walks
+    assert (learn_walking(walks, y, exposure * rate, rate).values < 0.05).all()
+
+
+def test_missing_counts_are_left_out() -> None:
+    walks, exposure, _ = city(2, bins=50)
+    rate = np.full(exposure.shape, 3.0)
+    y = np.random.default_rng(0).poisson(exposure * rate + walks.background(TRUE, rate)).astype(float)
+    y[:, 25:] = np.nan
+    early = walks.bin < 25
+    columns = (walks.source, walks.target, walks.bin, walks.distance, walks.out, walks.available)
+    half = learn_walking(Walks(*(c[early] for c in columns)), y, exposure * rate, rate)
+    np.testing.assert_allclose(learn_walking(walks, y, exposure * rate, rate).theta, half.theta, atol=1e-2)
+
+
+def test_curves_are_saved_and_refused() -> None:
+    again = Walking.from_dict(TRUE.to_dict())
+    np.testing.assert_array_equal(again.theta, TRUE.theta)
+    with pytest.raises(FileFormatError, match="does not contain a walking curve"):
+        Walking.from_dict({"theta": "x"})
+    with pytest.raises(InputError, match="falling chances"):
+        Walking.from_values(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))
