@@ -57,7 +57,7 @@ def test_ctrl_c_in_a_terminal_is_130_and_the_same_command_goes_on(tmp_path, impa
     again = demo(tmp_path)
     assert again.returncode == 0, again.stderr
     assert "panel     reused" in again.stderr
-    assert re.search(r"Going on: [1-4] of 4 zones were finished before", again.stderr)
+    assert re.search(r"Resuming: [1-4] of 4 zones were finished before", again.stderr)
 
 
 @pytest.fixture(scope="module")
