@@ -10,8 +10,9 @@ import pytest
 
 from unmet import FileFormatError, InputError
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
-from unmet.mobility.models.joint import JointCity, ZoneTable, join_city, metres_between, walks_between
+from unmet.mobility.models.joint import JointCity, join_city
 from unmet.mobility.models.shocks import ShockLaw, estimate_shocks, learn_law
+from unmet.mobility.models.surroundings import ZoneTable, metres_between, walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
 
 LAW = ShockLaw(city_variance=0.06, city_hours=5.0, local_variance=0.08, local_hours=4.0, local_metres=600.0)

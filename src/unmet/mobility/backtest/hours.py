@@ -19,7 +19,8 @@ from unmet.metrics import crps_samples
 from unmet.mobility.models.city import learn_city, with_city
 from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.factors import city_factor, local_factor
-from unmet.mobility.models.joint import ZoneTable, join_city, rough_surroundings, table_of
+from unmet.mobility.models.joint import join_city, rough_surroundings, table_of
+from unmet.mobility.models.surroundings import ZoneTable
 from unmet.mobility.models.zone_data import ZoneData, zone_data
 from unmet.mobility.models.zone_models import fit_counts, log_rate
 from unmet.mobility.panel.opening import AnyPanel, opened

@@ -11,7 +11,7 @@ from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
 from unmet.mobility.clock.bins import hour_of_week
-from unmet.mobility.models.joint import Surroundings
+from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.panel.schema import NEEDED_COLUMNS, PANEL_COLUMNS, REBALANCED_COLUMNS, STATE_MINUTES
 
 __all__ = ["CITY_ERRORS", "CITY_RATE", "NOT_COVARIATES", "Hyperparameters", "ZoneData", "zone_data"]

@@ -18,9 +18,9 @@ from unmet._exceptions import InputError
 from unmet._typing import Array, IntArray
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.city import CityModel, with_city
-from unmet.mobility.models.joint import Surroundings
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS, ZoneModel, find_model
+from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
 from unmet.mobility.models.zone_models import fit_counts, log_rate

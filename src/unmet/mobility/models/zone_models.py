@@ -16,9 +16,9 @@ from unmet._typing import Array
 from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.likelihoods import Beta
 from unmet.mobility.models.fitting import fit_zone, join_messages
-from unmet.mobility.models.joint import Surroundings
 from unmet.mobility.models.kernel import demand_kernel
 from unmet.mobility.models.rates import Rates
+from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, ZoneData
 
 __all__ = ["cgp", "exposure", "fit_counts", "log_rate", "ncgp", "ncgp_a", "share", "tobit"]

@@ -20,7 +20,7 @@ from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome
 
 if TYPE_CHECKING:
-    from unmet.mobility.models.joint import Surroundings
+    from unmet.mobility.models.surroundings import Surroundings
     from unmet.mobility.models.zone_estimate import ZoneEstimate, ZoneFit
 
 __all__ = ["EstimateZone", "FitZone", "ModelSettings", "ZoneBatch", "check_rows", "estimate_batch", "fit_batch"]

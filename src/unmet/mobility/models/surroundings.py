@@ -1,0 +1,204 @@
+"""What the rest of the city means for one zone: walks between zones, riders who walked in, and shocks.
+
+A walker from i to j is one of the riders counted at j, so the split of j's count decides both what walked in at j and
+what walked on from i. Each zone makes that split from the same seed, and sums over all zones agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from unmet._typing import Array, IntArray
+from unmet.mobility.models.walking import REACH, Walking, Walks
+
+__all__ = ["Received", "Surroundings", "ZoneTable", "metres_between", "relative_walking", "walks_between"]
+
+_EARTH = 6_371_000.0
+# Seeds of what is drawn alike for all zones.
+_WALKING_SEED, _SPLIT_SEED = 3, 4
+
+
+def metres_between(lat: Array, lon: Array) -> Array:
+    """Distances between all places (haversine); NaN where one has no coordinates.
+
+    Examples
+    --------
+    >>> metres_between(np.array([40.0, 40.001]), np.array([-74.0, -74.0])).round()
+    array([[  0., 111.],
+           [111.,   0.]])
+    """
+    phi, lam = np.radians(lat), np.radians(lon)
+    a = np.sin(np.subtract.outer(phi, phi) / 2) ** 2
+    a += np.multiply.outer(np.cos(phi), np.cos(phi)) * np.sin(np.subtract.outer(lam, lam) / 2) ** 2
+    return np.asarray(2 * _EARTH * np.arcsin(np.sqrt(np.clip(a, 0.0, 1.0))))
+
+
+def walks_between(exposure: Array, stockout: Array, metres: Array, reach: float = REACH) -> Walks:
+    """Pairs of a zone that was out and a neighbour in reach, from the shares of their bins.
+
+    While one zone is out, the other is assumed to have stock for the share of the bin in which it had any. Compared
+    with a count of minutes on half a year of 53 stations that share is right to 0.004 on average.
+
+    Parameters
+    ----------
+    exposure, stockout : arrays of shape (zones, bins)
+        Shares of the bin with something to rent, and with nothing though open.
+    metres : array of shape (zones, zones)
+        Distances; NaN where not known.
+    reach : float
+        Metres beyond which nobody walks.
+    """
+    parts = []
+    for source in range(len(metres)):
+        bins = np.flatnonzero(stockout[source] > 0)
+        near = np.flatnonzero(metres[source] <= reach)  # NaN compares false
+        near = near[near != source]
+        near = near[np.argsort(metres[source, near], kind="stable")]
+        if bins.size and near.size:
+            parts.append(
+                (
+                    np.full(bins.size * near.size, source),
+                    np.tile(near, bins.size),
+                    np.repeat(bins, near.size),
+                    np.tile(metres[source, near], bins.size),
+                    np.repeat(stockout[source, bins], near.size),
+                    exposure[np.ix_(near, bins)].T.ravel(),
+                )
+            )
+    if not parts:
+        none = np.empty(0, dtype=np.intp)
+        return Walks(none, none, none, np.empty(0), np.empty(0), np.empty(0))
+    return Walks(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+@dataclass(frozen=True)
+class ZoneTable:
+    """The zones of a city as arrays over common bins, with what each was estimated to be by itself.
+
+    Attributes
+    ----------
+    zones : tuple of str
+        Names.
+    start : DatetimeIndex
+        Of the bins, UTC, evenly spaced but for changes of the clock.
+    observed, exposure, stockout : arrays of shape (zones, bins)
+        As of a zone's data; NaN, 0 and 0 where a zone has no row.
+    log_rate, log_rate_var : arrays of shape (zones, bins)
+        Of the rate without shocks; NaN where it is not known.
+    metres : array of shape (zones, zones)
+        Distances; NaN where not known.
+    hours : float
+        Length of a bin.
+    slot : integer array of shape (bins,)
+        Hour of the week, by the wall clock.
+    """
+
+    zones: tuple[str, ...]
+    start: pd.DatetimeIndex
+    observed: Array
+    exposure: Array
+    stockout: Array
+    log_rate: Array
+    log_rate_var: Array
+    metres: Array
+    hours: float
+    slot: IntArray
+
+
+@dataclass(frozen=True)
+class Received:
+    """Riders counted at a zone who may have walked in, by bin and the zone they came from.
+
+    Attributes
+    ----------
+    zone : int
+        Number of the zone.
+    bin, source : integer arrays of shape (n,)
+        Sorted by bin.
+    metres, walkers : arrays of shape (n,)
+        Distance from the source, and how many are expected from there.
+    count, own : arrays of shape (n,)
+        Of the zone in that bin: what was observed, and expected of its own riders.
+    """
+
+    zone: int
+    bin: IntArray
+    source: IntArray
+    metres: Array
+    walkers: Array
+    count: Array
+    own: Array
+
+    def split(self, walking: Walking, draws: int, seed: int) -> IntArray:
+        """Draws of the riders from each source, shape (draws, n): a multinomial split of each bin's count.
+
+        In draw s the walking curve is the same for all zones.
+        """
+        rng = np.random.default_rng([_SPLIT_SEED, seed, self.zone])
+        expected = self.walkers * relative_walking(walking, self.metres, draws, seed)
+        first = np.ones(len(self.bin), dtype=bool)
+        first[1:] = self.bin[1:] != self.bin[:-1]
+        cell = np.cumsum(first) - 1
+        rank = np.arange(len(self.bin)) - np.flatnonzero(first)[cell] if len(cell) else cell
+        left = np.repeat(self.count[first][None].astype(np.int64), draws, axis=0)
+        rest = self.own[first] + _sum_by(expected, cell)
+        drawn = np.zeros(expected.shape, dtype=np.int64)
+        for k in range(int(rank.max(initial=-1)) + 1):
+            rows = np.flatnonzero(rank == k)
+            at = cell[rows]
+            share = np.clip(expected[:, rows] / np.maximum(rest[:, at], 1e-12), 0.0, 1.0)
+            drawn[:, rows] = rng.binomial(left[:, at], share)
+            left[:, at] -= drawn[:, rows]
+            rest[:, at] -= expected[:, rows]
+        return drawn
+
+
+def _sum_by(values: Array, cell: IntArray) -> Array:
+    """Sums of columns by cell, shape (draws, cells)."""
+    starts = np.flatnonzero(np.r_[True, np.diff(cell) > 0]) if len(cell) else np.empty(0, dtype=np.intp)
+    return np.add.reduceat(values, starts, axis=1) if len(cell) else np.empty((len(values), 0))
+
+
+def relative_walking(walking: Walking, metres: Array, draws: int, seed: int) -> Array:
+    """``w`` of each draw relative to the mean curve, shape (draws, n)."""
+    rng = np.random.default_rng([_WALKING_SEED, seed])
+    usual = np.maximum(walking(metres), 1e-12)
+    return np.array([curve(metres) / usual for curve in walking.draws(draws, rng)]).reshape(draws, len(metres))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the rest of the city means for one zone, bin by bin of its own rows.
+
+    Attributes
+    ----------
+    shock : array of shape (n,)
+        Expected factor of the rate due to shocks, as a logarithm.
+    shock_var : array of shape (n,)
+        What is not known of it.
+    shock_draws : array of shape (draws, n)
+        Joint draws of it, in draw s the same shocks for all zones.
+    prior_var : float
+        Variance of shocks of which nothing is known.
+    background : array of shape (n,)
+        Walkers expected from neighbours.
+    walked_on : array of shape (draws, n)
+        Chance that a rider who finds the zone empty is served elsewhere.
+    riders_on, riders_in : integer arrays of shape (draws, n)
+        Draws of the riders who walked on from here and were counted elsewhere, and who walked in.
+    within : float
+        Dispersion of the rest of a bin given what was seen of it.
+    """
+
+    shock: Array
+    shock_var: Array
+    shock_draws: Array
+    prior_var: float
+    background: Array
+    walked_on: Array
+    riders_on: IntArray
+    riders_in: IntArray
+    within: float
