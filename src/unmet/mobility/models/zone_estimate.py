@@ -82,8 +82,10 @@ class DemandModel:
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything that decides an estimate, as JSON-able values."""
-        own = {} if self.name in MODELS else {"function": self.zone_model.source}
-        return {"name": self.name, "draws": self.draws, "seed": self.seed, "walk": self.walk, **own}
+        model = self.zone_model
+        own = {} if self.name in MODELS else {"function": model.source}
+        joint = {"walk": self.walk} if model.uses_city else {}
+        return {"name": self.name, "draws": self.draws, "seed": self.seed, **joint, **own}
 
     def describe(self) -> dict[str, Any]:
         """Describe the model for ``run.json`` and the report."""
