@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mobility.supply": {"_storage", "mobility.clock"},
     "mobility.panel": {"_storage", "mobility.clock", "mobility.records", "mobility.zones", "mobility.supply"},
     "mobility.features": {"_storage", "mobility.clock", "mobility.records", "mobility.panel"},
-    "mobility.models": {"_storage", "mobility.clock", "mobility.panel"} | SCIENCE,
+    "mobility.models": {"_storage", "mobility.clock", "mobility.zones", "mobility.panel"} | SCIENCE,
     "mobility.runs": {"_storage", "execution", "mobility.clock", "mobility.panel", "mobility.models"},
     "mobility.backtest": {"_storage", "execution", "metrics", "mobility.panel", "mobility.models", "mobility.runs"},
     "mobility.demand": {"_storage", "execution"} | DATA | ESTIMATES,

@@ -13,7 +13,7 @@ from rich.text import Text
 from unmet.cli import _options as flags
 from unmet.cli._progress import stoppable, zone_progress
 from unmet.cli._tables import end_if_zones_failed, print_estimate
-from unmet.mobility.models.registry import DEFAULT_MODEL
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL
 
 __all__ = ["estimate_command"]
 
@@ -26,7 +26,7 @@ def estimate_command(
     model: flags.Model = DEFAULT_MODEL,
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
-    draws: flags.Draws = 400,
+    draws: flags.Draws = DEFAULT_DRAWS,
     weather: flags.Weather = None,
     weather_columns: flags.WeatherColumns = None,
     timezone: flags.WeatherTimezone = None,

@@ -13,7 +13,7 @@ from unmet.execution import Executor, in_processes
 from unmet.mobility.clock.horizon import horizon_bins, usual_minutes
 from unmet.mobility.features.bins import BinFeatures, bin_features
 from unmet.mobility.models.city import learn_city_from_rows
-from unmet.mobility.models.registry import DEFAULT_MODEL, ZoneModel, find_model
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, ZoneModel, find_model
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.records.files import Given
@@ -79,7 +79,7 @@ class LatentDemand:
 
     model: str | ZoneModel = DEFAULT_MODEL
     _: KW_ONLY
-    draws: int = 400
+    draws: int = DEFAULT_DRAWS
     seed: int = 0
     walk: str | tuple[float, ...] = "learn"
     weather: Given = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from unmet.execution import ENGINES
-from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS
 from unmet.mobility.panel.options import PANEL_OPTIONS
 
 __all__ = ["PANEL_SETTINGS", "TABLES", "About", "RunSettings", "about", "panel_options", "settings_by_table"]
@@ -147,7 +147,7 @@ class RunSettings:
     )
     seed: int = _setting(0, "estimate", "whole", "Random seed; the same seed gives the same numbers.", "0")
     draws: int = _setting(
-        400, "estimate", "whole", "Number of joint posterior draws, for the intervals of totals.", "400"
+        DEFAULT_DRAWS, "estimate", "whole", "Number of joint posterior draws, for the intervals of totals.", "400"
     )
     jobs: int | None = _setting(
         None, "estimate", "whole", "Number of worker processes; default: one per processor.", "2"

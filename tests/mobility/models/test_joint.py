@@ -12,8 +12,9 @@ from unmet import FileFormatError, InputError
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import JointCity, join_city
 from unmet.mobility.models.shocks import ShockLaw, estimate_shocks, learn_law
-from unmet.mobility.models.surroundings import ZoneTable, metres_between, walks_between
+from unmet.mobility.models.surroundings import ZoneTable, walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
+from unmet.mobility.zones.distance import metres_between
 
 LAW = ShockLaw(city_variance=0.06, city_hours=5.0, local_variance=0.08, local_hours=4.0, local_metres=600.0)
 WALKING = Walking.from_values(np.array([0.5, 0.35, 0.2, 0.1, 0.03]))
@@ -165,7 +166,8 @@ def test_factors_are_one_in_a_city_as_usual_and_follow_the_city() -> None:
 
 
 def test_distances_are_those_of_the_globe() -> None:
-    metres = metres_between(np.array([40.0, 41.0, np.nan]), np.array([-74.0, -74.0, -74.0]))
+    lat, lon = np.array([40.0, 41.0, np.nan]), np.array([-74.0, -74.0, -74.0])
+    metres = metres_between(lat[:, None], lon[:, None], lat, lon)
     assert metres[0, 1] == pytest.approx(111_195, rel=1e-3)
     assert np.isnan(metres[0, 2])
 

@@ -30,11 +30,11 @@ from unmet.mobility.models.surroundings import (
     Received,
     Surroundings,
     ZoneTable,
-    metres_between,
     relative_walking,
     walks_between,
 )
 from unmet.mobility.models.walking import DEFAULT_WALKING, Walking, Walks, learn_walking
+from unmet.mobility.zones.distance import metres_between
 
 __all__ = ["JointCity", "join_city", "rough_surroundings", "table_of"]
 
@@ -344,7 +344,7 @@ def table_of(
     lat, lon = np.array([places.get(data.zone, (np.nan, np.nan)) for data in zones], dtype=float).T
     names = tuple(data.zone for data in zones)
     hours = zones[0].minutes / 60
-    metres = metres_between(lat, lon)
+    metres = metres_between(lat[:, None], lon[:, None], lat, lon)
     return ZoneTable(names, start, observed, exposure, stockout, log_rate, var, metres, hours, slot)
 
 

@@ -19,7 +19,7 @@ from unmet._typing import Array, IntArray
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.city import CityModel, with_city
 from unmet.mobility.models.rates import Rates
-from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS, ZoneModel, find_model
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS, ZoneModel, find_model
 from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
@@ -53,7 +53,7 @@ class DemandModel:
     """
 
     name: str = DEFAULT_MODEL
-    draws: int = 400
+    draws: int = DEFAULT_DRAWS
     seed: int = 0
     record: ZoneModel | None = field(default=None, repr=False)
     walk: str | tuple[float, ...] = "learn"
