@@ -56,6 +56,7 @@ def run_command(
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
     draws: flags.Draws = DEFAULT_DRAWS,
+    walk: flags.Walk = "learn",
     jobs: flags.Jobs = None,
     engine: flags.Engine = "processes",
     title: flags.Title = None,

@@ -14,6 +14,7 @@ from unmet.mobility.clock.horizon import horizon_bins, usual_minutes
 from unmet.mobility.features.bins import BinFeatures, bin_features
 from unmet.mobility.models.city import learn_city_from_rows
 from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, ZoneModel, find_model
+from unmet.mobility.models.walking import read_curve
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.records.files import Given
@@ -43,8 +44,8 @@ class LatentDemand:
     seed : int
         The same seed gives the same numbers.
     walk : str or tuple of float
-        Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, or the chances to walk 0, 150,
-        250, 350 and 500 metres, falling.
+        Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, a CSV file with columns
+        ``metres`` and ``chance``, or the chances to walk 0, 150, 250, 350 and 500 metres, falling.
     weather : path or frame, optional
         A table with a time and numbers.
     weather_columns : sequence of str, optional
@@ -94,7 +95,10 @@ class LatentDemand:
     def settings(self) -> DemandModel:
         """Give the model and its settings, without the features."""
         model = find_model(self.model)
-        return DemandModel(model.name, self.draws, self.seed, model, self.walk)
+        walk = self.walk
+        if isinstance(walk, str) and walk.lower().endswith(".csv"):
+            walk = read_curve(Path(walk))
+        return DemandModel(model.name, self.draws, self.seed, model, walk)
 
     def fit(
         self,

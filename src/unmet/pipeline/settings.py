@@ -35,7 +35,8 @@ class About:
     table : str
         Its table in ``unmet.toml``; a key of `TABLES`.
     kind : str
-        ``path``, ``paths``, ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag``, ``columns`` or ``names``.
+        ``path``, ``paths``, ``text``, ``text or file``, ``moment``, ``whole``, ``number``, ``flag``, ``columns`` or
+        ``names``.
     help : str
         One sentence.
     example : str
@@ -148,6 +149,13 @@ class RunSettings:
     seed: int = _setting(0, "estimate", "whole", "Random seed; the same seed gives the same numbers.", "0")
     draws: int = _setting(
         DEFAULT_DRAWS, "estimate", "whole", "Number of joint posterior draws, for the intervals of totals.", "400"
+    )
+    walk: str = _setting(
+        "learn",
+        "estimate",
+        "text or file",
+        "Riders who find a zone empty and walk on: learn, none, or a CSV file with columns metres and chance.",
+        '"learn"',
     )
     jobs: int | None = _setting(
         None, "estimate", "whole", "Number of worker processes; default: one per processor.", "2"

@@ -173,5 +173,5 @@ def test_distances_are_those_of_the_globe() -> None:
 
 
 def test_curves_that_rise_are_refused() -> None:
-    with pytest.raises(InputError, match="falling chances"):
+    with pytest.raises(InputError, match="chances from 0 to 1 that do not rise"):
         Walking.from_values(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))

@@ -72,7 +72,7 @@ class DemandModel:
         if isinstance(self.walk, tuple):
             return Walking.from_values(np.array(self.walk))
         if self.walk not in ("learn", "none"):
-            raise InputError(f"walk: expected 'learn', 'none' or five falling chances; got {self.walk!r}.")
+            raise InputError(f"walk: expected learn, none, a .csv file or five falling chances; got {self.walk!r}.")
         return None if self.walk == "learn" else NO_WALKING
 
     @property
