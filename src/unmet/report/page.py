@@ -26,7 +26,7 @@ from unmet.report.places import plane
 from unmet.report.series import WEEKLY, day_numbers
 from unmet.report.source import RunSource, open_run
 from unmet.report.tables import act_table, flag_counts, headline, true_demand, week_table, zone_table
-from unmet.report.words import assumptions, data_used, minutes_by_state, model_facts, quality_rows, span
+from unmet.report.words import assumptions, city_facts, data_used, minutes_by_state, model_facts, quality_rows, span
 
 __all__ = ["write_report"]
 
@@ -173,6 +173,7 @@ def _how(source: RunSource) -> dict[str, Any]:
         "quality": quality_rows(source),
         "states": minutes_by_state(source),
         "model": model_facts(source),
+        "city": city_facts(source),
         "flags": flags,
         "notes": [str(note) for note in source.info.get("notes", [])],
         "assumptions": assumptions(source),

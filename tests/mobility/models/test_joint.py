@@ -117,6 +117,22 @@ def test_accounts_add_up_draw_by_draw(city) -> None:
         assert one.riders_in.mean(axis=0).sum() == pytest.approx(one.background.sum(), rel=0.35)
 
 
+def test_it_describes_the_curve_and_the_days_that_were_unusual() -> None:
+    table, _, _, _ = simulated(7, zones=12, bins=480, walking=NO_WALKING)
+    odd = slice(10 * 24, 11 * 24)
+    rng = np.random.default_rng(1)
+    table.observed[:, odd] = rng.binomial(table.observed[:, odd].astype(int), 0.3)
+    found = join_city(table, draws=20)
+    local = (table.start + pd.Timedelta(hours=2)).tz_localize(None)
+    told = found.describe(pd.DataFrame({"start": table.start, "start_local": local}))
+    first = told["unusual_days"][0]
+    assert first["day"] == "2024-01-11"
+    assert -0.8 < first["change"] < -0.5
+    assert told["walking"]["metres"][-1] == 700.0
+    assert told["walking"]["chance"] == pytest.approx(found.walking.values.tolist())
+    assert told["shocks"]["city_variance"] == found.law.city_variance
+
+
 def test_a_zone_sees_the_same_alone_and_with_fewer_bins(city) -> None:
     table, found = city
     whole, part = found.of("z3", table.start), found.of("z3", table.start[50:150])

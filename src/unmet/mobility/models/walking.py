@@ -94,6 +94,12 @@ class Walking:
         rng = np.random.default_rng(0)
         return np.std([curve.values for curve in self.draws(draws, rng)], axis=0)
 
+    def describe(self) -> dict[str, Any]:
+        """Describe the curve beside the measured one of another system, as JSON-able values."""
+        names = ("metres", "chance", "sd", "measured_elsewhere")
+        columns = (KNOTS, self.values, self.sd(), DEFAULT_WALKING.values)
+        return {name: values.tolist() for name, values in zip(names, columns, strict=True)}
+
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""
         return {"theta": self.theta.tolist(), "covariance": self.covariance.tolist()}

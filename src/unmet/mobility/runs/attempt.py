@@ -250,6 +250,7 @@ class Attempt:
             },
             "failures": [{"zone": z, "reason": reasons[z], "retry": z in self.lost} for z in sorted(reasons)],
             "notes": self.notes,
+            "joint": None if self.joint is None else self.joint.describe(self.file.bins()),
             "costs": _costs(self.finished, self.city_seconds),
             "panel": {k: v for k, v in self.file.metadata.items() if k in ("summary", "quality")},
         }
