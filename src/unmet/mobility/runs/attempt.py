@@ -164,7 +164,9 @@ class Attempt:
         place = (self.folder, self.place.scratch)
         try:
             with writing(self.place.out):
-                self.joint = join(self.file, model, city, *place, executor=executor, jobs=jobs, say=self.report)
+                self.joint = join(
+                    self.file, model, city, *place, executor=executor, jobs=jobs, say=self.report, note=self.note
+                )
         except MemoryError:
             raise
         except Exception as error:
