@@ -149,8 +149,8 @@ def test_what_cannot_be_done_is_said_in_a_paragraph_with_exit_code_2_and_no_file
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (duckdb.TransactionException("TransactionContext Error: Failed to commit"), "a disk is full or not writable"),
-        (duckdb.IOException("IO Error: Async write failed for range"), "a disk is full or not writable"),
+        (duckdb.TransactionException("TransactionContext Error: Failed to commit"), "the disk may be full or not"),
+        (duckdb.IOException("IO Error: Async write failed for range: No space left on device"), "read: No space left on device."),
         (duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate"), "memory limit is too small"),
     ],
 )
@@ -183,3 +183,12 @@ def test_a_panel_is_never_written_over_its_own_input_or_a_folder(tmp_path):
         write_panel(tmp_path / "folder", trips, timezone="UTC")
     with pytest.raises(InputError, match="Parquet file"):
         write_panel(tmp_path / "panel.csv", trips, timezone="UTC")
+
+
+def test_lines_of_an_error_do_not_break_within_a_path(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    missing = tmp_path / ("a-long-name-" * 8 + ".csv")
+    assert run_main(monkeypatch, "--trips", str(missing), "--out", str(tmp_path / "panel.parquet"), *ZONE) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 2
+    assert sum(str(missing) in line for line in lines) == 1
