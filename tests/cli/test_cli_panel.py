@@ -150,7 +150,10 @@ def test_what_cannot_be_done_is_said_in_a_paragraph_with_exit_code_2_and_no_file
     ("error", "said"),
     [
         (duckdb.TransactionException("TransactionContext Error: Failed to commit"), "the disk may be full or not"),
-        (duckdb.IOException("IO Error: Async write failed for range: No space left on device"), "read: No space left on device."),
+        (
+            duckdb.IOException("IO Error: Async write failed for range: No space left on device"),
+            "read: No space left on device.",
+        ),
         (duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate"), "memory limit is too small"),
     ],
 )
