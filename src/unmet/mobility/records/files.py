@@ -24,6 +24,7 @@ from unmet.collect.history import SEGMENT, find_histories
 from unmet.mobility.records.unpacking import check_path, unpack
 
 __all__ = [
+    "MOST_TABLES",
     "Column",
     "Given",
     "InputTable",
@@ -41,6 +42,9 @@ Given: TypeAlias = Any
 _TABLES = (".parquet", ".csv", ".csv.gz", ".zip", ".tsv", ".txt")
 _JSON = (".json", ".json.gz")
 _HEAD = 1 << 16
+MOST_TABLES = 100
+"""Largest number of different headers among the files of a source."""
+_FILE_BYTES = 120_000  # memory that DuckDB takes for each file that it reads together with others, as measured
 _NULLS = ["", "NULL", "null", "NA", "\\N"]
 
 
@@ -193,9 +197,13 @@ def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[InputTable]:
     """
     names = (f"{workspace.name('unpacked')}.csv" for _ in count())
     groups: dict[tuple[Any, ...], list[tuple[Path, str]]] = {}
+    room = workspace.memory // _FILE_BYTES
     for path in paths:
-        for file, label in unpack(path, workspace.folder, names):
+        for file, label in unpack(path, workspace.folder, names, room):
             groups.setdefault(_shape(workspace, file, label), []).append((file, label))
+            if len(groups) > MOST_TABLES:
+                raise InputError(f"{label}: the files have more than {MOST_TABLES} different headers; give fewer.")
+            room -= 1
     return [_file_table(workspace, shape, files) for shape, files in groups.items()]
 
 
