@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import glob
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -253,13 +254,28 @@ def _file_table(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tu
         f"nullstr=[{', '.join(map(literal, _NULLS))}], "
         f"store_rejects=true, rejects_table='{rejects}', rejects_scan='{rejects}_scan')"
     )
-    columns = {}
-    for name, found in zip(names, header, strict=True):
-        columns.setdefault(found, Column(name, "VARCHAR"))
+    columns = {found: Column(name, "VARCHAR") for name, found in zip(names, _distinct(header), strict=True)}
     lenient = relation.replace("store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1)
     # The strict reader counts the lines to skip by the line end of the first line only.
     strict = lenient if head.blank else relation
     return InputTable(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
+
+
+def _distinct(header: Sequence[str]) -> list[str]:
+    """Number the headers that occur several times: which of them is meant has to be said with ``--map``.
+
+    Examples
+    --------
+    >>> _distinct(["at", "station", "at"])
+    ['at (1)', 'station', 'at (2)']
+    """
+    times = Counter(header)
+    so_far: Counter[str] = Counter()
+    names = []
+    for name in header:
+        so_far[name] += 1
+        names.append(name if times[name] == 1 or not name else f"{name} ({so_far[name]})")
+    return names
 
 
 def malformed_lines(workspace: Workspace, table: InputTable) -> int:
