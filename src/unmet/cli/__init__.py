@@ -13,6 +13,7 @@ import typer
 
 from unmet import __version__
 from unmet._exceptions import UnmetError
+from unmet._storage.writing import system_reason
 from unmet.cli._ending import print_error
 from unmet.cli._help import Group, add_command
 from unmet.cli._progress import was_stopped
@@ -160,8 +161,8 @@ def _explain_duckdb(error: Exception) -> str | None:
     if isinstance(error, duckdb.IOException | duckdb.TransactionException | duckdb.FatalException):
         temporary = tempfile.gettempdir()
         return (
-            f"A file could not be written or read: a disk is full or not writable. Free some space on the disks of the "
-            f"output and of {temporary} (temporary files; TMPDIR sets another folder)."
+            f"A file could not be written or read: {system_reason(error)}. Free some space on the disks of the output "
+            f"and of {temporary} (temporary files; TMPDIR sets another folder)."
         )
     return None
 

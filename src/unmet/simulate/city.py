@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._memory import check_memory
 from unmet._storage.writing import replacing
 from unmet._typing import IntArray
 from unmet.simulate.demand import Layout, draw_riders, layout, rates, weather
@@ -198,6 +199,15 @@ def _write(table: pd.DataFrame, path: Path) -> None:
         connection.execute(f"COPY city_table TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
 
 
+def _check_size(settings: Settings, hours: int) -> None:
+    """Refuse a city that does not fit into memory. Numbers per hour, look at a station and trip are measured."""
+    looks = sum(60.0 / minutes for minutes, _ in settings.cadences() if minutes)
+    trips = settings.demand * settings.stations * settings.days
+    numbers = settings.stations * hours * (45 + 16 * looks) + 100 * trips
+    what = f"A city of {settings.stations:,} stations and {settings.days:,} days"
+    check_memory(int(numbers), what, "Simulate fewer stations or days, fewer polls or less demand.")
+
+
 def simulate_city(
     stations: int = 40,
     days: int = 120,
@@ -243,6 +253,7 @@ def simulate_city(
     """
     settings = Settings(stations=stations, days=days, seed=seed, **(REALISTIC if realistic else {}) | options)
     hours = settings.hours()
+    _check_size(settings, len(hours))
     epoch, horizon = int(hours[0].timestamp()), 3600 * len(hours)
     troubles = draw_troubles(settings, horizon)
     place, sky = _with_valets(layout(settings), troubles), weather(settings)
