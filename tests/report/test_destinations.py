@@ -22,8 +22,7 @@ TABLES = ["headline", "zones", "hours_of_week", "act", "bins", "totals", "qualit
 
 @pytest.fixture(scope="module")
 def server():
-    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed (unmet[postgresql])")
-    assert psycopg
+    pytest.importorskip("adbc_driver_postgresql", reason="its driver is not installed (unmet[postgresql])")
     if find_binaries() is None:
         pytest.skip("no PostgreSQL server here: apt-get install postgresql")
     with running_server("fsync=off") as running:
@@ -141,17 +140,20 @@ def test_a_killed_export_leaves_the_old_tables_in_postgresql(hostile_run, plain_
 # ---- PostgreSQL
 
 
-def read_postgresql(server: Server, name: str, schema: str = "unmet") -> pd.DataFrame:
-    import psycopg
+def ask(server: Server, *statements: str) -> pd.DataFrame:
+    """Run statements and give the rows of the last."""
+    from adbc_driver_postgresql import dbapi
 
-    with psycopg.connect(server.url) as connection:
-        cursor = connection.execute(f"SELECT * FROM {schema}.{name} ORDER BY ctid".encode())
-        columns = [column.name for column in cursor.description]
-        frame = pd.DataFrame(cursor.fetchall(), columns=columns)
-    for column in ("start",):
-        if column in frame:
-            frame[column] = pd.to_datetime(frame[column], utc=True)
-    return frame
+    with dbapi.connect(server.url) as connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        rows = cursor.fetch_arrow_table().to_pandas()
+        connection.commit()
+        return rows
+
+
+def read_postgresql(server: Server, name: str, schema: str = "unmet") -> pd.DataFrame:
+    return ask(server, f"SELECT * FROM {schema}.{name} ORDER BY ctid")
 
 
 def test_postgresql_has_the_numbers_of_the_parquet_files(hostile_run, parquet, server):
@@ -165,16 +167,12 @@ def test_postgresql_has_the_numbers_of_the_parquet_files(hostile_run, parquet, s
 
 
 def test_twice_gives_the_same_table_in_postgresql_and_views_stay(hostile_run, server):
-    import psycopg
-
+    view = "CREATE OR REPLACE VIEW worst AS SELECT zone FROM twice.zones ORDER BY lost_mean DESC"
     for _ in range(2):
         export_to(hostile_run.folder, server.url, panel=hostile_run.panel, schema="twice")
-        with psycopg.connect(server.url) as connection:
-            connection.execute("CREATE OR REPLACE VIEW worst AS SELECT zone FROM twice.zones ORDER BY lost_mean DESC")
-    bins = read_postgresql(server, "bins", "twice")
-    assert not bins.duplicated(["zone", "start"]).any()
-    with psycopg.connect(server.url) as connection:
-        assert len(connection.execute("SELECT * FROM worst").fetchall()) == 12
+        bins = read_postgresql(server, "bins", "twice")
+        assert not bins.duplicated(["zone", "start"]).any()
+        assert len(ask(server, view, "SELECT * FROM worst")) == 12
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,21 @@
 """Tables of a report in a PostgreSQL database.
 
-Rows are sent by ``COPY`` (psycopg 3, the driver that PostgreSQL's own site lists first for Python) as CSV that DuckDB
-writes: neither side parses a row in Python. No message contains the password of an address.
+Rows are sent by a binary ``COPY`` of Apache Arrow's driver (ADBC): neither side parses text or handles a row in Python.
+No message contains the password of an address.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import duckdb
 
 from unmet._exceptions import InputError, MissingExtraError
-from unmet._storage.sql import identifier, literal
+from unmet._storage.sql import identifier
 from unmet.report.databases import RUN, check_types, plain_columns
-
-if TYPE_CHECKING:
-    import psycopg
 
 __all__ = ["hide_secrets", "write_to_postgresql"]
 
@@ -34,7 +29,6 @@ _TYPES = {
     "TIMESTAMP": "timestamp without time zone",
     "TIMESTAMP WITH TIME ZONE": "timestamp with time zone",
 }
-_BLOCK = 1 << 20
 _SECRET = ("password", "sslpassword")
 _TIMEOUT = 10  # seconds to connect
 
@@ -65,19 +59,18 @@ def write_to_postgresql(
     `unmet.report.databases.write_to_duckdb`, and `url` for the database.
     """
     secrets = _secrets(url)
-    with _explained(url, secrets), _connected(url) as server, tempfile.TemporaryDirectory(prefix="unmet-") as folder:
-        cursor = server.cursor()
+    with _explained(url, secrets), _connected(url) as server, server.cursor() as cursor:
         # Two exports into the same schema wait for each other.
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", ["unmet." + schema])
-        _execute(cursor, f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext($1))", [f"unmet.{schema}"])
+        cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
         rows = {}
         for name, sql in tables.items():
             progress(name)
             query, types = plain_columns(connection, sql, run)
-            path = Path(folder, "table.csv")
-            connection.execute(f"COPY ({query}) TO {literal(str(path))} (FORMAT csv, HEADER false)")
             _prepare(cursor, schema, name, {column: _TYPES[type_] for column, type_ in types.items()})
-            rows[name] = _replace(cursor, f"{identifier(schema)}.{identifier(name)}", list(types), run, path)
+            cursor.execute(f"DELETE FROM {identifier(schema)}.{identifier(name)} WHERE {RUN} = $1", [run])
+            rows[name] = cursor.adbc_ingest(name, connection.sql(query), mode="append", db_schema_name=schema)
+        server.commit()
         return rows
 
 
@@ -101,14 +94,15 @@ def _secrets(url: str) -> list[str]:
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """Connect; commit at the end, or roll back after an error."""
+def _connected(url: str) -> Iterator[Any]:
+    """Connect, with a transaction that is rolled back unless it is committed."""
     try:
-        import psycopg
+        from adbc_driver_postgresql import dbapi
     except ImportError as error:
-        raise MissingExtraError("psycopg", "postgresql", "Exports to PostgreSQL") from error
-    timeout = {} if "connect_timeout" in url else {"connect_timeout": _TIMEOUT}
-    with psycopg.connect(url, application_name="unmet", **timeout) as server:  # type: ignore[arg-type]
+        raise MissingExtraError("adbc-driver-postgresql", "postgresql", "Exports to PostgreSQL") from error
+    if "connect_timeout=" not in url:
+        url += f"{'&' if '?' in url else '?'}connect_timeout={_TIMEOUT}"
+    with dbapi.connect(url) as server:
         yield server
 
 
@@ -118,37 +112,25 @@ def _explained(url: str, secrets: list[str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not type(error).__module__.startswith("psycopg"):
+        if not type(error).__module__.startswith("adbc"):
             raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = " ".join(lines) if lines else type(error).__name__
         if any(secret in told for secret in secrets):
             told = "the server's message contains the password and is not shown"
-        raise InputError(f"{hide_secrets(url)}: {told}. Existing tables are unchanged.") from None
+        raise InputError(f"{hide_secrets(url)}: {told.rstrip('.')}. Existing tables are unchanged.") from None
 
 
-def _execute(cursor: psycopg.Cursor[Any], sql: str) -> None:
-    cursor.execute(sql.encode())  # as bytes: names are quoted by `identifier`, nothing else is put in
-
-
-def _prepare(cursor: psycopg.Cursor[Any], schema: str, name: str, types: Mapping[str, str]) -> None:
+def _prepare(cursor: Any, schema: str, name: str, types: Mapping[str, str]) -> None:
     """Make the table, or add the columns that it lacks."""
     target = f"{identifier(schema)}.{identifier(name)}"
     columns = ", ".join(f"{identifier(column)} {type_}" for column, type_ in types.items())
-    _execute(cursor, f"CREATE TABLE IF NOT EXISTS {target} ({columns})")
+    cursor.execute(f"CREATE TABLE IF NOT EXISTS {target} ({columns})")
     cursor.execute(
-        "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
+        "SELECT column_name::text, data_type::text FROM information_schema.columns "
+        "WHERE table_schema = $1 AND table_name = $2",
         [schema, name],
     )
     found = {str(column): str(type_) for column, type_ in cursor.fetchall()}
     for column in check_types(name, types, found):
-        _execute(cursor, f"ALTER TABLE {target} ADD COLUMN {identifier(column)} {types[column]}")
-
-
-def _replace(cursor: psycopg.Cursor[Any], target: str, columns: list[str], run: str, path: Path) -> int:
-    cursor.execute(f"DELETE FROM {target} WHERE {RUN} = %s".encode(), [run])
-    named = ", ".join(identifier(column) for column in columns)
-    with cursor.copy(f"COPY {target} ({named}) FROM STDIN (FORMAT csv)".encode()) as copy, path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            copy.write(block)
-    return cursor.rowcount
+        cursor.execute(f"ALTER TABLE {target} ADD COLUMN {identifier(column)} {types[column]}")
