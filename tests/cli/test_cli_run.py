@@ -378,3 +378,32 @@ def test_help_is_quick_to_load():
         check=True,
     )
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_watch_runs_again_reuses_what_did_not_change_and_outlives_a_missing_file(city, finished, tmp_path, monkeypatch):
+    out = shutil.copytree(finished, tmp_path / "out")
+    trips, moved = city / "trips.parquet", city / "away.parquet"
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            trips.rename(moved)
+        elif len(waits) == 2:
+            moved.rename(trips)
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("unmet.pipeline.watching.time.sleep", wait)
+    monkeypatch.setattr("unmet.pipeline.watching.keep_current.__kwdefaults__", {"now": lambda: 0.0, "wait": wait})
+    made = CliRunner().invoke(cli.app, ["run", *city_flags(city, out), "--watch", "1d"])
+    assert made.exit_code == 130
+    assert waits == [86_400.0] * 3
+    assert "the next round tries again" in " ".join(made.output.split())
+    assert made.output.count("report    reused") == 2
+
+
+def test_an_interval_that_is_none_is_refused(city, tmp_path):
+    made = CliRunner().invoke(cli.app, ["run", *city_flags(city, tmp_path / "out"), "--watch", "daily"])
+    assert "--watch: expected a time such as" in str(made.exception)

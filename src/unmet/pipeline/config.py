@@ -143,7 +143,9 @@ _TYPE_NAMES = {int: "whole number", float: "number", date: "date", datetime: "da
 
 
 def _resolved(item: str, folder: Path) -> str:
-    """Resolve a path or glob against a folder, whose own name is escaped."""
+    """Resolve a path, a glob or the address of a table against a folder, whose own name is escaped in a glob."""
+    if item.startswith("duckdb://"):
+        return f"duckdb://{folder / os.path.expanduser(item.removeprefix('duckdb://'))}"
     expanded = os.path.expanduser(item)
     if os.path.isabs(expanded):
         return expanded

@@ -83,7 +83,8 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Trip files (CSV, CSV.gz, zip, Parquet), a folder, or a quoted glob such as 'trips/*.csv.gz'.",
+        "Trip files (CSV, CSV.gz, zip, Parquet), a folder, or a quoted glob such as 'trips/*.csv.gz'. Or a table of a "
+        "DuckDB file: 'duckdb://city.duckdb?table=trips'.",
         '"trips/*.csv.gz"',
         shown=True,
     )
@@ -91,7 +92,8 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Station status: a folder of GBFS snapshots or of `unmet collect`, or a table of changes.",
+        "Station status: a folder of GBFS snapshots or of `unmet collect`, a table of changes, or "
+        "'duckdb://city.duckdb?table=status'.",
         '"status.parquet"',
         shown=True,
     )

@@ -38,7 +38,7 @@ from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run
 from unmet.report.tables import act_table, headline, week_table, zone_table
 
-__all__ = ["FORMATS", "export_tables"]
+__all__ = ["FORMATS", "columns_of", "export_tables", "report_tables"]
 
 FORMATS = ("csv", "parquet", "geojson")
 # Signs that start a formula in a spreadsheet, and their full-width forms.
@@ -84,8 +84,7 @@ def export_tables(
     with open_run(run, panel, trust=trust) as source, _appearing(folder) as aside:
         zones = zone_table(source)
         if "csv" in formats or "parquet" in formats:
-            _register(source, zones)
-            for name, sql in _tables(source).items():
+            for name, sql in report_tables(source, zones).items():
                 for kind in ("csv", "parquet"):
                     if kind in formats:
                         report(f"{name}.{kind}")
@@ -107,6 +106,12 @@ def _appearing(folder: Path) -> Iterator[Path]:
             yield aside
 
 
+def report_tables(source: RunSource, zones: pd.DataFrame) -> dict[str, str]:
+    """Give the SQL of each table of the report, for the connection of `source`; `zones` is its `zone_table`."""
+    _register(source, zones)
+    return _tables(source)
+
+
 def _register(source: RunSource, zones: pd.DataFrame) -> None:
     """Make the tables of the report available to SQL."""
     weeks = week_table(source, (series.week for _, series in each_zone(source)))
@@ -125,7 +130,7 @@ def _register(source: RunSource, zones: pd.DataFrame) -> None:
 
 
 def _tables(source: RunSource) -> dict[str, str]:
-    own = [c for c in _columns(source.connection, "SELECT * FROM demand") if c not in ("zone", "start", "observed")]
+    own = [c for c in columns_of(source.connection, "SELECT * FROM demand") if c not in ("zone", "start", "observed")]
     of_panel = ", ".join(f"p.{c}" for c in STATE_MINUTES)
     of_demand = ", ".join(f"d.{identifier(c)}" for c in own)
     bins = f"""
@@ -160,7 +165,8 @@ def _headline_rows(found: dict[str, Any]) -> pd.DataFrame:
     return frame.astype({"value": "float64", "q05": "float64", "q95": "float64"})
 
 
-def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:
+def columns_of(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:
+    """Give the types of the columns of a query."""
     return {str(row[0]): str(row[1]) for row in fetch_all(connection, f"DESCRIBE {sql}")}
 
 
@@ -169,7 +175,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, kind: str
         with one_thread(connection):
             connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
         return
-    columns = [_as_text(name, type_) for name, type_ in _columns(connection, sql).items()]
+    columns = [_as_text(name, type_) for name, type_ in columns_of(connection, sql).items()]
     connection.execute(f"COPY (SELECT {', '.join(columns)} FROM ({sql})) TO {literal(str(path))} (FORMAT csv, HEADER)")
 
 
