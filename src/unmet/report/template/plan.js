@@ -179,9 +179,9 @@ function _drawStations(svg, at) {
     const mark = drawn("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, role: "button", tabindex: -1, "aria-label": _planSpoken(r), "data-zone": i });
     mark.classList.add("planned-mark");
     mark.append(drawn("path", { d: _shape(change, size), class: `planned ${change > 0 ? "bring" : change < 0 ? "take" : ""}` }));
-    if (change && size > 8) {
-      const text = drawn("text", { y: (change > 0 ? 1 : -1) * size * 0.18 + 3.5, "text-anchor": "middle" });
-      text.textContent = Math.abs(change);
+    if (change && crowded > 0.8) {
+      const text = drawn("text", { x: size + 2, y: 4 });
+      text.textContent = _signed(change);
       mark.append(text);
     }
     mark.addEventListener("click", () => _showStation(i));
@@ -257,6 +257,7 @@ async function _drawCurve() {
   const ink = colour("ink");
   const layout = {
     ...baseLayout(),
+    showlegend: false,
     margin: { l: 42, r: 8, t: 22, b: 34 },
     xaxis: { ...axis(), title: { text: "vehicles at the start", font: { size: 11 }, standoff: 4 }, range: [-0.4, both.length - 0.6], fixedrange: true, zeroline: false },
     yaxis: { ...axis(), title: { text: "riders turned away", font: { size: 11 } }, rangemode: "tozero", fixedrange: true },
@@ -277,13 +278,28 @@ async function _drawCurve() {
     { x, y: curve.no_bike, mode: "lines", line: { color: colour("lost"), width: 1.3, dash: "dot" }, hovertemplate: `%{x} vehicles: %{y:.3~g} find no vehicle${hover}` },
     { x, y: both, mode: "lines+markers", marker: { size: 4 }, line: { color: colour("demand"), width: 2.2 }, hovertemplate: `%{x} vehicles: %{y:.3~g} riders turned away${hover}` },
   ];
+  _curveKeys();
   await Plotly.react(byId("plan-curve"), traces, layout, { responsive: true, displayModeBar: false });
+}
+
+function _curveKeys() {
+  const line = (name, dash) => drawn("path", { d: "M0 6H18", stroke: colour(name), "stroke-width": 2, "stroke-dasharray": dash });
+  const band = (name, alpha) => drawn("rect", { width: 18, height: 12, fill: withAlpha(colour(name), alpha) });
+  const keys = [["turned away", line("demand", "none")], ["90 %", band("demand", 0.2)], ["no vehicle", line("lost", "2 2")], ["no dock", line("muted", "5 3")], ["good levels", band("good", 0.2)]];
+  byId("plan-keys").replaceChildren(
+    ...keys.map(([text, sign]) => {
+      const svg = drawn("svg", { viewBox: "0 0 18 12", "aria-hidden": "true" });
+      svg.append(sign);
+      return element("li", {}, svg, text);
+    })
+  );
 }
 
 async function _drawFleet() {
   const f = plan.fleets;
   const layout = {
     ...baseLayout(),
+    showlegend: false,
     margin: { l: 42, r: 8, t: 22, b: 34 },
     xaxis: { ...axis(), title: { text: "vehicles in the city, placed best", font: { size: 11 }, standoff: 4 }, fixedrange: true, zeroline: false },
     yaxis: { ...axis(), title: { text: "riders turned away", font: { size: 11 } }, rangemode: "tozero", fixedrange: true },
