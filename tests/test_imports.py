@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
     "report": {"_storage"}
     | {f"mobility.{name}" for name in ("clock", "panel", "planning", "records", "runs", "supply")},
-    "pipeline": {"_storage", "execution", "report", "simulate"} | DATA | ESTIMATES,
+    "pipeline": {"_storage", "execution", "mobility.planning", "report", "simulate"} | DATA | ESTIMATES,
     "cli": {"collect", "execution", "experiments", "mobility.backtest", "mobility.planning"}
     | {"pipeline", "report", "simulate"}
     | DATA
