@@ -1,8 +1,8 @@
 """Decisions of several models, acted on in a simulated city: the riders who are turned away are counted.
 
-Each model learns from the first days of the city's records. On each of the last days it then plans the moves from the
-levels at midnight, with the same fleet and the same number of moves for all models. The riders of that day, which are
-the same for all, ride from the planned levels.
+Each model learns from the first days of the city's records. It then plans the moves of each of the last days, from the
+levels at midnight and its forecast, with the same fleet and number of moves for all models. The riders of that day,
+who are the same for all, ride from the planned levels.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.registry import MODELS, ZoneModel
 from unmet.mobility.models.zone_data import ZoneData
 from unmet.mobility.panel import write_panel
-from unmet.mobility.planning import Levels, PlanOptions, choose_period, make_plan, scenario_rates
+from unmet.mobility.planning import Levels, PlanOptions
 from unmet.report.source import RunSource, open_run
+from unmet.report.targets import plan_run
 from unmet.simulate import City
 from unmet.simulate.days import ride_day
 
@@ -51,7 +52,7 @@ class DecisionTest:
     days: pd.DataFrame
 
     def summary(self) -> pd.DataFrame:
-        """Sum over days by model, with the ratio to riders turned away by ``observed-mean`` and promised over happened."""
+        """Sum over days by model, with the ratio to ``observed-mean`` and of promised to actual riders turned away."""
         sums = self.days.groupby("model", sort=False)[
             ["moves", "promised", "turned_away", "no_bike", "no_dock", "lost", "wanted"]
         ].sum()
@@ -66,6 +67,7 @@ def compare_decisions(
     models: Sequence[str] = DECISION_MODELS,
     held_out: int = 7,
     moves_share: float = 0.25,
+    returns: bool = False,
     draws: int = 200,
     jobs: int | None = None,
     executor: Executor = in_processes,
@@ -84,6 +86,8 @@ def compare_decisions(
         Number of last days to plan.
     moves_share : float
         Vehicles that may be moved, as a share of the fleet.
+    returns : bool
+        Whether each model estimates returns too; otherwise all use the recorded returns by hour of the week.
     draws : int
         Scenarios of each plan.
     jobs, executor
@@ -109,15 +113,19 @@ def compare_decisions(
         )
         for name in models:
             tell(f"Estimating with {name}.")
-            _model(name, city).fit(folder / "panel.parquet", folder / name, jobs=jobs, executor=executor)
+            model = _model(name, city, held_out)
+            model.fit(folder / "panel.parquet", folder / name, jobs=jobs, executor=executor)
+            if returns:
+                model.fit_returns(folder / "panel.parquet", folder / name, jobs=jobs, executor=executor)
             with open_run(folder / name, folder / "panel.parquet") as source:
                 rows += list(_act(city, source, name, days[-held_out:], moves_share, draws))
     rows += [_outcome(city, day, "none", _levels(city, day), 0, np.nan) for day in days[-held_out:]]
     return DecisionTest(pd.DataFrame(rows))
 
 
-def _model(name: str, city: City) -> LatentDemand:
-    return LatentDemand(_OWN.get(name, name), weather=city.weather, holidays="US")
+def _model(name: str, city: City, held_out: int) -> LatentDemand:
+    """The model with a forecast of the held-out days, whose weather is known."""
+    return LatentDemand(_OWN.get(name, name), weather=city.weather, holidays="US", horizon=f"{held_out}d")
 
 
 def observed_mean(data: ZoneData, draws: int, seed: int) -> Rates:
@@ -139,12 +147,10 @@ def _act(
     ids = city.stations["station_id"].tolist()
     order = np.array([ids.index(zone) for zone in source.zones["zone"]])
     for day in days:
-        period = choose_period(source.bins, day)
-        rates = scenario_rates(source.connection, source.zones, source.system, source.bins, period, scenarios=draws)
         now = _levels(city, day)
         levels = Levels(now[order].astype(float), np.zeros(len(order), dtype=np.intp), "true")
         options = PlanOptions(day=day, moves=round(share * int(now.sum())), least_gain=0.0, scenarios=draws)
-        plan = make_plan(source.zones, rates, levels, period, options)
+        plan = plan_run(source, options, levels=levels)
         stock = now.copy()
         for station in plan.stations:
             stock[order[station.number]] = station.planned

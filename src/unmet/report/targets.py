@@ -23,12 +23,14 @@ from typing import Any
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._storage.sql import path_literal
 from unmet.mobility.planning.growth import dock_moves, fleet_losses, more_bikes, more_docks
-from unmet.mobility.planning.levels import levels_from_panel, levels_from_status
+from unmet.mobility.planning.levels import Levels, levels_from_panel, levels_from_status
 from unmet.mobility.planning.period import choose_period
 from unmet.mobility.planning.plan import DEPOT, Plan, PlanOptions, make_plan
 from unmet.mobility.planning.rates import scenario_rates
 from unmet.mobility.records.files import Given
+from unmet.mobility.runs.outputs import check_files, read_info
 from unmet.report.export import FORMATS, appearing, copy_table
 from unmet.report.places import centre, geometry
 from unmet.report.source import RunSource, open_run
@@ -39,7 +41,12 @@ _MORE = 10  # vehicles and docks to place next
 
 
 def plan_run(
-    source: RunSource, options: PlanOptions | None = None, *, status: Given = None, stations: Given = None
+    source: RunSource,
+    options: PlanOptions | None = None,
+    *,
+    status: Given = None,
+    stations: Given = None,
+    levels: Levels | None = None,
 ) -> Plan:
     """Plan the moves of a run that was opened by `open_run`.
 
@@ -51,6 +58,8 @@ def plan_run(
         Day, fleet, moves and penalties.
     status, stations : path, list of paths or frame, optional
         Status with the levels now, and the stations that its ids refer to; default: levels from the panel.
+    levels : Levels, optional
+        The levels, if they are known otherwise.
     """
     chosen = options or PlanOptions()
     period = choose_period(source.bins, chosen.day, chosen.start, chosen.hours)
@@ -62,13 +71,26 @@ def plan_run(
         period,
         scenarios=chosen.scenarios,
         seed=chosen.seed,
+        returned=_returned(source),
     )
-    if status is None:
+    if levels is None and status is None:
         levels = levels_from_panel(source.connection, source.zones, source.bins, period)
-    else:
+    elif levels is None:
         timezone = str(source.summary.get("timezone", "UTC"))
         levels = levels_from_status(source.zones, status, stations, timezone)
     return make_plan(source.zones, rates, levels, period, chosen)
+
+
+def _returned(source: RunSource) -> str | None:
+    """Make a view of the estimated returns, if the run has them; return its name."""
+    folder = source.folder / "returns"
+    info = read_info(folder)
+    if info is None:
+        return None
+    check_files(folder, info)
+    quoted = path_literal(str(folder / "demand.parquet"))
+    source.connection.execute(f"CREATE OR REPLACE VIEW returned AS SELECT * FROM read_parquet({quoted})")
+    return "returned"
 
 
 def write_targets(

@@ -2,8 +2,9 @@
 
 A scenario is a day for all stations together. Its rentals are those of a recent day of the same weekday without its
 shocks (weather and season are in it), times the shocks of a recent day, times the error of the estimate, which is the
-same for the whole day, times the dispersion of each bin. Its returns are drawn from the returns by hour of the week.
-They are scaled so that as many vehicles come back as leave: riders who would now be served return theirs too.
+same for the whole day, times the dispersion of each bin. Its returns come from the run of returns in the same way, or
+from the returns by hour of the week if there is no such run. They are scaled so that as many vehicles come back as
+leave: riders who would now be served return theirs too.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def scenario_rates(
     *,
     scenarios: int = 200,
     seed: int = 0,
-    returned: pd.DataFrame | None = None,
+    returned: str | None = None,
 ) -> StationRates:
     """Draw scenarios of the rates of every estimated zone.
 
@@ -68,51 +69,76 @@ def scenario_rates(
         The period.
     scenarios, seed : int
         Number of scenarios, and the seed of their randomness.
-    returned : pandas.DataFrame, optional
-        Estimated returns, ``number, bin, rate`` for bins of the period; default: returns over time with a free dock, by
-        hour of the week.
+    returned : str, optional
+        View with the estimated returns, which has the columns of ``demand``; default: returns over time with a free
+        dock, by hour of the week.
     """
     generator = np.random.default_rng([seed, 17])
-    means, spreads, usual = _rows(connection, len(zones), period)
-    number = np.flatnonzero(np.isfinite(means[period.similar[0]]).all(axis=0) & (zones["status"] == "ok").to_numpy())
+    picks = _Picks.draw(period, scenarios, generator)
+    rates = _rows(connection, "demand", len(zones), period)
+    estimated = np.isfinite(rates.mean[period.similar[0]]).all(axis=0)
+    number = np.flatnonzero(estimated & (zones["status"] == "ok").to_numpy())
     if not number.size:
         raise InputError("No zone of this run has estimates for the period, so there is nothing to plan.")
-    shape = (len(number), scenarios, period.intervals)
-    base = np.stack([(means if period.forecast else usual)[rows][:, number] for rows in period.similar])
-    rentals = base[generator.integers(len(base), size=scenarios)].transpose(2, 0, 1)
-    if period.recent:
-        shock = np.stack(
-            [means[rows][:, number] / np.maximum(usual[rows][:, number], _LEAST) for rows in period.recent]
-        )
-        shock = np.where(np.isfinite(shock), shock, 1.0)
-        rentals = rentals * shock[generator.integers(len(shock), size=scenarios)].transpose(2, 0, 1)
     rows = np.concatenate(period.similar)
-    error = _errors(
-        means[rows][:, number], spreads[rows][:, number], _together(system, bins, rows), scenarios, generator
-    )
-    rentals = rentals * error[:, :, None] / period.hours
     dispersion = _dispersion(zones, number)
-    rentals *= _gamma(dispersion[:, None, None], shape, generator)
-    returns = (
-        _returns_by_hour(connection, len(zones), number, period, shape, generator)
-        if returned is None
-        else _estimated_returns(returned, number, period, shape)
-    )
+    rentals = _estimated(rates, number, period, picks, _together(system, bins, rows), dispersion, generator)
+    if returned is None:
+        returns = _returns_by_hour(connection, len(zones), number, period, rentals.shape, generator)
+    else:
+        wanted = _rows(connection, returned, len(zones), period)
+        unknown = np.full(len(rows), np.nan)
+        returns = np.nan_to_num(_estimated(wanted, number, period, picks, unknown, dispersion, generator))
     total = rentals.sum(axis=(0, 2)) / np.maximum(returns.sum(axis=(0, 2)), _LEAST)
     return StationRates(number, rentals, returns * total[:, None], period.hours)
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, zones: int, period: Period) -> tuple[_ByBin, _ByBin, _ByBin]:
+@dataclass(frozen=True)
+class _Picks:
+    """The recent days that each scenario takes its usual rates and its shocks from; the same for both sides."""
+
+    usual: IntArray
+    shocks: IntArray
+
+    @classmethod
+    def draw(cls, period: Period, scenarios: int, generator: np.random.Generator) -> _Picks:
+        days = (len(period.similar), max(len(period.recent), 1))
+        return cls(*(generator.integers(count, size=scenarios) for count in days))
+
+
+def _estimated(
+    rates: _Rows,
+    number: IntArray,
+    period: Period,
+    picks: _Picks,
+    together: Array,
+    dispersion: Array,
+    generator: np.random.Generator,
+) -> Array:
+    """Draw rates per hour from the estimates of a run, of shape (zones, scenarios, intervals)."""
+    usual = rates.mean if period.forecast else rates.usual
+    drawn = np.stack([usual[rows][:, number] for rows in period.similar])[picks.usual].transpose(2, 0, 1)
+    if period.recent:
+        shock = np.stack([rates.mean[rows] / np.maximum(rates.usual[rows], _LEAST) for rows in period.recent])
+        shock = np.where(np.isfinite(shock), shock, 1.0)[:, :, number]
+        drawn = drawn * shock[picks.shocks].transpose(2, 0, 1)
+    rows = np.concatenate(period.similar)
+    error = _errors(rates.mean[rows][:, number], rates.spread[rows][:, number], together, drawn.shape[1], generator)
+    noise = _gamma(dispersion[:, None, None], drawn.shape, generator)
+    return np.asarray(drawn * error[:, :, None] * noise / period.hours)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, view: str, zones: int, period: Period) -> _Rows:
     """Read rate, its standard deviation and the rate without shocks, by bin and zone."""
     wanted = np.unique(np.concatenate([*period.similar, *period.recent]))
     connection.register("planned_bins", pd.DataFrame({"number": wanted}))
-    columns = {str(row[0]) for row in connection.execute("DESCRIBE demand").fetchall()}
+    columns = {str(row[0]) for row in connection.execute(f"DESCRIBE {view}").fetchall()}
     spread = "coalesce(d.rate_sd, 0)" if "rate_sd" in columns else "0.0"
     usual = "coalesce(d.usual_rate, d.rate_mean)" if "usual_rate" in columns else "d.rate_mean"
     frame = fetch_frame(
         connection,
         f"""SELECT z.number AS zone, b.number AS bin, d.rate_mean AS mean, {spread} AS spread, {usual} AS usual
-        FROM demand d JOIN zone_numbers z USING (zone) JOIN bin_numbers b USING (start)
+        FROM {view} d JOIN zone_numbers z USING (zone) JOIN bin_numbers b USING (start)
         SEMI JOIN planned_bins p ON p.number = b.number""",
     )
     connection.unregister("planned_bins")
@@ -122,7 +148,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, zones: int, period: Period) -> 
         values = np.full((len(wanted), zones), np.nan)
         values[place, frame["zone"].to_numpy()] = frame[name].to_numpy(dtype=float)
         tables.append(_ByBin(wanted, values))
-    return tables[0], tables[1], tables[2]
+    return _Rows(*tables)
 
 
 @dataclass(frozen=True)
@@ -134,6 +160,15 @@ class _ByBin:
 
     def __getitem__(self, rows: IntArray) -> Array:
         return self.values[np.searchsorted(self.bins, rows)]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rate, its standard deviation, and the rate without shocks, of the bins of a period."""
+
+    mean: _ByBin
+    spread: _ByBin
+    usual: _ByBin
 
 
 def _together(system: pd.DataFrame, bins: pd.DataFrame, rows: IntArray) -> Array:
@@ -210,10 +245,3 @@ def _returns_by_hour(
     posterior = (count + prior)[number][:, period.slots], (hours + 1.0)[number][:, period.slots]
     drawn = generator.gamma(np.broadcast_to(posterior[0][:, None, :], shape))
     return np.asarray(drawn / posterior[1][:, None, :])
-
-
-def _estimated_returns(returned: pd.DataFrame, number: IntArray, period: Period, shape: tuple[int, int, int]) -> Array:
-    """Return the mean of the estimated returns over the period's similar days, per hour."""
-    table = returned.pivot_table(index="number", columns="bin", values="rate")
-    days = [table.reindex(index=number, columns=rows).to_numpy(dtype=float) for rows in period.similar]
-    return np.broadcast_to(np.nan_to_num(np.mean(days, axis=0))[:, None, :] / period.hours, shape)
