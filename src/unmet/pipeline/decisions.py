@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._storage.writing import replacing_files, writing
 from unmet._typing import IntArray
 from unmet.execution import Executor, in_processes
 from unmet.mobility.demand import LatentDemand
@@ -59,6 +60,14 @@ class DecisionTest:
         sums["against_observed"] = sums["turned_away"] / sums["turned_away"].get(OBSERVED, np.nan)
         sums["promise"] = sums["promised"] / sums["turned_away"]
         return sums.reset_index()
+
+    def save(self, folder: Path) -> None:
+        """Write ``decisions.csv`` and ``decisions_summary.csv``; both appear when complete."""
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with replacing_files(folder) as aside:
+                self.days.to_csv(aside / "decisions.csv", index=False)
+                self.summary().to_csv(aside / "decisions_summary.csv", index=False)
 
 
 def compare_decisions(

@@ -20,7 +20,8 @@ def test_the_default_is_the_first_day_after_the_records():
     bins = hourly("2024-01-01", 21 * 24)
     period = choose_period(bins)
     assert period.words == "Monday, 22 January 2024"
-    assert period.follows and not period.forecast
+    assert period.follows
+    assert not period.forecast
     assert [bins["start_local"][rows[0]].day for rows in period.similar] == [1, 8, 15]
     assert len(period.recent) == 21
     ends_at_noon = choose_period(hourly("2024-01-01", 21 * 24 + 12))
@@ -29,8 +30,11 @@ def test_the_default_is_the_first_day_after_the_records():
 
 def test_only_the_last_four_days_of_a_weekday_count():
     period = choose_period(hourly("2024-01-01", 70 * 24), "monday")
-    assert period.day is None and period.words == "the usual Monday" and not period.follows
-    assert len(period.similar) == 4 and len(period.recent) == 28
+    assert period.day is None
+    assert period.words == "the usual Monday"
+    assert not period.follows
+    assert len(period.similar) == 4
+    assert len(period.recent) == 28
 
 
 def test_a_period_may_cross_midnight_and_names_its_hours():
@@ -43,7 +47,9 @@ def test_a_period_may_cross_midnight_and_names_its_hours():
 
 def test_a_forecast_of_the_day_is_used():
     period = choose_period(hourly("2024-01-01", 21 * 24, ahead=48), "2024-01-23")
-    assert period.forecast and not period.follows and not period.recent
+    assert period.forecast
+    assert not period.follows
+    assert not period.recent
     assert period.similar[0].tolist() == list(range(22 * 24, 23 * 24))
 
 

@@ -175,7 +175,8 @@ def test_moved_docks_keep_their_number_and_gain(zones, rates, period):
     plan = make_plan(zones, rates, levels(), period)
     moved = dock_moves(plan, 2)
     assert moved["docks"].sum() == 0
-    assert moved["gain"].nunique() == 1 and moved["gain"][0] > 0
+    assert moved["gain"].nunique() == 1
+    assert moved["gain"][0] > 0
 
 
 @pytest.mark.parametrize("wrong", [{"fleet": -1}, {"no_bike": -1.0}, {"scenarios": 5}, {"least_gain": np.nan}])

@@ -30,9 +30,8 @@ def tables(spread: float = 0.0, together: float | None = None):
     rows = pd.concat(frames, ignore_index=True)
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    for view, columns in (("demand", ["zone", "start", "usual_rate", "rate_mean", "rate_sd"]),
-                          ("panel", ["zone", "start", "start_local", "minutes", "returns", "supply_mean"])):  # fmt: skip
-        connection.register(view, rows[columns])
+    connection.register("demand", rows[["zone", "start", "usual_rate", "rate_mean", "rate_sd"]])
+    connection.register("panel", rows[["zone", "start", "start_local", "minutes", "returns", "supply_mean"]])
     bins = pd.DataFrame({"start": starts, "start_local": starts.tz_localize(None), "minutes": 60, "future": False})
     zones = pd.DataFrame({"zone": ZONES, "status": "ok", "stations": [["a1", "a2"], ["b1"]]})
     connection.register("zone_numbers", zones[["zone"]].assign(number=np.arange(2)))
@@ -93,9 +92,11 @@ def test_zones_without_estimates_are_left_out():
 def test_the_level_is_that_at_the_end_of_the_records_or_the_usual_one():
     connection, zones, _, bins = tables()
     tomorrow = levels_from_panel(connection, zones, bins, choose_period(bins))
-    assert tomorrow.level.tolist() == [1.0, 3.0] and "end of the records" in tomorrow.source
+    assert tomorrow.level.tolist() == [1.0, 3.0]
+    assert "end of the records" in tomorrow.source
     usual = levels_from_panel(connection, zones, bins, choose_period(bins, "friday", "23:00", 1))
-    assert usual.level.tolist() == [1.0, 3.0] and "usual" in usual.source
+    assert usual.level.tolist() == [1.0, 3.0]
+    assert "usual" in usual.source
 
 
 def test_the_last_record_of_each_station_counts():
