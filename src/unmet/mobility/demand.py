@@ -17,11 +17,15 @@ from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, ZoneMod
 from unmet.mobility.models.walking import read_curve
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
+from unmet.mobility.panel.returns import write_returns_panel
 from unmet.mobility.records.files import Given
 from unmet.mobility.runs.joining import join_zones
 from unmet.mobility.runs.run import Progress, RunResult, run_estimates
 
-__all__ = ["DemandModel", "LatentDemand", "ZoneEstimate", "ZoneModel", "estimate_zone"]
+__all__ = ["RETURNS", "DemandModel", "LatentDemand", "ZoneEstimate", "ZoneModel", "estimate_zone"]
+
+RETURNS = "returns"
+"""Folder of the run of returns within the folder of a run."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,34 @@ class LatentDemand:
                 provenance=self._provenance(features),
             )
             return replace(result, rows=result.demand()) if out is None else result
+
+    def fit_returns(
+        self,
+        panel: str | os.PathLike[str],
+        out: str | os.PathLike[str],
+        *,
+        jobs: int | None = None,
+        executor: Executor = in_processes,
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Estimate the returns that were wanted at every zone: full stations hide returns as empty ones hide pickups.
+
+        The same model runs on the panel of returns (`unmet.mobility.panel.returns`). Riders who find no dock ride on,
+        with a curve of their own.
+
+        Parameters
+        ----------
+        panel : path
+            A panel file.
+        out : path
+            Folder of the run of pickups. The run of returns is in its subfolder ``returns``.
+        jobs, executor, progress
+            As of `fit`.
+        """
+        folder = Path(out) / RETURNS
+        folder.mkdir(parents=True, exist_ok=True)
+        of_returns = write_returns_panel(Path(panel), folder / "panel.parquet")
+        return self.fit(of_returns, folder, jobs=jobs, executor=executor, progress=progress)
 
     def _provenance(self, features: BinFeatures) -> dict[str, Any]:
         path = isinstance(self.weather, str | os.PathLike)

@@ -116,6 +116,7 @@ async function start() {
     document.body.dataset.zone = i;
   };
   buildHeadline(choose);
+  await buildPlan();
   buildMap(choose);
   tables.push(buildZoneTable(choose));
   buildSeries();
@@ -129,6 +130,7 @@ async function start() {
     drawMap();
     markChosen(shown.zone);
     await redraw();
+    await drawPlan();
     await drawAct();
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", everything);
