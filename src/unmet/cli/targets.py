@@ -50,6 +50,7 @@ def targets_command(
     status: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="<path>",
             help="Status file or GBFS station_status document with the levels now; default: those of the panel.",
             rich_help_panel=_PLAN,
         ),
