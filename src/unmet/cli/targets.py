@@ -57,7 +57,11 @@ def targets_command(
     ] = None,
     stations: Annotated[
         list[str] | None,
-        typer.Option(help="Table of stations, if the ids of --status differ from the run's.", rich_help_panel=_PLAN),
+        typer.Option(
+            metavar="<path>",
+            help="Table of stations, if the ids of --status differ from the run's.",
+            rich_help_panel=_PLAN,
+        ),
     ] = None,
     fleet: Annotated[
         int | None,
