@@ -75,6 +75,16 @@ def city_facts(source: RunSource) -> list[list[str]]:
         ["Hours that were unusual in a neighbourhood", f"± {shocks['local_variance'] ** 0.5:.0%} within about "
          f"{shocks['local_metres']:.0f} m, for about {shocks['local_hours']:.0f} hours"],
         ["Most unusual days", days],
+        *_held_out_facts(joint.get("held_out")),
+    ]  # fmt: skip
+
+
+def _held_out_facts(found: dict[str, Any] | None) -> list[list[str]]:
+    if not found:
+        return []
+    return [
+        ["Bins held out to check the estimate", f"{found['bins']:,}; predicted {found['bias']:+.1%} "
+         f"(± {2 * found['bias_se']:.1%}); {found['coverage']:.0%} inside their 90 % interval"],
     ]  # fmt: skip
 
 
