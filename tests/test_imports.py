@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
     "report": {"_storage", "mobility.clock", "mobility.panel", "mobility.records", "mobility.runs", "mobility.supply"},
     "pipeline": {"_storage", "execution", "report", "simulate"} | DATA | ESTIMATES,
-    "cli": {"collect", "execution", "experiments", "mobility.backtest", "pipeline", "report", "simulate"}
+    "cli": {"_storage", "collect", "execution", "experiments", "mobility.backtest", "pipeline", "report", "simulate"}
     | DATA
     | ESTIMATES,
 }
