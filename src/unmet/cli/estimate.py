@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._progress import stoppable, zone_progress
 from unmet.cli._tables import end_if_zones_failed, print_estimate
 from unmet.mobility.models.registry import DEFAULT_MODEL
