@@ -92,6 +92,8 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
         settings["likelihood"] = likelihood_from_dict(settings["likelihood"])
     gp = cls(**settings)
     gp.n_features_in_ = arrays["X"].shape[1]
+    if header["n_features_in"] != gp.n_features_in_:
+        raise ValueError(f"n_features_in: {header['n_features_in']!r:.60}")
     if (names := names_in(header, gp.n_features_in_)) is not None:
         gp.feature_names_in_ = names
     gp.y_mean_, gp.y_scale_ = float(header["y_mean"]), float(header["y_scale"])
