@@ -53,6 +53,7 @@ def join_zones(
     executor: Executor,
     jobs: int,
     say: Callable[[str], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> JointCity | None:
     """Estimate the city as one, or read what an earlier attempt has left of it.
 
@@ -64,8 +65,8 @@ def join_zones(
         Where finished fits and the city are kept, and a folder on the same disk to write them in.
     executor, jobs
         Where the fits are done.
-    say : callable
-        Called with a sentence before each step.
+    say, note : callable
+        Called with a sentence before each step, and with one to keep if the city cannot be estimated as one.
 
     Returns
     -------
@@ -80,7 +81,10 @@ def join_zones(
             say("The saved city was damaged on disk and is estimated again.")
     places = places_of(file)
     records = list(_records(file))
-    if len(records) < LEAST_ZONES or not places or records[0].minutes >= _DAY:
+    if len(records) < LEAST_ZONES or records[0].minutes >= _DAY:
+        return None
+    if not places:
+        note("The panel has no coordinates of zones: riders who walk on and shocks that zones share are not estimated.")
         return None
     say("Fitting all zones for the joint estimate.")
     fits = _fits(file, records, model, city, folder, scratch, executor, jobs, places)
