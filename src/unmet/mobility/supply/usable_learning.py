@@ -29,6 +29,7 @@ _CORRECTION_PICKUPS = 400.0
 """Expected pickups at a listed number that weigh as much as the belief that the hidden state explains all: as much as
 a prior standard deviation of 5 % for the correction."""
 
+_CORRECTED = 2  # largest listed number with a correction
 _FORTNIGHT = 14 * 1440
 _DIFFERENCE = 1e-3
 _LEARNT_FROM, _CORRECTED_FROM = 20_000, 150_000  # steps
@@ -180,7 +181,8 @@ def _correct(steps: Steps, usable: Floats) -> tuple[Floats, Floats]:
 
     def factor(taken: Floats, of: Floats) -> Floats:
         result: Floats = (taken + _CORRECTION_PICKUPS) / (of + _CORRECTION_PICKUPS)
-        result[..., 0] = 1.0
+        # With three or more listed, what is left is an error of the rates: a vehicle is as good as always to be had.
+        result[..., [0, *range(_CORRECTED + 1, AMPLE)]] = 1.0
         return result
 
     judged = (expected * factor(pickups, expected)[::-1]).sum(axis=0)
