@@ -27,6 +27,7 @@ from unmet.cli.report import report_command
 from unmet.cli.reproduce import reproduce_app
 from unmet.cli.run import init_command, run_command
 from unmet.cli.simulate import simulate_command
+from unmet.cli.targets import targets_command
 
 __all__ = ["app", "main"]
 
@@ -75,6 +76,7 @@ add_command(app, "panel", panel_command, _STAGES)
 add_command(app, "estimate", estimate_command, _STAGES)
 add_command(app, "report", report_command, _STAGES)
 add_command(app, "export", export_command, _STAGES)
+add_command(app, "targets", targets_command, _STAGES)
 add_command(app, "backtest", backtest_command, _TRUST)
 add_command(app, "simulate", simulate_command, _TRUST)
 app.add_typer(reproduce_app, name="reproduce", rich_help_panel=_TRUST)

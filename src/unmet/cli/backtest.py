@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from unmet._exceptions import InputError
 from unmet.cli import _options as flags
 from unmet.cli._console import Console
 from unmet.cli._ending import end_with_failures
@@ -16,16 +17,22 @@ from unmet.cli._progress import zone_progress
 from unmet.mobility.models.registry import COMPARED_MODELS, MODELS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from unmet.mobility.backtest.compare import Backtest
+    from unmet.mobility.panel.file import PanelFile
 
 __all__ = ["backtest_command"]
 
 _FAILED = 5
-_TRIALS = "Trials"
+_TRIALS, _DECISIONS = "Trials", "Decisions"
 
 
 def backtest_command(
-    panel: flags.PanelFileArgument,
+    panel: Annotated[
+        Path,
+        typer.Argument(help="Panel file written by `unmet panel`; with --decisions a folder of `unmet simulate`."),
+    ],
     out: Annotated[
         Path, typer.Option(help="Folder for the scores; nothing is written unless all of them are complete.")
     ],
@@ -36,6 +43,15 @@ def backtest_command(
     tasks: Annotated[
         str, typer.Option(help="Tasks, separated by commas: held-out, replay.", rich_help_panel=_TRIALS)
     ] = "held-out,replay",
+    hide: Annotated[
+        str,
+        typer.Option(
+            metavar="<weeks|hours>",
+            help="Hide whole weeks, or 5 % of the fully stocked hours: then the city as one is compared with the "
+            "baselines city-factor and local-factor.",
+            rich_help_panel=_TRIALS,
+        ),
+    ] = "weeks",
     folds: Annotated[
         int, typer.Option(min=1, help="Number of trials per task; each hides other weeks.", rich_help_panel=_TRIALS)
     ] = 1,
@@ -45,6 +61,24 @@ def backtest_command(
             help="Share of weeks hidden (held-out) or of days with reduced supply (replay).", rich_help_panel=_TRIALS
         ),
     ] = 0.2,
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions",
+            help="Act on the plans of each model in a simulated city, and count the riders turned away.",
+            rich_help_panel=_DECISIONS,
+        ),
+    ] = False,
+    days: Annotated[int, typer.Option(min=1, help="Last days of the city to plan.", rich_help_panel=_DECISIONS)] = 7,
+    moves: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="Vehicles that may be moved, as a share of the fleet.", rich_help_panel=_DECISIONS
+        ),
+    ] = 0.5,
+    returns: Annotated[
+        bool, typer.Option("--returns", help="Estimate returns with each model too.", rich_help_panel=_DECISIONS)
+    ] = False,
     seed: Annotated[
         int, typer.Option(min=0, help="Random seed; the same seed gives the same scores.", rich_help_panel=_TRIALS)
     ] = 0,
@@ -65,6 +99,13 @@ def backtest_command(
     day starts with few vehicles and is out of stock once they are taken, and the models estimate the trips that this
     removed.
 
+    With --hide hours, single hours with full supply are hidden, and neighbours and the hours around them stay visible,
+    as in a stock-out. Writes hidden_hours.csv.
+
+    With --decisions, each model learns from the first days of a simulated city and plans the last days. The riders of
+    these days ride from the planned levels, with the same fleet and number of moves for all models. Writes
+    decisions.csv (per day and model) and decisions_summary.csv.
+
     Look at the bias first. A good model has a bias near 0 in both tasks, also in bins with little exposure.
 
     Writes scores.parquet (per zone), summary.csv (all zones, with standard errors), fits.parquet (per fit, with the
@@ -75,6 +116,13 @@ def backtest_command(
 
     Example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
     """
+    if decisions:
+        _backtest_decisions(
+            panel, out, models, quiet, held_out=days, moves_share=moves, returns=returns, draws=draws, jobs=jobs
+        )
+        return
+    if hide not in ("weeks", "hours"):
+        raise InputError(f"hide: expected weeks or hours, got {hide!r}.")
     # Imported here to keep `unmet --help` fast.
     from unmet.execution import find_executor
     from unmet.mobility.backtest.compare import backtest
@@ -93,6 +141,9 @@ def backtest_command(
         )
         for gap in features.gaps.itertuples():
             stderr.print(Text(f"{gap.column} is missing in {gap.bins} bins, from {gap.first:%Y-%m-%d %H:%M} UTC."))
+        if hide == "hours":
+            _backtest_hours(opened, out, features.frame, seed, draws, stderr)
+            return
         with writing_backtest(out) as write, zone_progress(stderr, "Backtesting zones") as progress:
             result = backtest(
                 opened,
@@ -115,6 +166,54 @@ def backtest_command(
             f"{len(result.failed)} of {len(result.fits)} fits failed; the others are done",
             str(out / "fits.parquet"),
         )
+
+
+def _backtest_hours(
+    panel: PanelFile, out: Path, features: pd.DataFrame, seed: int, draws: int, stderr: Console
+) -> None:
+    """Compare the city as one with two baselines on hidden hours, and write the scores."""
+    from unmet._storage.writing import write_text
+    from unmet.mobility.backtest.hours import hidden_hours
+
+    with stderr.status("hiding hours") as status:
+        scores = hidden_hours(panel, features=features, seed=seed, draws=draws, progress=status.update)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "hidden_hours.csv", scores.to_csv(index=False))
+    if stderr.quiet:
+        return
+    table = Table(title=f"{int(scores['rows'].iloc[0]):,} hidden hours", title_justify="left")
+    for name in ("model", "CRPS", "90 % intervals cover", "bias"):
+        table.add_column(name, justify="left" if name == "model" else "right")
+    for row in scores.to_dict("records"):
+        table.add_row(row["model"], f"{row['crps']:.4f}", f"{row['calibration_90']:.1%}", f"{row['bias']:+.1%}")
+    Console().print(table)
+    Console().print(Text(f"Written to {out}"))
+
+
+def _backtest_decisions(folder: Path, out: Path, models: str, quiet: bool, **options: Any) -> None:
+    """Compare the decisions of models in the simulated city of a folder."""
+    from unmet.pipeline.decisions import DECISION_MODELS, compare_decisions
+    from unmet.simulate import read_city
+
+    chosen = DECISION_MODELS if models == ",".join(COMPARED_MODELS) else tuple(_names(models))
+    city = read_city(folder)
+    stderr = Console(stderr=True, quiet=quiet)
+    with stderr.status("simulating the city") as status:
+        result = compare_decisions(city, models=chosen, progress=status.update, **options)
+    result.save(out)
+    if not quiet:
+        table = Table(title="Riders turned away on the planned days", title_justify="left")
+        for name in ("model", "moves", "no bike", "no dock", "together", "of observed-mean", "promised"):
+            table.add_column(name, justify="left" if name == "model" else "right")
+        for row in result.summary().to_dict("records"):
+            ratio, promise = row["against_observed"], row["promise"]
+            table.add_row(
+                Text(str(row["model"])), f"{row['moves']:,}", f"{row['no_bike']:,}", f"{row['no_dock']:,}",
+                f"{row['turned_away']:,}", f"{ratio:.1%}" if ratio == ratio else "",
+                f"{promise:.1%}" if promise > 0 else "",
+            )  # fmt: skip
+        Console().print(table)
+        Console().print(Text(f"Written to {out}"))
 
 
 def _names(given: str) -> list[str]:

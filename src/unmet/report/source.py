@@ -56,8 +56,12 @@ class RunSource:
         Minutes by reason, from the panel; empty if not recorded.
     summary : dict
         The panel's summary; empty if not recorded.
+    unusable : pandas.DataFrame
+        Stations that very probably list vehicles nobody can rent, from the panel; empty if not recorded.
     demand_columns : frozenset of str
         Columns of ``demand.parquet``.
+    folder : pathlib.Path
+        The folder of the run's tables.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -69,7 +73,9 @@ class RunSource:
     quality: pd.DataFrame
     reasons: pd.DataFrame
     summary: dict[str, Any]
+    unusable: pd.DataFrame
     demand_columns: frozenset[str]
+    folder: Path
 
     @property
     def minutes(self) -> int:
@@ -128,7 +134,9 @@ def open_run(
             _read_quality(file, info),
             pd.DataFrame(file.metadata.get("reasons", {})),
             dict(file.metadata.get("summary", {})),
+            pd.DataFrame(file.metadata.get("unusable", {})),
             columns,
+            folder,
         )
         with reading(str(folder)):  # also what a report asks of the tables later
             yield source

@@ -25,7 +25,7 @@ from unmet.simulate.trips import ride_ids, trip_table
 from unmet.simulate.troubles import Trouble, draw_troubles
 from unmet.simulate.truth import Clock, rider_table, state_table, station_hours
 
-__all__ = ["City", "check_folder", "simulate_city"]
+__all__ = ["City", "check_folder", "read_city", "simulate_city"]
 
 _FILES = {
     "trips": "trips.parquet",
@@ -160,6 +160,26 @@ class City:
             settings = json.dumps({**asdict(self.settings), "fleet": self.fleet}, indent=2)
             (aside / _SETTINGS_FILE).write_text(settings + "\n", encoding="utf-8")
         return target
+
+
+def read_city(folder: str | os.PathLike[str]) -> City:
+    """Simulate the city of a folder again, from its ``settings.json``: equal settings give equal cities.
+
+    Raises
+    ------
+    InputError
+        If the folder does not contain the settings of a city.
+    """
+    path = Path(folder) / _SETTINGS_FILE
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        del settings["fleet"]
+        return simulate_city(**settings)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{str(folder)!r} is not the folder of a simulated city: {_SETTINGS_FILE} is missing or damaged. Make one "
+            "with: unmet simulate --out city"
+        ) from error
 
 
 def check_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from unmet.mobility.models.rates import ModelFunction, Rates
     from unmet.mobility.models.zone_data import ZoneData
 
-__all__ = ["COMPARED_MODELS", "DEFAULT_MODEL", "MODELS", "ZoneModel", "find_model"]
+__all__ = ["COMPARED_MODELS", "DEFAULT_DRAWS", "DEFAULT_MODEL", "MODELS", "ZoneModel", "find_model"]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,8 @@ _RECORDS = (
         "share",
         f"{_ZONE_MODELS}:share",
         "Negative binomial counts of which bins labelled as stock-outs show a share, anything between none and all. It "
-        "needs labels only, no minutes, and no label where the status is unknown.",
+        "needs labels only, no minutes, and no label where the status is unknown. For bins of a day its intervals are "
+        "wide, because labels alone do not tell how much of a day was lost.",
         supply="labels",
     ),
     ZoneModel(
@@ -152,6 +153,9 @@ MODELS: Mapping[str, ZoneModel] = {record.name: record for record in _RECORDS}
 """The models by name, the default first."""
 
 DEFAULT_MODEL = "exposure"
+
+DEFAULT_DRAWS = 400
+"""Joint posterior draws of a run."""
 
 COMPARED_MODELS = ("exposure", "weekly-mean", "drop-censored", "observed")
 """The models that a backtest compares by default."""

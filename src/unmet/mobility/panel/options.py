@@ -169,7 +169,7 @@ class PanelOptions:
     zones: str = _option(
         "stations",
         "panel",
-        "zones",
+        "text or file",
         "stations | superhubs:200m (grouped) | superhubs:points.csv:200m (around points) | polygons.geojson | h3:9",
         '"stations"',
     )
