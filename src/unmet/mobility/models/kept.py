@@ -1,0 +1,111 @@
+"""What a run keeps for the next: posteriors of zones and of the city's curve, the law of shocks and the walking curve.
+
+With a few days more of records, demand in the new bins is estimated from these, without a fit: only the shocks of the
+new bins are estimated anew. A bin's draws use the same weights as those of the bins before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import pandas as pd
+
+from unmet._typing import Array
+from unmet.estimators.kept import KeptGP
+from unmet.mobility.models.shocks import ShockLaw
+from unmet.mobility.models.walking import Walking
+
+__all__ = ["InputScales", "KeptCurve", "KeptFit", "KeptJoint"]
+
+
+@dataclass(frozen=True)
+class InputScales:
+    """What the inputs of a zone are measured by, so that those of later bins are measured alike.
+
+    Attributes
+    ----------
+    origin : Timestamp
+        Local time at which ``t`` is 0.
+    covariates : dict
+        Column → its median, for gaps, and the mean of its positive values if it is on a log scale, else None.
+    """
+
+    origin: pd.Timestamp
+    covariates: dict[str, tuple[float, float | None]] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give a JSON-able description."""
+        return {"origin": self.origin.isoformat(), "covariates": {k: list(v) for k, v in self.covariates.items()}}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Self:
+        """Read back what `to_dict` gave."""
+        covariates = {name: (float(m), s) for name, (m, s) in description["covariates"].items()}
+        return cls(pd.Timestamp(description["origin"]), covariates)
+
+
+@dataclass(frozen=True)
+class KeptFit:
+    """The fit of a zone.
+
+    Attributes
+    ----------
+    gp : KeptGP
+        Its posterior.
+    level : float
+        Log by which its rates are too high: see `unmet.mobility.models.zone_models.fit_counts`.
+    dispersion_sd : float
+        Standard deviation of the logarithm of the dispersion.
+    summary : dict
+        Facts about the fit, for the table of zones.
+    scales : InputScales
+        Of its inputs.
+    """
+
+    gp: KeptGP
+    level: float
+    dispersion_sd: float
+    summary: dict[str, Any]
+    scales: InputScales
+
+
+@dataclass(frozen=True)
+class KeptCurve:
+    """The city's curve: see `unmet.mobility.models.city_curve`.
+
+    Attributes
+    ----------
+    gp : KeptGP
+        Its posterior.
+    scales : InputScales
+        Of its inputs.
+    moment : float
+        Value of the input that the curve leaves out.
+    rate : float
+        Mean rate, by which the curve is divided.
+    level : array of shape (draws,)
+        Mean of each draw, which its errors leave out.
+    projection : array of shape (directions, draws)
+        From draws to the directions in which the curve is least certain.
+    seed : int
+        Seed of the draws.
+    """
+
+    gp: KeptGP
+    scales: InputScales
+    moment: float
+    rate: float
+    level: Array
+    projection: Array
+    seed: int
+
+
+@dataclass(frozen=True)
+class KeptJoint:
+    """What was learnt from all zones together: see `unmet.mobility.models.joint`."""
+
+    law: ShockLaw
+    walking: Walking
+    dispersion: float
+    within: dict[str, float]
