@@ -189,7 +189,7 @@ def test_a_wrong_truth_is_found_before_any_work(city, tmp_path, monkeypatch, cap
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("limit", [8, 48, 400, 1500], ids=lambda kb: f"{kb}KB")
+@pytest.mark.parametrize("limit", [8, *(pytest.param(kb, marks=pytest.mark.slow) for kb in (48, 400, 1500))])
 def test_a_full_disk_is_exit_code_2_and_earlier_results_stay(city, finished, tmp_path, limit):
     out = shutil.copytree(finished, tmp_path / "out")
     before = content(out)
@@ -294,6 +294,7 @@ def test_stopped_by_hand_is_130_and_the_same_command_goes_on(city, tmp_path, mon
     assert "panel reused" in said(capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text_all_the_way(city, tmp_path):
     folder = tmp_path / "odd [name] 'quoted'"
     folder.mkdir()

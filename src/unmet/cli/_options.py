@@ -111,6 +111,7 @@ Model = Annotated[str, option("model")]
 Horizon = Annotated[str | None, option("horizon")]
 Seed = Annotated[int, option("seed", min=0)]
 Draws = Annotated[int, option("draws", min=20)]
+Walk = Annotated[str, option("walk")]
 Jobs = Annotated[int | None, option("jobs", min=1, rich_help_panel=RUN_PANEL)]
 Engine = Annotated[str, option("engine", rich_help_panel=RUN_PANEL)]
 

@@ -71,11 +71,14 @@ def _totals_table(result: RunResult) -> Table:
     for name in ("trips", "mean", "90 % interval", "of demand"):
         table.add_column(name, justify="left" if name == "trips" else "right")
     demand = totals["demand"]["mean"]
-    for name in ("observed", "lost", "demand"):
+    walked = ("walked_on",) if totals.get("walked_on", {}).get("mean", 0.0) > 0.0 else ()
+    for name in ("observed", "lost", *walked, "demand"):
         row = totals[name]
         between = "" if name == "observed" else interval(row["q05"], row["q95"])
         share = f"{row['mean'] / demand:.1%}" if demand > 0 else ""
-        table.add_row(name, count(row["mean"]), between, share, style="bold" if name == "lost" else None)
+        table.add_row(
+            name.replace("_", " "), count(row["mean"]), between, share, style="bold" if name == "lost" else None
+        )
     return table
 
 

@@ -31,7 +31,10 @@ _LINES_OF_DAMAGE = 10
 def collect_command(
     urls: Annotated[
         list[str] | None,
-        typer.Argument(help="Addresses of gbfs.json, each with a name if you like: oslo=https://… Or: status FOLDER."),
+        typer.Argument(
+            metavar="<address>",
+            help="Addresses of gbfs.json, each with a name if you like: oslo=https://… Or: status FOLDER.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the history.")] = Path("feeds"),
     systems: Annotated[

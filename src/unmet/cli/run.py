@@ -16,7 +16,7 @@ from unmet.cli._ending import print_error
 from unmet.cli._progress import stage_progress, stoppable
 from unmet.cli._tables import end_if_zones_failed, print_estimate
 from unmet.cli.panel import panel_facts
-from unmet.mobility.models.registry import DEFAULT_MODEL
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from unmet.pipeline import RunOutcome
@@ -57,7 +57,8 @@ def run_command(
     model: flags.Model = DEFAULT_MODEL,
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
-    draws: flags.Draws = 400,
+    draws: flags.Draws = DEFAULT_DRAWS,
+    walk: flags.Walk = "learn",
     jobs: flags.Jobs = None,
     engine: flags.Engine = "processes",
     title: flags.Title = None,

@@ -37,7 +37,7 @@ OUTPUTS = {
 # Settings that change the result of a stage. The others (jobs, memory) change only its speed.
 _DECIDES = {
     PANEL: tuple(setting for option, setting in PANEL_SETTINGS.items() if PANEL_OPTIONS[option].changes_panel),
-    ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws"),
+    ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws", "walk"),
     REPORT: ("title",),
 }
 
@@ -173,7 +173,7 @@ def _check(settings: RunSettings) -> LatentDemand:
         raise InputError("weather_columns: columns were given without weather (--weather).")
     if settings.truth is not None:
         check_truth(Path(settings.truth))
-    names = ("model", "draws", "seed", "weather", "weather_columns", "timezone", "holidays", "horizon")
+    names = ("model", "draws", "seed", "walk", "weather", "weather_columns", "timezone", "holidays", "horizon")
     return LatentDemand(**{name: getattr(settings, name) for name in names})
 
 
@@ -196,6 +196,8 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
     if Path(points).is_file():
         panel["zones"] = [Path(points)]
     estimate = {} if settings.weather is None else {"weather": expand(settings.weather, "weather")}
+    if settings.walk.lower().endswith(".csv"):
+        estimate["walk"] = expand(settings.walk, "walk")
     report = {} if settings.truth is None else {"truth": [Path(settings.truth)]}
     out = settings.out.resolve()
     for name, files in {**panel, **estimate, **report}.items():

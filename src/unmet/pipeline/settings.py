@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from unmet.execution import ENGINES
-from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS
 from unmet.mobility.panel.options import PANEL_OPTIONS
 
 __all__ = ["PANEL_SETTINGS", "TABLES", "About", "RunSettings", "about", "panel_options", "settings_by_table"]
@@ -35,7 +35,8 @@ class About:
     table : str
         Its table in ``unmet.toml``; a key of `TABLES`.
     kind : str
-        ``path``, ``paths``, ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag``, ``columns`` or ``names``.
+        ``path``, ``paths``, ``text``, ``text or file``, ``moment``, ``whole``, ``number``, ``flag``, ``columns`` or
+        ``names``.
     help : str
         One sentence.
     example : str
@@ -149,7 +150,14 @@ class RunSettings:
     )
     seed: int = _setting(0, "estimate", "whole", "Random seed; the same seed gives the same numbers.", "0")
     draws: int = _setting(
-        400, "estimate", "whole", "Number of joint posterior draws, for the intervals of totals.", "400"
+        DEFAULT_DRAWS, "estimate", "whole", "Number of joint posterior draws, for the intervals of totals.", "400"
+    )
+    walk: str = _setting(
+        "learn",
+        "estimate",
+        "text or file",
+        "Riders who find a zone empty and walk on: learn, none, or a CSV file with columns metres and chance.",
+        '"learn"',
     )
     jobs: int | None = _setting(
         None, "estimate", "whole", "Number of worker processes; default: one per processor.", "2"

@@ -38,7 +38,7 @@ from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run
 from unmet.report.tables import act_table, headline, week_table, zone_table
 
-__all__ = ["FORMATS", "columns_of", "export_tables", "report_tables"]
+__all__ = ["FORMATS", "appearing", "columns_of", "copy_table", "export_tables", "report_tables"]
 
 FORMATS = ("csv", "parquet", "geojson")
 # Signs that start a formula in a spreadsheet, and their full-width forms.
@@ -81,14 +81,14 @@ def export_tables(
         raise InputError(f"formats: expected some of {', '.join(FORMATS)}; got {', '.join(formats) or 'none'}.")
     folder = Path(out)
     report = progress or (lambda _: None)
-    with open_run(run, panel, trust=trust) as source, _appearing(folder) as aside:
+    with open_run(run, panel, trust=trust) as source, appearing(folder) as aside:
         zones = zone_table(source)
         if "csv" in formats or "parquet" in formats:
             for name, sql in report_tables(source, zones).items():
                 for kind in ("csv", "parquet"):
                     if kind in formats:
                         report(f"{name}.{kind}")
-                        _copy(source.connection, sql, aside / f"{name}.{kind}", kind)
+                        copy_table(source.connection, sql, aside / f"{name}.{kind}", kind)
         if "geojson" in formats:
             report("zones.geojson")
             text = json.dumps(_features(source, zones), ensure_ascii=False, allow_nan=False)
@@ -98,7 +98,7 @@ def export_tables(
 
 
 @contextmanager
-def _appearing(folder: Path) -> Iterator[Path]:
+def appearing(folder: Path) -> Iterator[Path]:
     """Give a folder to write into; its files are moved into `folder` once all are complete."""
     with writing(folder, "Existing files are unchanged: free some space or choose another folder."):
         folder.mkdir(exist_ok=True)
@@ -170,7 +170,8 @@ def columns_of(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str
     return {str(row[0]): str(row[1]) for row in fetch_all(connection, f"DESCRIBE {sql}")}
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, kind: str) -> None:
+def copy_table(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, kind: str) -> None:
+    """Write the rows of a query as ``parquet`` or ``csv``."""
     if kind == "parquet":
         with one_thread(connection):
             connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")

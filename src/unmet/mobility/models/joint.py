@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
@@ -31,15 +31,16 @@ from unmet.mobility.models.surroundings import (
     Received,
     Surroundings,
     ZoneTable,
-    metres_between,
     relative_walking,
     walks_between,
 )
 from unmet.mobility.models.walking import DEFAULT_WALKING, Walking, Walks, learn_walking
+from unmet.mobility.zones.distance import metres_between
 
 __all__ = ["JointCity", "join_city", "rough_surroundings", "table_of"]
 
 _ROUNDS = 3
+_UNUSUAL_DAYS = 5  # that are described
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
 _SHOCK_SEED = 2  # shocks are drawn alike for all zones
@@ -104,6 +105,28 @@ class JointCity:
     def draws(self) -> int:
         """How many joint draws there are."""
         return self.components.shape[1]
+
+    def describe(self, bins: pd.DataFrame) -> dict[str, Any]:
+        """Describe how far riders walk, how large shocks are and which days were unusual, as JSON-able values.
+
+        Parameters
+        ----------
+        bins : DataFrame
+            Bins of the panel: ``start`` and ``start_local``.
+        """
+        at = self.start.get_indexer(pd.DatetimeIndex(bins["start"]))
+        day = bins["start_local"].to_numpy()[at >= 0].astype("datetime64[D]")
+        at = at[at >= 0]
+        known = np.where(np.isfinite(self.observed), self.rate, 0.0)[:, at]
+        usual = np.nan_to_num(known * np.exp(-self.shock_mean[:, at]))
+        by_day = pd.DataFrame({"known": known.sum(axis=0), "usual": usual.sum(axis=0)}).groupby(day).sum()
+        change = (by_day["known"] / by_day["usual"] - 1.0).dropna()
+        unusual = change.iloc[np.argsort(-np.abs(change.to_numpy()), kind="stable")[:_UNUSUAL_DAYS]]
+        return {
+            "walking": self.walking.describe(),
+            "shocks": asdict(self.law),
+            "unusual_days": [{"day": str(d)[:10], "change": float(c)} for d, c in unusual.items()],
+        }
 
     def brief(self, zone: str, start: pd.DatetimeIndex) -> Surroundings | None:
         """What the city means for the rows of a zone, without draws: enough to fit it."""
@@ -361,7 +384,7 @@ def table_of(
     lat, lon = np.array([places.get(data.zone, (np.nan, np.nan)) for data in zones], dtype=float).T
     names = tuple(data.zone for data in zones)
     hours = zones[0].minutes / 60
-    metres = metres_between(lat, lon)
+    metres = metres_between(lat[:, None], lon[:, None], lat, lon)
     return ZoneTable(names, start, observed, exposure, stockout, log_rate, var, metres, hours, slot)
 
 

@@ -35,6 +35,7 @@ class StationStatus:
     docks: list[int | None]
     installed: list[bool]
     renting: list[bool]
+    accepting: list[bool]
     stale: list[bool]
 
 
@@ -45,7 +46,7 @@ def read_station_status(path: Path, memory: int = DEFAULT_MEMORY) -> StationStat
     ``last_reported``. `memory` is the memory limit in bytes.
     """
     updated, stations = _stations(path, "station_status", memory)
-    result = StationStatus([], [], [], [], [], [], [], [])
+    result = StationStatus([], [], [], [], [], [], [], [], [])
     reported = []
     for i, station in enumerate(stations):
         where = f"data.stations[{i}]"
@@ -60,6 +61,7 @@ def read_station_status(path: Path, memory: int = DEFAULT_MEMORY) -> StationStat
         result.docks.append(_count(path, station, where, "num_docks_available"))
         result.installed.append(_flag(path, station, where, "is_installed"))
         result.renting.append(_flag(path, station, where, "is_renting"))
+        result.accepting.append(_flag(path, station, where, "is_returning"))
     newest = max((last for last in reported if last is not None), default=0.0)
     result.stale.extend(
         last is not None and newest - last > STALE_SECONDS and installed and renting

@@ -150,6 +150,7 @@ SOURCES: Mapping[str, Source] = {
             "docks": ("docks", "num_docks_available", "docks_available", "available_docks"),
             "installed": ("installed", "is_installed"),
             "renting": ("renting", "is_renting"),
+            "accepting": ("accepting", "is_returning"),
         },
     ),
     "stations": Source(

@@ -10,9 +10,10 @@ The tables are in a database file in a temporary folder. Only those in `Records.
 ``trip_span``
     ``first, last, last_end``: one row with the first and the last start, and the last end, of the trips.
 ``status``
-    ``station, at, available, disabled, docks, installed, renting, ix, rn, second``: accepted records. `available`
-    counts functional vehicles, `rn` follows the order of the rows in the files, and `second` is `at` in seconds since
-    1970, rounded up. Write ``"at"`` in quotes, because it is a keyword. Sorting by `ix` is cheaper than by `station`.
+    ``station, at, available, disabled, docks, installed, renting, accepting, ix, rn, second``: accepted records.
+    `available` counts functional vehicles, `rn` follows the order of the rows in the files, and `second` is `at` in
+    seconds since 1970, rounded up. Write ``"at"`` in quotes, because it is a keyword. Sorting by `ix` is cheaper
+    than by `station`.
 ``polls``
     ``at, fresh``: answered polls of station status, if the status is a history of `unmet collect`; `fresh` if the
     document was a new one.

@@ -107,7 +107,7 @@ def stage_status(
         at = time(table.columns[m["at"]], epoch_unit(workspace, table, m["at"]), found)
         epochs &= at.epoch is not None and at.local == NOTHING
         selects.append((table, _columns(table.columns, m, at, native=len(kinds) == 1)))
-        for flag in ("installed", "renting"):
+        for flag in ("installed", "renting", "accepting"):
             if flag not in m:
                 log.add("status", f"no column {flag}", "noted", 1, f"{table.label}: assumed to be always true")
     staged = stage(workspace, "status", selects, log)
@@ -119,7 +119,8 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], at: Time
         return columns[matched[field]] if field in matched else None
 
     station = columns[matched["station"]]
-    disabled, docks, installed, renting = (have(f) for f in ("disabled", "docks", "installed", "renting"))
+    disabled, docks = have("disabled"), have("docks")
+    flags = {name: have(name) for name in ("installed", "renting", "accepting")}
     return {
         # Ids keep their type: converting millions of numbers to text is slow.
         "raw": station.sql if native else f"CAST({station.sql} AS VARCHAR)",
@@ -130,8 +131,7 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], at: Time
         "available": number(columns[matched["available"]], "INTEGER"),
         "disabled": number(disabled, "INTEGER") if disabled else "NULL::INTEGER",
         "docks": number(docks, "INTEGER") if docks else "NULL::INTEGER",
-        "installed": f"coalesce({boolean(installed)}, true)" if installed else "true",
-        "renting": f"coalesce({boolean(renting)}, true)" if renting else "true",
+        **{name: f"coalesce({boolean(flag)}, true)" if flag else "true" for name, flag in flags.items()},
     }
 
 
@@ -142,7 +142,8 @@ def _load_documents(
     name = workspace.name("gbfs")
     workspace.connection.execute(
         f"CREATE TABLE {name} (station_id VARCHAR, last_updated DOUBLE, num_bikes_available INTEGER, "
-        "num_bikes_disabled INTEGER, num_docks_available INTEGER, is_installed BOOLEAN, is_renting BOOLEAN)"
+        "num_bikes_disabled INTEGER, num_docks_available INTEGER, is_installed BOOLEAN, is_renting BOOLEAN, "
+        "is_returning BOOLEAN)"
     )
     batch: list[StationStatus] = []
     stale = held = unreadable = 0
@@ -193,11 +194,12 @@ def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) ->
         "docks": column("docks", float),
         "installed": column("installed", bool),
         "renting": column("renting", bool),
+        "accepting": column("accepting", bool),
     }
     workspace.connection.register("gbfs_batch", frame)
     counts = ", ".join(f"CASE WHEN NOT isnan({c}) THEN {c}::INTEGER END" for c in ("available", "disabled", "docks"))
     workspace.connection.execute(
-        f"INSERT INTO {table} SELECT station, moment, {counts}, installed, renting FROM gbfs_batch"
+        f"INSERT INTO {table} SELECT station, moment, {counts}, installed, renting, accepting FROM gbfs_batch"
     )
     workspace.connection.unregister("gbfs_batch")
 
@@ -252,7 +254,7 @@ def make_status(
     workspace.connection.execute(
         f"""CREATE VIEW status AS
         SELECT station, moment AS "at", available, {disabled} AS disabled, {docks} AS docks,
-            installed, renting, ix, rn, {second} AS second
+            installed, renting, accepting, ix, rn, {second} AS second
         FROM {joined} WHERE {" AND ".join(where)}"""
     )
 

@@ -172,7 +172,9 @@ class Attempt:
         place = (self.folder, self.place.scratch)
         try:
             with writing(self.place.out):
-                self.joint = join(self.file, model, city, *place, executor=executor, jobs=jobs, say=self.report)
+                self.joint = join(
+                    self.file, model, city, *place, executor=executor, jobs=jobs, say=self.report, note=self.note
+                )
         except (MemoryError, NotKept):
             raise
         except Exception as error:
@@ -285,6 +287,7 @@ class Attempt:
             },
             "failures": [{"zone": z, "reason": reasons[z], "retry": z in self.lost} for z in sorted(reasons)],
             "notes": self.notes,
+            "joint": None if self.joint is None else self.joint.describe(self.file.bins()),
             "costs": _costs(self.finished, self.city_seconds),
             "panel": {k: v for k, v in self.file.metadata.items() if k in ("summary", "quality")},
         }
