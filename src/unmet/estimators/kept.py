@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -80,7 +81,7 @@ class KeptGP:
         return header, {"weights": self.posterior.weights, "factor": np.tril(self.posterior.factor)}
 
     @classmethod
-    def from_parts(cls, header: dict[str, Any], arrays: dict[str, Array]) -> Self:
+    def from_parts(cls, header: dict[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Read back what `to_parts` gave."""
         block, kernel = block_from_dict(header["features"]), kernel_from_dict(header["kernel"])
         posterior = LowRankPosterior(kernel, block, arrays["weights"], np.asfortranarray(arrays["factor"]))

@@ -254,6 +254,8 @@ def _make_estimate(
     info = {**result.info, "panel_path": str(work.out / "panel.parquet")}
     with writing(work.out):
         write_info(result.out / "run.json", info)
+        if not (result.out / "kept.npz").exists():
+            (result.out / "kept.npz").touch()  # empty: nothing is kept for a later run
 
 
 def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Path) -> None:

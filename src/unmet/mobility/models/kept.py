@@ -6,6 +6,7 @@ new bins are estimated anew. A bin's draws use the same weights as those of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -69,6 +70,18 @@ class KeptFit:
     summary: dict[str, Any]
     scales: InputScales
 
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Give a JSON-able header, and arrays."""
+        gp, arrays = self.gp.to_parts()
+        header = {"gp": gp, "level": self.level, "dispersion_sd": self.dispersion_sd, "summary": self.summary}
+        return {**header, "scales": self.scales.to_dict()}, arrays
+
+    @classmethod
+    def from_parts(cls, header: dict[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Read back what `to_parts` gave."""
+        gp, scales = KeptGP.from_parts(header["gp"], arrays), InputScales.from_dict(header["scales"])
+        return cls(gp, header["level"], header["dispersion_sd"], header["summary"], scales)
+
 
 @dataclass(frozen=True)
 class KeptCurve:
@@ -100,6 +113,23 @@ class KeptCurve:
     projection: Array
     seed: int
 
+    def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Give a JSON-able header, and arrays."""
+        gp, arrays = self.gp.to_parts()
+        header = {"gp": gp, "moment": self.moment, "rate": float(self.rate), "seed": self.seed}
+        return {**header, "scales": self.scales.to_dict()}, {
+            **arrays,
+            "level": self.level,
+            "projection": self.projection,
+        }
+
+    @classmethod
+    def from_parts(cls, header: dict[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Read back what `to_parts` gave."""
+        gp, scales = KeptGP.from_parts(header["gp"], arrays), InputScales.from_dict(header["scales"])
+        errors = arrays["level"], arrays["projection"]
+        return cls(gp, scales, header["moment"], header["rate"], *errors, header["seed"])
+
 
 @dataclass(frozen=True)
 class KeptJoint:
@@ -109,3 +139,14 @@ class KeptJoint:
     walking: Walking
     dispersion: float
     within: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give a JSON-able description."""
+        learnt = {"law": self.law.to_dict(), "walking": self.walking.to_dict()}
+        return {**learnt, "dispersion": self.dispersion, "within": self.within}
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any]) -> Self:
+        """Read back what `to_dict` gave."""
+        law, walking = ShockLaw.from_dict(description["law"]), Walking.from_dict(description["walking"])
+        return cls(law, walking, description["dispersion"], description["within"])

@@ -29,7 +29,7 @@ from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.runs.checkpoints import Checkpoint, ZoneOutcome, read_checkpoints, write_checkpoint
 from unmet.mobility.runs.folder import RunFolder, earlier_inputs
 from unmet.mobility.runs.keeping import Kept, NotKept, ZoneRecord, settled_moment, write_kept
-from unmet.mobility.runs.outputs import publish
+from unmet.mobility.runs.outputs import publish, read_info
 from unmet.mobility.runs.worker import ModelSettings, ZoneBatch
 
 __all__ = ["Attempt", "Join", "LearnCity", "Progress"]
@@ -252,8 +252,7 @@ class Attempt:
         return info
 
     def _keep(self, path: Path) -> None:
-        """Write what a later run may use; an empty file if there is nothing."""
-        path.write_bytes(b"")
+        """Write what a later run may use, if there is anything."""
         starts = self.file.bins()["start"]
         first, last = starts.iloc[0], starts.iloc[-1]
         settled = settled_moment(first, last)
@@ -269,6 +268,19 @@ class Attempt:
         failed = {zone: reason for part in self.finished for zone, reason in part.failed.items()}
         inputs = {name: value for name, value in self.inputs.items() if name not in _OF_RECORDS}
         write_kept(path, sorted(records.items()), self.city, self.joint.kept, settled, last, inputs, failed)
+
+    def _describe_joint(self) -> dict[str, Any] | None:
+        """Describe the city as one; unusual days before the first bin of this attempt are those of the earlier run."""
+        if self.joint is None:
+            return None
+        found = self.joint.describe(self.file.bins())
+        if self.kept is not None:
+            earlier = (read_info(self.kept.folder) or {}).get("joint") or {}
+            first = f"{self.kept.settled:%Y-%m-%d}"
+            days = [day for day in earlier.get("unusual_days", []) if day["day"] < first]
+            days += [day for day in found["unusual_days"] if day["day"] >= first]
+            found["unusual_days"] = sorted(days, key=lambda day: -abs(day["change"]))[: len(found["unusual_days"])]
+        return found
 
     def _info(self, facts: dict[str, Any], zones: pd.DataFrame, failed: dict[str, str]) -> dict[str, Any]:
         reasons = {**failed, **self.lost}
@@ -287,7 +299,7 @@ class Attempt:
             },
             "failures": [{"zone": z, "reason": reasons[z], "retry": z in self.lost} for z in sorted(reasons)],
             "notes": self.notes,
-            "joint": None if self.joint is None else self.joint.describe(self.file.bins()),
+            "joint": self._describe_joint(),
             "costs": _costs(self.finished, self.city_seconds),
             "panel": {k: v for k, v in self.file.metadata.items() if k in ("summary", "quality")},
         }

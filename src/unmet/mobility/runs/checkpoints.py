@@ -118,7 +118,8 @@ def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Pat
                 walked_on=np.stack([_walkers(e, "walked_on") for _, e in fitted]),
                 walked_in=np.stack([_walkers(e, "walked_in") for _, e in fitted]),
             )
-            records = [zone_record(e.kept, ZoneDraws(*e.before)) for _, e in fitted if e.kept and e.before]
+            both = [(getattr(e, "kept", None), getattr(e, "before", None)) for _, e in fitted]  # not of every model
+            records = [zone_record(kept, ZoneDraws(*before)) for kept, before in both if kept and before]
             if len(records) == len(fitted):
                 write_records(aside / _FITS, records)
         body = {

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -23,11 +22,8 @@ from unmet._exceptions import UnmetError
 from unmet._storage.hashes import file_hash
 from unmet._storage.sql import fetch_one, path_literal, reading
 from unmet._typing import Array
-from unmet.estimators.kept import KeptGP
 from unmet.mobility.models.city import CityModel
-from unmet.mobility.models.kept import InputScales, KeptCurve, KeptFit, KeptJoint
-from unmet.mobility.models.shocks import ShockLaw
-from unmet.mobility.models.walking import Walking
+from unmet.mobility.models.kept import KeptCurve, KeptFit, KeptJoint
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.runs.totals import ZoneDraws
 
@@ -73,14 +69,7 @@ ZoneRecord = tuple[dict[str, Any], dict[str, Array]]
 
 def zone_record(fit: KeptFit, before: ZoneDraws) -> ZoneRecord:
     """Arrange what is kept of a zone."""
-    gp, arrays = fit.gp.to_parts()
-    header = {
-        "gp": gp,
-        "level": fit.level,
-        "dispersion_sd": fit.dispersion_sd,
-        "summary": fit.summary,
-        "scales": fit.scales.to_dict(),
-    }
+    header, arrays = fit.to_parts()
     draws = {name: np.rint(getattr(before, name)).astype(np.uint32) for name in _DRAWS}
     return header, {**arrays, **draws, "observed": before.observed}
 
@@ -106,8 +95,8 @@ class Kept:
 
     Attributes
     ----------
-    folder : Path
-        Its folder.
+    folder, sha256 : Path, str
+        Its folder, and the hash of the file.
     settled, end : Timestamp
         Bins before `settled` are taken over. `end` is the start of the last bin of its records.
     inputs : dict
@@ -121,6 +110,7 @@ class Kept:
     """
 
     folder: Path
+    sha256: str
     settled: pd.Timestamp
     end: pd.Timestamp
     inputs: dict[str, Any]
@@ -131,18 +121,10 @@ class Kept:
     headers: list[dict[str, Any]] = field(repr=False)
     arrays: Mapping[str, Array] = field(repr=False)
 
-    @cached_property
-    def sha256(self) -> str:
-        """Hash of the file."""
-        return file_hash(self.folder / KEPT)
-
     def fit(self, zone: str) -> KeptFit:
         """Give the fit of a zone."""
         i = self.names.index(zone)
-        header = self.headers[i]
-        gp = KeptGP.from_parts(header["gp"], {name: self.arrays[f"{i}_{name}"] for name in ("weights", "factor")})
-        scales = InputScales.from_dict(header["scales"])
-        return KeptFit(gp, header["level"], header["dispersion_sd"], header["summary"], scales)
+        return KeptFit.from_parts(self.headers[i], {n: self.arrays[f"{i}_{n}"] for n in ("weights", "factor")})
 
     def before(self, zone: str) -> ZoneDraws:
         """Give the draws of a zone's settled bins."""
@@ -170,28 +152,16 @@ def write_kept(
         names.append(zone)
         headers.append(header)
         arrays |= {f"{i}_{name}": values for name, values in own.items()}
-    curve, weights = city.kept.gp.to_parts()
-    arrays |= {f"curve_{name}": values for name, values in weights.items()}
-    arrays |= {"curve_level": city.kept.level, "curve_projection": city.kept.projection}
+    curve, own = city.kept.to_parts()
+    arrays |= {f"curve_{name}": values for name, values in own.items()}
     content = {
         "format": _FORMAT,
         "settled": settled.isoformat(),
         "end": end.isoformat(),
         "inputs": dict(inputs),
         "city": replace(city, curve=city.curve.iloc[:1]).to_dict(),
-        "curve": {
-            "gp": curve,
-            "scales": city.kept.scales.to_dict(),
-            "moment": city.kept.moment,
-            "rate": float(city.kept.rate),
-            "seed": city.kept.seed,
-        },
-        "joint": {
-            "law": joint.law.to_dict(),
-            "walking": joint.walking.to_dict(),
-            "dispersion": joint.dispersion,
-            "within": joint.within,
-        },
+        "curve": curve,
+        "joint": joint.to_dict(),
         "zones": names,
         "fits": headers,
         "failures": dict(failures),
@@ -200,44 +170,44 @@ def write_kept(
         np.savez_compressed(file, header=np.array(json.dumps(content, default=str)), **arrays)
 
 
-def read_kept(folder: Path) -> Kept | None:
-    """Read what the run in a folder has kept; None if it has kept nothing, or the file is damaged."""
+def read_kept(folder: Path, sha256: str | None) -> Kept | None:
+    """Read what the run in a folder has kept.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    sha256 : str or None
+        Hash of the file in the folder's ``run.json``.
+
+    Returns
+    -------
+    Kept or None
+        None if the run has kept nothing, or the file is damaged or of another run.
+    """
     try:
+        if sha256 is None or file_hash(folder / KEPT) != sha256:
+            return None
         with np.load(folder / KEPT, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
-            if header["format"] != _FORMAT:
-                return None
             arrays = {name: file[name] for name in file.files if name != "header"}
-        of_curve, of_joint = header["curve"], header["joint"]
-        gp = KeptGP.from_parts(of_curve["gp"], {name: arrays[f"curve_{name}"] for name in ("weights", "factor")})
-        curve = KeptCurve(
-            gp,
-            InputScales.from_dict(of_curve["scales"]),
-            of_curve["moment"],
-            of_curve["rate"],
-            arrays["curve_level"],
-            arrays["curve_projection"],
-            of_curve["seed"],
-        )
-        joint = KeptJoint(
-            ShockLaw.from_dict(of_joint["law"]),
-            Walking.from_dict(of_joint["walking"]),
-            of_joint["dispersion"],
-            of_joint["within"],
-        )
+        if header["format"] != _FORMAT:
+            return None
+        of_curve = {name.removeprefix("curve_"): arrays[name] for name in arrays if name.startswith("curve_")}
         return Kept(
             folder,
+            sha256,
             pd.Timestamp(header["settled"]),
             pd.Timestamp(header["end"]),
             header["inputs"],
-            replace(CityModel.from_dict(header["city"]), kept=curve),
-            joint,
+            replace(CityModel.from_dict(header["city"]), kept=KeptCurve.from_parts(header["curve"], of_curve)),
+            KeptJoint.from_dict(header["joint"]),
             tuple(header["zones"]),
             header["failures"],
             header["fits"],
             arrays,
         )
-    except (OSError, ValueError, KeyError, TypeError, IndexError, BadZipFile, UnmetError):
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError, BadZipFile, UnmetError):
         return None
 
 

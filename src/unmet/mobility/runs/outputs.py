@@ -77,6 +77,7 @@ def publish(
                 for name, row in system.iterrows()
             },
             "outputs": {name: file_hash(aside / name) for name in TABLES},
+            "kept": file_hash(aside / KEPT) if (aside / KEPT).exists() else None,
         }
         return write_info(aside / "run.json", content)
 

@@ -33,7 +33,7 @@ from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.runs.attempt import Attempt, Join, LearnCity, Progress
 from unmet.mobility.runs.folder import run_folder
 from unmet.mobility.runs.keeping import Kept, NotKept, check_records, read_kept, settled_moment
-from unmet.mobility.runs.outputs import finished_run
+from unmet.mobility.runs.outputs import finished_run, read_info
 from unmet.mobility.runs.result import RunResult, load_result, read_run
 from unmet.mobility.runs.worker import EstimateZone, ModelSettings, estimate_batch
 
@@ -157,7 +157,7 @@ def run_estimates(
             _estimate_all(attempt, model, estimate, learn_city, join, executor, workers, chunk)
             return attempt.finish({**facts, "wall_seconds": round(time.monotonic() - began, 3)})
 
-        kept = None if base is None else read_kept(Path(base))
+        kept = None if base is None else read_kept(Path(base), (read_info(Path(base)) or {}).get("kept"))
         if kept is not None:
             try:
                 check_records(kept, file, inputs)
