@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"_storage"}
     | {f"mobility.{name}" for name in ("clock", "panel", "planning", "records", "runs", "supply")},
     "pipeline": {"_storage", "execution", "mobility.planning", "report", "simulate"} | DATA | ESTIMATES,
-    "cli": {"collect", "execution", "experiments", "mobility.backtest", "mobility.planning"}
+    "cli": {"_storage", "collect", "execution", "experiments", "mobility.backtest", "mobility.planning"}
     | {"pipeline", "report", "simulate"}
     | DATA
     | ESTIMATES,

@@ -50,13 +50,18 @@ def targets_command(
     status: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="<path>",
             help="Status file or GBFS station_status document with the levels now; default: those of the panel.",
             rich_help_panel=_PLAN,
         ),
     ] = None,
     stations: Annotated[
         list[str] | None,
-        typer.Option(help="Table of stations, if the ids of --status differ from the run's.", rich_help_panel=_PLAN),
+        typer.Option(
+            metavar="<path>",
+            help="Table of stations, if the ids of --status differ from the run's.",
+            rich_help_panel=_PLAN,
+        ),
     ] = None,
     fleet: Annotated[
         int | None,

@@ -40,7 +40,7 @@ class LatentDemand:
     Parameters
     ----------
     model : str or ZoneModel
-        Name of a model: ``exposure`` (default), ``cgp``, ``ncgp``, ``ncgp-a``, ``tobit``, or of a baseline:
+        Name of a model: ``exposure`` (default), ``cgp``, ``share``, ``ncgp``, ``ncgp-a``, ``tobit``, or of a baseline:
         ``observed``, ``weekly-mean``, ``drop-censored``. Or a model of one's own:
         see `unmet.mobility.models.registry.ZoneModel`.
     draws : int

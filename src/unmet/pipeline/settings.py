@@ -84,7 +84,7 @@ class RunSettings:
         "records",
         "paths",
         "Trip files (CSV, CSV.gz, zip, Parquet), a folder, or a quoted glob such as 'trips/*.csv.gz'. Or a table of a "
-        "DuckDB file: 'duckdb://city.duckdb?table=trips'.",
+        "DuckDB file: 'duckdb://a.db?table=t'.",
         '"trips/*.csv.gz"',
         shown=True,
     )
@@ -93,7 +93,7 @@ class RunSettings:
         "records",
         "paths",
         "Station status: a folder of GBFS snapshots or of `unmet collect`, a table of changes, or "
-        "'duckdb://city.duckdb?table=status'.",
+        "'duckdb://a.db?table=t'.",
         '"status.parquet"',
         shown=True,
     )
@@ -156,7 +156,8 @@ class RunSettings:
         "learn",
         "estimate",
         "text or file",
-        "Riders who find a zone empty and walk on: learn, none, or a CSV file with columns metres and chance.",
+        "How likely riders walk on from an empty zone: learn (from the records), none (nobody walks), or a CSV file "
+        "with columns metres and chance.",
         '"learn"',
     )
     jobs: int | None = _setting(

@@ -26,7 +26,7 @@ LIMITS = (
     "Within the day stations are independent of each other: a rider turned away at one is not added to its neighbour.",
     "No van drives between the moves and the end of the day.",
     "Returns do not depend on rentals elsewhere. They are scaled so that as many vehicles come back as leave.",
-    "Listed vehicles count as usable.",
+    "Listed vehicles count as usable, and a holiday as any other day of its weekday, unless the run has a forecast.",
     "Intervals cover weather, shocks and errors of the estimate: nine of ten such days lie within them, but for the "
     "chance of single riders.",
 )

@@ -48,7 +48,7 @@ _SHOCK_SEED = 2  # shocks are drawn alike for all zones
 
 @dataclass(frozen=True)
 class JointCity:
-    """What `join_city` found.
+    """Shocks and walking of a city, as `join_city` found them.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class JointCity:
         }
 
     def brief(self, zone: str, start: pd.DatetimeIndex) -> Surroundings | None:
-        """What the city means for the rows of a zone, without draws: enough to fit it."""
+        """Give the surroundings of the rows of a zone, without draws: enough to fit it."""
         if zone not in self.zones:
             return None
         i, at = self.zones.index(zone), self.start.get_indexer(start)
@@ -149,7 +149,7 @@ class JointCity:
         )
 
     def of(self, zone: str, start: pd.DatetimeIndex, seed: int = 0) -> Surroundings | None:
-        """What the city means for the rows of a zone; None where it is not one of the city's, or has other bins."""
+        """Give the surroundings of the rows of a zone; None where it is not one of the city's, or has other bins."""
         found = self.brief(zone, start)
         if found is None:
             return None
@@ -423,7 +423,7 @@ def _rough_rate(data: ZoneRecord) -> Array:
 
 
 class ZoneRecord(Protocol):
-    """What `table_of` needs of a zone's data."""
+    """The part of a zone's data that `table_of` needs."""
 
     @property
     def zone(self) -> str: ...

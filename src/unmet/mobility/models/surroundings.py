@@ -1,4 +1,4 @@
-"""What the rest of the city means for one zone: walks between zones, riders who walked in, and shocks.
+"""The rest of the city as one zone meets it: walks between zones, riders who walked in, and shocks.
 
 A walker from i to j is one of the riders counted at j, so the split of j's count decides both what walked in at j and
 what walked on from i. Each zone makes that split from the same seed, and sums over all zones agree.
@@ -155,7 +155,7 @@ def relative_walking(walking: Walking, metres: Array, draws: int, seed: int) -> 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the rest of the city means for one zone, bin by bin of its own rows.
+    """The rest of the city as one zone meets it, bin by bin of its own rows.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What another fleet would lose, and where more vehicles and docks gain most."""
+"""Riders that another fleet would lose, and where more vehicles and docks gain most."""
 
 from __future__ import annotations
 

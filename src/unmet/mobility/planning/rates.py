@@ -1,10 +1,10 @@
 """Rates of wanted rentals and returns for the period of a plan, as scenarios of how the day may turn out.
 
 A scenario is a day for all stations together. Its rentals are those of a recent day of the same weekday without its
-shocks (weather and season are in it), times the shocks of a recent day, times the error of the estimate, which is the
-same for the whole day, times the dispersion of each bin. Its returns come from the run of returns in the same way, or
-from the returns by hour of the week if there is no such run. They are scaled so that as many vehicles come back as
-leave: riders who would now be served return theirs too.
+shocks (weather and season are in it), times the shocks of a recent day, times an error of the estimate that lasts for
+some hours, times the dispersion of each bin. Its returns are those of the same days in the run of returns, or the
+returns by hour of the week if there is no such run. They are scaled so that as many vehicles come back as leave: riders
+who would now be served return theirs too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from unmet.mobility.planning.period import Period
 __all__ = ["StationRates", "scenario_rates"]
 
 _LEAST = 1e-9
+_ERROR_HOURS = 3.0
+_NO_RETURNS = "The panel has no returns: build it again with `unmet panel`, from trips with their ends."
 
 
 @dataclass(frozen=True)
@@ -74,58 +76,53 @@ def scenario_rates(
         dock, by hour of the week.
     """
     generator = np.random.default_rng([seed, 17])
-    picks = _Picks.draw(period, scenarios, generator)
     rates = _rows(connection, "demand", len(zones), period)
     estimated = np.isfinite(rates.mean[period.similar[0]]).all(axis=0)
     number = np.flatnonzero(estimated & (zones["status"] == "ok").to_numpy())
     if not number.size:
         raise InputError("No zone of this run has estimates for the period, so there is nothing to plan.")
-    rows = np.concatenate(period.similar)
-    dispersion = _dispersion(zones, number)
-    rentals = _estimated(rates, number, period, picks, _together(system, bins, rows), dispersion, generator)
+    picks = _Picks.draw(period, (len(number), scenarios, period.intervals), generator)
+    together = _together(system, bins, np.concatenate(period.similar))
+    rentals = _day(rates, number, period, picks) * _errors(rates, number, period, together, picks)
+    rentals *= _gamma(_dispersion(zones, number)[:, None, None], rentals.shape, generator)
     if returned is None:
-        returns = _returns_by_hour(connection, len(zones), number, period, rentals.shape, generator)
+        hourly = _returns_by_hour(connection, len(zones), period)[number]
+        returns = np.broadcast_to(hourly[:, None, :], rentals.shape)
     else:
-        wanted = _rows(connection, returned, len(zones), period)
-        unknown = np.full(len(rows), np.nan)
-        returns = np.nan_to_num(_estimated(wanted, number, period, picks, unknown, dispersion, generator))
+        returns = np.nan_to_num(_day(_rows(connection, returned, len(zones), period), number, period, picks))
     total = rentals.sum(axis=(0, 2)) / np.maximum(returns.sum(axis=(0, 2)), _LEAST)
     return StationRates(number, rentals, returns * total[:, None], period.hours)
 
 
 @dataclass(frozen=True)
 class _Picks:
-    """The recent days that each scenario takes its usual rates and its shocks from; the same for both sides."""
+    """Draws behind the scenarios: the days that give usual rates and shocks, and errors in common and of each zone."""
 
     usual: IntArray
     shocks: IntArray
+    common: Array
+    own: Array
 
     @classmethod
-    def draw(cls, period: Period, scenarios: int, generator: np.random.Generator) -> _Picks:
-        days = (len(period.similar), max(len(period.recent), 1))
-        return cls(*(generator.integers(count, size=scenarios) for count in days))
+    def draw(cls, period: Period, shape: tuple[int, int, int], generator: np.random.Generator) -> _Picks:
+        scenarios = shape[1]
+        return cls(
+            generator.integers(len(period.similar), size=scenarios),
+            generator.integers(max(len(period.recent), 1), size=scenarios),
+            _lasting(shape[1:], period.hours, generator),
+            _lasting(shape, period.hours, generator),
+        )
 
 
-def _estimated(
-    rates: _Rows,
-    number: IntArray,
-    period: Period,
-    picks: _Picks,
-    together: Array,
-    dispersion: Array,
-    generator: np.random.Generator,
-) -> Array:
-    """Draw rates per hour from the estimates of a run, of shape (zones, scenarios, intervals)."""
+def _day(rates: _Rows, number: IntArray, period: Period, picks: _Picks) -> Array:
+    """Rates per hour of the days of each scenario, with their shocks: shape (zones, scenarios, intervals)."""
     usual = rates.mean if period.forecast else rates.usual
     drawn = np.stack([usual[rows][:, number] for rows in period.similar])[picks.usual].transpose(2, 0, 1)
     if period.recent:
         shock = np.stack([rates.mean[rows] / np.maximum(rates.usual[rows], _LEAST) for rows in period.recent])
         shock = np.where(np.isfinite(shock), shock, 1.0)[:, :, number]
         drawn = drawn * shock[picks.shocks].transpose(2, 0, 1)
-    rows = np.concatenate(period.similar)
-    error = _errors(rates.mean[rows][:, number], rates.spread[rows][:, number], together, drawn.shape[1], generator)
-    noise = _gamma(dispersion[:, None, None], drawn.shape, generator)
-    return np.asarray(drawn * error[:, :, None] * noise / period.hours)
+    return np.asarray(drawn / period.hours)
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, view: str, zones: int, period: Period) -> _Rows:
@@ -178,24 +175,33 @@ def _together(system: pd.DataFrame, bins: pd.DataFrame, rows: IntArray) -> Array
     return np.asarray(system["rate_sd"].reindex(bins["start"].iloc[rows]).to_numpy(dtype=float))
 
 
-def _errors(means: Array, spreads: Array, together: Array, scenarios: int, generator: np.random.Generator) -> Array:
-    """Log-normal errors of the zones' rates, of shape (zones, scenarios).
+def _errors(rates: _Rows, number: IntArray, period: Period, together: Array, picks: _Picks) -> Array:
+    """Log-normal errors of the rates, of shape (zones, scenarios, intervals).
 
-    The correlation between zones is the one that gives the standard deviation of the rate of all zones together.
+    An error lasts for some hours, as shocks do: its correlation falls by e in three. The correlation between zones is
+    the one that gives the standard deviation of the rate of all zones together.
     """
-    weight = means.sum(axis=0)
-    relative = np.divide(spreads, means, out=np.zeros_like(means), where=means > 0)
-    cv = np.sqrt((relative**2 * means).sum(axis=0) / np.maximum(weight, _LEAST))
-    alone, joint = (spreads**2).sum(axis=1), spreads.sum(axis=1) ** 2
+    means = np.stack([rates.mean[rows][:, number] for rows in period.similar])
+    spreads = np.stack([rates.spread[rows][:, number] for rows in period.similar])
+    relative = np.divide(spreads, means, out=np.zeros_like(means), where=means > 0).mean(axis=0).T
+    spread = spreads.reshape(-1, len(number))
+    alone, joint = (spread**2).sum(axis=1), spread.sum(axis=1) ** 2
     room = joint - alone
     shared = np.divide(together**2 - alone, room, out=np.zeros_like(room), where=room > 0)
-    correlation = float(np.clip(np.nan_to_num(np.nanmean(shared) if np.isfinite(shared).any() else 0.0), 0.0, 1.0))
-    common = generator.standard_normal(scenarios)
-    own = generator.standard_normal((means.shape[1], scenarios))
-    log_sd = np.sqrt(np.log1p(cv**2))[:, None]
-    return np.asarray(
-        np.exp(log_sd * (np.sqrt(correlation) * common + np.sqrt(1 - correlation) * own) - 0.5 * log_sd**2)
-    )
+    shared = shared[np.isfinite(shared)]
+    correlation = float(np.clip(shared.mean(), 0.0, 1.0)) if shared.size else 0.0
+    log_sd = np.sqrt(np.log1p(relative**2))[:, None, :]
+    noise = np.sqrt(correlation) * picks.common + np.sqrt(1 - correlation) * picks.own
+    return np.asarray(np.exp(log_sd * noise - 0.5 * log_sd**2))
+
+
+def _lasting(shape: tuple[int, ...], hours: float, generator: np.random.Generator) -> Array:
+    """Standard normal numbers whose correlation along the last axis falls by e in `_ERROR_HOURS`."""
+    keeps = np.exp(-hours / _ERROR_HOURS)
+    noise = generator.standard_normal(shape)
+    for k in range(1, shape[-1]):
+        noise[..., k] = keeps * noise[..., k - 1] + np.sqrt(1 - keeps**2) * noise[..., k]
+    return noise
 
 
 def _dispersion(zones: pd.DataFrame, number: IntArray) -> Array:
@@ -211,22 +217,15 @@ def _gamma(variance: Array, shape: tuple[int, ...], generator: np.random.Generat
     return np.where(variance > 1e-6, drawn, 1.0)
 
 
-def _returns_by_hour(
-    connection: duckdb.DuckDBPyConnection,
-    zones: int,
-    number: IntArray,
-    period: Period,
-    shape: tuple[int, int, int],
-    generator: np.random.Generator,
-) -> Array:
-    """Draw returns per hour from the gamma posterior of each zone and hour of the week.
+def _returns_by_hour(connection: duckdb.DuckDBPyConnection, zones: int, period: Period) -> Array:
+    """Returns per hour with a free dock, by hour of the week, of shape (zones, intervals).
 
-    The prior is the city's profile at the zone's level, as if it had been seen for one hour.
+    An hour that was little seen is shrunk to the city's profile at the zone's level, as if that had been seen once.
     """
     columns = {str(row[0]) for row in connection.execute("DESCRIBE panel").fetchall()}
     if "returns" not in columns:
-        raise InputError("The panel has no returns: build it again with `unmet panel`, from trips with their ends.")
-    time = "dock_exposure * minutes / 60" if "dock_exposure" in columns else "minutes / 60"
+        raise InputError(_NO_RETURNS)
+    time = "coalesce(dock_exposure, 1) * minutes / 60" if "dock_exposure" in columns else "minutes / 60"
     frame = fetch_frame(
         connection,
         f"""SELECT z.number AS zone, ((isodow(start_local) - 1) * 24 + hour(start_local))::INTEGER AS slot,
@@ -235,13 +234,11 @@ def _returns_by_hour(
         WHERE returns IS NOT NULL GROUP BY ALL""",
     )
     if frame.empty:
-        raise InputError("The panel has no returns: build it again with `unmet panel`, from trips with their ends.")
+        raise InputError(_NO_RETURNS)
     tables = np.zeros((2, zones, 168))
     tables[:, frame["zone"], frame["slot"]] = frame[["count", "hours"]].to_numpy(dtype=float).T
     count, hours = tables
     profile = count.sum(axis=0) / np.maximum(hours.sum(axis=0), _LEAST)
     level = count.sum(axis=1) / np.maximum((hours * profile).sum(axis=1), _LEAST)
     prior = np.maximum(level[:, None] * profile, 1e-3)
-    posterior = (count + prior)[number][:, period.slots], (hours + 1.0)[number][:, period.slots]
-    drawn = generator.gamma(np.broadcast_to(posterior[0][:, None, :], shape))
-    return np.asarray(drawn / posterior[1][:, None, :])
+    return np.asarray(((count + prior) / (hours + 1.0))[:, period.slots])

@@ -1,4 +1,4 @@
-"""What the records of stations show, cut into the steps of the model of usable supply.
+"""Records of stations, cut into the steps of the model of usable supply.
 
 A *timeline* has one row for every stretch of a station in which nothing changes. Polls that repeat each other are one
 stretch. `to_steps` cuts and joins stretches so that no step is longer than `LONGEST_STEP`: short of vehicles a long

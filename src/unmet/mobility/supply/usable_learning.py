@@ -51,7 +51,7 @@ _BOUNDS = [
 
 @dataclass(frozen=True)
 class UsableSupply:
-    """What listed vehicles are worth, by a model of a system's own records.
+    """The worth of listed vehicles, by a model of a system's own records.
 
     Attributes
     ----------
