@@ -52,7 +52,7 @@ class KeptGP:
         names = getattr(gp, "feature_names_in_", None)
         if not isinstance(posterior, LowRankPosterior) or names is None or gp._model.likelihood.units == "y":
             return None
-        return cls(tuple(map(str, names)), posterior, gp._model.likelihood, float(gp.dispersion_))
+        return cls(tuple(map(str, names)), posterior, gp._model.likelihood, float(getattr(gp, "dispersion_", np.nan)))
 
     def predict_quantiles(self, X: pd.DataFrame, q: Any, kind: str = "latent") -> Array:
         """Quantiles of the rate, shape (n, len(q)); see `CensoredGP.predict_quantiles`."""
