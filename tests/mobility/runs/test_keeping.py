@@ -117,6 +117,7 @@ def test_settled_bins_are_taken_over_and_sums_agree(base, continued):
         ({"zones": ["elsewhere"]}, "the zones changed"),
         ({"end": "2024-01-01T00:00:00+00:00"}, "its records end on 2024-01-01"),
         ({"inputs": {"unmet": "0.0.0"}}, "the unmet changed"),
+        ({"features": "another"}, "weather or holidays before"),
     ],
 )
 def test_the_model_is_learnt_anew_when_it_must_be(folder, base, monkeypatch, changes, why):
@@ -131,6 +132,20 @@ def test_the_model_is_learnt_anew_when_it_must_be(folder, base, monkeypatch, cha
     with pytest.raises(Stopped):
         demand.fit(folder / "full.parquet", folder / f"out-{name}", **more)
     assert any(why in note for note in told)
+
+
+@pytest.mark.slow
+def test_changed_records_of_settled_bins_have_the_model_learnt_anew(folder, base, monkeypatch):
+    rows = pd.read_parquet(folder / "full.parquet")
+    rows.loc[rows.index % 500 == 0, "observed"] += 1
+    rows.to_parquet(folder / "changed.parquet")
+    monkeypatch.setattr("unmet.mobility.runs.run._estimate_all", _stop)
+    told: list[str] = []
+    demand = LatentDemand(draws=100, weather=folder / "weather.csv", timezone=ZONE)
+    more = {"executor": serially, "progress": lambda done, zones, note: told.append(note), "base": base}
+    with pytest.raises(Stopped):
+        demand.fit(folder / "changed.parquet", folder / "out-changed", **more)
+    assert any("have other pickups" in note for note in told)
 
 
 class Stopped(Exception):

@@ -28,7 +28,7 @@ from unmet.mobility.models.joint import JointCity
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.runs.checkpoints import Checkpoint, ZoneOutcome, read_checkpoints, write_checkpoint
 from unmet.mobility.runs.folder import RunFolder, earlier_inputs
-from unmet.mobility.runs.keeping import Kept, NotKept, ZoneRecord, settled_moment, write_kept
+from unmet.mobility.runs.keeping import Kept, NotKept, ZoneRecord, features_hash, settled_moment, write_kept
 from unmet.mobility.runs.outputs import publish, read_info
 from unmet.mobility.runs.worker import ModelSettings, ZoneBatch
 
@@ -267,7 +267,8 @@ class Attempt:
             records |= zip(part.fitted, own, strict=True)
         failed = {zone: reason for part in self.finished for zone, reason in part.failed.items()}
         inputs = {name: value for name, value in self.inputs.items() if name not in _OF_RECORDS}
-        write_kept(path, sorted(records.items()), self.city, self.joint.kept, settled, last, inputs, failed)
+        features = features_hash(self.file, settled)
+        write_kept(path, sorted(records.items()), self.city, self.joint.kept, settled, last, inputs, features, failed)
 
     def _describe_joint(self) -> dict[str, Any] | None:
         """Describe the city as one; unusual days before the first bin of this attempt are those of the earlier run."""

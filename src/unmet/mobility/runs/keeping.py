@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
+import duckdb
 import numpy as np
 import pandas as pd
 
 from unmet._exceptions import UnmetError
-from unmet._storage.hashes import file_hash
-from unmet._storage.sql import fetch_one, path_literal, reading
+from unmet._storage.hashes import file_hash, frame_hash
+from unmet._storage.sql import fetch_frame, fetch_one, path_literal, reading
 from unmet._typing import Array
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.kept import KeptCurve, KeptFit, KeptJoint
@@ -34,6 +35,7 @@ __all__ = [
     "ZoneRecord",
     "check_records",
     "check_still_fits",
+    "features_hash",
     "read_kept",
     "read_records",
     "settled_moment",
@@ -101,6 +103,8 @@ class Kept:
         Bins before `settled` are taken over. `end` is the start of the last bin of its records.
     inputs : dict
         What its estimates depend on, besides the panel and the features.
+    features : str or None
+        Hash of the features of settled bins.
     city, joint : CityModel, KeptJoint
         What zones share.
     names : tuple of str
@@ -114,6 +118,7 @@ class Kept:
     settled: pd.Timestamp
     end: pd.Timestamp
     inputs: dict[str, Any]
+    features: str | None
     city: CityModel
     joint: KeptJoint
     names: tuple[str, ...]
@@ -141,6 +146,7 @@ def write_kept(
     settled: pd.Timestamp,
     end: pd.Timestamp,
     inputs: Mapping[str, Any],
+    features: str | None,
     failures: Mapping[str, str],
 ) -> None:
     """Write the file; the arguments are the attributes of `Kept`."""
@@ -159,6 +165,7 @@ def write_kept(
         "settled": settled.isoformat(),
         "end": end.isoformat(),
         "inputs": dict(inputs),
+        "features": features,
         "city": replace(city, curve=city.curve.iloc[:1]).to_dict(),
         "curve": curve,
         "joint": joint.to_dict(),
@@ -200,6 +207,7 @@ def read_kept(folder: Path, sha256: str | None) -> Kept | None:
             pd.Timestamp(header["settled"]),
             pd.Timestamp(header["end"]),
             header["inputs"],
+            header["features"],
             replace(CityModel.from_dict(header["city"]), kept=KeptCurve.from_parts(header["curve"], of_curve)),
             KeptJoint.from_dict(header["joint"]),
             tuple(header["zones"]),
@@ -216,6 +224,8 @@ def check_records(kept: Kept, file: PanelFile, inputs: Mapping[str, Any]) -> Non
     for name, value in kept.inputs.items():
         if inputs.get(name) != value:
             raise NotKept(f"the {name} changed.")
+    if features_hash(file, kept.settled) != kept.features:
+        raise NotKept(f"weather or holidays before {kept.settled:%Y-%m-%d} changed.")
     if sorted({*kept.names, *kept.failures}) != list(file.zones):
         raise NotKept("the zones changed.")
     end = file.bins()["start"].iloc[-1]
@@ -232,6 +242,15 @@ def check_records(kept: Kept, file: PanelFile, inputs: Mapping[str, Any]) -> Non
     if rows != now or changed > _FEW_CHANGES * rows or (moved or 0.0) > _SMALL_CHANGE:
         what = f"{changed:,} of {rows:,} bins have other pickups, exposure moved by {moved or 0:.1%} on average"
         raise NotKept(f"records before {kept.settled:%Y-%m-%d} changed: {what}.")
+
+
+def features_hash(file: PanelFile, settled: pd.Timestamp) -> str | None:
+    """Give the hash of the features of settled bins; None without features."""
+    try:
+        sql = "SELECT * FROM features WHERE start < $1 ORDER BY start"
+        return frame_hash(fetch_frame(file.connection, sql, [settled]))
+    except duckdb.CatalogException:
+        return None
 
 
 def check_still_fits(kept: Kept, start: pd.DatetimeIndex, observed: Array, expected: Array) -> None:
