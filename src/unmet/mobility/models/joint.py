@@ -97,7 +97,7 @@ class JointCity:
 
     @property
     def kept(self) -> KeptJoint:
-        """What later bins can be estimated with."""
+        """Give the parts that later bins are estimated with."""
         within = dict(zip(self.zones, self.within.tolist(), strict=True))
         return KeptJoint(self.law, self.walking, self.dispersion, within)
 

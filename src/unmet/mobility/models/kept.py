@@ -1,4 +1,4 @@
-"""What a run keeps for the next: posteriors of zones and of the city's curve, the law of shocks and the walking curve.
+"""Parts of a run that are kept for the next: posteriors of zones and of the city curve, the law of shocks, walking.
 
 With a few days more of records, demand in the new bins is estimated from these, without a fit: only the shocks of the
 new bins are estimated anew. A bin's draws use the same weights as those of the bins before.
@@ -22,7 +22,7 @@ __all__ = ["InputScales", "KeptCurve", "KeptFit", "KeptJoint"]
 
 @dataclass(frozen=True)
 class InputScales:
-    """What the inputs of a zone are measured by, so that those of later bins are measured alike.
+    """Origin and units of the inputs of a zone, so that those of later bins are measured alike.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class KeptCurve:
 
 @dataclass(frozen=True)
 class KeptJoint:
-    """What was learnt from all zones together: see `unmet.mobility.models.joint`."""
+    """Shocks and walking, learnt from all zones together: see `unmet.mobility.models.joint`."""
 
     law: ShockLaw
     walking: Walking

@@ -1,4 +1,4 @@
-"""What a finished run keeps, so that a run with a few days more of records estimates only the last bins.
+"""Keep parts of a finished run, so that a run with a few days more of records estimates only the last bins.
 
 ``kept.npz`` has the posteriors of the zones and of the city's curve, the law of shocks, the walking curve, and draws of
 all bins before a moment, `Kept.settled`: two weeks before the end of the records. A later run takes over the rows
@@ -93,7 +93,7 @@ def read_records(path: Path) -> list[ZoneRecord]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What an earlier run has kept.
+    """The kept parts of an earlier run.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ class ZoneBatch:
     kept: tuple[KeptFit, ...] = ()
 
     def more(self) -> list[dict[str, Any]]:
-        """What the functions of a zone get beside its rows."""
+        """Give the arguments of the functions of a zone beside its rows."""
         known: list[dict[str, Any]] = [{} for _ in self.zones]
         for name in ("around", "kept"):
             for arguments, value in zip(known, getattr(self, name), strict=False):
