@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from unmet.mobility.supply.states import REASONS, STATES, WORDS
+from unmet.mobility.supply.usable_words import supply_curve, supply_facts
 from unmet.report.source import RunSource
 
-__all__ = ["assumptions", "city_facts", "data_used", "minutes_by_state", "model_facts", "quality_rows", "span"]
+__all__ = [
+    "assumptions",
+    "city_facts",
+    "data_used",
+    "minutes_by_state",
+    "model_facts",
+    "quality_rows",
+    "span",
+    "supply_learnt",
+]
 
 _PICKUPS = {
     "trips": "Observed trips are trips that started in the zone.",
@@ -40,7 +51,7 @@ def model_facts(source: RunSource) -> list[list[str]]:
         ["Model", f"{settings.get('name', 'unknown')}: {model.get('sentence', '')}".rstrip(": ")],
         ["Joint draws for intervals", str(settings.get("draws", ""))],
         ["Seed", str(settings.get("seed", ""))],
-        ["Weather", _given(provenance.get("weather"), model)],
+        ["Weather", _given(_file_name(provenance.get("weather")), model)],
         ["Weather columns", ", ".join(map(str, provenance.get("weather_columns") or []))],
         ["Holidays", _given(provenance.get("holidays"), model)],
     ]
@@ -75,7 +86,22 @@ def city_facts(source: RunSource) -> list[list[str]]:
         ["Hours that were unusual in a neighbourhood", f"± {shocks['local_variance'] ** 0.5:.0%} within about "
          f"{shocks['local_metres']:.0f} m, for about {shocks['local_hours']:.0f} hours"],
         ["Most unusual days", days],
+        *_held_out_facts(joint.get("held_out")),
     ]  # fmt: skip
+
+
+def _held_out_facts(found: dict[str, Any] | None) -> list[list[str]]:
+    if not found:
+        return []
+    return [
+        ["Bins held out to check the estimate", f"{found['bins']:,}; predicted {found['bias']:+.1%} "
+         f"(± {2 * found['bias_se']:.1%}); {found['coverage']:.0%} inside their 90 % interval"],
+    ]  # fmt: skip
+
+
+def _file_name(path: Any) -> str:
+    """The name without its folders, which are nobody's business but the analyst's."""
+    return re.split(r"[\\/]", str(path or ""))[-1]
 
 
 def _given(value: Any, model: dict[str, Any]) -> str:
@@ -103,6 +129,16 @@ def data_used(source: RunSource) -> list[list[str]]:
          else f"{summary['censored_share']:.1%} of open zone-bins (rule: {summary.get('censored_rule')})"],
     ]  # fmt: skip
     return [fact for fact in facts if fact[1]]
+
+
+def supply_learnt(source: RunSource) -> dict[str, Any]:
+    """Return what was learnt about listed vehicles: facts, pickups over expected by number listed, and stations."""
+    learnt = source.summary.get("usable_supply")
+    stations = [
+        [row["name"] or row["station"], int(row["listed"]), row["unusable"], row["probability"], row["since_local"]]
+        for row in source.unusable.to_dict("records")
+    ]
+    return {"facts": supply_facts(learnt), "curve": supply_curve(learnt), "stations": stations}
 
 
 def minutes_by_state(source: RunSource) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from unmet._typing import Array
 from unmet.estimators.kept import KeptGP
+from unmet.mobility.models.held_out import HeldOut
 from unmet.mobility.models.shocks import ShockLaw
 from unmet.mobility.models.walking import Walking
 
@@ -139,14 +140,17 @@ class KeptJoint:
     walking: Walking
     dispersion: float
     within: dict[str, float]
+    held_out: HeldOut | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Give a JSON-able description."""
         learnt = {"law": self.law.to_dict(), "walking": self.walking.to_dict()}
-        return {**learnt, "dispersion": self.dispersion, "within": self.within}
+        held_out = None if self.held_out is None else self.held_out.to_dict()
+        return {**learnt, "dispersion": self.dispersion, "within": self.within, "held_out": held_out}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Self:
         """Read back what `to_dict` gave."""
         law, walking = ShockLaw.from_dict(description["law"]), Walking.from_dict(description["walking"])
-        return cls(law, walking, description["dispersion"], description["within"])
+        held_out = HeldOut.from_dict(description["held_out"])
+        return cls(law, walking, description["dispersion"], description["within"], held_out)
