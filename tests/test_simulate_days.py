@@ -34,7 +34,11 @@ def test_an_empty_city_turns_everybody_away_and_a_full_one_takes_no_return():
 
 @pytest.mark.parametrize(
     ("day", "stock", "words"),
-    [("2024-03-09", [1] * 4, "a day of the city"), ("2024-03-04", [1] * 3, "stock"), ("2024-03-04", [999] * 4, "stock")],
+    [
+        ("2024-03-09", [1] * 4, "a day of the city"),
+        ("2024-03-04", [1] * 3, "stock"),
+        ("2024-03-04", [999] * 4, "stock"),
+    ],
 )
 def test_what_the_city_does_not_have_is_refused(day, stock, words):
     with pytest.raises(InputError, match=words):
