@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._ending import print_error
 from unmet.cli._progress import stage_progress, stoppable
 from unmet.cli._tables import end_if_zones_failed, print_estimate

@@ -27,7 +27,16 @@ from unmet.report.plan import plan_data
 from unmet.report.series import WEEKLY, day_numbers
 from unmet.report.source import RunSource, open_run
 from unmet.report.tables import act_table, flag_counts, headline, true_demand, week_table, zone_table
-from unmet.report.words import assumptions, city_facts, data_used, minutes_by_state, model_facts, quality_rows, span
+from unmet.report.words import (
+    assumptions,
+    city_facts,
+    data_used,
+    minutes_by_state,
+    model_facts,
+    quality_rows,
+    span,
+    supply_learnt,
+)
 
 __all__ = ["write_report"]
 
@@ -174,6 +183,7 @@ def _how(source: RunSource) -> dict[str, Any]:
         "data": data_used(source),
         "quality": quality_rows(source),
         "states": minutes_by_state(source),
+        "supply": supply_learnt(source),
         "model": model_facts(source),
         "city": city_facts(source),
         "flags": flags,

@@ -5,9 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from unmet.mobility.supply.states import REASONS, STATES, WORDS
+from unmet.mobility.supply.usable_words import supply_curve, supply_facts
 from unmet.report.source import RunSource
 
-__all__ = ["assumptions", "city_facts", "data_used", "minutes_by_state", "model_facts", "quality_rows", "span"]
+__all__ = [
+    "assumptions",
+    "city_facts",
+    "data_used",
+    "minutes_by_state",
+    "model_facts",
+    "quality_rows",
+    "span",
+    "supply_learnt",
+]
 
 _PICKUPS = {
     "trips": "Observed trips are trips that started in the zone.",
@@ -75,6 +85,16 @@ def city_facts(source: RunSource) -> list[list[str]]:
         ["Hours that were unusual in a neighbourhood", f"± {shocks['local_variance'] ** 0.5:.0%} within about "
          f"{shocks['local_metres']:.0f} m, for about {shocks['local_hours']:.0f} hours"],
         ["Most unusual days", days],
+        *_held_out_facts(joint.get("held_out")),
+    ]  # fmt: skip
+
+
+def _held_out_facts(found: dict[str, Any] | None) -> list[list[str]]:
+    if not found:
+        return []
+    return [
+        ["Bins held out to check the estimate", f"{found['bins']:,}; predicted {found['bias']:+.1%} "
+         f"(± {2 * found['bias_se']:.1%}); {found['coverage']:.0%} inside their 90 % interval"],
     ]  # fmt: skip
 
 
@@ -103,6 +123,16 @@ def data_used(source: RunSource) -> list[list[str]]:
          else f"{summary['censored_share']:.1%} of open zone-bins (rule: {summary.get('censored_rule')})"],
     ]  # fmt: skip
     return [fact for fact in facts if fact[1]]
+
+
+def supply_learnt(source: RunSource) -> dict[str, Any]:
+    """Return what was learnt about listed vehicles: facts, pickups over expected by number listed, and stations."""
+    learnt = source.summary.get("usable_supply")
+    stations = [
+        [row["name"] or row["station"], int(row["listed"]), row["unusable"], row["probability"], row["since_local"]]
+        for row in source.unusable.to_dict("records")
+    ]
+    return {"facts": supply_facts(learnt), "curve": supply_curve(learnt), "stations": stations}
 
 
 def minutes_by_state(source: RunSource) -> list[dict[str, Any]]:
