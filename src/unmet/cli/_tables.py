@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unmet.cli._console import Console
 from unmet.cli._ending import end_with_failures
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ def print_estimate(console: Console, result: RunResult) -> None:
     """Print the totals, the zones with most lost trips, and the zones that failed."""
     labels = zone_labels(result.zones)
     console.print(_totals_table(result))
+    if held_out := (result.info.get("joint") or {}).get("held_out"):
+        console.print(
+            f"Check on {held_out['bins']:,} bins that were held out: predicted {held_out['bias']:+.1%} "
+            f"(± {2 * held_out['bias_se']:.1%}), {held_out['coverage']:.0%} inside their 90 % interval."
+        )
     if len(worst := _worst(result.zones)):
         console.print(_zones_table(worst, labels))
     if result.failures:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from unmet._exceptions import InputError
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._progress import step_progress
 from unmet.cli._tables import count, counted
 from unmet.mobility.supply.states import REASONS, WORDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from unmet.mobility.supply.states import REASONS, STATES, WORDS
@@ -50,7 +51,7 @@ def model_facts(source: RunSource) -> list[list[str]]:
         ["Model", f"{settings.get('name', 'unknown')}: {model.get('sentence', '')}".rstrip(": ")],
         ["Joint draws for intervals", str(settings.get("draws", ""))],
         ["Seed", str(settings.get("seed", ""))],
-        ["Weather", _given(provenance.get("weather"), model)],
+        ["Weather", _given(_file_name(provenance.get("weather")), model)],
         ["Weather columns", ", ".join(map(str, provenance.get("weather_columns") or []))],
         ["Holidays", _given(provenance.get("holidays"), model)],
     ]
@@ -85,7 +86,22 @@ def city_facts(source: RunSource) -> list[list[str]]:
         ["Hours that were unusual in a neighbourhood", f"± {shocks['local_variance'] ** 0.5:.0%} within about "
          f"{shocks['local_metres']:.0f} m, for about {shocks['local_hours']:.0f} hours"],
         ["Most unusual days", days],
+        *_held_out_facts(joint.get("held_out")),
     ]  # fmt: skip
+
+
+def _held_out_facts(found: dict[str, Any] | None) -> list[list[str]]:
+    if not found:
+        return []
+    return [
+        ["Bins held out to check the estimate", f"{found['bins']:,}; predicted {found['bias']:+.1%} "
+         f"(± {2 * found['bias_se']:.1%}); {found['coverage']:.0%} inside their 90 % interval"],
+    ]  # fmt: skip
+
+
+def _file_name(path: Any) -> str:
+    """The name without its folders, which are nobody's business but the analyst's."""
+    return re.split(r"[\\/]", str(path or ""))[-1]
 
 
 def _given(value: Any, model: dict[str, Any]) -> str:

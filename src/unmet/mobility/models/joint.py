@@ -24,7 +24,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmet._exceptions import FileFormatError
-from unmet._typing import Array, IntArray
+from unmet._typing import Array, BoolArray, IntArray
+from unmet.mobility.models.held_out import HeldOut, measure
 from unmet.mobility.models.shocks import ShockLaw, Shocks, estimate_shocks, learn_law
 from unmet.mobility.models.surroundings import (
     Received,
@@ -43,6 +44,7 @@ _UNUSUAL_DAYS = 5  # that are described
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
 _SHOCK_SEED = 2  # shocks are drawn alike for all zones
+_HELD_OUT_SEED, _DRAWS = 5, 200  # of the counts of held-out bins
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class JointCity:
         Pickups.
     walks : Walks
         Who was out and who had stock.
+    held_out : HeldOut or None
+        Bias and coverage on bins that were held out; None if there were too few.
     """
 
     zones: tuple[str, ...]
@@ -93,6 +97,7 @@ class JointCity:
     level: Array
     observed: Array
     walks: Walks
+    held_out: HeldOut | None = None
 
     @property
     def draws(self) -> int:
@@ -118,6 +123,7 @@ class JointCity:
         return {
             "walking": self.walking.describe(),
             "shocks": asdict(self.law),
+            "held_out": None if self.held_out is None else self.held_out.to_dict(),
             "unusual_days": [{"day": str(d)[:10], "change": float(c)} for d, c in unusual.items()],
         }
 
@@ -201,6 +207,7 @@ class JointCity:
             "law": self.law.to_dict(),
             "walking": self.walking.to_dict(),
             "dispersion": self.dispersion,
+            "held_out": None if self.held_out is None else self.held_out.to_dict(),
         }
         walks = {f"walks_{f.name}": getattr(self.walks, f.name) for f in fields(self.walks)}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
@@ -220,6 +227,7 @@ class JointCity:
                     law=ShockLaw.from_dict(header["law"]),
                     walking=Walking.from_dict(header["walking"]),
                     dispersion=float(header["dispersion"]),
+                    held_out=HeldOut.from_dict(header["held_out"]),
                     walks=Walks(*(file[f"walks_{f.name}"] for f in fields(Walks))),
                     **{name: file[name] for name in _ARRAYS},
                 )
@@ -249,6 +257,7 @@ def join_city(
     walking: Walking | None = None,
     start: Walking = DEFAULT_WALKING,
     rounds: int = _ROUNDS,
+    hidden: BoolArray | None = None,
 ) -> JointCity:
     """Learn shocks and walking from all zones, in turns.
 
@@ -264,9 +273,12 @@ def join_city(
         Where learning it starts.
     rounds : int
         Turns of shocks and walking.
+    hidden : array of bool of shape (zones, bins), optional
+        Bins to hold out, on which bias and coverage are measured.
     """
     known = np.isfinite(table.log_rate)
-    observed = np.where(known & (table.exposure > 0), table.observed, np.nan)
+    hidden = np.zeros(known.shape, dtype=bool) if hidden is None else hidden
+    observed = np.where(known & (table.exposure > 0) & ~hidden, table.observed, np.nan)
     log_rate = np.where(known, table.log_rate, np.nan)
     var = np.where(known, table.log_rate_var, 0.0)
     walks = walks_between(table.exposure, np.where(np.isfinite(table.observed), table.stockout, 0.0), table.metres)
@@ -310,7 +322,7 @@ def join_city(
         change = _level(observed, table.exposure * rate, background)
         log_rate, level, last = log_rate + change[:, None], level + change, level
     assert shocks is not None
-    return JointCity(
+    joint = JointCity(
         zones=table.zones,
         start=table.start,
         law=law,
@@ -328,6 +340,18 @@ def join_city(
         observed=table.observed,
         walks=walks,
     )
+    return replace(joint, held_out=_measure(joint, table, hidden, seed))
+
+
+def _measure(joint: JointCity, table: ZoneTable, hidden: BoolArray, seed: int) -> HeldOut | None:
+    rng = np.random.default_rng([_HELD_OUT_SEED, seed])
+    at = hidden & np.isfinite(table.log_rate) & np.isfinite(table.observed)
+    mean, var = (values[at] for values in joint.log_rate(table))
+    latent = mean + np.sqrt(var) * rng.standard_normal((_DRAWS, at.sum()))
+    # The walkers expected are part of what is counted.
+    expected = table.exposure[at] * np.exp(latent) + joint.background[at]
+    day = np.nonzero(at)[1] // max(round(24 / table.hours), 1)
+    return measure(table.observed[at], expected, table.exposure[at], joint.dispersion, day, rng)
 
 
 def _level(observed: Array, own: Array, background: Array) -> Array:

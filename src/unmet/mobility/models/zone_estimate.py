@@ -18,6 +18,7 @@ from unmet._exceptions import InputError
 from unmet._typing import Array, IntArray
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.city import CityModel, with_city
+from unmet.mobility.models.held_out import find_held_out
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS, ZoneModel, find_model
 from unmet.mobility.models.surroundings import Surroundings
@@ -196,11 +197,12 @@ class ZoneFit:
 def fit_usual_rate(
     panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None, around: Surroundings | None = None
 ) -> ZoneFit:
-    """Fit the log-rate of one zone, without draws; parameters as of `estimate_zone`."""
+    """Fit the log-rate of one zone, without draws and held-out bins; parameters as of `estimate_zone`."""
     data = replace(with_city(zone_data(panel), city), surroundings=around)
     if not data.seen.any() or not data.has_counts:
         raise InputError("No bin had anything to rent, or the pickups are not counts.")
-    gp, _, level = fit_counts(data, _seed(data.zone, model.seed))
+    hidden = find_held_out(data.zone, data.observed, data.exposure, model.seed)
+    gp, _, level = fit_counts(data.without(hidden), _seed(data.zone, model.seed))
     mean, var = log_rate(gp, data, level)
     if around is not None:  # the mean rate, as of a zone without known shocks
         mean = mean + 0.5 * around.prior_var

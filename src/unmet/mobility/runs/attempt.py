@@ -137,7 +137,7 @@ class Attempt:
         if path.exists():
             try:
                 return CityModel.from_dict(json.loads(unsealed(path)))
-            except (UnmetError, ValueError, OSError):
+            except (UnmetError, ValueError, OSError, RecursionError):
                 self.note("The city model was damaged on disk and is learnt again.")
         self.report("Learning the city model.")
         began = time.process_time()
@@ -227,7 +227,9 @@ class Attempt:
         info = self._info(facts, zones, failed)
         self.report("Writing the tables.")
         with writing(self.place.out):
-            info = publish(self.place.out, self.place.scratch, self.finished, zones, self.file.hours_of_week(), info)
+            held_out = None if self.joint is None else self.joint.held_out
+            hours = self.file.hours_of_week()
+            info = publish(self.place.out, self.place.scratch, self.finished, zones, hours, info, held_out)
             # If a worker was lost, the same command tries those zones again and needs the finished ones.
             keep = {self.fingerprint} if self.lost else set()
             for folder in self.place.attempts():

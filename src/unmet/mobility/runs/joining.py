@@ -20,6 +20,7 @@ from unmet._storage.writing import replacing
 from unmet.execution import Executor, work_through
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.city_curve import LEAST_ZONES
+from unmet.mobility.models.held_out import find_held_out
 from unmet.mobility.models.joint import JointCity, ZoneRecord, join_city, rough_surroundings, table_of
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneFit, fit_usual_rate
@@ -92,7 +93,11 @@ def join_zones(
         return None
     say("Estimating shocks and walking for the whole city.")
     table = table_of(fits, {fit.zone: (fit.log_rate, fit.log_rate_var) for fit in fits}, places)
-    joint = join_city(table, draws=model.draws, seed=model.seed, walking=model.walking())
+    hidden = np.zeros(table.observed.shape, dtype=bool)
+    for i, fit in enumerate(fits):
+        at = table.start.get_indexer(fit.start)
+        hidden[i, at] = find_held_out(fit.zone, fit.observed, fit.exposure, model.seed)
+    joint = join_city(table, draws=model.draws, seed=model.seed, walking=model.walking(), hidden=hidden)
     with replacing(path, scratch=scratch) as aside:
         joint.save(aside)
     return joint
