@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -153,7 +154,10 @@ def test_a_poll_that_lists_all_stations_is_told_from_a_log_of_changes():
     assert hour(frame[frame["zone"] == "a"], "08:00")["unknown_minutes"] == 44 + 4
     changes = pd.concat(
         [
-            log(*[(f"{8 + m // 60:02d}:{m % 60:02d}", m % 4) for m in range(i, 180, 7)], station=s)
+            log(
+                *[(f"{8 + m // 60:02d}:{m % 60:02d}", m % 4) for m in np.cumsum([i, 2, 9, 1, 30, 4, 2, 25, 3, 40])],
+                station=s,
+            )
             for i, s in enumerate("abcd")
         ]
     )

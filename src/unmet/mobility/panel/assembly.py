@@ -24,7 +24,7 @@ from unmet.mobility.supply.spells import (
     no_spells,
     status_spells,
 )
-from unmet.mobility.supply.states import STATES
+from unmet.mobility.supply.states import FAR_APART, FEED_SILENT, SILENT, STATES
 from unmet.mobility.supply.status_log import StatusRecords
 
 __all__ = ["panel_rows", "zone_rows"]
@@ -73,7 +73,7 @@ def _zone_groups(
         return
     if evidence.log is not None and evidence.feed is not None:
         for records in evidence.log.blocks():
-            spells = status_spells(records, evidence.feed, evidence.feed_share)
+            spells = status_spells(records, evidence.feed, evidence.feed_share, evidence.closures)
             served = _served(records, spells, evidence, many, held)
             if many:
                 spells = combine_stations(spells, evidence.group)
@@ -105,7 +105,7 @@ def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Move
     """Infer pickups, returns and rebalancing from the changes of availability."""
     assert evidence.log is not None
     assert evidence.feed is not None
-    changes = find_changes(records, evidence.feed.polled)
+    changes = find_changes(records, evidence.feed)
     changes = known_changes(changes, evidence.feed, evidence.feed_share, evidence.silent)
     bin_ = evidence.bins.of(changes.minute)
     zone = evidence.group[changes.station]
@@ -128,7 +128,9 @@ def zone_rows(
     open_ = states["available"] + states["stockout"]
     with np.errstate(invalid="ignore"):
         supply = np.where(open_ > 0, tally.vehicle_minutes / np.maximum(open_, 1), np.nan)
-    known = states["unknown"] < bins.minutes
+    hidden = sum(tally.minutes.get(reason, np.int64(0)) for reason in (SILENT, FEED_SILENT, FAR_APART))
+    # A bin that is mostly hidden in gaps of the feed is unknown, not zero.
+    known = (states["unknown"] < bins.minutes) & (2 * hidden <= bins.minutes)
     return {
         "zone": np.broadcast_to(zones[:, None], known.shape),
         "start": bins.start,

@@ -23,9 +23,9 @@ from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
 from unmet.mobility.supply.netting import net_supply
 from unmet.mobility.supply.polls import Polls
-from unmet.mobility.supply.silence import Feed, outside_coverage, silent_stretches, standstills
+from unmet.mobility.supply.silence import Feed, far_apart, join, outside_coverage, silent_stretches, standstills
 from unmet.mobility.supply.spells import Override, Spells
-from unmet.mobility.supply.states import FEED_SILENT, OUTSIDE_HOURS, STANDSTILL
+from unmet.mobility.supply.states import FAR_APART, FEED_SILENT, OUTSIDE_HOURS, STANDSTILL
 from unmet.mobility.supply.status_log import StatusLog, sort_status
 from unmet.mobility.zones.build import Zones
 
@@ -55,13 +55,15 @@ class Evidence:
     log, feed : optional
         Sorted status, and the activity of the whole feed. `log` is None without status.
     feed_share : array
-        Usual share of each station in the feed's records. Empty without status.
+        Usual records of each station per record of all others. Empty without status.
     trips : TripCounts, optional
         Pickups and returns by zone and bin.
     netted : Spells, optional
         Supply of the stations, netted from trips.
     silent : array
-        Stretches (begin, end) in which the feed is silent.
+        Stretches (begin, end) in which the feed is silent, or looked at too rarely to infer pickups.
+    closures : array
+        Stretches (begin, end) in which the whole system stands still.
     supply : SupplyModel, optional
         Usable supply. None if every listed vehicle is taken to be rentable.
     """
@@ -78,6 +80,7 @@ class Evidence:
     trips: TripCounts | None = None
     netted: Spells | None = None
     silent: Integers = field(default_factory=lambda: NO_STRETCHES)
+    closures: Integers = field(default_factory=lambda: NO_STRETCHES)
     supply: SupplyModel | None = None
 
     @property
@@ -137,18 +140,23 @@ def gather(
     still, silent = standstills(feed, silent)
     overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
     overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
+    if log is not None:
+        apart = far_apart(feed, holes)
+        overrides += [Override(b, e, FAR_APART) for b, e in apart.tolist()]
+        silent = np.concatenate([silent, apart])
+        silent = join(silent[np.argsort(silent[:, 0], kind="stable")], 1)
     if options.hours is not None:
         shut = closed_by_hours(options.hours, first, last, records.timezone)
         overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
     supply = None
     if log is not None and options.supply == "usable":
         known = None if span is None else holes
-        source = timelines(records, feed, feed_share, silent, order, known, (first, last + 1), options)
+        source = timelines(records, feed, feed_share, silent, still, order, known, (first, last + 1), options)
         progress("learning which listed vehicles can be rented")
         supply = learn_supply(source, log, overrides, options.timezone)
     covered = _covered(bins, holes)
     return Evidence(
-        bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent, supply
+        bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent, still, supply
     )
 
 

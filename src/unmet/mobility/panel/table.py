@@ -20,7 +20,7 @@ from unmet.mobility.panel.trip_counts import loose_starts
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.served import Unusable
-from unmet.mobility.supply.states import REASONS, STATES
+from unmet.mobility.supply.states import FEED_SILENT, REASONS, STATES
 from unmet.mobility.zones.build import Zones, find_zones, report_moved
 
 __all__ = ["UNUSABLE_COLUMNS", "PanelTable", "make_panel"]
@@ -170,7 +170,8 @@ def _summarise(
     by_reason = reasons.groupby("reason")["minutes"].sum()
     kind = None
     if evidence.log is not None and evidence.feed is not None:
-        kind = "polled snapshots" if evidence.feed.polled else "change log"
+        polled = evidence.feed.cadence.polled.mean()
+        kind = "polled snapshots" if polled > 0.9 else "change log" if polled < 0.1 else "changes and polled snapshots"
     return {
         "timezone": records.timezone,
         "zones_as": options.zones,
@@ -184,6 +185,7 @@ def _summarise(
         "bins": len(bins),
         "rows": evidence.zones * len(bins),
         "status": kind,
+        "cadence": None if kind is None else _cadence(evidence),
         "pickups_from": "trips" if bool(evidence.covered.all()) else "trips and status" if trips else "status",
         "supply_from": "status" if evidence.log is not None else "trips, netted",
         "trips_used": None if trips is None else trips.used,
@@ -194,8 +196,19 @@ def _summarise(
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
         "usable_supply": None if evidence.supply is None else evidence.supply.usable.summary(),
-        "feed_outages": int(((evidence.silent[:, 0] < bins.edges[-1]) & (evidence.silent[:, 1] > bins.edges[0])).sum()),
+        "feed_outages": sum(
+            o.reason == FEED_SILENT and o.begin < bins.edges[-1] and o.end > bins.edges[0] for o in evidence.overrides
+        ),
     }
+
+
+def _cadence(evidence: Evidence) -> list[dict[str, float]]:
+    """List the usual intervals between two looks at the feed (whole minutes), and the share of hours with each."""
+    assert evidence.feed is not None
+    minutes = np.round(evidence.feed.cadence.minutes)  # known to 6 %; nobody looks every 44 minutes
+    minutes, hours = np.unique(np.where(minutes > 12, 5 * np.round(minutes / 5), minutes), return_counts=True)
+    order = np.argsort(-hours, kind="stable")[:5]
+    return [{"minutes": float(minutes[i]), "share": round(float(hours[i] / hours.sum()), 4)} for i in order]
 
 
 def _local_end(minute: int, timezone: str) -> str:

@@ -33,8 +33,8 @@ class Timelines:
 
     Attributes
     ----------
-    feed, feed_share, silent
-        Activity of the feed, share of each station in it, stretches in which it is silent.
+    feed, feed_share, silent, closures
+        Activity of the feed, share of each station in it, stretches in which it is silent or the system closed.
     rebalancing : int
         Vehicles at once that a van moves.
     pickups, returns : array
@@ -48,6 +48,7 @@ class Timelines:
     feed: Feed
     feed_share: NDArray[np.float64]
     silent: Integers
+    closures: Integers
     rebalancing: int
     pickups: Integers
     returns: Integers
@@ -90,6 +91,7 @@ def timelines(
     feed: Feed,
     feed_share: NDArray[np.float64],
     silent: Integers,
+    closures: Integers,
     order: Integers,
     holes: Integers | None,
     period: tuple[int, int],
@@ -98,9 +100,10 @@ def timelines(
     """Collect what timelines are made of; `holes` is None without trips, `order` that of the stations."""
     if holes is None:
         nothing = np.empty(0, dtype=np.int64)
-        return Timelines(feed, feed_share, silent, options.rebalancing, nothing, nothing, np.array([period]), period)
+        no_trips = (nothing, nothing, np.array([period]))
+        return Timelines(feed, feed_share, silent, closures, options.rebalancing, *no_trips, period)
     events = station_events(source.connection, order, source.folder)
-    return Timelines(feed, feed_share, silent, options.rebalancing, *events, holes, period)
+    return Timelines(feed, feed_share, silent, closures, options.rebalancing, *events, holes, period)
 
 
 def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], timezone: str) -> SupplyModel:
@@ -120,7 +123,7 @@ def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], t
     shut = np.array([[o.begin, o.end] for o in overrides], dtype=np.int64).reshape(-1, 2)
     calendar = make_calendar(source.period[0], source.period[1] - 1, timezone, shut)
     trips = len(source.pickups) > 0
-    enough = trips or _cadence(source.feed) <= _LONGEST_CADENCE
+    enough = trips or source.feed.cadence.usual <= _LONGEST_CADENCE
     return SupplyModel(learn_usable(_sample(source, log), calendar, enough=enough, trips=trips), source)
 
 
@@ -130,13 +133,7 @@ def _sample(source: Timelines, log: StatusLog) -> Timeline:
     fit = _MOST_RECORDS * len(heard) // int(log.records.sum())
     number = min(max(fit, 1), len(heard), _MOST_STATIONS)
     parts = [
-        source.find(records, status_spells(records, source.feed, source.feed_share))
+        source.find(records, status_spells(records, source.feed, source.feed_share, source.closures))
         for records in log.of_stations(heard[np.arange(number) * len(heard) // number])
     ]
     return Timeline(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Timeline)))
-
-
-def _cadence(feed: Feed) -> float:
-    """Minutes between two looks at the feed: the median gap between minutes with a record, among busy ones."""
-    gaps = np.diff(np.flatnonzero(feed.records))
-    return float(np.median(gaps)) if len(gaps) else np.inf

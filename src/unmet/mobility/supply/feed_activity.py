@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
+from unmet.mobility.supply.cadence import HOUR, Cadence, Intervals, pool, usual_intervals
 from unmet.mobility.supply.pickups import moves
 from unmet.mobility.supply.silence import Feed
 from unmet.mobility.supply.status_log import StatusLog, StatusRecords
@@ -14,12 +15,12 @@ __all__ = ["feed_of_trips", "watch_feed"]
 
 # A poll lists nearly every station in each minute that has a record; a change log lists only those that changed.
 _POLLED_STATIONS = 0.8
-# With one or two stations that criterion does not work: there, a poll repeats equal records and a change log does not.
-_POLLED_REPEATS = 0.5
+# With one or two stations that criterion does not work. There, only the intervals between records tell them apart.
+_FEW_STATIONS = 2
 
 
 def watch_feed(log: StatusLog, trip_minutes: Integers) -> tuple[Feed, NDArray[np.float64]]:
-    """Measure the activity of the feed, and each station's usual share of its records, in one pass.
+    """Measure the activity of the feed, and each station's usual records per record of the others, in one pass.
 
     Parameters
     ----------
@@ -32,13 +33,14 @@ def watch_feed(log: StatusLog, trip_minutes: Integers) -> tuple[Feed, NDArray[np
     watch = _Watch(first, last - first + 1, len(log.records))
     for records in log.blocks():
         watch.add(records)
-    moving = watch.moves > 0
-    moving[trip_minutes[(trip_minutes >= first) & (trip_minutes <= last)] - first] = True
     stations, shut = np.cumsum(watch.appear), np.cumsum(watch.close)
-    feed = Feed(first, watch.records, watch.moves, moving, stations, shut, watch.is_polled(stations))
+    cadence = watch.cadence(stations)
+    moving = _may_have_moved(watch.records, watch.moves, cadence)
+    moving[trip_minutes[(trip_minutes >= first) & (trip_minutes <= last)] - first] = True
+    feed = Feed(first, watch.records, watch.moves, moving, stations, shut, cadence)
     heard = np.concatenate([[0], np.cumsum(feed.records)])
     of_all = heard[watch.until - first + 1] - heard[watch.since - first]
-    return feed, log.records / np.maximum(of_all, 1)
+    return feed, log.records / np.maximum(of_all - log.records, 1)
 
 
 def feed_of_trips(trip_minutes: Integers) -> Feed:
@@ -46,7 +48,24 @@ def feed_of_trips(trip_minutes: Integers) -> Feed:
     first, last = int(trip_minutes.min()), int(trip_minutes.max())
     moves = np.bincount(trip_minutes - first).astype(np.int64)
     nothing = np.zeros(last - first + 1, dtype=np.int64)
-    return Feed(first, nothing, moves, moves > 0, nothing, nothing, polled=False)
+    hours = -(-len(moves) // HOUR)
+    never = np.zeros(hours, dtype=bool)
+    return Feed(first, nothing, moves, moves > 0, nothing, nothing, Cadence(np.full(hours, np.inf), never, never))
+
+
+def _may_have_moved(records: Integers, moves: Integers, cadence: Cadence) -> NDArray[np.bool_]:
+    """Return the minutes in which a vehicle may have moved: if a look shows a move, all since the look before it."""
+    heard = np.flatnonzero(records)
+    before = np.concatenate([heard[:1] - 1, heard[:-1]])
+    moved = moves[heard] > 0
+    end = heard[moved]
+    usual = np.minimum(cadence.at(end), len(records)).astype(np.int64)
+    begin = np.minimum(before[moved] + 1, end - usual + 1)
+    begin = np.where(cadence.polled_at(end), np.maximum(begin, 0), end)
+    steps = np.zeros(len(records) + 1, dtype=np.int64)
+    np.add.at(steps, begin, 1)
+    np.add.at(steps, end + 1, -1)
+    return np.cumsum(steps[:-1]) > 0
 
 
 class _Watch:
@@ -58,7 +77,7 @@ class _Watch:
             np.zeros(minutes, dtype=np.int64) for _ in range(5)
         )
         self.since, self.until = (np.full(stations, first, dtype=np.int64) for _ in range(2))
-        self.repeats = 0
+        self.of_stations = Intervals(minutes)
 
     def add(self, records: StatusRecords) -> None:
         """Add a block of records."""
@@ -77,14 +96,21 @@ class _Watch:
         first_of_minute = records.is_new.copy()
         first_of_minute[1:] |= minute[1:] != minute[:-1]
         self.listed += self._count(minute[first_of_minute])
-        same = (np.diff(records.available) == 0) & (np.diff(records.disabled) == 0) & (np.diff(records.reason) == 0)
-        self.repeats += int((same & ~records.is_new[1:]).sum())
+        again = ~records.is_new[1:]
+        self.of_stations.add(minute[:-1][again], np.diff(minute)[again])
 
     def _count(self, minute: Integers) -> Integers:
         return np.bincount(minute, minlength=self.minutes).astype(np.int64)
 
-    def is_polled(self, stations: Integers) -> bool:
-        if stations[-1] <= 2:
-            return self.repeats >= _POLLED_REPEATS * max(int(self.records.sum()) - 1, 1)
-        heard = self.records > 0
-        return bool(np.median(self.listed[heard] / stations[heard]) >= _POLLED_STATIONS)
+    def cadence(self, stations: Integers) -> Cadence:
+        """Learn how often the feed is looked at, and whether a look lists every station."""
+        heard = np.flatnonzero(self.records)
+        looks = Intervals(self.minutes)
+        looks.add(heard[:-1], np.diff(heard))
+        _, polled = usual_intervals(self.of_stations)
+        if stations[-1] > _FEW_STATIONS:
+            whole = self.listed[heard] >= _POLLED_STATIONS * stations[heard]
+            hours = len(polled)
+            listed, all_ = (pool(np.bincount(m // HOUR, minlength=hours).astype(float)) for m in (heard[whole], heard))
+            polled |= (2 * listed >= all_) & (all_ > 0)
+        return Cadence(*usual_intervals(looks), polled)

@@ -129,7 +129,7 @@ def status_events(
     covered : callable
         Whether trips are known for some minutes: then pickups and returns are theirs, not those of the status.
     """
-    changes = known_changes(find_changes(block, feed.polled), feed, share, silent)
+    changes = known_changes(find_changes(block, feed), feed, share, silent)
     van = (changes.fall >= rebalancing) | (changes.rise >= rebalancing)
     shown = ~van & ~covered(changes.minute)
     nothing = np.zeros(len(van), dtype=np.int64)
