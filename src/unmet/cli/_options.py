@@ -27,6 +27,7 @@ __all__ = [
     "Horizon",
     "Hours",
     "Jobs",
+    "Keep",
     "Map",
     "MaxRejected",
     "Memory",
@@ -104,6 +105,7 @@ CensoredRule = Annotated[str, option("censored_rule")]
 Rebalancing = Annotated[int, option("rebalancing", min=2)]
 Hours = Annotated[str | None, option("hours")]
 Supply = Annotated[str, option("supply")]
+Keep = Annotated[str | None, option("keep")]
 Memory = Annotated[str, option("memory")]
 
 Model = Annotated[str, option("model")]

@@ -133,6 +133,7 @@ class RunSettings:
     rebalancing: int = _panel_option("rebalancing")
     hours: str | None = _panel_option("hours")
     supply: str = _panel_option("supply")
+    keep: str | None = _panel_option("keep")
     memory: str = _panel_option("memory")
 
     model: str = _setting(

@@ -143,6 +143,8 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     observed = frame["observed"].to_numpy(dtype=float)
     exposure = frame["exposure"].to_numpy(dtype=float)
     _check(frame, observed, exposure)
+    exposure, hidden = _known_exposure(frame, exposure)
+    observed = np.where(hidden, np.nan, observed)
     moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
     repaired = exposure < moment
     local = pd.DatetimeIndex(frame["start_local"])
@@ -165,11 +167,26 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
     _flag(data.flags, future, "future")
     _flag(data.flags, np.isnan(observed) & ~future, "unobserved")
-    _flag(data.flags, frame["unknown_minutes"].to_numpy() >= minutes, "unknown")
+    _flag(data.flags, hidden | (frame["unknown_minutes"].to_numpy() >= minutes), "unknown")
     _flag(data.flags, frame["closed_minutes"].to_numpy() >= minutes, "closed")
     _flag(data.flags, gaps, "covariate-missing")
     _flag(data.flags, ~np.isin(data.slot, data.slot[data.seen]), "extrapolation")
     return data
+
+
+def _known_exposure(frame: pd.DataFrame, exposure: Array) -> tuple[Array, BoolArray]:
+    """Exposure that goes with the observed trips, and the bins with trips that are mostly unknown.
+
+    Trips are those of the whole bin, also of its unknown minutes, which are taken to be like its known ones. A bin that
+    is mostly unknown teaches nothing. Pickups inferred from status are those of the known minutes.
+    """
+    if "evidence" not in frame or (frame["evidence"] == "netted").any():
+        return exposure, np.zeros(len(frame), dtype=bool)
+    unknown = (frame["unknown_minutes"] / frame["minutes"]).to_numpy(dtype=float)
+    trips = frame["evidence"].isin(["trips", "status+trips"]).to_numpy()
+    hidden = trips & (unknown > 0.5)
+    scaled = np.minimum(exposure / np.maximum(1.0 - unknown, 0.5), 1.0)
+    return np.where(trips & ~hidden, scaled, exposure), hidden
 
 
 def _out_of_stock(frame: pd.DataFrame) -> Array:

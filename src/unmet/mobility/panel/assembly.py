@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Bins, Integers
 from unmet.mobility.panel.evidence import Evidence
+from unmet.mobility.panel.plausibility import unseen_stations
 from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS
 from unmet.mobility.supply.pickups import find_changes, known_changes
 from unmet.mobility.supply.served import Served, Unusable, combine_served
@@ -71,9 +72,10 @@ def _zone_groups(
         spells = evidence.netted
         yield np.arange(evidence.zones), combine_stations(spells, evidence.group), None, None
         return
-    if evidence.log is not None and evidence.feed is not None:
+    if evidence.log is not None and evidence.feed is not None and evidence.activity is not None:
         for records in evidence.log.blocks():
-            spells = status_spells(records, evidence.feed, evidence.feed_share, evidence.closures)
+            unseen = unseen_stations(evidence.implausible)
+            spells = status_spells(records, evidence.feed, evidence.activity, evidence.closures, unseen)
             served = _served(records, spells, evidence, many, held)
             if many:
                 spells = combine_stations(spells, evidence.group)
@@ -105,8 +107,9 @@ def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Move
     """Infer pickups, returns and rebalancing from the changes of availability."""
     assert evidence.log is not None
     assert evidence.feed is not None
+    assert evidence.activity is not None
     changes = find_changes(records, evidence.feed)
-    changes = known_changes(changes, evidence.feed, evidence.feed_share, evidence.silent)
+    changes = known_changes(changes, evidence.feed, evidence.activity.feed_share, evidence.silent)
     bin_ = evidence.bins.of(changes.minute)
     zone = evidence.group[changes.station]
     inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)

@@ -44,7 +44,7 @@ def build_panel(
         Called with a sentence at the start of each step.
     **options
         Fields of `PanelOptions`: `timezone` (required), `zones`, `every`, `start`, `end`, `censored_rule`,
-        `rebalancing`, `hours`, `supply`, `mapping`, `headers`, `date_order`, `memory`, `max_rejected`, `force`.
+        `rebalancing`, `hours`, `supply`, `keep`, `mapping`, `headers`, `date_order`, `memory`, `max_rejected`, `force`.
 
     Returns
     -------

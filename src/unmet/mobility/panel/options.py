@@ -136,6 +136,9 @@ class PanelOptions:
     supply : str
         ``usable``: exposure is the expected share of the bin in which a rider can be served, by a model of listed
         vehicles that cannot be rented. ``listed``: every listed vehicle can be rented.
+    keep : str, optional
+        Zones that stay in the totals of the system although their records contradict each other: ``all``, or names or
+        ids separated by commas. See `unmet.mobility.panel.plausibility`.
     mapping : mapping, optional
         Our field → the file's column, for columns with unknown headers. Use ``"status.at"`` if several sources have
         the field.
@@ -213,6 +216,13 @@ class PanelOptions:
         "usable (learn how many listed vehicles cannot be rented) | listed (every listed vehicle can be rented).",
         '"usable"',
         check=_check_supply,
+    )
+    keep: str | None = _option(
+        None,
+        "panel",
+        "text",
+        "Zones to count whatever their records say: all, or names separated by commas.",
+        '"all"',
     )
     mapping: Mapping[str, str] | None = _option(
         None,

@@ -15,6 +15,8 @@ from unmet._storage.sql import fetch_one
 from unmet.mobility.panel.assembly import panel_rows
 from unmet.mobility.panel.evidence import Evidence, gather
 from unmet.mobility.panel.options import PanelOptions, censored_sql
+from unmet.mobility.panel.plausibility import describe
+from unmet.mobility.panel.remarks import cadence_table, find_remarks
 from unmet.mobility.panel.schema import EVIDENCE, columns_of, select_panel, stored_types
 from unmet.mobility.panel.trip_counts import loose_starts
 from unmet.mobility.records.quality import QualityLog
@@ -74,8 +76,11 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
         log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail, of=records.within.get("status"))
     held: list[Unusable] = []
     reasons = _name_reasons(_fill_rows(records, zones.frame, evidence, options, progress, held), zones.frame)
+    implausible = describe(evidence.implausible, evidence.order, zones, stations)
+    for row in implausible:
+        log.add("stations", "implausible records", "noted", 1, f"{row['station']}: {row['why']}")
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
-    summary = _summarise(records, options, evidence, reasons, len(stations))
+    summary = _summarise(records, options, evidence, reasons, len(stations), implausible)
     sql = select_panel(evidence.inferred, censored_sql(options.censored_rule))
     unusable = _name_unusable(held, stations, zones, evidence, records.timezone)
     return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary, unusable)
@@ -157,7 +162,12 @@ def _name_unusable(
 
 
 def _summarise(
-    records: Records, options: PanelOptions, evidence: Evidence, reasons: pd.DataFrame, stations: int
+    records: Records,
+    options: PanelOptions,
+    evidence: Evidence,
+    reasons: pd.DataFrame,
+    stations: int,
+    implausible: list[dict[str, Any]],
 ) -> dict[str, Any]:
     open_ = "available_minutes + stockout_minutes > 0"
     counts = fetch_one(
@@ -172,6 +182,7 @@ def _summarise(
     if evidence.log is not None and evidence.feed is not None:
         polled = evidence.feed.cadence.polled.mean()
         kind = "polled snapshots" if polled > 0.9 else "change log" if polled < 0.1 else "changes and polled snapshots"
+    pickups_from = "trips" if bool(evidence.covered.all()) else "trips and status" if trips else "status"
     return {
         "timezone": records.timezone,
         "zones_as": options.zones,
@@ -185,8 +196,8 @@ def _summarise(
         "bins": len(bins),
         "rows": evidence.zones * len(bins),
         "status": kind,
-        "cadence": None if kind is None else _cadence(evidence),
-        "pickups_from": "trips" if bool(evidence.covered.all()) else "trips and status" if trips else "status",
+        "cadence": None if kind is None else cadence_table(evidence),
+        "pickups_from": pickups_from,
         "supply_from": "status" if evidence.log is not None else "trips, netted",
         "trips_used": None if trips is None else trips.used,
         "observed": float(counts[2] or 0.0),
@@ -199,16 +210,10 @@ def _summarise(
         "feed_outages": sum(
             o.reason == FEED_SILENT and o.begin < bins.edges[-1] and o.end > bins.edges[0] for o in evidence.overrides
         ),
+        "implausible": implausible,
+        "left_out": sorted({str(row["zone"]) for row in implausible}),
+        "remarks": find_remarks(evidence, reasons, implausible, pickups_from, records.timezone),
     }
-
-
-def _cadence(evidence: Evidence) -> list[dict[str, float]]:
-    """List the usual intervals between two looks at the feed (whole minutes), and the share of hours with each."""
-    assert evidence.feed is not None
-    minutes = np.round(evidence.feed.cadence.minutes)  # known to 6 %; nobody looks every 44 minutes
-    minutes, hours = np.unique(np.where(minutes > 12, 5 * np.round(minutes / 5), minutes), return_counts=True)
-    order = np.argsort(-hours, kind="stable")[:5]
-    return [{"minutes": float(minutes[i]), "share": round(float(hours[i] / hours.sum()), 4)} for i in order]
 
 
 def _local_end(minute: int, timezone: str) -> str:

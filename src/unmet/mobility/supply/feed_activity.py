@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.supply.cadence import HOUR, Cadence, Intervals, pool, usual_intervals
 from unmet.mobility.supply.pickups import moves
-from unmet.mobility.supply.silence import Feed
+from unmet.mobility.supply.silence import Feed, StationActivity
+from unmet.mobility.supply.states import EMPTY
 from unmet.mobility.supply.status_log import StatusLog, StatusRecords
 
 __all__ = ["feed_of_trips", "watch_feed"]
@@ -19,8 +20,8 @@ _POLLED_STATIONS = 0.8
 _FEW_STATIONS = 2
 
 
-def watch_feed(log: StatusLog, trip_minutes: Integers) -> tuple[Feed, NDArray[np.float64]]:
-    """Measure the activity of the feed, and each station's usual records per record of the others, in one pass.
+def watch_feed(log: StatusLog, trip_minutes: Integers, rebalancing: int) -> tuple[Feed, StationActivity]:
+    """Measure the activity of the feed and of its stations, in one pass.
 
     Parameters
     ----------
@@ -28,9 +29,11 @@ def watch_feed(log: StatusLog, trip_minutes: Integers) -> tuple[Feed, NDArray[np
         Sorted records of all stations.
     trip_minutes : array
         Minutes in which a trip started or ended. Vehicles moved then, even if the status does not show it.
+    rebalancing : int
+        A change of so many vehicles at once is rebalancing.
     """
     first, last = log.first_minute, log.last_minute
-    watch = _Watch(first, last - first + 1, len(log.records))
+    watch = _Watch(first, last - first + 1, len(log.records), rebalancing)
     for records in log.blocks():
         watch.add(records)
     stations, shut = np.cumsum(watch.appear), np.cumsum(watch.close)
@@ -40,7 +43,10 @@ def watch_feed(log: StatusLog, trip_minutes: Integers) -> tuple[Feed, NDArray[np
     feed = Feed(first, watch.records, watch.moves, moving, stations, shut, cadence)
     heard = np.concatenate([[0], np.cumsum(feed.records)])
     of_all = heard[watch.until - first + 1] - heard[watch.since - first]
-    return feed, log.records / np.maximum(of_all - log.records, 1)
+    share = log.records / np.maximum(of_all - log.records, 1)
+    station, begin, end = (np.concatenate([run[i] for run in watch.runs]) for i in range(3))
+    moved = (watch.falls, watch.rises, watch.open_minutes)
+    return feed, StationActivity(share, watch.since, watch.until, *moved, station, begin, end, cadence.usual)
 
 
 def feed_of_trips(trip_minutes: Integers) -> Feed:
@@ -68,22 +74,34 @@ def _may_have_moved(records: Integers, moves: Integers, cadence: Cadence) -> NDA
     return np.cumsum(steps[:-1]) > 0
 
 
+def _empty_runs(records: StatusRecords) -> tuple[Integers, Integers, Integers]:
+    """Return the stretches in which consecutive records show an open station without a vehicle."""
+    empty = records.reason == EMPTY
+    begins = np.flatnonzero(empty & (records.is_new | ~np.append(False, empty[:-1])))
+    last = np.append(records.is_new[1:], True)
+    # A run ends at the station's next record that shows something else, or at its last.
+    ends = np.flatnonzero(empty & (last | ~np.append(empty[1:], False)))
+    return records.station[begins], records.minute[begins], records.minute[np.where(last[ends], ends, ends + 1)]
+
+
 class _Watch:
     """Counts per minute, summed over the blocks of a log."""
 
-    def __init__(self, first: int, minutes: int, stations: int) -> None:
-        self.first, self.minutes = first, minutes
+    def __init__(self, first: int, minutes: int, stations: int, rebalancing: int) -> None:
+        self.first, self.minutes, self.rebalancing = first, minutes, rebalancing
         self.records, self.moves, self.listed, self.appear, self.close = (
             np.zeros(minutes, dtype=np.int64) for _ in range(5)
         )
         self.since, self.until = (np.full(stations, first, dtype=np.int64) for _ in range(2))
+        self.falls, self.rises, self.open_minutes = (np.zeros(stations, dtype=np.int64) for _ in range(3))
+        self.runs: list[tuple[Integers, Integers, Integers]] = []
         self.of_stations = Intervals(minutes)
 
     def add(self, records: StatusRecords) -> None:
         """Add a block of records."""
         minute = records.minute - self.first
         self.records += self._count(minute)
-        moved, _, _ = moves(records)
+        moved, fall, rise = moves(records)
         self.moves += self._count(minute[1:][moved])
         begins = np.flatnonzero(records.is_new)
         ends = np.append(begins[1:], len(records)) - 1
@@ -97,7 +115,15 @@ class _Watch:
         first_of_minute[1:] |= minute[1:] != minute[:-1]
         self.listed += self._count(minute[first_of_minute])
         again = ~records.is_new[1:]
-        self.of_stations.add(minute[:-1][again], np.diff(minute)[again])
+        length = np.where(again, np.diff(minute), 0)
+        self.of_stations.add(minute[:-1][again], length[again])
+        for total, some in (
+            (self.falls, np.where(moved & (fall > 0) & (fall < self.rebalancing), fall, 0)),
+            (self.rises, np.where(moved & (rise > 0) & (rise < self.rebalancing), rise, 0)),
+            (self.open_minutes, np.where(shut[:-1], 0, length)),
+        ):
+            total += np.bincount(records.station[1:], some, len(total)).astype(np.int64)
+        self.runs.append(_empty_runs(records))
 
     def _count(self, minute: Integers) -> Integers:
         return np.bincount(minute, minlength=self.minutes).astype(np.int64)

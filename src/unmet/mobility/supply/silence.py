@@ -20,7 +20,16 @@ from unmet.mobility.clock.bins import DAY, Integers, runs
 from unmet.mobility.supply.cadence import Cadence
 from unmet.mobility.supply.polls import MISSED_POLLS, Polls
 
-__all__ = ["Feed", "expected_events", "far_apart", "join", "outside_coverage", "silent_stretches", "standstills"]
+__all__ = [
+    "Feed",
+    "StationActivity",
+    "expected_events",
+    "far_apart",
+    "join",
+    "outside_coverage",
+    "silent_stretches",
+    "standstills",
+]
 
 SHORTEST_SILENCE = 30
 """Minutes. Shorter silences are never an outage or a closure."""
@@ -75,6 +84,38 @@ class Feed:
     def last(self) -> int:
         """Last minute with a record or a poll."""
         return self.first + len(self.records) - 1
+
+
+@dataclass(frozen=True)
+class StationActivity:
+    """Activity of each station, in the order of zones.
+
+    Attributes
+    ----------
+    feed_share : array
+        Usual records per record of all other stations.
+    since, until : array
+        Minutes of its first and its last record.
+    falls, rises : array
+        Vehicles taken and brought between two records, without large changes at once.
+    open_minutes : array
+        Minutes from a record of an open station to its next.
+    run_station, run_begin, run_end : array
+        Stretches in which all records show an open station without a vehicle, sorted.
+    cadence : float
+        Usual minutes between two looks at the feed.
+    """
+
+    feed_share: NDArray[np.float64]
+    since: Integers
+    until: Integers
+    falls: Integers
+    rises: Integers
+    open_minutes: Integers
+    run_station: Integers
+    run_begin: Integers
+    run_end: Integers
+    cadence: float
 
 
 def expected_events(

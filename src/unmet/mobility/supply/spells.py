@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import DAY, Integers
 from unmet.mobility.supply.polls import MISSED_POLLS
-from unmet.mobility.supply.silence import SHORTEST_SILENCE, Feed
+from unmet.mobility.supply.silence import SHORTEST_SILENCE, Feed, StationActivity
 from unmet.mobility.supply.states import (
     EMPTY,
     FAR_APART,
     FEED_SILENT,
+    IMPLAUSIBLE,
     LEFT,
     NO_RECORD,
     NOT_INSTALLED,
@@ -25,6 +26,7 @@ from unmet.mobility.supply.states import (
     SILENT,
     STANDSTILL,
     UNDETERMINED,
+    UNUSED,
     VEHICLES,
 )
 from unmet.mobility.supply.status_log import StatusRecords
@@ -54,6 +56,11 @@ GONE_AFTER = 7 * DAY
 BRIEF_CLOSURE = 360
 """Minutes. A station that was empty before a closure up to this long, and is empty after it, is open and out of stock.
 Stations report for some minutes that they do not rent for many reasons."""
+
+
+UNUSED_AFTER, UNUSED_RISES = 2 * DAY, 20.0
+"""A station without a vehicle for longer (in minutes), to which more vehicles would usually have been brought by riders
+in that time, is closed."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,9 @@ class Tally:
         return total
 
 
-def status_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.float64], closures: Integers) -> Spells:
+def status_spells(
+    records: StatusRecords, feed: Feed, activity: StationActivity, closures: Integers, implausible: Integers
+) -> Spells:
     """Make the spells of stations from their records.
 
     Parameters
@@ -122,10 +131,12 @@ def status_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.flo
         Sorted records.
     feed : Feed
         Activity of all stations, by which the silence of one is judged.
-    feed_share : array
-        Each station's usual records per record of all others.
+    activity : StationActivity
+        Activity of each station.
     closures : array of shape (k, 2)
         Stretches (begin, end) in which the whole system was closed.
+    implausible : array
+        Stations that are not believed when they show no vehicle.
     """
     # If several records come into force in the same minute, only the last one counts.
     last = np.ones(len(records), dtype=bool)
@@ -135,12 +146,14 @@ def status_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.flo
     end[:-1] = begin[1:]
     end[np.append(owner[1:] != owner[:-1], True)] = feed.last + 1
     supply = np.where(reason == VEHICLES, records.available[last], 0)
-    reason = _mark_not_reopened(owner, begin, end, reason, closures)
-    return _cut_silence(Spells(owner, begin, end, reason, supply), feed, feed_share)
+    reason = np.where((reason == EMPTY) & np.isin(owner, implausible), np.int8(IMPLAUSIBLE), reason)
+    reason = _mark_not_reopened(owner, begin, reason, closures)
+    spells = _cut_silence(Spells(owner, begin, end, reason, supply), feed, activity.feed_share)
+    return _mark_unused(spells, activity)
 
 
 def _mark_not_reopened(
-    owner: Integers, begin: Integers, end: Integers, reason: NDArray[np.int8], closures: Integers
+    owner: Integers, begin: Integers, reason: NDArray[np.int8], closures: Integers
 ) -> NDArray[np.int8]:
     """Change spells without a vehicle that follow a closure to ``not_reopened``, until a vehicle is there.
 
@@ -166,6 +179,23 @@ def _mark_not_reopened(
     marked = np.zeros(len(reason), dtype=bool)
     marked[runs] = (after_closure & ~(was_empty & brief)) | within
     return np.where(empty & marked[start], np.int8(NOT_REOPENED), reason)
+
+
+def _mark_unused(spells: Spells, activity: StationActivity) -> Spells:
+    """Change long runs of empty spells in which many vehicles would have been brought to ``unused``."""
+    empty = spells.reason == EMPTY
+    new = empty & ~np.append(False, empty[:-1] & (spells.owner[1:] == spells.owner[:-1]))
+    runs = np.flatnonzero(new)
+    number = np.cumsum(new) - 1
+    length = np.bincount(number[empty], (spells.end - spells.begin)[empty], len(runs))
+    long = length > UNUSED_AFTER
+    if not long.any():
+        return spells
+    of_station = spells.owner[runs]
+    idle = np.bincount(of_station[long], length[long], len(activity.rises))
+    rate = activity.rises / np.maximum(activity.open_minutes - idle, DAY)
+    long &= length * rate[of_station] > UNUSED_RISES
+    return replace(spells, reason=np.where(empty & long[np.maximum(number, 0)], UNUSED, spells.reason))
 
 
 def silent_gaps(
