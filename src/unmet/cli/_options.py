@@ -16,6 +16,7 @@ from unmet.pipeline.settings import PANEL_SETTINGS, about
 
 __all__ = [
     "RUN_PANEL",
+    "Areas",
     "AsJson",
     "CensoredRule",
     "Draws",
@@ -105,6 +106,7 @@ CensoredRule = Annotated[str, option("censored_rule")]
 Rebalancing = Annotated[int, option("rebalancing", min=2)]
 Hours = Annotated[str | None, option("hours")]
 Supply = Annotated[str, option("supply")]
+Areas = Annotated[str | None, option("areas")]
 Keep = Annotated[str | None, option("keep")]
 Memory = Annotated[str, option("memory")]
 

@@ -51,6 +51,7 @@ def run_command(
     rebalancing: flags.Rebalancing = 8,
     hours: flags.Hours = None,
     supply: flags.Supply = "usable",
+    areas: flags.Areas = None,
     keep: flags.Keep = None,
     memory: flags.Memory = "2GB",
     model: flags.Model = DEFAULT_MODEL,

@@ -133,6 +133,7 @@ class RunSettings:
     rebalancing: int = _panel_option("rebalancing")
     hours: str | None = _panel_option("hours")
     supply: str = _panel_option("supply")
+    areas: str | None = _panel_option("areas")
     keep: str | None = _panel_option("keep")
     memory: str = _panel_option("memory")
 

@@ -26,7 +26,7 @@ from unmet.report.places import plane
 from unmet.report.series import WEEKLY, day_numbers
 from unmet.report.source import RunSource, open_run
 from unmet.report.tables import act_table, flag_counts, headline, true_demand, week_table, zone_table
-from unmet.report.words import assumptions, data_used, minutes_by_state, model_facts, quality_rows, span
+from unmet.report.words import area_rows, assumptions, data_used, minutes_by_state, model_facts, quality_rows, span
 
 __all__ = ["write_report"]
 
@@ -170,6 +170,7 @@ def _how(source: RunSource) -> dict[str, Any]:
     flags = {word: [sum(of_zone.values()), len(of_zone)] for word, of_zone in flag_counts(source).items()}
     return {
         "data": data_used(source),
+        "areas": area_rows(source),
         "quality": quality_rows(source),
         "states": minutes_by_state(source),
         "model": model_facts(source),

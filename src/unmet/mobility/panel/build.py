@@ -44,7 +44,8 @@ def build_panel(
         Called with a sentence at the start of each step.
     **options
         Fields of `PanelOptions`: `timezone` (required), `zones`, `every`, `start`, `end`, `censored_rule`,
-        `rebalancing`, `hours`, `supply`, `keep`, `mapping`, `headers`, `date_order`, `memory`, `max_rejected`, `force`.
+        `rebalancing`, `hours`, `supply`, `areas`, `keep`, `mapping`, `headers`, `date_order`, `memory`,
+        `max_rejected`, `force`.
 
     Returns
     -------
@@ -132,7 +133,7 @@ def _making(
         status,
         stations,
         timezone=options.timezone,
-        mapping=options.mapping,
+        mapping=options.columns(),
         headers=options.headers,
         memory=options.memory,
         max_rejected=options.max_rejected,

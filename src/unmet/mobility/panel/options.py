@@ -136,6 +136,8 @@ class PanelOptions:
     supply : str
         ``usable``: exposure is the expected share of the bin in which a rider can be served, by a model of listed
         vehicles that cannot be rented. ``listed``: every listed vehicle can be rented.
+    areas : str, optional
+        Areas to sum zones by: a GeoJSON file of polygons, or a column of the stations table.
     keep : str, optional
         Zones that stay in the totals of the system although their records contradict each other: ``all``, or names or
         ids separated by commas. See `unmet.mobility.panel.plausibility`.
@@ -217,6 +219,13 @@ class PanelOptions:
         '"usable"',
         check=_check_supply,
     )
+    areas: str | None = _option(
+        None,
+        "panel",
+        "text",
+        "Areas to sum zones by: polygons.geojson, or a column of the stations table.",
+        '"districts.geojson"',
+    )
     keep: str | None = _option(
         None,
         "panel",
@@ -270,6 +279,13 @@ class PanelOptions:
                 limits = f"of at least {least}" if most is None else f"between {least:g} and {most:g}"
                 raise InputError(f"{name}: expected a number {limits}, got {value!r}.")
         self.period()
+
+    def columns(self) -> dict[str, str]:
+        """Return `mapping`, with the column of the areas if they are one."""
+        from unmet.mobility.zones.areas import is_polygon_file
+
+        column = {} if self.areas is None or is_polygon_file(self.areas) else {"stations.area": self.areas}
+        return {**(self.mapping or {}), **column}
 
     def period(self) -> tuple[int | None, int | None]:
         """Return the first minute (UTC) and the one after the last. None if not given."""

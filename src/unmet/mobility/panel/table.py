@@ -23,6 +23,7 @@ from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.served import Unusable
 from unmet.mobility.supply.states import FEED_SILENT, REASONS, STATES
+from unmet.mobility.zones.areas import find_areas, report_wide_zones
 from unmet.mobility.zones.build import Zones, find_zones, report_moved
 
 __all__ = ["UNUSABLE_COLUMNS", "PanelTable", "make_panel"]
@@ -58,7 +59,7 @@ class PanelTable:
 def make_panel(records: Records, options: PanelOptions, progress: Callable[[str], None]) -> PanelTable:
     """Make the panel of records, in their database."""
     connection = records.connection
-    stations = connection.execute("SELECT station, name, lat, lon, capacity FROM stations ORDER BY ix").df()
+    stations = connection.execute("SELECT station, name, lat, lon, capacity, area FROM stations ORDER BY ix").df()
     log = QualityLog()
     read = records.quality[records.quality["reason"] == "read"].set_index("source")["rows"].to_dict()
     log.total("stations", len(stations))
@@ -68,6 +69,9 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
     loose = loose_starts(connection) if "trips" in records.tables else None
     zones = find_zones(options.zones, stations, log, loose, parse_memory(options.memory))
     log.total("panel", len(zones))
+    wide = report_wide_zones(zones, stations, log) if options.zones != "stations" else []
+    if options.areas is not None:
+        zones.frame["area"] = find_areas(options.areas, zones, stations, log, parse_memory(options.memory))
     if "trips" in records.tables:
         report_moved(connection, log)
     evidence = gather(records, zones, stations, options, log, progress)
@@ -81,6 +85,11 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
         log.add("stations", "implausible records", "noted", 1, f"{row['station']}: {row['why']}")
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
     summary = _summarise(records, options, evidence, reasons, len(stations), implausible)
+    if wide:
+        summary["remarks"].append(
+            f"{len(wide):,} of {len(zones):,} zones are wider than a walk. A zone is out of stock only when all its "
+            "stations are; to sum stations by district, use --zones stations --areas."
+        )
     sql = select_panel(evidence.inferred, censored_sql(options.censored_rule))
     unusable = _name_unusable(held, stations, zones, evidence, records.timezone)
     return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary, unusable)
@@ -186,6 +195,7 @@ def _summarise(
     return {
         "timezone": records.timezone,
         "zones_as": options.zones,
+        "areas_as": options.areas,
         "every": options.every,
         "censored_rule": options.censored_rule,
         "rebalancing": options.rebalancing,
@@ -210,6 +220,7 @@ def _summarise(
         "feed_outages": sum(
             o.reason == FEED_SILENT and o.begin < bins.edges[-1] and o.end > bins.edges[0] for o in evidence.overrides
         ),
+        "keep": options.keep,
         "implausible": implausible,
         "left_out": sorted({str(row["zone"]) for row in implausible}),
         "remarks": find_remarks(evidence, reasons, implausible, pickups_from, records.timezone),

@@ -161,6 +161,7 @@ SOURCES: Mapping[str, Source] = {
             "lat": ("lat", "latitude"),
             "lon": ("lon", "lng", "longitude", "long"),
             "capacity": ("capacity", "dpcapacity", "total_docks", "num_docks"),
+            "area": ("area",),
         },
     ),
     "weather": Source(

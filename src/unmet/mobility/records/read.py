@@ -316,7 +316,14 @@ def _compare_ids(trips: Mapping[str, int], status: Mapping[str, int], log: Quali
 
 def _write_stations(workspace: Workspace, known: StationTable, located_by: StagedTrips | None) -> None:
     """Make the table ``stations``. Stations without a table get name and coordinates from trips that start there."""
-    types = {"station": "VARCHAR", "name": "VARCHAR", "lat": "DOUBLE", "lon": "DOUBLE", "capacity": "INTEGER"}
+    types = {
+        "station": "VARCHAR",
+        "name": "VARCHAR",
+        "lat": "DOUBLE",
+        "lon": "DOUBLE",
+        "capacity": "INTEGER",
+        "area": "VARCHAR",
+    }
     columns: dict[str, list[object]] = {c: [getattr(s, c) for s in known.stations] for c in types}
     columns["ix"] = list(range(len(known.stations)))
     create_table(workspace, "stations", types | {"ix": "INTEGER"}, columns)

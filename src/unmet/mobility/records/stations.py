@@ -37,7 +37,7 @@ MOVED_METRES = 50.0
 
 @dataclass(frozen=True)
 class Station:
-    """One station. `lat`, `lon` and `capacity` are None if unknown. `ids` maps id columns to their values."""
+    """One station. `lat`, `lon`, `capacity` and `area` are None if unknown. `ids` maps id columns to their values."""
 
     station: str
     name: str | None = None
@@ -45,6 +45,7 @@ class Station:
     lon: float | None = None
     capacity: int | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
+    area: str | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def read_stations(
     named: dict[str, str] = {}
     histories, others = split_histories(given)
     collected = [row for history in histories for row in station_rows(workspace, history)]
-    rows, label = [_station(row, dict.fromkeys(row), row) for row in collected], "the collected stations"
+    rows, label = [_described(row, headers, seen) for row in collected], "the collected stations"
     if is_frame(others):
         tables, label = open_tables(workspace, others, "stations"), "the stations frame"
         rows += _from_tables(tables, workspace, headers, seen, named, log)
@@ -120,7 +121,7 @@ def read_stations(
         # Documents in the order in which they were written: the last entry of a station is used.
         read = (read_station_information(p, workspace.memory) for p in paths if is_json(p))
         documents = sorted(read, key=lambda d: d[0])
-        rows += [_station(row, dict.fromkeys(row), row) for _, found in documents for row in found]
+        rows += [_described(row, headers, seen) for _, found in documents for row in found]
         tables = open_files(workspace, [p for p in paths if not is_json(p)])
         rows += _from_tables(tables, workspace, headers, seen, named, log)
     log.total("stations", len(rows))
@@ -157,6 +158,13 @@ def _from_tables(
     return rows
 
 
+def _described(row: Mapping[str, Any], headers: Headers, seen: set[str]) -> Station:
+    """Read a station of GBFS, whose fields have the names of the specification."""
+    area = headers.mapping.get("stations.area", "area")
+    seen.update({area} & set(row))
+    return _station({**row, "area": row.get(area)}, dict.fromkeys(row), row)
+
+
 def _station(ours: Mapping[str, Any], headers: Mapping[str, None], row: Mapping[str, Any]) -> Station:
     ids = {h: id_text(row[h]) for h in headers if is_id_column(h)}
     capacity = _float(ours.get("capacity"))
@@ -167,6 +175,7 @@ def _station(ours: Mapping[str, Any], headers: Mapping[str, None], row: Mapping[
         _float(ours.get("lon")),
         None if capacity is None or not 0 <= capacity < 2**31 else round(capacity),
         {h: value for h, value in ids.items() if value is not None},
+        id_text(ours.get("area")),
     )
 
 
