@@ -19,6 +19,7 @@ STATE_OF = {
     "vehicles": "available",
     "empty": "stockout",
     "not_reopened": "closed",
+    "unused": "closed",
     "not_renting": "closed",
     "left": "closed",
     "not_installed": "closed",
@@ -37,6 +38,7 @@ ZONE_ORDER = [
     "silent",
     "empty",
     "not_reopened",
+    "unused",
     "not_renting",
     "dead",
     "not_installed",
@@ -88,7 +90,7 @@ def wall(minute: int, zone: ZoneInfo) -> datetime:
 class System:
     """Everything the rules need, looked up one minute at a time."""
 
-    def __init__(self, records: list[Record], trips: list[Trip]) -> None:
+    def __init__(self, records: list[Record], trips: list[Trip], rebalancing: int = 8) -> None:
         last = {(r.station, r.second): r for r in records}  # of two in a second the later one holds
         self.log: dict[str, list[Record]] = defaultdict(list)
         for record in sorted(last.values(), key=lambda r: r.second):
@@ -111,6 +113,7 @@ class System:
                     self.changes.append((station, b.second, before, after, max(fall, 0), max(rise, 0)))
         ridden = {t.started // 60 for t in trips} | {t.ended // 60 for t in trips}
         self.moving = self._may_have_moved() | {m for m in ridden if self.first <= m <= self.last}
+        self.rises = Counter(s for s, _, _, _, _, rise in self.changes for _ in range(rise * (rise < rebalancing)))
         self._add_swaps()
         self.silent = self._silences()
         self.standstill, dead = self._standstills()
@@ -142,66 +145,79 @@ class System:
     @cache  # noqa: B019
     def usual(self, minute: int) -> tuple[float, bool]:
         """The usual interval between two minutes with a record, and whether such intervals are regular."""
-        return self._usual_interval((tuple(sorted(self.heard)),), (minute - self.first) // 60)
+        length, near = self._usual_interval((tuple(sorted(self.heard)),), (minute - self.first) // 60)
+        return length, near >= 0.6
 
-    @cache  # noqa: B019
     def is_polled(self, minute: int) -> bool:
         """Whether looks around a minute list every station."""
-        hour = (minute - self.first) // 60
-        if self._usual_interval(tuple(tuple(m) for m in self.minutes.values()), hour)[1]:
+        return self._is_polled_in((minute - self.first) // 60)
+
+    @cache  # noqa: B019
+    def _is_polled_in(self, hour: int) -> bool:
+        if self._usual_interval(tuple(tuple(m) for m in self.minutes.values()), hour)[1] >= 0.75:
             return True
         if len(self.log) <= 2:
             return False
         whole = total = 0
+        distinct = [set(minutes) for minutes in self.minutes.values()]
         for m in self.heard:
             if abs((m - self.first) // 60 - hour) in NEAR_HOURS:
                 present = sum(minutes[0] <= m for minutes in self.minutes.values())
-                listed = sum(m in minutes for minutes in self.minutes.values())
+                listed = sum(m in minutes for minutes in distinct)
                 whole, total = whole + (listed >= 0.8 * present), total + 1
         return total > 0 and 2 * whole >= total
 
     @cache  # noqa: B019
-    def _usual_interval(self, series: tuple[tuple[int, ...], ...], hour: int) -> tuple[float, bool]:
-        """Median, over the time they cover, of the intervals that begin around an hour; whether they are regular."""
-        every = [
-            ((a - self.first) // 60, length_class(b - a), min(b - a, 60))
-            for minutes in series
-            for a, b in pairwise(minutes)
-            if b > a
-        ]
+    def _intervals(self, series: tuple[tuple[int, ...], ...]) -> dict[int, list[tuple[float, int]]]:
+        """By the hour in which they begin: the length of intervals, and how much they count."""
+        found: dict[int, list[tuple[float, int]]] = defaultdict(list)
+        for minutes in series:
+            for a, b in pairwise(minutes):
+                if b > a:
+                    found[(a - self.first) // 60].append((length_class(b - a), min(b - a, 60)))
+        return dict(found)
+
+    @cache  # noqa: B019
+    def _usual_interval(self, series: tuple[tuple[int, ...], ...], hour: int) -> tuple[float, float]:
+        """Median, over the time they cover, of the intervals that begin around an hour; share of those near it."""
+        by_hour = self._intervals(series)
+
+        def near_hour(hour: int) -> list[tuple[float, int]]:
+            found = (by_hour.get(h, []) for h in range(hour - 73, hour + 74) if abs(h - hour) in NEAR_HOURS)
+            return [interval for some in found for interval in some]
+
         while hour >= 0:
-            around = [(kind, weight) for h, kind, weight in every if abs(h - hour) in NEAR_HOURS]
+            around = near_hour(hour)
             if around:
                 break
             hour -= 1
         else:  # no interval before: the first hours that have some
-            first = min((h for h, _, _ in every), default=None)
-            if first is None:
-                return float("inf"), False
-            begin = min(n for n in range(first + 1) if abs(first - n) in NEAR_HOURS)
-            around = [(kind, weight) for h, kind, weight in every if abs(h - begin) in NEAR_HOURS]
+            if not by_hour:
+                return float("inf"), 0.0
+            first = min(by_hour)
+            around = near_hour(min(n for n in range(first + 1) if abs(first - n) in NEAR_HOURS))
         total, running = sum(weight for _, weight in around), 0
         kind = 0.0
         for length, weight in sorted(around):
             if 2 * running < total:
                 kind = length
             running += weight
-        near = sum(weight for other, weight in around if abs(other - kind) <= 0.3 * kind + 1)
-        return kind, len(around) >= 10 and near >= 0.6 * total
+        near = sum(weight for other, weight in around if abs(other - kind) <= 0.12 * kind + 1)
+        return kind, near / total if len(around) >= 10 else 0.0
 
     def _add_swaps(self) -> None:
         """A record that repeats the one before, between two moves within 20 minutes, is a pickup and a return."""
         for station, rows in self.log.items():
-            moved = [second for s, second, *_ in self.changes if s == station]
+            moved = sorted(second for s, second, *_ in self.changes if s == station)
             for a, b in pairwise(rows):
                 open_ = {self.own(a), self.own(b)} <= {"vehicles", "empty"}
-                before = [m for m in moved if m < b.second]
-                after = [m for m in moved if m > b.second]
-                if not (open_ and before and after and (a.available, a.disabled) == (b.available, b.disabled)):
+                if not open_ or (a.available, a.disabled) != (b.available, b.disabled):
                     continue
-                if self.is_polled(ceil_minute(b.second)):
+                before = [m for m in moved[: bisect_right(moved, b.second)] if m < b.second]
+                after = moved[bisect_right(moved, b.second) :]
+                if not (before and after) or self.is_polled(ceil_minute(b.second)):
                     continue
-                if b.second - max(before) <= 1200 and min(after) - b.second <= 1200:
+                if b.second - before[-1] <= 1200 and after[0] - b.second <= 1200:
                     self.changes.append((station, b.second, ceil_minute(a.second), ceil_minute(b.second), 1, 1))
 
     def own(self, r: Record) -> str:
@@ -289,8 +305,34 @@ class System:
             return meanwhile / max(present - 1, 1) > 3.5
         return meanwhile * (len(rows) / max(others, 1)) > 30
 
-    @cache  # noqa: B019
     def station_reason(self, station: str, minute: int) -> str:
+        reason = self.shown_reason(station, minute)
+        return "unused" if reason == "empty" and minute in self.unused(station) else reason
+
+    @cache  # noqa: B019
+    def unused(self, station: str) -> set[int]:
+        """Minutes in which the station was empty for two days or more, and many vehicles would have been brought."""
+        if self.last - self.first < 2880:
+            return set()
+        runs: list[list[int]] = []
+        for minute in range(self.first, self.last + 1):
+            if self.shown_reason(station, minute) == "empty":
+                if runs and runs[-1][-1] == minute - 1:
+                    runs[-1].append(minute)
+                else:
+                    runs.append([minute])
+        long = [run for run in runs if len(run) > 2880]
+        rows = self.log[station]
+        open_ = sum(
+            ceil_minute(b.second) - ceil_minute(a.second)
+            for a, b in pairwise(rows)
+            if self.own(a) in ("vehicles", "empty")
+        )
+        rate = self.rises[station] / max(open_ - sum(map(len, long)), 1440)
+        return {minute for run in long if len(run) * rate > 20 for minute in run}
+
+    @cache  # noqa: B019
+    def shown_reason(self, station: str, minute: int) -> str:
         record = self.in_force(station, minute)
         if record is None or minute > self.last:
             return "no_record"
@@ -395,7 +437,7 @@ def panel(
 ) -> list[dict[str, object]]:
     """One dict per zone and bin, zone by zone."""
     tz = ZoneInfo(timezone)
-    system = System(records, trips)
+    system = System(records, trips, rebalancing)
     starts = [t.started // 60 for t in trips]
     bins = cut(min([system.first, *starts]), max([system.last, *starts]), every, tz)
     covered = covered_by_trips(trips)

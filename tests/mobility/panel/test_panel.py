@@ -152,12 +152,10 @@ def test_a_poll_that_lists_all_stations_is_told_from_a_log_of_changes():
     lost = polled[~((polled["station_id"] == "a") & polled["last_reported"].dt.minute.between(10, 45))]
     frame = build_panel(status=lost, timezone=ZONE).panel
     assert hour(frame[frame["zone"] == "a"], "08:00")["unknown_minutes"] == 44 + 4
+    irregular = np.cumsum([0, 1, 3, 8, 2, 60, 5, 1, 20, 3, 6, 12, 1, 45, 9])
     changes = pd.concat(
         [
-            log(
-                *[(f"{8 + m // 60:02d}:{m % 60:02d}", m % 4) for m in np.cumsum([i, 2, 9, 1, 30, 4, 2, 25, 3, 40])],
-                station=s,
-            )
+            log(*[(f"{8 + m // 60:02d}:{m % 60:02d}", m % 4) for m in 9 * i + irregular], station=s)
             for i, s in enumerate("abcd")
         ]
     )

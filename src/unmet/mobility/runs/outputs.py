@@ -57,7 +57,8 @@ def publish(
     with replacing_files(out, last="run.json", scratch=scratch) as aside:
         _merge_rows(parts, aside, scratch / "spill")
         left_out = _left_out(zones, aside / "demand.parquet", info.get("panel", {}).get("summary", {}))
-        areas = zones.dropna(subset="area").set_index("zone")["area"].to_dict() if "area" in zones else None
+        placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
+        areas = dict(zip(placed["zone"], placed["area"], strict=True))
         totals = tabulate_totals(_draws_by_zone(parts), hours, left_out=left_out, areas=areas)
         write_parquet(totals, aside / "totals.parquet")
         zones = zones.assign(left_out=pd.Series([left_out.get(zone) for zone in zones["zone"]], dtype="str"))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
-from unmet.mobility.supply.cadence import HOUR, Cadence, Intervals, pool, usual_intervals
+from unmet.mobility.supply.cadence import HOUR, REGULAR, Cadence, Intervals, pool, usual_intervals
 from unmet.mobility.supply.pickups import moves
 from unmet.mobility.supply.silence import Feed, StationActivity
 from unmet.mobility.supply.states import EMPTY
@@ -18,6 +18,8 @@ __all__ = ["feed_of_trips", "watch_feed"]
 _POLLED_STATIONS = 0.8
 # With one or two stations that criterion does not work. There, only the intervals between records tell them apart.
 _FEW_STATIONS = 2
+# Stations of a change log may report at nearly equal intervals too, so their intervals must be more regular than looks.
+_POLLED_NEAR = 0.75
 
 
 def watch_feed(log: StatusLog, trip_minutes: Integers, rebalancing: int) -> tuple[Feed, StationActivity]:
@@ -133,10 +135,11 @@ class _Watch:
         heard = np.flatnonzero(self.records)
         looks = Intervals(self.minutes)
         looks.add(heard[:-1], np.diff(heard))
-        _, polled = usual_intervals(self.of_stations)
+        polled = usual_intervals(self.of_stations)[1] >= _POLLED_NEAR
         if stations[-1] > _FEW_STATIONS:
             whole = self.listed[heard] >= _POLLED_STATIONS * stations[heard]
             hours = len(polled)
             listed, all_ = (pool(np.bincount(m // HOUR, minlength=hours).astype(float)) for m in (heard[whole], heard))
             polled |= (2 * listed >= all_) & (all_ > 0)
-        return Cadence(*usual_intervals(looks), polled)
+        minutes, near = usual_intervals(looks)
+        return Cadence(minutes, near >= REGULAR, polled)
