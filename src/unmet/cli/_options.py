@@ -44,6 +44,7 @@ __all__ = [
     "Title",
     "Trips",
     "Truth",
+    "VehicleType",
     "Weather",
     "WeatherColumns",
     "WeatherTimezone",
@@ -95,6 +96,7 @@ WeatherTimezone = Annotated[
 ]
 Map = Annotated[list[str] | None, option("map", "--map")]
 DateOrder = Annotated[str | None, option("date_order")]
+VehicleType = Annotated[str | None, option("vehicle_type")]
 MaxRejected = Annotated[float, option("max_rejected", min=0.0, max=1.0)]
 Force = Annotated[bool, option("force", "--force")]
 

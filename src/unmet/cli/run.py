@@ -41,6 +41,7 @@ def run_command(
     holidays: flags.Holidays = None,
     map_: flags.Map = None,
     date_order: flags.DateOrder = None,
+    vehicle_type: flags.VehicleType = None,
     max_rejected: flags.MaxRejected = 0.2,
     force: flags.Force = False,
     zones: flags.Zones = "stations",

@@ -122,6 +122,7 @@ class RunSettings:
     )
     map: Mapping[str, str] | None = _panel_option("mapping")
     date_order: str | None = _panel_option("date_order")
+    vehicle_type: str | None = _panel_option("vehicle_type")
     max_rejected: float = _panel_option("max_rejected")
     force: bool = _panel_option("force")
 

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all
-from unmet.mobility.clock.bins import DAY, Bins, Integers, closed_by_hours, cut_bins, parse_every
+from unmet.mobility.clock.bins import DAY, Bins, Integers, cut_bins, parse_every
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.plausibility import Implausible, find_implausible, kept_zones, unseen_stations
 from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, station_events, trip_moves, trip_span
 from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
+from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
@@ -159,7 +160,7 @@ def gather(
         silent = np.concatenate([silent, apart])
         silent = join(silent[np.argsort(silent[:, 0], kind="stable")], 1)
     if options.hours is not None:
-        shut = closed_by_hours(options.hours, first, last, records.timezone)
+        shut = read_opening_hours(options.hours).closed(first, last, records.timezone)
         overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
     supply, found = None, []
     if log is not None and activity is not None:
