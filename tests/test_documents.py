@@ -19,6 +19,7 @@ from transcripts import ROOT, agrees, environment, needs, run_step, steps
 
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
+SLOW_EXAMPLES = {"city", "walkers"}
 TRANSCRIPTS = sorted((DOCS / "transcripts").glob("*.console"))
 CODE = {"python", "py", "pycon"}
 SHELL = {"console", "bash", "sh", "shell"}
@@ -76,13 +77,17 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "example",
+    [pytest.param(e, marks=[pytest.mark.slow] if e.stem in SLOW_EXAMPLES else [], id=e.stem) for e in EXAMPLES],
+)
 def test_every_example_runs_and_finds_what_it_says(example: Path, tmp_path: Path) -> None:
     told = run_python([str(example)], tmp_path)
     assert ANSWERS.get(example.stem, bool)(told), told
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_every_transcript_prints_what_it_shows(path: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     text = path.read_text(encoding="utf-8")
     found = steps(text)

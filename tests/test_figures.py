@@ -35,6 +35,7 @@ def names() -> list[str]:
     return sorted({file.name.split(".")[0] for file in folder.glob("*.svg")})
 
 
+@pytest.mark.slow
 def test_every_figure_is_drawn_anew_light_and_dark(tmp_path, monkeypatch, capsys):
     figures = load("figures", monkeypatch)
     simulate = figures.simulate_city

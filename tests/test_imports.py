@@ -39,15 +39,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mobility.supply": {"_storage", "mobility.clock"},
     "mobility.panel": {"_storage", "mobility.clock", "mobility.records", "mobility.zones", "mobility.supply"},
     "mobility.features": {"_storage", "mobility.clock", "mobility.records", "mobility.panel"},
-    "mobility.models": {"_storage", "mobility.clock", "mobility.panel"} | SCIENCE,
+    "mobility.models": {"_storage", "mobility.clock", "mobility.zones", "mobility.panel"} | SCIENCE,
     "mobility.runs": {"_storage", "execution", "mobility.clock", "mobility.panel", "mobility.models"},
     "mobility.backtest": {"_storage", "execution", "metrics", "mobility.panel", "mobility.models", "mobility.runs"},
     "mobility.demand": {"_storage", "execution"} | DATA | ESTIMATES,
+    "mobility.planning": {"_storage", "decisions", "mobility.clock", "mobility.records"},
     "simulate": {"_storage"},
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
-    "report": {"_storage", "mobility.clock", "mobility.panel", "mobility.records", "mobility.runs", "mobility.supply"},
-    "pipeline": {"_storage", "execution", "report", "simulate"} | DATA | ESTIMATES,
-    "cli": {"collect", "execution", "experiments", "mobility.backtest", "pipeline", "report", "simulate"}
+    "report": {"_storage"}
+    | {f"mobility.{name}" for name in ("clock", "panel", "planning", "records", "runs", "supply")},
+    "pipeline": {"_storage", "execution", "mobility.planning", "report", "simulate"} | DATA | ESTIMATES,
+    "cli": {"_storage", "collect", "execution", "experiments", "mobility.backtest", "mobility.planning"}
+    | {"pipeline", "report", "simulate"}
     | DATA
     | ESTIMATES,
 }

@@ -458,3 +458,8 @@ def test_minutes_are_the_states_at_their_start(realistic):
         for minute in (0, 1, 700, 20_000, rentable.shape[1] - 1):
             before = log[posix(log["time"]) <= begin + 60 * minute]
             assert rentable[row, minute] == before["rentable"].iloc[-1]
+
+
+def test_a_city_that_does_not_fit_into_memory_is_refused_at_once():
+    with pytest.raises(InputError, match=r"A city of 5,000 stations and 3,660 days takes about [\d,]+ GB of memory"):
+        simulate_city(stations=5000, days=3660, seed=1, realistic=True)

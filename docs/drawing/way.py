@@ -122,9 +122,10 @@ BOXES = {
     "demand": (510, 2, "join"),
     "simulate": (740, 2, "data"),
     "runs": (470, 3, "join"),
+    "planning": (760, 3, "out"),
     "plots": (60, 4, "gp"),
     "models": (330, 4, "join"),
-    "features": (670, 4, "data"),
+    "features": (620, 4, "data"),
     "estimators": (200, 5, "gp"),
     "panel": (570, 5, "data"),
     "evidence": (120, 6, "gp"),
@@ -136,16 +137,17 @@ BOXES = {
     "likelihoods": (330, 7, "gp"),
     "clock": (570, 8, "data"),
     "collect": (430, 8, "data"),
-    "decisions": (120, 8, "out"),
+    "decisions": (760, 5, "out"),
 }
 ARROWS = {
     "cli": ("experiments", "pipeline", "backtest"),
     "pipeline": ("report", "demand", "simulate"),
     "experiments": ("estimators", "panel"),
     "backtest": ("runs",),
-    "report": ("runs",),
+    "report": ("runs", "planning"),
     "demand": ("runs", "features"),
     "runs": ("models",),
+    "planning": ("decisions", "records"),
     "models": ("estimators", "panel"),
     "plots": ("estimators",),
     "estimators": ("evidence", "inference"),
@@ -159,7 +161,7 @@ ARROWS = {
 """Imports between parts, without those that others imply; `tests/test_figures.py` compares them with the code."""
 GROUND = (
     ("_storage", "execution", "censoring", "metrics"),
-    ("_exceptions", "_linalg", "_normal", "_parameters", "_typing"),
+    ("_exceptions", "_linalg", "_memory", "_normal", "_parameters", "_typing"),
 )
 """Parts that import only those in the rows below them."""
 _ROW, _BOX = 52, (104, 30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import MISSING, fields
+from pathlib import Path
 
 import duckdb
 import pandas as pd
@@ -121,6 +122,16 @@ def test_columns_are_mapped_by_name(files, tmp_path):
         (["--status", "{folder}/cut.parquet"], "damaged or incomplete"),
         (["--status", "{status}", "--date-order", "ydm"], "date_order: expected mdy, dmy, ymd"),
         (["--status", "{status}", "--start", "nat"], "start: expected a local date"),
+        (["--status", "{status}", "--start", "01/07/2021"], "start: expected a local date"),
+        (["--status", "{status}", "--end", "now"], "end: expected a local date"),
+        (["--trips", "{folder}/twice.csv"], "columns found: 'started_at (1)', 'started_at (2)', 'start_station_id'"),
+        (["--trips", "{trips}", "--unusable", "{trips}"], "trips.csv' is one of the inputs"),
+        (
+            ["--status", "{status}", "--zones", "{zones}", "--unusable", "{zones}"],
+            "zones.geojson' is one of",
+        ),
+        (["--trips", "{trips}", "--unusable", "{out}"], "cannot be both the panel (--out) and the stations"),
+        (["--trips", "{trips}", "--unusable", "{folder}"], "is a folder; name a file in it"),
         (["--status", "{status}", "--start", "1700-01-01"], "start: expected a year from 1990"),
         (["--status", "{status}", "--every", "9" * 5000 + "h"], "every: expected"),
         (["--status", "{status}", "--memory", "9" * 5000 + "GB"], "memory: expected"),
@@ -135,22 +146,30 @@ def test_what_cannot_be_done_is_said_in_a_paragraph_with_exit_code_2_and_no_file
     for name in ("deep.geojson", "deep.json"):
         (tmp_path / name).write_text("[" * 100_000)
     (tmp_path / "cut.parquet").write_bytes(b"PAR1 but no more")
+    (tmp_path / "twice.csv").write_text("started_at,started_at,start_station_id\n2021-07-01,2021-07-02,a\n")
+    zones = tmp_path / "zones.geojson"
+    zones.write_text("{}")
     out = tmp_path / "panel.parquet"
-    given = [a.format(folder=tmp_path, **files) for a in arguments]
+    given = [a.format(folder=tmp_path, out=out, zones=zones, **files) for a in arguments]
+    before = {name: Path(path).read_bytes() for name, path in files.items()}
     assert run_main(monkeypatch, *given, "--out", str(out), *ZONE) == 2
     message = " ".join(capsys.readouterr().err.split())
     assert said in message
     assert "Traceback" not in message
     assert "DuckDB" not in message
     assert not out.exists()
+    assert {name: Path(path).read_bytes() for name, path in files.items()} == before
     assert not list(tmp_path.glob("*.partial")) + list(tmp_path.glob(".*partial"))
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (duckdb.TransactionException("TransactionContext Error: Failed to commit"), "a disk is full or not writable"),
-        (duckdb.IOException("IO Error: Async write failed for range"), "a disk is full or not writable"),
+        (duckdb.TransactionException("TransactionContext Error: Failed to commit"), "the disk may be full or not"),
+        (
+            duckdb.IOException("IO Error: Async write failed for range: No space left on device"),
+            "read: No space left on device.",
+        ),
         (duckdb.OutOfMemoryException("Out of Memory Error: failed to allocate"), "memory limit is too small"),
     ],
 )
@@ -183,3 +202,12 @@ def test_a_panel_is_never_written_over_its_own_input_or_a_folder(tmp_path):
         write_panel(tmp_path / "folder", trips, timezone="UTC")
     with pytest.raises(InputError, match="Parquet file"):
         write_panel(tmp_path / "panel.csv", trips, timezone="UTC")
+
+
+def test_lines_of_an_error_do_not_break_within_a_path(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    missing = tmp_path / ("a-long-name-" * 8 + ".csv")
+    assert run_main(monkeypatch, "--trips", str(missing), "--out", str(tmp_path / "panel.parquet"), *ZONE) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 2
+    assert sum(str(missing) in line for line in lines) == 1

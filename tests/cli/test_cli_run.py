@@ -189,7 +189,7 @@ def test_a_wrong_truth_is_found_before_any_work(city, tmp_path, monkeypatch, cap
         assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("limit", [8, 48, 400, 1500], ids=lambda kb: f"{kb}KB")
+@pytest.mark.parametrize("limit", [8, *(pytest.param(kb, marks=pytest.mark.slow) for kb in (48, 400, 1500))])
 def test_a_full_disk_is_exit_code_2_and_earlier_results_stay(city, finished, tmp_path, limit):
     out = shutil.copytree(finished, tmp_path / "out")
     before = content(out)
@@ -294,6 +294,7 @@ def test_stopped_by_hand_is_130_and_the_same_command_goes_on(city, tmp_path, mon
     assert "panel reused" in said(capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text_all_the_way(city, tmp_path):
     folder = tmp_path / "odd [name] 'quoted'"
     folder.mkdir()
@@ -377,3 +378,32 @@ def test_help_is_quick_to_load():
         check=True,
     )
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_watch_runs_again_reuses_what_did_not_change_and_outlives_a_missing_file(city, finished, tmp_path, monkeypatch):
+    out = shutil.copytree(finished, tmp_path / "out")
+    trips, moved = city / "trips.parquet", city / "away.parquet"
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            trips.rename(moved)
+        elif len(waits) == 2:
+            moved.rename(trips)
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("unmet.pipeline.watching.time.sleep", wait)
+    monkeypatch.setattr("unmet.pipeline.watching.keep_current.__kwdefaults__", {"now": lambda: 0.0, "wait": wait})
+    made = CliRunner().invoke(cli.app, ["run", *city_flags(city, out), "--watch", "1d"])
+    assert made.exit_code == 130
+    assert waits == [86_400.0] * 3
+    assert "the next round tries again" in " ".join(made.output.split())
+    assert made.output.count("report    reused") == 2
+
+
+def test_an_interval_that_is_none_is_refused(city, tmp_path):
+    made = CliRunner().invoke(cli.app, ["run", *city_flags(city, tmp_path / "out"), "--watch", "daily"])
+    assert "--watch: expected a time such as" in str(made.exception)

@@ -63,7 +63,11 @@ def test_a_panel_that_is_stopped_leaves_nothing(city, tmp_path, number, code, mo
 
 @pytest.mark.parametrize(
     "at",
-    ["unmet.mobility.runs.attempt:write_checkpoint", "unmet.report:write_report", "unmet.pipeline.stages:move_files"],
+    [
+        "unmet.mobility.runs.attempt:write_checkpoint",
+        pytest.param("unmet.report:write_report", marks=pytest.mark.slow),
+        pytest.param("unmet.pipeline.stages:move_files", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_that_is_stopped_can_be_continued(city, tmp_path, at):
     flags = city_flags(city, tmp_path / "out", "--jobs", "2")

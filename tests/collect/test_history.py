@@ -166,3 +166,45 @@ def test_histories_are_found_below_a_folder_and_by_their_own(tmp_path: Path) -> 
     assert find_histories(tmp_path) == {"city": kept}
     assert find_histories(kept.folder) == {"city": kept}
     assert find_histories(tmp_path / "other") == {}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"changes": 5},
+        {"changes": {"a": 1}},
+        {"changes": ["row"]},
+        {"changes": [["a"]]},
+        {"changes": [a_row(num_bikes_available="many")]},
+        {"changes": [a_row(num_bikes_available=True)]},
+        {"changes": [a_row(num_bikes_available=10**30)]},
+        {"changes": [a_row(is_renting=1)]},
+        {"changes": [a_row("half \ud800")]},
+        {"changes": [a_row(at=1e300)]},
+        {"changes": [a_row(at=float("nan"))]},
+        {"polls": [a_poll(ttl="long")]},
+        {"stations": [["a", NOON, "A", [], 10.0, 9, "{}"]]},
+    ],
+    ids=lambda frame: json.dumps(frame)[:60],
+)
+def test_rows_that_the_collector_does_not_write_are_refused(tmp_path: Path, frame: dict[str, Any]) -> None:
+    made = history(tmp_path)
+    with Segment(made.segment(DAY)) as segment:
+        segment.append(frame)
+    with pytest.raises(FileFormatError, match="that the collector does not write"):
+        made.files("changes", tmp_path)
+    with pytest.raises(FileFormatError, match="that the collector does not write"):
+        made.finish(DAY)
+    assert made.open_days() == [DAY]
+
+
+def test_names_that_are_no_days_or_files_of_ours_are_refused_or_ignored(tmp_path: Path) -> None:
+    made = history(tmp_path)
+    (made.folder / "open" / "abcd-ef-gh.segment").write_text("not ours")
+    (made.folder / "open" / "2021-13-45.segment").write_text("not ours")
+    (made.folder / "open" / "2021-01-01.segment").mkdir()
+    assert made.open_days() == [DAY]
+    for days in ({"../../x": {}}, {"2021-02-30": {}}, {DAY: {"../changes.parquet": "0"}}):
+        (made.folder / "manifest.json").write_text(json.dumps({"days": days}))
+        with pytest.raises(FileFormatError, match="files of each day"):
+            made.finished_days()

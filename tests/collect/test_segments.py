@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,16 @@ def test_zeros_that_a_power_cut_leaves_are_no_frames(tmp_path: Path) -> None:
     assert polls(path) == [1]
     write(path, 2)
     assert polls(path) == [1, 2]
+
+
+def test_a_small_frame_of_very_many_values_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "day.segment"
+    texts = {b'{"changes": [' + b"{}," * 5_000_000 + b"{}]}": False, b'{"text": "' + b"{,[" * 3_000_000 + b'"}': True}
+    for text, sound in texts.items():
+        packed = zlib.compress(text)
+        path.write_bytes(struct.pack("<4sII", b"UNM1", len(packed), zlib.crc32(packed)) + packed)
+        if sound:  # the signs are in a string
+            assert len(list(read_segment(path))) == 1
+            continue
+        with pytest.raises(FileFormatError, match="more than 8,000,000 values"):
+            list(read_segment(path))

@@ -96,6 +96,7 @@ def test_no_background_is_the_same_as_none() -> None:
     np.testing.assert_array_equal(a.predict(data["X"]), b.predict(data["X"]))
 
 
+@pytest.mark.slow
 def test_known_truth_is_unbiased_with_its_background_and_biased_without() -> None:
     rng = np.random.default_rng(1)
     X = np.linspace(0, 20, 1200)[:, None]

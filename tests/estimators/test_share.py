@@ -16,8 +16,8 @@ from oracles.shares import gibbs_shares
 from unmet import CensoredGP, InputError, UninformativeWarning
 from unmet.inference import dense
 from unmet.kernels import Constant, Parameter, SquaredExponential
-from unmet.likelihoods import Gaussian, Observations
-from unmet.likelihoods.share import Beta, SharedGaussian
+from unmet.likelihoods import Beta, Gaussian, Observations
+from unmet.likelihoods.share import SharedGaussian
 
 SHARES = {"near 0": (0.5, 20.0), "near 1": (20.0, 0.5), "spread": (1.0, 1.0), "bimodal": (0.2, 0.2)}
 
@@ -204,6 +204,29 @@ class TestUnknownLabels:
             CensoredGP(censoring="share").fit(X, y, censored_probability=np.full(len(y), 2.0))
         with pytest.raises(InputError, match="not both"):
             CensoredGP(censoring="share").fit(X, y, label, censored_probability=label.astype(float))
+
+    def test_learnt_odds_are_carried_to_other_rows_and_to_files(self, tmp_path: Path) -> None:
+        X, _, y, label = labelled(n=60, share=(4.0, 6.0), fraction=0.3)
+        unknown = np.where(np.arange(60) % 2 == 0, np.nan, label)
+        gp = CensoredGP(censoring="share", max_iter=20).fit(X, y, unknown)
+        again = gp.with_learnt_parameters()
+        assert again.label_odds == pytest.approx(gp.label_odds_)
+        again.fit(X, y, unknown)
+        np.testing.assert_allclose(again.label_probability_, gp.label_probability_, atol=1e-6)
+        again.save(tmp_path / "model.unmet")
+        loaded = CensoredGP.load(tmp_path / "model.unmet")
+        assert loaded.label_odds == again.label_odds
+        np.testing.assert_allclose(loaded.label_probability_, again.label_probability_, atol=1e-6)
+
+    def test_odds_given_as_a_number_are_held(self) -> None:
+        X, _, y, label = labelled(n=40, share=(4.0, 6.0), fraction=0.3)
+        unknown = np.where(np.arange(40) % 2 == 0, np.nan, label)
+        gp = CensoredGP(censoring="share", label_odds=0.25, max_iter=5)
+        with pytest.warns(sklearn.exceptions.ConvergenceWarning):
+            gp.fit(X, y, unknown)
+        assert gp.label_odds_ == 0.25
+        with pytest.raises(InputError, match="label_odds"):
+            CensoredGP(censoring="share", label_odds=-1.0).fit(X, y, unknown)
 
     def test_other_models_refuse_it(self) -> None:
         X, _, y, _label = labelled(n=20)

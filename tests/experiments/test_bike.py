@@ -99,17 +99,31 @@ def test_days_are_dealt_to_five_folds_that_do_not_depend_on_the_model(tmp_path):
     assert not np.array_equal(folds[0], bike.folds_of(zone, 1, 0)[0])
 
 
+def test_labels_are_removed_at_random_and_the_same_ones_for_every_c(tmp_path):
+    own().to_csv(tmp_path / "own.csv", index=False)
+    (zone,) = read_zones(tmp_path / "own.csv", silent)
+    label = zone.stockout.astype(int)
+    assert bike.labels_kept(zone, label, 1.0, 0) is label
+    half = bike.labels_kept(zone, label, 0.5, 0)
+    assert np.isnan(half).sum() == 20
+    np.testing.assert_array_equal(half[~np.isnan(half)], label[~np.isnan(half)])
+    np.testing.assert_array_equal(half, bike.labels_kept(zone, label, 0.5, 0))
+    assert np.isnan(bike.labels_kept(zone, label, 0.0, 0)).all()
+
+
 @pytest.mark.slow
 def test_a_users_own_file_runs_end_to_end(tmp_path, capsys):
     own().to_csv(tmp_path / "own.csv", index=False)
     frame = bike.reproduce(Run(tmp_path / "out", "quick", jobs=1, data=tmp_path / "own.csv"))
     assert set(frame.model) == {"ncgp", "ncgp-a", "cgp", "share"}
     assert set(frame.c) == {0.0, 0.5, 1.0}
+    assert set(frame.experiment) == {"bike", "bike (half of the labels)", "bike (no labels)"}
     dropped = frame[(frame.model == "ncgp-a") & (frame.subset == "all") & (frame.metric == "rmse")]
     assert dropped.value.nunique() == 1, "NCGP-A sees no censored day and so no c"
-    assert len(list((tmp_path / "out" / "cells").iterdir())) == 3 + 1 + 3 + 3
+    assert len(list((tmp_path / "out" / "cells").iterdir())) == 3 + 1 + 3 + 3 + 2
     assert {"rmse", "coverage"} <= set(frame[frame.subset == "recovered"].metric)
     written = {p.name for p in (tmp_path / "out").iterdir()}
+    assert {"share_against_the_best.csv", "labels_removed.md"} <= written
     assert {"results.csv", "table2.csv", "table2.md", "figure_hub.png", "figure_hub.svg", "README.md"} <= written
     out, err = capsys.readouterr()
     assert "Bike-sharing: hub" in out

@@ -176,7 +176,7 @@ def test_ctrl_c_in_a_terminal_is_130_with_one_sentence_and_the_same_command_goes
     assert running.returncode == 130, said
     *progress, last = said
     assert last == "Interrupted. Finished work is kept; run the same command to continue.\n"
-    assert all("of 20 cells, " in line for line in progress), said
+    assert all("of 20 cells done, " in line for line in progress), said
     assert printed == ""
     again = subprocess.run(command, check=True, **pipes)
     assert "of 20 cells were done before and are kept." in again.stderr.splitlines()[0]

@@ -156,6 +156,32 @@ def test_rows_hold_each_models_own_predictions_in_every_cell(week):
     assert len(rmse) == 3 * 4 * 2
 
 
+def test_at_known_hyperparameters_only_the_share_is_searched(week, monkeypatch):
+    fits = []
+
+    def stand_in(model, starts, X, y, label, folds, **settings):
+        from unmet.experiments._fits import Held
+
+        fits.append((model, starts, settings))
+        return Held(np.zeros(672), np.zeros(672))
+
+    short = taxi.Week("", week.start, week.X, week.pickups, week.previous_dropoffs)
+    kernel = taxi.SquaredExponential(taxi.Parameter(0.5, fixed=True), taxi.Parameter(20.0, fixed=True))
+    monkeypatch.setattr(taxi, "cross_validate", stand_in)
+    for model in ("ncgp", "share"):
+        cell = Cell("taxi", {"model": model, "gamma": 0.2, "c": 0.5, "repetition": 0}, {})
+        result = taxi._compute_at_known(cell, week=short, seed=0, kernel=kernel, noise=0.05)
+    assert [(model, starts.theta.size) for model, starts, _ in fits] == [("ncgp", 0), ("share", 0)]
+    assert fits[0][2]["noise_variance"].fixed
+    alpha, beta = fits[1][2]["share"].values
+    assert result["share"][0] == pytest.approx(alpha / (alpha + beta))
+    assert result["share"][0] == pytest.approx(0.5, abs=0.05), "half of every labelled bin is left"
+    rows = pd.DataFrame(taxi._rows_at_known(short, [({**cell.settings, "experiment": taxi.KNOWN}, result)], 0))
+    assert set(rows.subset) == {"all", "non-censored", "censored", "recovered"}
+    hidden = rows[(rows.subset == "recovered") & (rows.metric == "rmse")].value.item()
+    assert hidden < 10, "pickups of labelled bins, about 60, of which half was seen"
+
+
 def test_the_projected_hours_of_the_full_protocol_follow_from_what_cells_cost(tmp_path):
     cost = {"seconds": 21.0, "fits": 21, "unconverged": 0, "jittered": 0}
     cells = [({"model": m}, {"cost": cost}) for m in ("ncgp", "ncgp-a", "cgp", "share")]

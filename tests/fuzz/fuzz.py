@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import resource
 import sys
 import tempfile
 import time
@@ -100,6 +101,7 @@ def fuzz(name: str, number: int, folder: Path, until: float) -> tuple[int, int]:
         tried += 1
         if outcome.fault is not None:
             faults += 1
+            CASES.mkdir(exist_ok=True)
             kept = CASES / f"{name}-{number}-{tried}{kind.ending}"
             kept.write_bytes(content)
             print(f"{kept.name}: {outcome.fault}\n{outcome.output[-1500:]}", flush=True)
@@ -153,7 +155,8 @@ def main() -> None:
             number += 1
     for name, (tried, faults) in totals.items():
         print(f"{name:10} {tried:6,} files, {faults} faults")
-    print(f"seeds {first} to {number - 1}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"seeds {first} to {number - 1}, {(used.ru_utime + used.ru_stime) / 60:.0f} minutes of the processor")
     sys.exit(any(faults for _, faults in totals.values()))
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
+import struct
 import sys
 import zipfile
+import zlib
+from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from harness import MEMORY, run_case
@@ -179,6 +184,70 @@ def _read_segment(path: Path) -> None:
     damaged_bytes(path)
 
 
+def _history(_: Path) -> list[bytes]:
+    """The manifest of a collector's folder, then the frames of its day, a document per line."""
+    at = 1_625_000_000.0
+    station = ["s1", at, at, at, 3, 0, 4, 0, True, True, True, None, False, False]
+    poll = ["station_status", at, at, 60.0, 200, None, 1, 1, 0, 900, 0.2, None]
+    place = ["s1", at, "Sentrum", 59.9, 10.7, 9, json.dumps({"short_name": "A"})]
+    frames = [{"changes": [station], "polls": [poll], "stations": [place]}]
+    for i in range(1, 4):
+        now = at + 900 * i
+        frames.append(
+            {
+                "changes": [["s1", now, now, now, 3 - i, *station[5:]]],
+                "polls": [["station_status", now, now, *poll[3:]]],
+            }
+        )
+    day = {"url": "https://feed.example/gbfs.json", "days": {}}
+    return [b"\n".join(json.dumps(part).encode() for part in [day, *frames]) + b"\n"]
+
+
+def _read_history(path: Path) -> None:
+    """Make the folder, with right checksums, and read it: as a panel, and as the collector does when it starts."""
+    from unmet._exceptions import UnmetError
+    from unmet.collect.history import SystemHistory
+    from unmet.collect.segments import read_segment
+    from unmet.collect.summary import summarise
+
+    manifest, *frames = path.read_bytes().split(b"\n")
+    folder = path.parent / "feeds" / "city"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "open").mkdir(parents=True)
+    (folder / "manifest.json").write_bytes(manifest)
+    packed = [zlib.compress(frame) for frame in frames if frame]
+    segment = folder / "open" / "2021-06-29.segment"
+    segment.write_bytes(b"".join(struct.pack("<4sII", b"UNM1", len(p), zlib.crc32(p)) + p for p in packed))
+    history = SystemHistory(folder)
+    for read in (partial(summarise, history, 1_625_100_000.0), partial(deque, read_segment(segment), 0)):
+        with suppress(UnmetError):
+            read()
+    with suppress(UnmetError):
+        history.claim("https://feed.example/gbfs.json")
+        history.finish("2021-06-29")
+        history.last_rows("2021-06-29")
+    _panel("--status", str(folder))
+
+
+@cache
+def _tables(folder: Path) -> list[bytes]:
+    """Trips as Parquet files: as text, as times, and as seconds."""
+
+    def make(path: Path) -> None:
+        import duckdb
+
+        rows = f"SELECT * FROM read_csv('{_beside(path, 't.csv', _trips())}', all_varchar=true)"
+        times = "started_at::TIMESTAMP AS started_at, ended_at::TIMESTAMPTZ AS ended_at"
+        seconds = "epoch(started_at::TIMESTAMP)::BIGINT AS started_at, epoch(ended_at::TIMESTAMP) AS ended_at"
+        for i, replaced in enumerate(("ride_id AS ride_id", times, seconds)):
+            target = path.with_name(f"t{i}.parquet")
+            duckdb.sql(f"COPY (SELECT * REPLACE ({replaced}) FROM ({rows})) TO '{target}' (FORMAT parquet)")
+
+    made = run_case(make, folder / "made", folder)
+    assert made.code == 0, made.output
+    return [(folder / f"t{i}.parquet").read_bytes() for i in range(3)]
+
+
 def _csv_examples(_: Path) -> list[bytes]:
     return [_trips(), _trips("%d/%m/%Y %H:%M"), _trips("%m/%d/%y %I:%M %p"), _trips("%s")]
 
@@ -194,5 +263,7 @@ KINDS = {
     "panel": Kind(".parquet", _read_panel, lambda folder: [_saved_panel(folder)]),
     "model": Kind(".model", _read_model, _saved_models),
     "segment": Kind(".segment", _read_segment, _segments),
+    "history": Kind(".jsonl", _read_history, _history),
+    "table": Kind(".parquet", lambda path: _panel("--trips", str(path)), _tables),
 }
 """Kind of file by its name."""

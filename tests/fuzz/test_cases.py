@@ -25,7 +25,8 @@ def run(*arguments: str) -> None:
         ("raise unmet.InputError('no')", "None"),
         ("raise ValueError", "ended with 70"),
         ("os.abort()", "ended with -6"),
-        ("signal.raise_signal(signal.SIGALRM)", "took more than 20 s"),
+        ("signal.raise_signal(signal.SIGALRM)", "waited for more than 240 s"),
+        ("signal.raise_signal(signal.SIGXCPU)", "took more than 20 s"),
         ("bytearray(800_000_000)", r"took \d+ MB"),
     ],
 )

@@ -9,7 +9,8 @@ from scipy import special, stats
 from unmet import InputError
 from unmet._parameters import Parameter
 from unmet.likelihoods import Gaussian, Observations
-from unmet.likelihoods.share import Beta, SharedGaussian, cells, log_masses
+from unmet.likelihoods.beta import Beta, cells, log_masses
+from unmet.likelihoods.share import SharedGaussian
 
 FREE = {"bounds": (1e-2, 1e3)}
 

@@ -12,7 +12,7 @@ from unmet import CensoredGP
 from unmet._parameters import Parameter
 from unmet.kernels import SquaredExponential
 from unmet.likelihoods import NegativeBinomial, Observations, Poisson
-from unmet.likelihoods.share import Beta
+from unmet.likelihoods.beta import Beta
 from unmet.likelihoods.share_counts import SharedCounts
 
 FREE = {"bounds": (1e-2, 1e3)}

@@ -80,7 +80,7 @@ def test_flags_defaults_and_settings_agree_everywhere():
     flags = {
         name.rstrip("_"): p.default
         for name, p in inspect.signature(run_command).parameters.items()
-        if name not in ("ctx", "config", "quiet", "as_json")
+        if name not in ("ctx", "config", "watch", "quiet", "as_json")
     }
     assert set(flags) == set(expected)
     for name, default in flags.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,7 @@ from small_city import city_settings, in_one_process, save_city
 from unmet import InputError
 from unmet._storage.parquet import read_parquet
 from unmet.mobility.panel import read_panel
-from unmet.pipeline import Event, run
+from unmet.pipeline import Event, RunSettings, run, running
 
 OUTPUTS = ["estimate", "panel.parquet", "report.html", "stages.json"]
 
@@ -84,6 +85,14 @@ def test_files_are_known_by_content_not_by_time_or_place(city, out, tmp_path):
     for file in moved.iterdir():
         os.utime(file, (1, 1))
     assert all(reused(run(city_settings(moved, out))).values())
+
+
+def test_every_setting_decides_a_stage_names_files_or_changes_only_the_speed():
+    decides = {name for names in running._DECIDES.values() for name in names}
+    files = {"out", "trips", "status", "stations", "weather", "truth"}
+    speed = {"jobs", "engine", "memory", "force", "max_rejected"}
+    left = {field.name for field in fields(RunSettings)} - decides - files - speed
+    assert not left, "add these to _DECIDES of pipeline/running.py"
 
 
 @pytest.mark.parametrize(

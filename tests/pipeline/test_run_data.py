@@ -9,7 +9,7 @@ import pytest
 
 from unmet.pipeline import RunOutcome, RunSettings, run
 
-pytestmark = pytest.mark.data
+pytestmark = [pytest.mark.data, pytest.mark.slow]
 # Grove Street PATH, Newport PATH, Hamilton Park: busy, middling, quiet.
 POINTS = [("Grove St", 40.7196, -74.0431), ("Newport", 40.7272, -74.0338), ("Hamilton Park", 40.7276, -74.0442)]
 

@@ -393,6 +393,7 @@ def test_what_prints_it_unattended_waits_until_it_is_drawn(plain_page, browser, 
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_jersey_city_is_all_there(data_dir, open_page, tmp_path):
     from unmet.execution import serially
     from unmet.mobility.demand import DemandModel

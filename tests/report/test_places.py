@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unmet.mobility.zones.build import metres_between
+from unmet.mobility.zones.distance import metres_between
 from unmet.report.places import geometry, plane
 
 

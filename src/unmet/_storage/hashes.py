@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pandas as pd
+from pandas.util import hash_pandas_object
 
 __all__ = ["file_hash", "frame_hash"]
 
@@ -22,5 +23,5 @@ def frame_hash(frame: pd.DataFrame) -> str:
     for name in frame.columns:
         column = frame[name]
         digest.update(f"{name}\0{column.dtype}\0".encode())
-        digest.update(pd.util.hash_pandas_object(column, index=False).to_numpy().tobytes())
+        digest.update(hash_pandas_object(column, index=False).to_numpy().tobytes())
     return digest.hexdigest()

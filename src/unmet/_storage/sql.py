@@ -17,6 +17,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.writing import system_reason
 
 __all__ = [
     "connect",
@@ -181,8 +182,8 @@ def reading(label: str) -> Iterator[None]:
         ) from error
     except (duckdb.TransactionException, duckdb.FatalException) as error:
         raise InputError(
-            f"{label}: temporary files could not be written while it was read; the disk of {tempfile.gettempdir()} may "
-            "be full. Free some space, or set TMPDIR to another disk."
+            f"{label}: temporary files could not be written to {tempfile.gettempdir()} while it was read: "
+            f"{system_reason(error)}. Free some space, or set TMPDIR to another disk."
         ) from error
     except duckdb.Error as error:
         raise FileFormatError(

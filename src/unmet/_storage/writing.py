@@ -7,6 +7,7 @@ cannot leave a new name with old content. Permissions follow the user's umask.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import uuid
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from unmet._exceptions import InputError
 
-__all__ = ["move_files", "replacing", "replacing_files", "write_text", "writing"]
+__all__ = ["move_files", "replacing", "replacing_files", "system_reason", "write_text", "writing"]
 
 _ADVICE = (
     "Existing results are unchanged and finished zones are kept: free some space or choose another folder, and run "
@@ -119,10 +120,25 @@ def writing(target: Path, advice: str = _ADVICE) -> Iterator[None]:
     try:
         yield
     except (OSError, duckdb.IOException) as error:
-        reason = "the disk may be full or not writable"  # DuckDB's own words are about its insides
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error).splitlines()[0]
-        raise InputError(f"{target}: cannot be written: {reason}. {advice}") from error
+        raise InputError(f"{target}: cannot be written: {system_reason(error)}. {advice}") from error
+
+
+def system_reason(error: Exception) -> str:
+    """Return the reason of the system for a failed write, without DuckDB's words, which are about its insides.
+
+    Examples
+    --------
+    >>> import errno
+    >>> print(system_reason(OSError(errno.EACCES, "Permission denied")))
+    Permission denied
+    >>> import duckdb
+    >>> print(system_reason(duckdb.IOException('IO Error: Could not write file "a.db": No space left on device')))
+    No space left on device
+    """
+    if isinstance(error, OSError):
+        return error.strerror or str(error).splitlines()[0]
+    known = map(os.strerror, (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EIO))
+    return next((reason for reason in known if reason in str(error)), "the disk may be full or not writable")
 
 
 def _aside(name: str, folder: Path) -> Path:

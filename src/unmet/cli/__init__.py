@@ -13,6 +13,7 @@ import typer
 
 from unmet import __version__
 from unmet._exceptions import UnmetError
+from unmet._storage.writing import system_reason
 from unmet.cli._ending import print_error
 from unmet.cli._help import Group, add_command
 from unmet.cli._progress import was_stopped
@@ -26,6 +27,7 @@ from unmet.cli.report import report_command
 from unmet.cli.reproduce import reproduce_app
 from unmet.cli.run import init_command, run_command
 from unmet.cli.simulate import simulate_command
+from unmet.cli.targets import targets_command
 
 __all__ = ["app", "main"]
 
@@ -74,6 +76,7 @@ add_command(app, "panel", panel_command, _STAGES)
 add_command(app, "estimate", estimate_command, _STAGES)
 add_command(app, "report", report_command, _STAGES)
 add_command(app, "export", export_command, _STAGES)
+add_command(app, "targets", targets_command, _STAGES)
 add_command(app, "backtest", backtest_command, _TRUST)
 add_command(app, "simulate", simulate_command, _TRUST)
 app.add_typer(reproduce_app, name="reproduce", rich_help_panel=_TRUST)
@@ -160,8 +163,8 @@ def _explain_duckdb(error: Exception) -> str | None:
     if isinstance(error, duckdb.IOException | duckdb.TransactionException | duckdb.FatalException):
         temporary = tempfile.gettempdir()
         return (
-            f"A file could not be written or read: a disk is full or not writable. Free some space on the disks of the "
-            f"output and of {temporary} (temporary files; TMPDIR sets another folder)."
+            f"A file could not be written or read: {system_reason(error)}. Free some space on the disks of the output "
+            f"and of {temporary} (temporary files; TMPDIR sets another folder)."
         )
     return None
 

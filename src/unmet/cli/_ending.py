@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from functools import partial
 
 import typer
 from rich.console import Console
@@ -28,8 +30,12 @@ def end_with_failures(what: str, where: str) -> None:
 
 def print_error(code: int, error: Exception, message: str, *, as_json: bool) -> None:
     """Print an error as one paragraph on standard error and, with ``--json``, as JSON on standard output."""
+    console = Console(stderr=True)
+    # Lines end between words only: a path that is broken in two cannot be copied or searched for.
+    wrap = partial(textwrap.fill, width=console.width, break_long_words=False, break_on_hyphens=False)
+    lines = "\n".join(map(wrap, f"Error: {message}".splitlines()))
     # As Text: a message may name a zone or a file, whose brackets must not be read as markup.
-    Console(stderr=True).print(Text.assemble(("Error: ", "bold red"), message))
+    console.print(Text.assemble((lines[:6], "bold red"), lines[6:]), soft_wrap=True)
     if as_json:
         typer.echo(
             json.dumps({"error": {"exit_code": code, "kind": type(error).__name__, "message": message}}, indent=2)

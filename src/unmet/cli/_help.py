@@ -1,4 +1,4 @@
-"""Format of the help: paragraphs re-wrapped, examples kept as written, flags shown without a type."""
+"""Format of the help: paragraphs re-wrapped, examples kept as written, flags and lists shown without a type."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ def _without_types(params: list[Any]) -> list[Any]:
     for param in params:
         if getattr(param, "is_flag", False) and param.metavar is None:
             param.metavar = ""  # typer would show <bool>, as if the flag took a value
+        if param.param_type_name == "argument" and param.nargs != 1:
+            param.display_type_rich = lambda ctx: None  # typer would show <list[str]>, which is Python, not help
     return params
 
 

@@ -51,6 +51,7 @@ __all__ = [
     "Zones",
     "option",
     "parse_columns",
+    "parse_duration",
     "parse_map",
     "with_panel_options",
 ]
@@ -116,6 +117,7 @@ Model = Annotated[str, option("model")]
 Horizon = Annotated[str | None, option("horizon")]
 Seed = Annotated[int, option("seed", min=0)]
 Draws = Annotated[int, option("draws", min=20)]
+Walk = Annotated[str, option("walk")]
 Jobs = Annotated[int | None, option("jobs", min=1, rich_help_panel=RUN_PANEL)]
 Engine = Annotated[str, option("engine", rich_help_panel=RUN_PANEL)]
 
@@ -141,6 +143,26 @@ def parse_columns(text: str | None) -> tuple[str, ...] | None:
     ('temperature', 'rain')
     """
     return tuple(name.strip() for name in (text or "").split(",") if name.strip()) or None
+
+
+def parse_duration(text: str, flag: str) -> float:
+    """Seconds of a time such as 90s, 30min, 2h or 7d.
+
+    Examples
+    --------
+    >>> parse_duration("2h", "--for")
+    7200.0
+    """
+    units = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text.strip()[len(number) :].strip()
+    try:
+        seconds = float(number) * units[unit]
+    except (KeyError, ValueError):
+        seconds = 0.0
+    if not 0 < seconds < 1e10:
+        raise InputError(f"{flag}: expected a time such as 90s, 30min, 2h or 7d, got {text!r}.")
+    return seconds
 
 
 def parse_map(pairs: list[str] | None) -> dict[str, str] | None:

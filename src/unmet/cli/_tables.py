@@ -36,6 +36,11 @@ def print_estimate(console: Console, result: RunResult) -> None:
     """Print the totals, the zones with most lost trips, and the zones that failed."""
     labels = zone_labels(result.zones)
     console.print(_totals_table(result))
+    if held_out := (result.info.get("joint") or {}).get("held_out"):
+        console.print(
+            f"Check on {held_out['bins']:,} bins that were held out: predicted {held_out['bias']:+.1%} "
+            f"(± {2 * held_out['bias_se']:.1%}), {held_out['coverage']:.0%} inside their 90 % interval."
+        )
     if len(worst := _worst(result.zones)):
         console.print(_zones_table(worst, labels))
     if result.failures:
@@ -71,11 +76,14 @@ def _totals_table(result: RunResult) -> Table:
     for name in ("trips", "mean", "90 % interval", "of demand"):
         table.add_column(name, justify="left" if name == "trips" else "right")
     demand = totals["demand"]["mean"]
-    for name in ("observed", "lost", "demand"):
+    walked = ("walked_on",) if totals.get("walked_on", {}).get("mean", 0.0) > 0.0 else ()
+    for name in ("observed", "lost", *walked, "demand"):
         row = totals[name]
         between = "" if name == "observed" else interval(row["q05"], row["q95"])
         share = f"{row['mean'] / demand:.1%}" if demand > 0 else ""
-        table.add_row(name, count(row["mean"]), between, share, style="bold" if name == "lost" else None)
+        table.add_row(
+            name.replace("_", " "), count(row["mean"]), between, share, style="bold" if name == "lost" else None
+        )
     return table
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["backtest_command"]
 
 _FAILED = 5
-_TRIALS = "Trials"
+_TRIALS, _DECISIONS = "Trials", "Decisions"
 
 
 def backtest_command(
-    panel: flags.PanelFileArgument,
+    panel: Annotated[
+        Path,
+        typer.Argument(help="Panel file written by `unmet panel`; with --decisions a folder of `unmet simulate`."),
+    ],
     out: Annotated[
         Path, typer.Option(help="Folder for the scores; nothing is written unless all of them are complete.")
     ],
@@ -45,6 +48,24 @@ def backtest_command(
             help="Share of weeks hidden (held-out) or of days with reduced supply (replay).", rich_help_panel=_TRIALS
         ),
     ] = 0.2,
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions",
+            help="Act on the plans of each model in a simulated city, and count the riders turned away.",
+            rich_help_panel=_DECISIONS,
+        ),
+    ] = False,
+    days: Annotated[int, typer.Option(min=1, help="Last days of the city to plan.", rich_help_panel=_DECISIONS)] = 7,
+    moves: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="Vehicles that may be moved, as a share of the fleet.", rich_help_panel=_DECISIONS
+        ),
+    ] = 0.5,
+    returns: Annotated[
+        bool, typer.Option("--returns", help="Estimate returns with each model too.", rich_help_panel=_DECISIONS)
+    ] = False,
     seed: Annotated[
         int, typer.Option(min=0, help="Random seed; the same seed gives the same scores.", rich_help_panel=_TRIALS)
     ] = 0,
@@ -65,6 +86,10 @@ def backtest_command(
     day starts with few vehicles and is out of stock once they are taken, and the models estimate the trips that this
     removed.
 
+    With --decisions, each model learns from the first days of a simulated city and plans the last days. The riders of
+    these days ride from the planned levels, with the same fleet and number of moves for all models. Writes
+    decisions.csv (per day and model) and decisions_summary.csv.
+
     Look at the bias first. A good model has a bias near 0 in both tasks, also in bins with little exposure.
 
     Writes scores.parquet (per zone), summary.csv (all zones, with standard errors), fits.parquet (per fit, with the
@@ -75,6 +100,11 @@ def backtest_command(
 
     Example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
     """
+    if decisions:
+        _backtest_decisions(
+            panel, out, models, quiet, held_out=days, moves_share=moves, returns=returns, draws=draws, jobs=jobs
+        )
+        return
     # Imported here to keep `unmet --help` fast.
     from unmet.execution import find_executor
     from unmet.mobility.backtest.compare import backtest
@@ -115,6 +145,32 @@ def backtest_command(
             f"{len(result.failed)} of {len(result.fits)} fits failed; the others are done",
             str(out / "fits.parquet"),
         )
+
+
+def _backtest_decisions(folder: Path, out: Path, models: str, quiet: bool, **options: Any) -> None:
+    """Compare the decisions of models in the simulated city of a folder."""
+    from unmet.pipeline.decisions import DECISION_MODELS, compare_decisions
+    from unmet.simulate import read_city
+
+    chosen = DECISION_MODELS if models == ",".join(COMPARED_MODELS) else tuple(_names(models))
+    city = read_city(folder)
+    stderr = Console(stderr=True, quiet=quiet)
+    with stderr.status("simulating the city") as status:
+        result = compare_decisions(city, models=chosen, progress=status.update, **options)
+    result.save(out)
+    if not quiet:
+        table = Table(title="Riders turned away on the planned days", title_justify="left")
+        for name in ("model", "moves", "no bike", "no dock", "together", "of observed-mean", "promised"):
+            table.add_column(name, justify="left" if name == "model" else "right")
+        for row in result.summary().to_dict("records"):
+            ratio, promise = row["against_observed"], row["promise"]
+            table.add_row(
+                Text(str(row["model"])), f"{row['moves']:,}", f"{row['no_bike']:,}", f"{row['no_dock']:,}",
+                f"{row['turned_away']:,}", f"{ratio:.1%}" if ratio == ratio else "",
+                f"{promise:.1%}" if promise > 0 else "",
+            )  # fmt: skip
+        Console().print(table)
+        Console().print(Text(f"Written to {out}"))
 
 
 def _names(given: str) -> list[str]:

@@ -31,7 +31,10 @@ _LINES_OF_DAMAGE = 10
 def collect_command(
     urls: Annotated[
         list[str] | None,
-        typer.Argument(help="Addresses of gbfs.json, each with a name if you like: oslo=https://… Or: status FOLDER."),
+        typer.Argument(
+            metavar="<address>",
+            help="Addresses of gbfs.json, each with a name if you like: oslo=https://… Or: status FOLDER.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the history.")] = Path("feeds"),
     systems: Annotated[
@@ -76,7 +79,7 @@ def collect_command(
         _print_status([Path(word) for word in words[1:]] or [out], as_json=as_json)
         return
     chosen = parse_systems(words, systems, parse_headers(header or []))
-    seconds = None if duration is None else _parse_duration(duration)
+    seconds = None if duration is None else flags.parse_duration(duration, "--for")
     told = Console(stderr=True, quiet=quiet)
     if not once:
         told.print(Text(f"Collecting {counted(len(chosen), 'system')} into {out}. Ctrl-C ends it."), highlight=False)
@@ -98,26 +101,6 @@ def collect_command(
 def _sentence(collected: dict[str, Collected]) -> Text:
     polls, failed, changes = (sum(getattr(c, n) for c in collected.values()) for n in ("polls", "failed", "changes"))
     return Text(f"{counted(polls, 'poll')}, {failed:,} failed; {counted(changes, 'row')} written.")
-
-
-def _parse_duration(text: str) -> float:
-    """Seconds of a time such as 90s, 30min, 2h or 7d.
-
-    Examples
-    --------
-    >>> _parse_duration("2h")
-    7200.0
-    """
-    units = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
-    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = text.strip()[len(number) :].strip()
-    try:
-        seconds = float(number) * units[unit]
-    except (KeyError, ValueError):
-        seconds = 0.0
-    if not 0 < seconds < 1e10:
-        raise InputError(f"--for: expected a time such as 90s, 30min, 2h or 7d, got {text!r}.")
-    return seconds
 
 
 def _print_status(folders: list[Path], *, as_json: bool) -> None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from unmet._exceptions import InputError
 from unmet.cli import _options as flags
 from unmet.cli._progress import stoppable, zone_progress
 from unmet.cli._tables import end_if_zones_failed, print_estimate
-from unmet.mobility.models.registry import DEFAULT_MODEL
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from unmet.mobility.runs.run import RunResult
 
 __all__ = ["estimate_command"]
+
+_SIDES = ("pickups", "returns", "both")
 
 
 def estimate_command(
@@ -24,9 +31,17 @@ def estimate_command(
         Path, typer.Option(help="Folder for the results; earlier results are replaced when the new ones are complete.")
     ],
     model: flags.Model = DEFAULT_MODEL,
+    side: Annotated[
+        str,
+        typer.Option(
+            help="What to estimate: pickups, returns (in the folder returns of the results), or both. Plans of "
+            "`unmet targets` use the returns."
+        ),
+    ] = "pickups",
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
-    draws: flags.Draws = 400,
+    draws: flags.Draws = DEFAULT_DRAWS,
+    walk: flags.Walk = "learn",
     weather: flags.Weather = None,
     weather_columns: flags.WeatherColumns = None,
     timezone: flags.WeatherTimezone = None,
@@ -41,7 +56,9 @@ def estimate_command(
     """Estimate demand and lost trips of every zone and bin.
 
     Writes demand.parquet (one row per zone and bin), zones.parquet (one row per zone), totals.parquet (system, zones
-    and hours of the week, with intervals), system.parquet (rate of all zones per bin) and run.json.
+    and hours of the week, with intervals), system.parquet (rate of all zones per bin) and run.json. The tables of
+    --side returns have the same columns: observed are returns, demand the wanted ones, and exposure time with a free
+    dock.
 
     You can interrupt it at any time. The same command continues, with results identical to the last bit.
 
@@ -53,26 +70,40 @@ def estimate_command(
     from unmet.execution import find_executor
     from unmet.mobility.demand import LatentDemand
 
+    if side not in _SIDES:
+        raise InputError(f"side: expected one of {', '.join(_SIDES)}; got {side!r}.")
     stderr = Console(stderr=True, quiet=quiet)
     estimator = LatentDemand(
         model,
         draws=draws,
         seed=seed,
+        walk=walk,
         weather=weather,
         weather_columns=flags.parse_columns(weather_columns),
         timezone=timezone,
         holidays=holidays,
         horizon=horizon,
     )
-    with stoppable(stderr), zone_progress(stderr, "Estimating zones") as progress:
-        result = estimator.fit(
-            panel,
-            out,
-            jobs=jobs,
-            executor=find_executor(engine),
-            progress=progress,
-            tell=lambda note: stderr.print(Text(note)),
-        )
+    common: dict[str, Any] = {"jobs": jobs, "executor": find_executor(engine)}
+    results = []
+    if side != "returns":
+        with stoppable(stderr), zone_progress(stderr, "Estimating zones") as progress:
+            tell = partial(_tell, stderr)
+            results.append(estimator.fit(panel, out, **common, progress=progress, tell=tell))
+    if side != "pickups":
+        with stoppable(stderr), zone_progress(stderr, "Estimating returns") as progress:
+            results.append(estimator.fit_returns(panel, out, **common, progress=progress))
+    for result in results:
+        _print(result, quiet, as_json)
+    for result in results:
+        end_if_zones_failed(result)
+
+
+def _tell(console: Console, note: str) -> None:
+    console.print(Text(note))
+
+
+def _print(result: RunResult, quiet: bool, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(result.info, indent=2, default=str))
     elif not quiet:
@@ -84,4 +115,3 @@ def estimate_command(
                 f"{info['costs']['cpu_seconds']:.0f} s. Written to {result.out}"
             )
         )
-    end_if_zones_failed(result)

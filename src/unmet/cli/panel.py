@@ -61,11 +61,14 @@ def panel_command(
     """
     # Imported here to keep `unmet --help` fast.
     from unmet.mobility.panel.build import write_panel
-    from unmet.mobility.panel.saving import write_unusable
+    from unmet.mobility.panel.saving import check_new_file, write_unusable
 
     options["mapping"] = flags.parse_map(options["mapping"])
-    if unusable is not None and not unusable.parent.is_dir():
-        raise InputError(f"There is no folder {str(unusable.parent)!r} to write {unusable.name!r} into.")
+    if unusable is not None:
+        zones = [part for part in (options["zones"], *options["zones"].split(":")) if Path(part).is_file()]
+        check_new_file(unusable, trips, status, stations, zones)
+        if unusable.resolve() == out.resolve():
+            raise InputError(f"{str(out)!r} cannot be both the panel (--out) and the stations (--unusable).")
     with step_progress(Console(stderr=True, quiet=quiet), "starting") as progress:
         made = write_panel(out, trips, status, stations, progress=progress, **options)
     if unusable is not None:

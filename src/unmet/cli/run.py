@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,10 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from unmet.cli import _options as flags
+from unmet.cli._ending import print_error
 from unmet.cli._progress import stage_progress, stoppable
 from unmet.cli._tables import end_if_zones_failed, print_estimate
 from unmet.cli.panel import panel_facts
-from unmet.mobility.models.registry import DEFAULT_MODEL
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from unmet.pipeline import RunOutcome
@@ -58,11 +60,21 @@ def run_command(
     model: flags.Model = DEFAULT_MODEL,
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
-    draws: flags.Draws = 400,
+    draws: flags.Draws = DEFAULT_DRAWS,
+    walk: flags.Walk = "learn",
     jobs: flags.Jobs = None,
     engine: flags.Engine = "processes",
     title: flags.Title = None,
     truth: flags.Truth = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="<time>",
+            help="Run again every so often, until interrupted, to keep the report current: 1d, 6h. A round in which "
+            "nothing changed does nothing.",
+            rich_help_panel=flags.RUN_PANEL,
+        ),
+    ] = None,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
 ) -> None:
@@ -84,6 +96,7 @@ def run_command(
     """
     from unmet.pipeline import make_settings, run
     from unmet.pipeline.config import CONFIG_NAME
+    from unmet.pipeline.watching import keep_current
 
     stderr = Console(stderr=True, quiet=quiet)
     if config is None and Path(CONFIG_NAME).is_file():
@@ -91,13 +104,28 @@ def run_command(
     if config is not None:
         stderr.print(Text(f"Settings from {config}"), highlight=False)
     settings = make_settings(config, **_given(ctx))
-    with stoppable(stderr), stage_progress(stderr) as progress:
-        outcome = run(settings, progress=progress)
-    if as_json:
-        typer.echo(json.dumps(outcome.to_dict(), indent=2, default=str))
-    elif not quiet:
-        print_run(Console(), outcome)
-    end_if_zones_failed(outcome.estimate)
+
+    def run_once() -> RunOutcome:
+        with stage_progress(stderr) as progress:
+            outcome = run(settings, progress=progress)
+        if as_json:
+            typer.echo(json.dumps(outcome.to_dict(), indent=2, default=str))
+        elif not quiet:
+            print_run(Console(), outcome)
+        return outcome
+
+    with stoppable(stderr):
+        if watch is None:
+            end_if_zones_failed(run_once().estimate)
+        else:
+            keep_current(run_once, flags.parse_duration(watch, "--watch"), partial(_tell, as_json))
+
+
+def _tell(as_json: bool, error: Exception) -> None:
+    """Report the error of a round; the next round tries again."""
+    print_error(
+        2, error, f"{error} The earlier results are still in place; the next round tries again.", as_json=as_json
+    )
 
 
 def _given(ctx: typer.Context) -> dict[str, Any]:
@@ -107,7 +135,7 @@ def _given(ctx: typer.Context) -> dict[str, Any]:
         source = ctx.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             given[name.rstrip("_")] = value
-    for name in ("config", "quiet", "as_json"):
+    for name in ("config", "watch", "quiet", "as_json"):
         given.pop(name, None)
     for name in ("trips", "status", "stations"):
         if name in given:

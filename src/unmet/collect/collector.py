@@ -22,7 +22,7 @@ from unmet.collect.feeds import CollectorSettings, Feed, next_tick
 from unmet.collect.history import SystemHistory, day_of
 from unmet.collect.memory import INFORMATION, STATUS, VEHICLE_FEEDS, Memory, Seen
 from unmet.collect.requests import Answer, Secrets, ask
-from unmet.collect.segments import Segment, read_segment
+from unmet.collect.segments import Segment
 
 if TYPE_CHECKING:
     import httpx
@@ -204,7 +204,7 @@ class _SystemCollector:
         for day in days:
             if day == today:
                 self._memory.begin_day()
-            for frame in read_segment(self._history.segment(day)):
+            for frame in self._history.frames(day):
                 self._replay(frame)
         for feed in self._feeds.values():
             feed.due = next_tick(feed.polled, feed.interval(self._settings), feed.phase) if feed.polled else 0.0

@@ -30,6 +30,7 @@ __all__ = [
 
 _MILLISECONDS = 1e11  # a number of seconds beyond this lies after the year 5000
 _MOST_COUNT = 100_000
+_MOST_ROWS = 300_000  # the largest system has less than a tenth of it
 Row = TypeVar("Row")
 
 
@@ -104,6 +105,8 @@ def parse_document(content: bytes) -> Document:
     """
     try:
         document = json.loads(content)
+        if rb"\u" in content:  # half a character, as in "\ud800", is not text and could not be kept
+            json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"not a whole JSON document ({str(error)[:80]})") from None
     if not isinstance(document, dict) or not isinstance(document.get("data"), dict):
@@ -159,12 +162,14 @@ def _rows(
     listed = next((document.data[name] for name in lists if name in document.data), None)
     if not isinstance(listed, list):
         raise FileFormatError(f"expected a list {' or '.join(lists)!r} in 'data'; found {sorted(document.data)[:5]}")
+    if len(listed) > _MOST_ROWS:
+        raise FileFormatError(f"expected at most {_MOST_ROWS:,} {' or '.join(lists)}; found {len(listed):,}")
     rows: dict[str, Row] = {}
     unreadable = 0
     for item in listed:
         try:
             rows[_identity(item, ids)] = read(item)
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             unreadable += 1
     return rows, unreadable
 

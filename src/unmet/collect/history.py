@@ -17,10 +17,11 @@ finished day is made aside and renamed. It is never written again.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,9 @@ SEGMENT = ".segment"
 """Ending of the file of a day in progress."""
 
 _MANIFEST = "manifest.json"
+_FILES = {f"{table}.parquet" for table in TABLES}
+_MOST_NUMBER = 9e12  # as a time, the last one that DuckDB has
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which is not text
 _BATCH = 50_000
 _KEYS = {"changes": ("station_id", "poll_time"), "vehicles": ("vehicle_id", "poll_time")}
 _KEYS |= {"stations": ("station_id", "valid_from"), "documents": ("feed", "poll_time")}
@@ -129,7 +133,24 @@ class SystemHistory:
 
     def open_days(self) -> list[str]:
         """Days with a segment, the oldest first."""
-        return sorted(path.stem for path in (self.folder / "open").glob(f"????-??-??{SEGMENT}"))
+        found = (self.folder / "open").glob(f"????-??-??{SEGMENT}")
+        return sorted(path.stem for path in found if _is_day(path.stem) and path.is_file())
+
+    def frames(self, day: str) -> Iterator[dict[str, Any]]:
+        """Yield the polls of a day in progress: rows of `TABLES`, by table.
+
+        Raises
+        ------
+        FileFormatError
+            If rows are not those of the tables.
+        """
+        path = self.segment(day)
+        for frame in read_segment(path):
+            for table, kinds in TABLES.items():
+                rows = frame.get(table, [])
+                if not isinstance(rows, list) or not all(_is_row(row, tuple(kinds.values())) for row in rows):
+                    raise FileFormatError(f"{path}: a poll has rows of {table!r} that the collector does not write.")
+            yield frame
 
     def all_files(self) -> list[Path]:
         """Files of all days, the oldest first."""
@@ -150,7 +171,7 @@ class SystemHistory:
         except (OSError, ValueError, RecursionError) as error:
             raise FileFormatError(f"{path}: cannot be read as a manifest ({error}).") from None
         if not isinstance(content, dict) or not _is_days(content.get("days")):
-            raise FileFormatError(f"{path}: expected an object 'days' with the files of each day.")
+            raise FileFormatError(f"{path}: expected an object 'days' with the files of each day and their checksums.")
         return content
 
     def claim(self, address: str) -> None:
@@ -182,9 +203,7 @@ class SystemHistory:
     def has(self, table: str) -> bool:
         """Whether a table has rows."""
         finished = any((self.folder / "days" / day / f"{table}.parquet").is_file() for day in self.finished_days())
-        return finished or any(
-            frame.get(table) for day in self.open_days() for frame in read_segment(self.segment(day))
-        )
+        return finished or any(frame.get(table) for day in self.open_days() for frame in self.frames(day))
 
     def files(self, table: str, scratch: Path) -> list[Path]:
         """Parquet files of a table, the oldest day first. Those of days in progress are made in `scratch`."""
@@ -227,12 +246,26 @@ class SystemHistory:
                     wrong.append(f"days/{day}/{name}")
         return wrong + [f"open/{day}{SEGMENT}" for day in self.open_days() if damaged_bytes(self.segment(day))]
 
+    def check_content(self, *tables: str) -> None:
+        """Refuse tables that were damaged or changed: without a change in them, a station would keep an earlier state.
+
+        Days that are missing are no damage: every day states all stations at its start.
+        """
+        names = {f"{table}.parquet" for table in tables}
+        for wrong in self.damaged():
+            path = self.folder / wrong
+            if path.is_file() and (path.name in names or path.suffix == SEGMENT):
+                raise FileFormatError(
+                    f"{path}: was damaged or changed since it was collected. Restore it from a copy, or move its day "
+                    "out of the folder: other days can be read without it."
+                )
+
     def _write_day(self, day: str, folder: Path, tables: Iterable[str]) -> None:
         """Write tables of a segment as Parquet files; those without rows only where a reader expects them."""
         # One thread, so that equal rows give equal bytes.
         with connect(threads=1) as connection:
             for table in tables:
-                rows = (row for frame in read_segment(self.segment(day)) for row in frame.get(table, ()))
+                rows = (row for frame in self.frames(day) for row in frame.get(table, ()))
                 _load(connection, table, rows)
                 (count,) = fetch_all(connection, f"SELECT count(*) FROM {table}")[0]
                 if count or table in ("changes", "polls"):
@@ -255,7 +288,33 @@ def find_histories(folder: Path) -> dict[str, SystemHistory]:
 
 
 def _is_days(days: object) -> bool:
-    return isinstance(days, dict) and all(isinstance(hashes, dict) for hashes in days.values())
+    """Whether this maps days to files and their hashes. Other names could lead out of the folder."""
+    return isinstance(days, dict) and all(
+        _is_day(day) and isinstance(hashes, dict) and hashes.keys() <= _FILES for day, hashes in days.items()
+    )
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return len(text) == 10 and str(date.fromisoformat(text)) == text
+    except ValueError:
+        return False
+
+
+def _is_row(row: object, kinds: tuple[str, ...]) -> bool:
+    return isinstance(row, list) and len(row) == len(kinds) and all(map(_is_value, row, kinds))
+
+
+def _is_value(value: object, kind: str) -> bool:
+    if value is None:
+        return True
+    if kind == _TEXT:
+        return isinstance(value, str) and (value.isascii() or _SURROGATE.search(value) is None)
+    if kind == _FLAG or isinstance(value, bool):
+        return kind == _FLAG and isinstance(value, bool)
+    if kind == _WHOLE:
+        return isinstance(value, int) and abs(value) < 2**53
+    return isinstance(value, int | float) and abs(value) < _MOST_NUMBER
 
 
 def _load(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterator[list[Any]]) -> None:

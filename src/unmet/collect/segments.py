@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import struct
 import threading
 import zlib
@@ -26,7 +27,9 @@ __all__ = ["Segment", "damaged_bytes", "read_segment"]
 
 _MAGIC = b"UNM1"
 _HEAD = struct.Struct("<4sII")
-_MOST_BYTES = 1 << 28  # of one frame, unpacked: larger ones are damage, or not ours
+# Of one frame, unpacked. Larger ones are damage, or not ours: parsed values take up to 64 bytes each.
+_MOST_BYTES, _MOST_VALUES = 1 << 28, 8_000_000
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class Segment:
@@ -99,12 +102,19 @@ def read_segment(path: Path) -> Iterator[dict[str, Any]]:
         unpacker = zlib.decompressobj()
         try:
             text = unpacker.decompress(packed, _MOST_BYTES)
+            if _values(text) > _MOST_VALUES and _values(_STRING.sub(b"", text)) > _MOST_VALUES:
+                raise ValueError(f"it has more than {_MOST_VALUES:,} values")
             payload = json.loads(text)
         except (zlib.error, ValueError, RecursionError) as error:
             raise FileFormatError(f"{path}: a frame cannot be unpacked ({error}).") from None
         if unpacker.unconsumed_tail or not isinstance(payload, dict):
             raise FileFormatError(f"{path}: a frame is not a record of a poll.")
         yield payload
+
+
+def _values(text: bytes) -> int:
+    """Return the largest number of values that a JSON text can have."""
+    return sum(text.count(sign) for sign in (b",", b"[", b"{"))
 
 
 def damaged_bytes(path: Path) -> int:

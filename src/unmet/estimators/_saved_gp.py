@@ -19,7 +19,7 @@ from unmet.inference.ep import Sites
 from unmet.inference.planning import block_from_dict
 from unmet.kernels import kernel_from_dict
 from unmet.likelihoods.base import Likelihood, Observations
-from unmet.likelihoods.share import Beta
+from unmet.likelihoods.beta import Beta
 
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["describe", "restore"]
 
 GP = TypeVar("GP", bound="CensoredGP")
-_PARAMETERS = ("noise_variance", "dispersion")
+_PARAMETERS = ("noise_variance", "dispersion", "label_odds")
 
 
 def describe(gp: CensoredGP) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -84,7 +84,7 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     settings = dict(header["settings"])
     settings["kernel"] = None if settings["kernel"] is None else kernel_from_dict(settings["kernel"])
     for name in _PARAMETERS:
-        if isinstance(settings[name], dict):
+        if isinstance(settings.get(name), dict):
             settings[name] = parameter_from_dict(settings[name])
     if settings.get("share") is not None:
         settings["share"] = Beta.from_dict(settings["share"])

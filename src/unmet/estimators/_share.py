@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,12 +13,18 @@ from unmet._exceptions import InputError, UninformativeWarning
 from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.estimators._model import Model
-from unmet.estimators.labels import sides, vector
+from unmet.estimators.frames import naming_rows, refuse_other_order
+from unmet.estimators.inputs import read_rows
+from unmet.estimators.labels import sides, vector, with_exposure
 from unmet.inference.ep import Sites
 from unmet.likelihoods.base import Likelihood, Observations
-from unmet.likelihoods.share import Beta, Shared, shared_class
+from unmet.likelihoods.beta import Beta, held
+from unmet.likelihoods.share import Shared, shared_class
 
-__all__ = ["LearntShare", "shares_of", "short_rows", "with_shares", "without_own_sites"]
+if TYPE_CHECKING:
+    from unmet.estimators.censored_gp import CensoredGP
+
+__all__ = ["Given", "LearntShare", "read_given", "shares_of", "short_rows", "with_shares", "without_own_sites"]
 
 
 @dataclass(frozen=True)
@@ -64,17 +70,68 @@ def short_rows(censored: Any, probability: Any, n: int) -> Array:
     return np.where(missing, np.nan, np.abs(known))
 
 
+class Given(NamedTuple):
+    """The arguments of `CensoredGP.fit`, as a user gives them."""
+
+    X: Any
+    y: Any
+    censored: Any = None
+    lower: Any = None
+    upper: Any = None
+    exposure: Any = None
+    probability: Any = None
+    background: Any = None
+
+
+def read_given(
+    gp: CensoredGP, likelihood: Likelihood, given: Given, *, reset: bool = True
+) -> tuple[Array, Observations]:
+    """Inputs and observations as arrays, with labels as the likelihood or the setting `censoring` reads them.
+
+    Parameters
+    ----------
+    gp : CensoredGP
+        Its setting `censoring`, and names and number of columns.
+    likelihood : Likelihood
+        As asked for, or as fitted.
+    given : Given
+        What the user gave.
+    reset : bool
+        Whether names and number of columns are noted, or compared with those noted before.
+    """
+    X, y, censored, lower, upper, exposure, probability, background = given
+    refuse_other_order(
+        X, y=y, exposure=exposure, censored=censored, censored_probability=probability, background=background
+    )
+    if not isinstance(likelihood, Shared) and gp.censoring != "share":
+        if probability is not None:
+            raise InputError("censored_probability needs censoring='share'")
+        table, obs = read_rows(gp, X, y, censored, lower, upper)
+    else:
+        if lower is not None or upper is not None:
+            raise InputError("censoring='share' reads labels, not bounds: give censored=, or censoring='model'")
+        table, obs = read_rows(gp, X, y, None, None, None, reset=reset)
+        with naming_rows(X, censored, probability):
+            obs = replace(obs, short=short_rows(censored, probability, len(obs)))
+    with naming_rows(X, y, exposure, background):
+        return table, with_exposure(obs, exposure, likelihood, background)
+
+
 def _without_missing(given: Any) -> Any:
     values = np.asarray(given)
     return np.where(pd.isna(values), np.nan, values) if values.dtype == object else values
 
 
-def with_shares(base: Likelihood, share: Beta | None, obs: Observations) -> Shared:
+def with_shares(
+    base: Likelihood, share: Beta | None, label_odds: float | Parameter | None, obs: Observations
+) -> Shared:
     """Return the likelihood of shares; the odds of a label are learnt only where some label is not known."""
     assert obs.short is not None
     if not (share is None or isinstance(share, Beta)):
         raise InputError(f"share must be a Beta of unmet.likelihoods, or None; got {share!r}")
     likelihood = shared_class(base)(base) if share is None else shared_class(base)(base, share)
+    if label_odds is not None:
+        likelihood = replace(likelihood, label_odds=held(label_odds, "label_odds"))
     if (obs.short == 1).all() and likelihood.share.parameters["share_alpha"].theta.size:
         warnings.warn(
             f"all {len(obs)} rows are labelled, so nothing tells the share from the level of the truth: what is learnt "

@@ -3,49 +3,37 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
-import pandas as pd
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
-from unmet._memory import check_memory
 from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.estimators._auto import choose
 from unmet.estimators._likelihoods import make_likelihood
 from unmet.estimators._model import Model, search
+from unmet.estimators._predictions import Predictions
 from unmet.estimators._saved_gp import describe, restore
 from unmet.estimators._score import r2_on_exact_rows
-from unmet.estimators._share import LearntShare, shares_of, short_rows, with_shares, without_own_sites
-from unmet.estimators._start import standardised, starting_model
+from unmet.estimators._share import Given, LearntShare, read_given, short_rows, with_shares
+from unmet.estimators._start import starting_model
 from unmet.estimators._storage import read_archive, write_archive
 from unmet.estimators._trouble import warn_of_trouble
+from unmet.estimators._truth import Truths
 from unmet.estimators.frames import naming_rows, refuse_other_order
-from unmet.estimators.inputs import (
-    KINDS,
-    all_or_nothing,
-    choice,
-    numbers,
-    probabilities,
-    read_rows,
-    read_table,
-    switch,
-    whole_number,
-)
+from unmet.estimators.inputs import all_or_nothing, choice, numbers, read_table, switch, whole_number
 from unmet.estimators.labels import as_asked, bounded_both_ways, with_exposure
 from unmet.evidence import Optimum
 from unmet.inference.ep import Sites
 from unmet.kernels import Kernel
 from unmet.likelihoods.base import Likelihood, Observations
-from unmet.likelihoods.share import Beta, Shared
-from unmet.likelihoods.share_counts import SharedCounts
+from unmet.likelihoods.beta import Beta
+from unmet.likelihoods.share import Shared
 
 __all__ = ["CensoredGP"]
 
@@ -55,7 +43,7 @@ _OPTIMIZERS = ("lbfgs", "adam", None)
 _FEATURES = 400  # default of n_features
 
 
-class CensoredGP(RegressorMixin, BaseEstimator):
+class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
     """Gaussian process regression with censored observations (paper section 3.4).
 
     Parameters
@@ -77,6 +65,9 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         explains the same data best, or "model" where the data cannot tell (see the guide to labels).
     share : Beta, optional
         With ``censoring="share"``: the distribution of the share, held where it is given as numbers; None learns it.
+    label_odds : float or Parameter, optional
+        With ``censoring="share"``: odds that a row whose label is missing was short, ``π/(1 − π)``. A number holds
+        them; None learns them.
     optimizer : {"lbfgs", "adam"} or None
         Optimiser of the evidence. None keeps the hyper-parameters as given.
     n_restarts : int
@@ -157,6 +148,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         dispersion: float | Parameter | None = None,
         censoring: Literal["model", "drop", "ignore", "share", "auto"] = "model",
         share: Beta | None = None,
+        label_odds: float | Parameter | None = None,
         optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
         n_restarts: int = 0,
         normalize_y: bool = True,
@@ -171,6 +163,7 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         self.dispersion = dispersion
         self.censoring = censoring
         self.share = share
+        self.label_odds = label_odds
         self.optimizer = optimizer
         self.n_restarts = n_restarts
         self.normalize_y = normalize_y
@@ -221,11 +214,10 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         if self.censoring == "auto":
             return self._fit_best(X, y, censored, lower, upper, exposure, censored_probability)
         with one_blas_thread(), all_or_nothing(self):
-            table, obs = self._read(
-                likelihood, X, y, censored, lower, upper, exposure, censored_probability, background=background
-            )
+            given = Given(X, y, censored, lower, upper, exposure, censored_probability, background)
+            table, obs = read_given(self, likelihood, given)
             if obs.short is not None:
-                likelihood = with_shares(likelihood, self.share, obs)
+                likelihood = with_shares(likelihood, self.share, self.label_odds, obs)
             model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
                 self, likelihood, *as_asked(table, obs, self.censoring, likelihood), budget=self._budget()
             )
@@ -264,36 +256,6 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             self.log_evidence_ = best.log_evidence
         return self
 
-    def _read(
-        self,
-        likelihood: Likelihood,
-        X: Any,
-        y: Any,
-        censored: Any,
-        lower: Any,
-        upper: Any,
-        exposure: Any,
-        probability: Any,
-        reset: bool = True,
-        background: Any = None,
-    ) -> tuple[Array, Observations]:
-        """Inputs and observations as arrays, with the labels as `censoring` reads them."""
-        refuse_other_order(
-            X, y=y, exposure=exposure, censored=censored, censored_probability=probability, background=background
-        )
-        if not isinstance(likelihood, Shared) and self.censoring != "share":
-            if probability is not None:
-                raise InputError("censored_probability needs censoring='share'")
-            table, obs = read_rows(self, X, y, censored, lower, upper)
-        else:
-            if lower is not None or upper is not None:
-                raise InputError("censoring='share' reads labels, not bounds: give censored=, or censoring='model'")
-            table, obs = read_rows(self, X, y, None, None, None, reset=reset)
-            with naming_rows(X, censored, probability):
-                obs = replace(obs, short=short_rows(censored, probability, len(obs)))
-        with naming_rows(X, y, exposure, background):
-            return table, with_exposure(obs, exposure, likelihood, background)
-
     def _checked_settings(self) -> Likelihood:
         """Refuse settings that are not allowed; the likelihood as asked for."""
         if self.kernel is not None and not isinstance(self.kernel, Kernel):
@@ -330,207 +292,6 @@ class CensoredGP(RegressorMixin, BaseEstimator):
     def _log_jacobian(self) -> float:
         """Return the term that turns densities of standardised exact values into densities of y. 0 for counts."""
         return -float(np.log(self.y_scale_) * self._model.obs.exact.sum())
-
-    # --------------------------------------------------------------- prediction
-
-    def _inputs(self, X: Any) -> Array:
-        check_is_fitted(self)
-        return read_table(self, X, reset=False)
-
-    def _marginals(self, X: Any) -> tuple[Array, Array]:
-        inputs = self._inputs(X)
-        mean, var = self._inference.posterior.marginals(inputs)
-        return mean, np.maximum(var, 0.0)  # a negative variance is rounding error
-
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False) -> Any:
-        """Predict the latent demand: the posterior mean of f in the units of y; for counts, of the rate of a full bin.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n, d)
-            Inputs.
-        return_std, return_cov : bool
-            Whether to return the posterior standard deviation, or the covariance matrix, of the latent demand as well.
-            See `predict_quantiles` for those of a new observation.
-
-        Returns
-        -------
-        mean : array of shape (n,)
-        std : array of shape (n,), if `return_std`
-        cov : array of shape (n, n), if `return_cov`
-        """
-        if return_std and return_cov:
-            raise InputError("Set return_std or return_cov, not both.")
-        if return_cov:
-            inputs = self._inputs(X)
-            _check_joint(len(inputs), "Use return_std=True, or predict fewer points at a time.")
-            mean, cov = self._model.likelihood.rate_covariance(*self._inference.posterior.joint(inputs))
-            return self.y_mean_ + self.y_scale_ * mean, self.y_scale_**2 * cov
-        mean, var = self._marginals(X)
-        mean, var = self._model.likelihood.rate_moments(mean, var)
-        mean = self.y_mean_ + self.y_scale_ * mean
-        return (mean, self.y_scale_ * np.sqrt(var)) if return_std else mean
-
-    def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95), kind: str = "demand") -> Array:
-        """Predict quantiles, in the units of y.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n, d)
-            Inputs.
-        q : float or sequence of float
-            Probabilities, between 0 and 1.
-        kind : {"demand", "latent"}
-            "demand" is a new, uncensored observation (whole numbers for counts). "latent" is f (for counts, the rate).
-
-        Returns
-        -------
-        array of shape (n,) for one probability, else (n, len(q))
-        """
-        levels = probabilities(q)
-        choice("kind", kind, KINDS)
-        mean, var = self._marginals(X)
-        flat = np.atleast_1d(levels)
-        if kind == "demand":
-            quantiles = self._model.likelihood.quantile(mean, var, flat)
-        else:
-            quantiles = self._model.likelihood.rate(mean + np.sqrt(var) * ndtri(flat)[:, None])
-        result = self.y_mean_ + self.y_scale_ * quantiles.T
-        return result if levels.ndim else result[:, 0]
-
-    def sample(self, X: Any, size: int = 1, kind: str = "latent", random_state: Any = None) -> Array:
-        """Draw from the joint posterior, in the units of y.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n, d)
-            Inputs.
-        size : int
-            Number of draws.
-        kind : {"latent", "demand"}
-            "latent" draws functions f (for counts, rates). "demand" draws new, uncensored observations (for counts,
-            whole numbers).
-        random_state : int, RandomState or None
-            Seed.
-
-        Returns
-        -------
-        array of shape (size, n)
-        """
-        choice("kind", kind, KINDS)
-        whole_number("size", size, 0)
-        inputs = self._inputs(X)
-        if self._model.block is None:
-            _check_joint(len(inputs), 'Draw fewer points at a time, or fit with inference="lowrank".')
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
-        f = self._inference.posterior.sample(inputs, size, rng)
-        likelihood = self._model.likelihood
-        return self.y_mean_ + self.y_scale_ * (likelihood.sample(f, rng) if kind == "demand" else likelihood.rate(f))
-
-    def predict_share(
-        self, X: Any, y: Any, censored: Any = None, *, censored_probability: Any = None, exposure: Any = None
-    ) -> pd.DataFrame:
-        """Posterior of each row's share and of its true value, given its y and label (``censoring="share"``).
-
-        Parameters
-        ----------
-        X, y, censored, censored_probability, exposure : array-like
-            As of `fit`. Rows that the model was fitted on (the same X, y and label) are recognised, and are not
-            counted twice.
-
-        Returns
-        -------
-        DataFrame
-            One row per row of X: ``share`` and ``share_sd``; ``value`` and ``value_sd``, mean and standard deviation
-            of the true value in y's units; ``label_probability``, how likely the row is short.
-        """
-        check_is_fitted(self)
-        if not isinstance(self._model.likelihood, Shared):
-            raise InputError(f"predict_share needs a model with censoring='share'; this one has {self.censoring_!r}")
-        inputs, obs = self._read(
-            self._model.likelihood, X, y, censored, None, None, exposure, censored_probability, reset=False
-        )
-        return self._shares(inputs, standardised(obs, self.y_mean_, self.y_scale_))
-
-    def predict_truth(self, X: Any, y: Any, censored: Any = None) -> pd.DataFrame:
-        """Posterior of each row's true value, given its y and label (Gaussian values).
-
-        Parameters
-        ----------
-        X, y, censored : array-like
-            As of `fit`. Rows that the model was fitted on are recognised, and are not counted twice.
-
-        Returns
-        -------
-        DataFrame
-            ``value`` and ``value_sd``, mean and standard deviation of the true value in y's units. An exact row is its
-            own true value, and so is every row where labels are ignored; where labelled rows are dropped, theirs is
-            predicted from the others.
-        """
-        check_is_fitted(self)
-        likelihood = self._model.likelihood
-        if isinstance(likelihood, Shared):
-            return self.predict_share(X, y, censored)[["value", "value_sd"]]
-        if likelihood.units != "y":
-            raise InputError("predict_truth is defined for Gaussian values, and for counts with censoring='share'.")
-        table, obs = read_rows(self, X, y, censored, None, None, reset=False)
-        if self.censoring_ == "ignore":
-            return pd.DataFrame({"value": np.asarray(y, dtype=float), "value_sd": 0.0})
-        if self.censoring_ == "drop":
-            free = ~obs.exact
-            obs = replace(obs, lower=np.where(free, -np.inf, obs.lower), upper=np.where(free, np.inf, obs.upper))
-        obs = standardised(obs, self.y_mean_, self.y_scale_)
-        mean, var = self._inference.posterior.marginals(table)
-        mean, var = without_own_sites(self._model, self._inference.sites, table, obs, mean, np.maximum(var, 0.0))
-        # y* ~ N(mean, total) cut to its bounds: E[y*] = m + total·d1, Var[y*] = total (1 + total·d2).
-        tilted, total = likelihood.tilted(obs, mean, var), likelihood.predict(mean, var)[1]
-        spread = total * np.maximum(1.0 + total * tilted.d2, 0.0)
-        value = self.y_mean_ + self.y_scale_ * (mean + total * tilted.d1)
-        return pd.DataFrame({"value": value, "value_sd": self.y_scale_ * np.sqrt(spread)})
-
-    def _shares(self, X: Array, obs: Observations) -> pd.DataFrame:
-        likelihood = self._model.likelihood
-        assert isinstance(likelihood, Shared)
-        mean, var = self._inference.posterior.marginals(X)
-        cavity = without_own_sites(self._model, self._inference.sites, X, obs, mean, np.maximum(var, 0.0))
-        return shares_of(likelihood, obs, *cavity, self.y_mean_, self.y_scale_)
-
-    def sample_truth(
-        self,
-        X: Any,
-        y: Any,
-        censored: Any = None,
-        size: int = 1,
-        *,
-        censored_probability: Any = None,
-        exposure: Any = None,
-        random_state: Any = None,
-    ) -> Array:
-        """Draw true values of observed rows jointly, given their y and labels (counts with ``censoring="share"``).
-
-        Parameters
-        ----------
-        X, y, censored, censored_probability, exposure : array-like
-            Rows of the fit.
-        size : int
-            Number of draws.
-        random_state : int, RandomState or None
-            Seed.
-
-        Returns
-        -------
-        array of shape (size, n)
-            Whole numbers, never below y.
-        """
-        check_is_fitted(self)
-        whole_number("size", size, 0)
-        likelihood = self._model.likelihood
-        if not isinstance(likelihood, SharedCounts):
-            raise InputError("sample_truth needs a count likelihood and censoring='share'.")
-        inputs, obs = self._read(likelihood, X, y, censored, None, None, exposure, censored_probability, reset=False)
-        rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
-        f = self._inference.posterior.sample(inputs, size, rng)
-        return obs.lower + likelihood.sample_lost(obs, f, rng)
 
     def score(
         self,
@@ -633,6 +394,8 @@ class CensoredGP(RegressorMixin, BaseEstimator):
             learnt = {"likelihood": fitted.base if isinstance(fitted, Shared) else fitted}
         if isinstance(fitted, Shared):
             learnt["share"] = Beta(*fitted.share.values)
+            if not fitted.label_odds.fixed:
+                learnt["label_odds"] = float(fitted.label_odds.array[0])
         return type(self)(**{**self.get_params(deep=False), **learnt, "kernel": self.kernel_, "optimizer": None})
 
     # ------------------------------------------------------------------ storage
@@ -663,8 +426,3 @@ class CensoredGP(RegressorMixin, BaseEstimator):
         """
         with one_blas_thread():  # as in `fit`: the last digits depend on the number of threads
             return restore(cls, path, *read_archive(path))
-
-
-def _check_joint(points: int, instead: str) -> None:
-    """Refuse a covariance of more points than memory has room for: 4.3 matrices at its peak, measured."""
-    check_memory(9 * points**2 // 2, f"The joint posterior of {points:,} points", instead)

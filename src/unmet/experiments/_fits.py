@@ -1,11 +1,11 @@
-"""The paper's three models, fitted and cross-validated in the same way in every experiment."""
+"""The paper's three models and the learnt share, fitted and cross-validated in the same way in every experiment."""
 
 from __future__ import annotations
 
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +38,10 @@ class Cost:
     fits: int = 0
     unconverged: int = 0
     jittered: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        """Return the cost of both."""
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def as_dict(self) -> dict[str, float]:
         """Return the cost as it is stored with the result of a cell."""

@@ -15,7 +15,7 @@ from unmet._typing import Array
 from unmet.censoring import censor_labelled
 from unmet.experiments._data import digest, packaged
 from unmet.experiments._figures import CENSORED, OBSERVED, TRUTH, new_figure, save, score_lines
-from unmet.experiments._fits import MODELS, TITLES, cross_validate, fit, recovered_rows, score_rows
+from unmet.experiments._fits import MODELS, RECOVERED, TITLES, cross_validate, fit, recovered_rows, score_rows
 from unmet.experiments._run import Level, Run, compute_all, finish
 from unmet.experiments._runner import Cell, Result, generator
 from unmet.experiments._tables import Table, results_frame, wide_by_c, write_results, write_table
@@ -38,6 +38,14 @@ INTENSITIES: dict[Level, tuple[float, ...]] = {
 }
 REPETITIONS: dict[Level, int] = {"quick": 1, "default": 2, "full": 10}
 
+# Name in the column `experiment` of results.csv, and the fraction of labels that the learnt share is given.
+LABELS = {"bike": 1.0, "bike (half of the labels)": 0.5, "bike (no labels)": 0.0}
+INTENSITIES_UNLABELLED: dict[Level, tuple[float, ...]] = {
+    "quick": (0.5,),
+    "default": (0.3, 0.4, 0.5, 0.6),
+    "full": INTENSITIES["full"],
+}
+
 
 def kernel(weather_columns: int) -> Kernel:
     """Return ``SE(t) + Periodic(t) + Matérn(weather)`` (paper eq. 22); the period starts at a week."""
@@ -54,23 +62,32 @@ def folds_of(zone: Zone, repetition: int, seed: int) -> list[Array]:
     return [np.sort(part) for part in np.array_split(order, FOLDS)]
 
 
+def labels_kept(zone: Zone, label: Any, fraction: float, seed: int) -> Any:
+    """Return the labels as they are, or all but a random `fraction` of them replaced by NaN (not known)."""
+    if fraction == 1:
+        return label
+    kept = generator(seed, "bike labels", zone.name).permutation(len(label)) < fraction * len(label)
+    return np.where(kept, np.abs(label), np.nan)
+
+
 def _compute(cell: Cell, zones: Mapping[str, Zone], seed: int, warm_start: bool, adam: bool) -> Result:
     model, c, repetition = (cell.settings[k] for k in ("model", "c", "repetition"))
     zone = zones[cell.settings["zone"]]
     data = censor_labelled(zone.pickups, zone.stockout, 0.0 if c is None else c)
+    label = labels_kept(zone, data.label, LABELS[cell.settings.get("experiment", "bike")], seed)
     held = cross_validate(
         model,
         kernel(zone.weather.shape[1]),
         zone.inputs(),
         data.y,
-        data.label,
+        label,
         folds_of(zone, repetition, seed),
         warm_start=warm_start,
         optimizer="adam" if adam and model == "cgp" else "lbfgs",
     )
     X = zone.inputs()
-    whole = fit(model, kernel(zone.weather.shape[1]), X, data.y, data.label, held.cost)
-    recovered = recovered_rows(whole, X, data.y, data.label, zone.pickups, zone.stockout)
+    whole = fit(model, kernel(zone.weather.shape[1]), X, data.y, label, held.cost)
+    recovered = recovered_rows(whole, X, data.y, label, zone.pickups, zone.stockout)
     return {"mean": held.mean.tolist(), "recovered": recovered, "cost": held.cost.as_dict()}
 
 
@@ -115,15 +132,25 @@ def reproduce(run: Run, source: Source = "nyc") -> pd.DataFrame:
         for model in MODELS
         for c in ([None] if model == "ncgp-a" else intensities)
     ]
+    settings += [
+        {"zone": zone.name, "model": "share", "c": c, "repetition": i, "experiment": experiment}
+        for i in repetitions
+        for zone in zones
+        for experiment, kept in LABELS.items()
+        for c in INTENSITIES_UNLABELLED[run.level]
+        if kept < 1
+    ]
     compute = partial(_compute, zones={z.name: z for z in zones}, seed=run.seed, warm_start=run.warm_start, adam=adam)
     data = digest(*(part for z in zones for part in (z.name, z.inputs(), z.pickups, z.stockout)))
     shared = {"seed": run.seed, "warm_start": run.warm_start, "adam": adam, "data": data}
     cells = compute_all(run, "bike", settings, compute, **shared)
     frame = results_frame(_rows(zones, cells, intensities))
     write_results(frame, run.out)
-    tables = [_table(i, zone, frame, run) for i, zone in enumerate(zones)] + [_ahead(frame, run)]
+    main = frame[frame.experiment == "bike"]
+    tables = [_table(i, zone, main, run) for i, zone in enumerate(zones)]
+    tables += [_ahead(main, run), _share_ahead(main, run), _labels_removed(frame, run)]
     for zone in zones:
-        _score_figure(zone, frame, run)
+        _score_figure(zone, main, run)
         _example_figure(zone, run)
     finish(run, "bike-sharing", about, tables, [r for _, r in cells])
     return frame
@@ -138,7 +165,7 @@ def _rows(
         zone = by_name[s["zone"]]
         for c in intensities if s["c"] is None else [s["c"]]:
             about = {
-                "experiment": "bike",
+                "experiment": s.get("experiment", "bike"),
                 "zone": zone.name,
                 "model": s["model"],
                 "c": c,
@@ -175,6 +202,47 @@ def _ahead(frame: pd.DataFrame, run: Run) -> Table:
         run.out,
         title="Bike-sharing: RMSE of CGP over that of the better of NCGP and NCGP-A, all days (below 1: CGP is best)",
         shown=both.map(lambda v: v if isinstance(v, str) else f"{v:.3f}"),
+    )
+
+
+def _share_ahead(frame: pd.DataFrame, run: Run) -> Table:
+    """Write the RMSE of the learnt share over that of the best of the paper's three models."""
+    ratios: dict[Any, pd.Series[float]] = {}
+    for subset, name in (("all", "held-out days"), (RECOVERED, "hidden values")):
+        part = frame[(frame.subset == subset) & (frame.metric == "rmse")]
+        means = part.groupby(["zone", "c", "model"]).value.mean().unstack("model")
+        # Nothing is hidden at c = 0, and NCGP, which takes what it sees for the truth, is right.
+        ratio = (means["share"] / means[["ncgp", "ncgp-a", "cgp"]].min(axis=1)).replace(np.inf, np.nan)
+        ratios |= {(zone, name): row for zone, row in ratio.unstack("c").iterrows()}
+    table = pd.DataFrame(ratios).T.rename(columns="c = {:g}".format)
+    table.insert(0, "data", [name for _, name in table.index])
+    table.insert(0, "zone", [zone for zone, _ in table.index])
+    return write_table(
+        "share_against_the_best",
+        table,
+        run.out,
+        title="Bike-sharing: RMSE of the learnt share over that of the best of the three (below 1: it is best)",
+        shown=table.map(lambda v: v if isinstance(v, str) else "" if np.isnan(v) else f"{v:.3f}"),
+        keys=2,
+        note="Hidden values are the true values of labelled days of the fit, given what was seen of them.",
+    )
+
+
+def _labels_removed(frame: pd.DataFrame, run: Run) -> Table:
+    """Write the RMSE of the learnt share with all, half and none of the labels, next to NCGP, which ignores them."""
+    part = frame[(frame.subset == "all") & (frame.metric == "rmse") & frame.model.isin(["ncgp", "share"])]
+    part = part[part.c.isin(INTENSITIES_UNLABELLED[run.level])]
+    names = {"bike": "all labels", **{e: e.removeprefix("bike (").removesuffix(")") for e in LABELS if e != "bike"}}
+    column = part.experiment.map(names).where(part.model == "share", TITLES["ncgp"])
+    means = part.assign(column=column).groupby(["zone", "c", "column"]).value.mean().unstack("column")
+    table = means[[TITLES["ncgp"], *names.values()]].reset_index()
+    return write_table(
+        "labels_removed",
+        table,
+        run.out,
+        title="Bike-sharing: RMSE on all days of the learnt share, by the labels that are known",
+        shown=table.round(2),
+        keys=2,
     )
 
 

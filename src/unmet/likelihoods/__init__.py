@@ -1,10 +1,10 @@
 """Likelihoods: the distribution of an observation given the latent function value."""
 
 from unmet.likelihoods.base import Likelihood, Observations, Tilted
+from unmet.likelihoods.beta import Beta
 from unmet.likelihoods.counts import NegativeBinomial, Poisson
 from unmet.likelihoods.gaussian import Gaussian
 from unmet.likelihoods.quadrature import QuadratureLikelihood
-from unmet.likelihoods.share import Beta
 
 __all__ = [
     "LIKELIHOODS",

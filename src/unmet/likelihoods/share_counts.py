@@ -14,8 +14,9 @@ import numpy as np
 
 from unmet._typing import Array
 from unmet.likelihoods.base import Observations, Units
+from unmet.likelihoods.beta import Cells, cells
 from unmet.likelihoods.counts import NegativeBinomial, Poisson
-from unmet.likelihoods.share import Cells, Shared, ShareMoments, cells, mixed
+from unmet.likelihoods.share import Shared, ShareMoments, mixed
 
 __all__ = ["SharedCounts"]
 

@@ -13,14 +13,19 @@ from unmet.execution import Executor, in_processes
 from unmet.mobility.clock.horizon import horizon_bins, usual_minutes
 from unmet.mobility.features.bins import BinFeatures, bin_features
 from unmet.mobility.models.city import learn_city_from_rows
-from unmet.mobility.models.registry import DEFAULT_MODEL, ZoneModel, find_model
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, ZoneModel, find_model
+from unmet.mobility.models.walking import read_curve
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneEstimate, estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
+from unmet.mobility.panel.returns import write_returns_panel
 from unmet.mobility.records.files import Given
 from unmet.mobility.runs.joining import join_zones
 from unmet.mobility.runs.run import Progress, RunResult, run_estimates
 
-__all__ = ["DemandModel", "LatentDemand", "ZoneEstimate", "ZoneModel", "estimate_zone"]
+__all__ = ["RETURNS", "DemandModel", "LatentDemand", "ZoneEstimate", "ZoneModel", "estimate_zone"]
+
+RETURNS = "returns"
+"""Folder of the run of returns within the folder of a run."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class LatentDemand:
     Parameters
     ----------
     model : str or ZoneModel
-        Name of a model: ``exposure`` (default), ``cgp``, ``ncgp``, ``ncgp-a``, ``tobit``, or of a baseline:
+        Name of a model: ``exposure`` (default), ``cgp``, ``share``, ``ncgp``, ``ncgp-a``, ``tobit``, or of a baseline:
         ``observed``, ``weekly-mean``, ``drop-censored``. Or a model of one's own:
         see `unmet.mobility.models.registry.ZoneModel`.
     draws : int
@@ -43,8 +48,8 @@ class LatentDemand:
     seed : int
         The same seed gives the same numbers.
     walk : str or tuple of float
-        Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, or the chances to walk 0, 150,
-        250, 350 and 500 metres, falling.
+        Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, a CSV file with columns
+        ``metres`` and ``chance``, or the chances to walk 0, 150, 250, 350 and 500 metres, falling.
     weather : path or frame, optional
         A table with a time and numbers.
     weather_columns : sequence of str, optional
@@ -79,7 +84,7 @@ class LatentDemand:
 
     model: str | ZoneModel = DEFAULT_MODEL
     _: KW_ONLY
-    draws: int = 400
+    draws: int = DEFAULT_DRAWS
     seed: int = 0
     walk: str | tuple[float, ...] = "learn"
     weather: Given = None
@@ -94,7 +99,10 @@ class LatentDemand:
     def settings(self) -> DemandModel:
         """Give the model and its settings, without the features."""
         model = find_model(self.model)
-        return DemandModel(model.name, self.draws, self.seed, model, self.walk)
+        walk = self.walk
+        if isinstance(walk, str) and walk.lower().endswith(".csv"):
+            walk = read_curve(Path(walk))
+        return DemandModel(model.name, self.draws, self.seed, model, walk)
 
     def fit(
         self,
@@ -159,6 +167,34 @@ class LatentDemand:
                 provenance=self._provenance(features),
             )
             return replace(result, rows=result.demand()) if out is None else result
+
+    def fit_returns(
+        self,
+        panel: str | os.PathLike[str],
+        out: str | os.PathLike[str],
+        *,
+        jobs: int | None = None,
+        executor: Executor = in_processes,
+        progress: Progress | None = None,
+    ) -> RunResult:
+        """Estimate the returns that were wanted at every zone: full stations hide returns as empty ones hide pickups.
+
+        The same model runs on the panel of returns (`unmet.mobility.panel.returns`). Riders who find no dock ride on,
+        with a curve of their own.
+
+        Parameters
+        ----------
+        panel : path
+            A panel file.
+        out : path
+            Folder of the run of pickups. The run of returns is in its subfolder ``returns``.
+        jobs, executor, progress
+            As of `fit`.
+        """
+        folder = Path(out) / RETURNS
+        folder.mkdir(parents=True, exist_ok=True)
+        of_returns = write_returns_panel(Path(panel), folder / "panel.parquet")
+        return self.fit(of_returns, folder, jobs=jobs, executor=executor, progress=progress)
 
     def _provenance(self, features: BinFeatures) -> dict[str, Any]:
         path = isinstance(self.weather, str | os.PathLike)

@@ -143,7 +143,9 @@ _TYPE_NAMES = {int: "whole number", float: "number", date: "date", datetime: "da
 
 
 def _resolved(item: str, folder: Path) -> str:
-    """Resolve a path or glob against a folder, whose own name is escaped."""
+    """Resolve a path, a glob or the address of a table against a folder, whose own name is escaped in a glob."""
+    if item.startswith("duckdb://"):
+        return f"duckdb://{folder / os.path.expanduser(item.removeprefix('duckdb://'))}"
     expanded = os.path.expanduser(item)
     if os.path.isabs(expanded):
         return expanded
@@ -166,15 +168,15 @@ def _moment(value: Any, _: Path) -> str | None:
     return str(value) if isinstance(value, str | date) else None
 
 
-def _zones(value: Any, folder: Path) -> str | None:
-    """Resolve the files of zones (points, polygons) against the settings' folder, too."""
+def _text_or_file(value: Any, folder: Path) -> str | None:
+    """Resolve files (points, polygons, a curve) against the settings' folder; other text stays."""
     if not isinstance(value, str):
         return None
     kind, _, rest = value.partition(":")
     points, _, radius = rest.rpartition(":")
     if kind == "superhubs" and points:
         return f"superhubs:{_path(points, folder)}:{radius}"
-    return _path(value, folder) if value.lower().endswith((".geojson", ".json")) else value
+    return _path(value, folder) if value.lower().endswith((".geojson", ".json", ".csv")) else value
 
 
 def _names(value: Any, _: Path) -> dict[str, str] | None:
@@ -198,7 +200,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any, Path], Any]]] = {
     "paths": ("a path, or a list of paths", _paths),
     "text": ("text", _is(str)),
     "moment": ("a date or a local time", _moment),
-    "zones": ("text", _zones),
+    "text or file": ("text", _text_or_file),
     "whole": ("a whole number", _is(int)),
     "number": ("a number", _is(int, float)),
     "flag": ("true or false", _is(bool)),

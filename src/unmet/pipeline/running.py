@@ -37,7 +37,7 @@ OUTPUTS = {
 # Settings that change the result of a stage. The others (jobs, memory) change only its speed.
 _DECIDES = {
     PANEL: tuple(setting for option, setting in PANEL_SETTINGS.items() if PANEL_OPTIONS[option].changes_panel),
-    ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws"),
+    ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws", "walk"),
     REPORT: ("title",),
 }
 
@@ -129,6 +129,8 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
 
         def stage(name: str, make: Callable[[], None], after: Sequence[str] = ()) -> Path:
             chosen = {key: getattr(settings, key) for key in _DECIDES[name]}
+            if name == PANEL:  # the same file may give other rows to another query
+                chosen |= _queries(settings)
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
         path = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
@@ -171,23 +173,31 @@ def _check(settings: RunSettings) -> LatentDemand:
         raise InputError("weather_columns: columns were given without weather (--weather).")
     if settings.truth is not None:
         check_truth(Path(settings.truth))
-    names = ("model", "draws", "seed", "weather", "weather_columns", "timezone", "holidays", "horizon")
+    names = ("model", "draws", "seed", "walk", "weather", "weather_columns", "timezone", "holidays", "horizon")
     return LatentDemand(**{name: getattr(settings, name) for name in names})
 
 
 def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
     """Return the input files of each stage, by the setting that names them."""
+    from unmet.mobility.records.databases import database_file, is_address
     from unmet.mobility.records.files import expand
 
-    panel = {
-        name: expand(list(getattr(settings, name)), name)
-        for name in ("trips", "status", "stations")
-        if getattr(settings, name)
-    }
+    panel: dict[str, list[Path]] = {}
+    for name in ("trips", "status", "stations"):
+        given = list(getattr(settings, name))
+        databases = [database_file(item) for item in given if is_address(item)]
+        missing = next((path for path in databases if not path.is_file()), None)
+        if missing is not None:
+            raise InputError(f"{missing}: no such DuckDB file for {name}.")
+        others = [item for item in given if not is_address(item)]
+        if given:
+            panel[name] = [*databases, *(expand(others, name) if others else [])]
     points = settings.zones.removeprefix("superhubs:").rpartition(":")[0] if ":" in settings.zones else settings.zones
     if Path(points).is_file():
         panel["zones"] = [Path(points)]
     estimate = {} if settings.weather is None else {"weather": expand(settings.weather, "weather")}
+    if settings.walk.lower().endswith(".csv"):
+        estimate["walk"] = expand(settings.walk, "walk")
     report = {} if settings.truth is None else {"truth": [Path(settings.truth)]}
     out = settings.out.resolve()
     for name, files in {**panel, **estimate, **report}.items():
@@ -198,6 +208,16 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
                 "Use another folder with --out, or move the file."
             )
     return {PANEL: panel, ESTIMATE: estimate, REPORT: report}
+
+
+def _queries(settings: RunSettings) -> dict[str, list[str]]:
+    """Return the addresses of tables and queries in databases, by the setting that has them."""
+    from unmet.mobility.records.databases import is_address
+
+    given = {
+        name: [item for item in getattr(settings, name) if is_address(item)] for name in ("trips", "status", "stations")
+    }
+    return {f"{name}_query": found for name, found in given.items() if found}
 
 
 def _make_panel(chosen: RunSettings, work: Work) -> None:

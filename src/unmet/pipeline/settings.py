@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from unmet.execution import ENGINES
-from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS
 from unmet.mobility.panel.options import PANEL_OPTIONS
 
 __all__ = ["PANEL_SETTINGS", "TABLES", "About", "RunSettings", "about", "panel_options", "settings_by_table"]
@@ -35,7 +35,8 @@ class About:
     table : str
         Its table in ``unmet.toml``; a key of `TABLES`.
     kind : str
-        ``path``, ``paths``, ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag``, ``columns`` or ``names``.
+        ``path``, ``paths``, ``text``, ``text or file``, ``moment``, ``whole``, ``number``, ``flag``, ``columns`` or
+        ``names``.
     help : str
         One sentence.
     example : str
@@ -82,7 +83,8 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Trip files (CSV, CSV.gz, zip, Parquet), a folder, or a quoted glob such as 'trips/*.csv.gz'.",
+        "Trip files (CSV, CSV.gz, zip, Parquet), a folder, or a quoted glob such as 'trips/*.csv.gz'. Or a table of a "
+        "DuckDB file: 'duckdb://a.db?table=t'.",
         '"trips/*.csv.gz"',
         shown=True,
     )
@@ -90,7 +92,8 @@ class RunSettings:
         (),
         "records",
         "paths",
-        "Station status: a folder of GBFS snapshots or of `unmet collect`, or a table of changes.",
+        "Station status: a folder of GBFS snapshots or of `unmet collect`, a table of changes, or "
+        "'duckdb://a.db?table=t'.",
         '"status.parquet"',
         shown=True,
     )
@@ -150,7 +153,15 @@ class RunSettings:
     )
     seed: int = _setting(0, "estimate", "whole", "Random seed; the same seed gives the same numbers.", "0")
     draws: int = _setting(
-        400, "estimate", "whole", "Number of joint posterior draws, for the intervals of totals.", "400"
+        DEFAULT_DRAWS, "estimate", "whole", "Number of joint posterior draws, for the intervals of totals.", "400"
+    )
+    walk: str = _setting(
+        "learn",
+        "estimate",
+        "text or file",
+        "How likely riders walk on from an empty zone: learn (from the records), none (nobody walks), or a CSV file "
+        "with columns metres and chance.",
+        '"learn"',
     )
     jobs: int | None = _setting(
         None, "estimate", "whole", "Number of worker processes; default: one per processor.", "2"

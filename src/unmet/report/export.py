@@ -39,7 +39,7 @@ from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run
 from unmet.report.tables import act_table, area_table, headline, week_table, zone_table
 
-__all__ = ["FORMATS", "export_tables"]
+__all__ = ["FORMATS", "appearing", "columns_of", "copy_table", "export_tables", "report_tables"]
 
 FORMATS = ("csv", "parquet", "geojson")
 # Signs that start a formula in a spreadsheet, and their full-width forms.
@@ -82,15 +82,14 @@ def export_tables(
         raise InputError(f"formats: expected some of {', '.join(FORMATS)}; got {', '.join(formats) or 'none'}.")
     folder = Path(out)
     report = progress or (lambda _: None)
-    with open_run(run, panel, trust=trust) as source, _appearing(folder) as aside:
+    with open_run(run, panel, trust=trust) as source, appearing(folder) as aside:
         zones = zone_table(source)
         if "csv" in formats or "parquet" in formats:
-            _register(source, zones)
-            for name, sql in _tables(source).items():
+            for name, sql in report_tables(source, zones).items():
                 for kind in ("csv", "parquet"):
                     if kind in formats:
                         report(f"{name}.{kind}")
-                        _copy(source.connection, sql, aside / f"{name}.{kind}", kind)
+                        copy_table(source.connection, sql, aside / f"{name}.{kind}", kind)
         if "geojson" in formats:
             report("zones.geojson")
             text = json.dumps(_features(source, zones), ensure_ascii=False, allow_nan=False)
@@ -100,12 +99,18 @@ def export_tables(
 
 
 @contextmanager
-def _appearing(folder: Path) -> Iterator[Path]:
+def appearing(folder: Path) -> Iterator[Path]:
     """Give a folder to write into; its files are moved into `folder` once all are complete."""
     with writing(folder, "Existing files are unchanged: free some space or choose another folder."):
         folder.mkdir(exist_ok=True)
         with replacing_files(folder) as aside:
             yield aside
+
+
+def report_tables(source: RunSource, zones: pd.DataFrame) -> dict[str, str]:
+    """Give the SQL of each table of the report, for the connection of `source`; `zones` is its `zone_table`."""
+    _register(source, zones)
+    return _tables(source)
 
 
 def _register(source: RunSource, zones: pd.DataFrame) -> None:
@@ -127,7 +132,7 @@ def _register(source: RunSource, zones: pd.DataFrame) -> None:
 
 
 def _tables(source: RunSource) -> dict[str, str]:
-    own = [c for c in _columns(source.connection, "SELECT * FROM demand") if c not in ("zone", "start", "observed")]
+    own = [c for c in columns_of(source.connection, "SELECT * FROM demand") if c not in ("zone", "start", "observed")]
     of_panel = ", ".join(f"p.{c}" for c in STATE_MINUTES)
     of_demand = ", ".join(f"d.{identifier(c)}" for c in own)
     bins = f"""
@@ -163,16 +168,18 @@ def _headline_rows(found: dict[str, Any]) -> pd.DataFrame:
     return frame.astype({"value": "float64", "q05": "float64", "q95": "float64"})
 
 
-def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:
+def columns_of(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:
+    """Give the types of the columns of a query."""
     return {str(row[0]): str(row[1]) for row in fetch_all(connection, f"DESCRIBE {sql}")}
 
 
-def _copy(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, kind: str) -> None:
+def copy_table(connection: duckdb.DuckDBPyConnection, sql: str, path: Path, kind: str) -> None:
+    """Write the rows of a query as ``parquet`` or ``csv``."""
     if kind == "parquet":
         with one_thread(connection):
             connection.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")
         return
-    columns = [_as_text(name, type_) for name, type_ in _columns(connection, sql).items()]
+    columns = [_as_text(name, type_) for name, type_ in columns_of(connection, sql).items()]
     connection.execute(f"COPY (SELECT {', '.join(columns)} FROM ({sql})) TO {literal(str(path))} (FORMAT csv, HEADER)")
 
 

@@ -23,14 +23,24 @@ from unmet._storage.writing import write_text, writing
 from unmet.mobility.panel.file import PanelFile
 from unmet.report.packing import PACKED, pack_integers, pack_run
 from unmet.report.places import plane
+from unmet.report.plan import plan_data
 from unmet.report.series import WEEKLY, day_numbers
 from unmet.report.source import RunSource, open_run
 from unmet.report.tables import act_table, flag_counts, headline, true_demand, week_table, zone_table
-from unmet.report.words import area_rows, assumptions, data_used, minutes_by_state, model_facts, quality_rows, span
+from unmet.report.words import (
+    area_rows,
+    assumptions,
+    city_facts,
+    data_used,
+    minutes_by_state,
+    model_facts,
+    quality_rows,
+    span,
+)
 
 __all__ = ["write_report"]
 
-_SCRIPTS = ("numbers.js", "map.js", "table.js", "series.js", "act.js", "how.js", "page.js")
+_SCRIPTS = ("numbers.js", "map.js", "table.js", "series.js", "plan.js", "act.js", "how.js", "page.js")
 _DIGITS = 9  # enough for the page to round to the same digits as the tables
 
 
@@ -144,6 +154,7 @@ def _data(
         "series": packed.zones,
         "system": packed.system,
         "act": _columns(worst.drop(columns=["zone", "name", "day", "hour"])),
+        "plan": plan_data(source),
         "how": _how(source),
     }
 
@@ -174,6 +185,7 @@ def _how(source: RunSource) -> dict[str, Any]:
         "quality": quality_rows(source),
         "states": minutes_by_state(source),
         "model": model_facts(source),
+        "city": city_facts(source),
         "flags": flags,
         "notes": [str(note) for note in source.info.get("notes", [])],
         "assumptions": assumptions(source),

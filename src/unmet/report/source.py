@@ -58,6 +58,8 @@ class RunSource:
         The panel's summary; empty if not recorded.
     demand_columns : frozenset of str
         Columns of ``demand.parquet``.
+    folder : pathlib.Path
+        The folder of the run's tables.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -70,6 +72,7 @@ class RunSource:
     reasons: pd.DataFrame
     summary: dict[str, Any]
     demand_columns: frozenset[str]
+    folder: Path
 
     @property
     def minutes(self) -> int:
@@ -129,6 +132,7 @@ def open_run(
             pd.DataFrame(file.metadata.get("reasons", {})),
             dict(file.metadata.get("summary", {})),
             columns,
+            folder,
         )
         with reading(str(folder)):  # also what a report asks of the tables later
             yield source

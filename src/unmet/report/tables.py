@@ -120,7 +120,8 @@ def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
     system = source.totals[source.totals["level"] == "system"].set_index("quantity")
     found: dict[str, Any] = {
         name: {limit: float(system[limit].to_dict()[name]) for limit in _LIMITS}
-        for name in ("observed", "demand", "lost")
+        for name in ("observed", "demand", "lost", "walked_on")
+        if name in system.index
     }
     demand = found["demand"]["mean"]
     found["lost_share"] = found["lost"]["mean"] / demand if demand > 0 else None

@@ -8,7 +8,16 @@ from unmet.mobility.supply.states import REASONS, STATES, WORDS
 from unmet.report.source import RunSource
 from unmet.report.tables import area_table
 
-__all__ = ["area_rows", "assumptions", "data_used", "minutes_by_state", "model_facts", "quality_rows", "span"]
+__all__ = [
+    "area_rows",
+    "assumptions",
+    "city_facts",
+    "data_used",
+    "minutes_by_state",
+    "model_facts",
+    "quality_rows",
+    "span",
+]
 
 _PICKUPS = {
     "trips": "Observed trips are trips that started in the zone.",
@@ -58,6 +67,35 @@ def model_facts(source: RunSource) -> list[list[str]]:
     used = ["unmet " + str(info["inputs"].get("unmet", "")), *(f"{k} {v}" for k, v in versions.items())]
     facts.append(["Software", ", ".join(used)])
     return [fact for fact in facts if fact[1]]
+
+
+def city_facts(source: RunSource) -> list[list[str]]:
+    """Return facts about what zones share: how far riders walk, and how unusual hours and days were."""
+    joint = source.info.get("joint")
+    if not joint:
+        return []
+    walking, shocks = joint["walking"], joint["shocks"]
+    curve = zip(walking["metres"][:-1], walking["chance"], walking["sd"], walking["measured_elsewhere"], strict=False)
+    days = ", ".join(f"{day['day']} ({day['change']:+.0%})" for day in joint["unusual_days"])
+    return [
+        *([f"Riders who walk {metres:.0f} m to be served", f"{chance:.0%} ± {sd:.0%} (elsewhere {other:.0%})"]
+          for metres, chance, sd, other in curve),
+        ["Hours that were unusual in the whole city", f"demand varies by ± {shocks['city_variance'] ** 0.5:.0%} "
+         f"beyond pattern, trend and weather, for about {shocks['city_hours']:.0f} hours"],
+        ["Hours that were unusual in a neighbourhood", f"± {shocks['local_variance'] ** 0.5:.0%} within about "
+         f"{shocks['local_metres']:.0f} m, for about {shocks['local_hours']:.0f} hours"],
+        ["Most unusual days", days],
+        *_held_out_facts(joint.get("held_out")),
+    ]  # fmt: skip
+
+
+def _held_out_facts(found: dict[str, Any] | None) -> list[list[str]]:
+    if not found:
+        return []
+    return [
+        ["Bins held out to check the estimate", f"{found['bins']:,}; predicted {found['bias']:+.1%} "
+         f"(± {2 * found['bias_se']:.1%}); {found['coverage']:.0%} inside their 90 % interval"],
+    ]  # fmt: skip
 
 
 def _given(value: Any, model: dict[str, Any]) -> str:
@@ -131,6 +169,13 @@ def quality_rows(source: RunSource) -> list[list[Any]]:
     ]
 
 
+# By whether the zones were estimated as one city.
+_WALKERS = {
+    False: "A rider who finds a zone empty is lost to that zone. A rider who walks on and rents nearby is counted as "
+    "lost here and as observed there, so the sum over zones exceeds the number of riders who gave up.",
+    True: "A rider who finds a zone empty may walk on to one nearby. Riders who were served there count as walked on, "
+    "not as lost. If nobody walked, as simpler estimates assume, they would count as lost here and as demand there.",
+}
 # Longer bins mix hours of low and high demand.
 _LONG_BIN = 360
 
@@ -142,8 +187,7 @@ def assumptions(source: RunSource) -> list[str]:
     lines = [
         "Trips are lost only while a zone is open and has nothing to rent. Closed and unknown time counts neither as "
         "supply nor as loss.",
-        "A rider who finds a zone empty is lost to that zone. A rider who walks on and rents nearby is counted as lost "
-        "here and as observed there, so the sum over zones exceeds the number of riders who gave up.",
+        _WALKERS[bool(source.info.get("joint"))],
         f"The rate is the expected demand of a full {span(source.minutes)}; use it for planning. Demand is the number "
         "of trips wanted in that bin: observed plus lost. If supply never ran out, demand equals observed trips.",
         "Intervals are 90 % intervals: one in ten should miss. They assume that the model and the records are right.",

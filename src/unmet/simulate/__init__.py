@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from unmet.simulate.city import City, check_folder, simulate_city
+from unmet.simulate.city import City, check_folder, read_city, simulate_city
+from unmet.simulate.days import DayOutcome, ride_day
 from unmet.simulate.settings import REALISTIC, Settings
 
-__all__ = ["REALISTIC", "City", "Settings", "check_folder", "simulate_city"]
+__all__ = ["REALISTIC", "City", "DayOutcome", "Settings", "check_folder", "read_city", "ride_day", "simulate_city"]

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._memory import check_memory
 from unmet._storage.writing import replacing
 from unmet._typing import IntArray
 from unmet.simulate.demand import Layout, draw_riders, layout, rates, weather
@@ -24,7 +25,7 @@ from unmet.simulate.trips import ride_ids, trip_table
 from unmet.simulate.troubles import Trouble, draw_troubles
 from unmet.simulate.truth import Clock, rider_table, state_table, station_hours
 
-__all__ = ["City", "check_folder", "simulate_city"]
+__all__ = ["City", "check_folder", "read_city", "simulate_city"]
 
 _FILES = {
     "trips": "trips.parquet",
@@ -161,6 +162,26 @@ class City:
         return target
 
 
+def read_city(folder: str | os.PathLike[str]) -> City:
+    """Simulate the city of a folder again, from its ``settings.json``: equal settings give equal cities.
+
+    Raises
+    ------
+    InputError
+        If the folder does not contain the settings of a city.
+    """
+    path = Path(folder) / _SETTINGS_FILE
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        del settings["fleet"]
+        return simulate_city(**settings)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{str(folder)!r} is not the folder of a simulated city: {_SETTINGS_FILE} is missing or damaged. Make one "
+            "with: unmet simulate --out city"
+        ) from error
+
+
 def check_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """The folder's full path if a city may be saved there, before anything is computed.
 
@@ -196,6 +217,15 @@ def _write(table: pd.DataFrame, path: Path) -> None:
         connection.register("city_table", table)
         quoted = str(path).replace("'", "''")
         connection.execute(f"COPY city_table TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
+
+
+def _check_size(settings: Settings, hours: int) -> None:
+    """Refuse a city that does not fit into memory. Numbers per hour, look at a station and trip are measured."""
+    looks = sum(60.0 / minutes for minutes, _ in settings.cadences() if minutes)
+    trips = settings.demand * settings.stations * settings.days
+    numbers = settings.stations * hours * (45 + 16 * looks) + 100 * trips
+    what = f"A city of {settings.stations:,} stations and {settings.days:,} days"
+    check_memory(int(numbers), what, "Simulate fewer stations or days, fewer polls or less demand.")
 
 
 def simulate_city(
@@ -243,6 +273,7 @@ def simulate_city(
     """
     settings = Settings(stations=stations, days=days, seed=seed, **(REALISTIC if realistic else {}) | options)
     hours = settings.hours()
+    _check_size(settings, len(hours))
     epoch, horizon = int(hours[0].timestamp()), 3600 * len(hours)
     troubles = draw_troubles(settings, horizon)
     place, sky = _with_valets(layout(settings), troubles), weather(settings)

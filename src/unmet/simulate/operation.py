@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from heapq import heappop, heappush
@@ -63,13 +63,15 @@ def operate(
     riders: Riders,
     troubles: list[Trouble],
     progress: Callable[[int, int], None] | None = None,
+    stock: Sequence[int] | None = None,
 ) -> History:
     """Let the riders ride, the bikes break and the trucks drive.
 
-    ``progress(day, days)`` is called after every simulated day.
+    ``progress(day, days)`` is called after every simulated day. `stock` is the number of bikes at each station at the
+    start; default: the stock that the operator wants in the morning.
     """
     hours = settings.hours()
-    shift = _Shift(settings, city, riders, troubles)
+    shift = _Shift(settings, city, riders, troubles, stock)
     nights = np.flatnonzero((hours.hour == 1) & (np.diff(hours.hour, prepend=-1) != 0))
     for night, hour in enumerate(nights.tolist()):
         shift.schedule(3600 * hour, shift.plan_night, night)
@@ -89,14 +91,17 @@ class _Shift:
     coming home; the others number entries of ``_tasks``.
     """
 
-    def __init__(self, settings: Settings, city: Layout, riders: Riders, troubles: list[Trouble]) -> None:
+    def __init__(
+        self, settings: Settings, city: Layout, riders: Riders, troubles: list[Trouble], stock: Sequence[int] | None
+    ) -> None:
         n, count = settings.stations, len(riders.time)
         self._riders = riders
         self._count = count
         self._effort = settings.rebalancing
         self._capacity: list[int] = (city.capacity + city.store).tolist()
         self._target = _target_stock(settings, city)
-        self._stock = list(self._target)
+        self._stock = list(self._target if stock is None else stock)
+        self._fleet = sum(self._stock)
         self._broken = [0] * n
         self._unusable = [0] * n  # listed, broken until somebody finds out
         self._briefly = [0] * n  # listed, unusable for some minutes
@@ -339,7 +344,7 @@ class _Shift:
             ended=np.array(self._ended, dtype=np.intp),
             end_station=np.array(self._end_station, dtype=np.intp),
             arrived=np.array(self._arrived, dtype=np.intp),
-            fleet=sum(self._target),
+            fleet=self._fleet,
             stock=np.array(self._log, dtype=np.intp).reshape(-1, len(STOCK)),
             stops=np.array(self._stops, dtype=np.intp).reshape(-1, 3),
         )

@@ -12,8 +12,9 @@ from unmet import FileFormatError, InputError
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import JointCity, join_city
 from unmet.mobility.models.shocks import ShockLaw, estimate_shocks, learn_law
-from unmet.mobility.models.surroundings import ZoneTable, metres_between, walks_between
+from unmet.mobility.models.surroundings import ZoneTable, walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
+from unmet.mobility.zones.distance import metres_between
 
 LAW = ShockLaw(city_variance=0.06, city_hours=5.0, local_variance=0.08, local_hours=4.0, local_metres=600.0)
 WALKING = Walking.from_values(np.array([0.5, 0.35, 0.2, 0.1, 0.03]))
@@ -116,6 +117,22 @@ def test_accounts_add_up_draw_by_draw(city) -> None:
         assert one.riders_in.mean(axis=0).sum() == pytest.approx(one.background.sum(), rel=0.35)
 
 
+def test_it_describes_the_curve_and_the_days_that_were_unusual() -> None:
+    table, _, _, _ = simulated(7, zones=12, bins=480, walking=NO_WALKING)
+    odd = slice(10 * 24, 11 * 24)
+    rng = np.random.default_rng(1)
+    table.observed[:, odd] = rng.binomial(table.observed[:, odd].astype(int), 0.3)
+    found = join_city(table, draws=20)
+    local = (table.start + pd.Timedelta(hours=2)).tz_localize(None)
+    told = found.describe(pd.DataFrame({"start": table.start, "start_local": local}))
+    first = told["unusual_days"][0]
+    assert first["day"] == "2024-01-11"
+    assert -0.8 < first["change"] < -0.5
+    assert told["walking"]["metres"][-1] == 700.0
+    assert told["walking"]["chance"] == pytest.approx(found.walking.values.tolist())
+    assert told["shocks"]["city_variance"] == found.law.city_variance
+
+
 def test_a_zone_sees_the_same_alone_and_with_fewer_bins(city) -> None:
     table, found = city
     whole, part = found.of("z3", table.start), found.of("z3", table.start[50:150])
@@ -165,11 +182,12 @@ def test_factors_are_one_in_a_city_as_usual_and_follow_the_city() -> None:
 
 
 def test_distances_are_those_of_the_globe() -> None:
-    metres = metres_between(np.array([40.0, 41.0, np.nan]), np.array([-74.0, -74.0, -74.0]))
+    lat, lon = np.array([40.0, 41.0, np.nan]), np.array([-74.0, -74.0, -74.0])
+    metres = metres_between(lat[:, None], lon[:, None], lat, lon)
     assert metres[0, 1] == pytest.approx(111_195, rel=1e-3)
     assert np.isnan(metres[0, 2])
 
 
 def test_curves_that_rise_are_refused() -> None:
-    with pytest.raises(InputError, match="falling chances"):
+    with pytest.raises(InputError, match="chances from 0 to 1 that do not rise"):
         Walking.from_values(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))

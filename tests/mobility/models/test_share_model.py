@@ -29,6 +29,30 @@ def panel(seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     return frame.assign(exposure=exposure, censored=label & ~unknown), wanted - seen
 
 
+def days(seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """Eight weeks of days; four in ten are labelled and show nine tenths of the truth. And what was lost in each."""
+    rng = np.random.default_rng(seed)
+    start = pd.date_range("2024-01-01", periods=56, freq="D", tz="UTC")
+    wanted = rng.poisson(40, len(start))
+    label = rng.random(len(start)) < 0.4
+    seen = np.where(label, rng.binomial(wanted, 0.9), wanted)
+    frame = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 1440})
+    out = np.where(label, 300, 0)
+    frame = frame.assign(observed=seen, available_minutes=1440 - out, stockout_minutes=out, closed_minutes=0)
+    return frame.assign(unknown_minutes=0, exposure=1 - out / 1440, censored=label), wanted - seen
+
+
+def test_intervals_of_days_have_both_readings_of_a_label() -> None:
+    """Held at uniform, a labelled day that shows nine tenths would have lost too much, and intervals would miss it."""
+    frame, lost = days()
+    estimate = estimate_zone(frame, DemandModel("share", draws=100))
+    total = estimate.lost.sum(axis=0)
+    low, high = np.quantile(total, [0.05, 0.95])
+    assert low < lost.sum() < high
+    assert np.median(total[1::2]) > 1.5 * np.median(total[::2]), "every other draw is of the uniform share"
+    assert np.abs(estimate.rows["lost_mean"].to_numpy()[~frame["censored"]]).max() == 0
+
+
 def test_lost_trips_are_found_from_labels_alone() -> None:
     frame, lost = panel()
     rows = estimate_zone(frame, DemandModel("share", draws=60)).rows

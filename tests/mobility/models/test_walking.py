@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unmet import FileFormatError, InputError
-from unmet.mobility.models.walking import DEFAULT_WALKING, NO_WALKING, Walking, Walks, learn_walking
+from unmet.mobility.models.walking import DEFAULT_WALKING, NO_WALKING, Walking, Walks, learn_walking, read_curve
 
 
 def city(seed: int, zones: int = 30, bins: int = 400, *, shares: bool = False) -> tuple[Walks, np.ndarray, np.ndarray]:
@@ -49,6 +49,40 @@ def test_rows_in_any_order_give_the_same_background() -> None:
     again = Walks(*(column[mixed] for column in columns))
     np.testing.assert_allclose(again.background(DEFAULT_WALKING, rate), walks.background(DEFAULT_WALKING, rate))
     assert not walks.background(NO_WALKING, rate).any()
+
+
+def test_a_curve_is_read_from_a_file(tmp_path) -> None:
+    path = tmp_path / "curve.csv"
+    path.write_text("metres,chance\n300,0.0\n100,0.4\n")
+    assert read_curve(path) == pytest.approx((0.4, 0.3, 0.1, 0.0, 0.0))
+    curve = Walking.from_values(np.array(read_curve(path)))
+    assert curve(np.array([0.0, 200.0, 300.0, 600.0])) == pytest.approx([0.4, 0.2, 0.05, 0.0])
+    assert curve.draws(3, np.random.default_rng(0)) == [curve] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("metres,chance\n", "in one row or more"),
+        ("metres,chance\n0,nan\n", "finite numbers"),
+        ("distance,chance\n0,0.5\n", "columns metres and chance"),
+        ("metres,chance\n0\n", "columns metres and chance"),
+        ("metres,chance\n0,many\n", "columns metres and chance"),
+        (None, "could not be read"),
+    ],
+)
+def test_a_file_without_a_curve_is_refused(text, says, tmp_path) -> None:
+    path = tmp_path / "curve.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError, match=says):
+        read_curve(path)
+
+
+@pytest.mark.parametrize("values", [[0.1, 0.2, 0.1, 0.1, 0.1], [1.0, 0.5, 0.4, 0.3, 0.2], [0.5, 0.4, 0.3, 0.2, -0.1]])
+def test_chances_that_rise_or_are_no_chances_are_refused(values) -> None:
+    with pytest.raises(InputError, match="chances from 0 to 1 that do not rise"):
+        Walking.from_values(np.array(values))
 
 
 def test_whoever_walks_on_arrives() -> None:
@@ -106,5 +140,5 @@ def test_curves_are_saved_and_refused() -> None:
     np.testing.assert_array_equal(again.theta, TRUE.theta)
     with pytest.raises(FileFormatError, match="does not contain a walking curve"):
         Walking.from_dict({"theta": "x"})
-    with pytest.raises(InputError, match="falling chances"):
+    with pytest.raises(InputError, match="chances from 0 to 1 that do not rise"):
         Walking.from_values(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))

@@ -69,6 +69,7 @@ class Record:
     docks: int = 5
     installed: bool = True
     renting: bool = True
+    returning: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class System:
         for record in sorted(last.values(), key=lambda r: r.second):
             self.log[record.station].append(record)
         self.minutes = {s: [ceil_minute(r.second) for r in rows] for s, rows in self.log.items()}
-        self.has_docks = {s: any(r.docks > 0 for r in rows) for s, rows in self.log.items()}
+        self.has_docks = {s: any(r.docks > 0 and r.returning for r in rows) for s, rows in self.log.items()}
         self.heard = Counter(ceil_minute(r.second) for rows in self.log.values() for r in rows)
         self.first, self.last = min(self.heard), max(self.heard)
         self.moves: Counter[int] = Counter()
@@ -229,6 +230,16 @@ class System:
             return "vehicles"
         return "dead" if r.docks == 0 and self.has_docks[r.station] else "empty"
 
+    def docks(self, r: Record) -> str:
+        """The reason of a record as seen by riders who return."""
+        if self.own(r) in ("not_installed", "dead"):
+            return self.own(r)
+        if r.docks == 0 and not self.has_docks[r.station] and (r.available == 0 or r.returning):
+            return "undetermined"
+        if not (r.returning or (r.available == 0 and r.docks == 0)):
+            return "not_renting"
+        return "vehicles" if r.docks > 0 else "empty"
+
     def in_force(self, station: str, minute: int) -> Record | None:
         place = bisect_right(self.minutes.get(station, []), minute)
         return self.log[station][place - 1] if place else None
@@ -305,9 +316,9 @@ class System:
             return meanwhile / max(present - 1, 1) > 3.5
         return meanwhile * (len(rows) / max(others, 1)) > 30
 
-    def station_reason(self, station: str, minute: int) -> str:
-        reason = self.shown_reason(station, minute)
-        return "unused" if reason == "empty" and minute in self.unused(station) else reason
+    def station_reason(self, station: str, minute: int, docks: bool = False) -> str:
+        reason = self.shown_reason(station, minute, docks)
+        return "unused" if reason == "empty" and not docks and minute in self.unused(station) else reason
 
     @cache  # noqa: B019
     def unused(self, station: str) -> set[int]:
@@ -332,11 +343,11 @@ class System:
         return {minute for run in long if len(run) * rate > 20 for minute in run}
 
     @cache  # noqa: B019
-    def shown_reason(self, station: str, minute: int) -> str:
+    def shown_reason(self, station: str, minute: int, docks: bool = False) -> str:
         record = self.in_force(station, minute)
         if record is None or minute > self.last:
             return "no_record"
-        reason = self.own(record)
+        reason = self.docks(record) if docks else self.own(record)
         if reason not in ("vehicles", "empty"):
             return reason
         since = ceil_minute(record.second)
@@ -346,7 +357,8 @@ class System:
             if until > self.last and until - since - 1 > 7 * 1440:
                 return "left"
             return "silent" if minute - since <= 7 * 1440 else "no_record"
-        return "not_reopened" if reason == "empty" and self.is_not_reopened(station, place - 1) else reason
+        late = reason == "empty" and not docks and self.is_not_reopened(station, place - 1)
+        return "not_reopened" if late else reason
 
     def is_not_reopened(self, station: str, place: int) -> bool:
         """Whether the vehicles of an empty station disappeared in a closure."""
@@ -367,12 +379,14 @@ class System:
         brief = emptied - minutes[at] <= 360
         return not (brief and at > 0 and last[minutes[at - 1]] == "empty")
 
-    def zone_reason(self, members: list[str], minute: int, hours: tuple[int, int] | None, tz: ZoneInfo) -> str:
+    def zone_reason(
+        self, members: list[str], minute: int, hours: tuple[int, int] | None, tz: ZoneInfo, docks: bool = False
+    ) -> str:
         if hours is not None:
             time = wall(minute, tz).hour * 60 + wall(minute, tz).minute
             if not hours[0] <= time < hours[1]:
                 return "hours"
-        reasons = [self.station_reason(s, minute) for s in members]
+        reasons = [self.station_reason(s, minute, docks) for s in members]
         reason = next((r for r in ZONE_ORDER if r in reasons), "no_record")
         if reason in ("vehicles", "empty", "undetermined"):
             if any(b <= minute < e for b, e in self.silent):
@@ -446,6 +460,7 @@ def panel(
         for begin, end in bins:
             reasons = {m: system.zone_reason(members, m, hours, tz) for m in range(begin, end)}
             minutes = Counter(STATE_OF[r] for r in reasons.values())
+            docks = Counter(STATE_OF[system.zone_reason(members, m, hours, tz, docks=True)] for m in range(begin, end))
             vehicles = sum(system.supply(members, m) for m, r in reasons.items() if r == "vehicles")
             open_ = minutes["available"] + minutes["stockout"]
             by_trips = any(b < end and begin <= e for b, e in covered)
@@ -460,6 +475,9 @@ def panel(
                 "reasons": Counter(reasons.values()),
                 **{f"{s}_minutes": minutes[s] for s in ("available", "stockout", "closed", "unknown")},
                 "exposure": minutes["available"] / (end - begin),
+                "dock_minutes": docks["available"] if docks["unknown"] < end - begin else None,
+                "full_minutes": docks["stockout"] if docks["unknown"] < end - begin else None,
+                "dock_exposure": docks["available"] / (end - begin) if docks["unknown"] < end - begin else None,
                 "censored": minutes["stockout"] > 0,
                 "supply_mean": vehicles / open_ if open_ else None,
                 "evidence": (("status+trips" if known else "trips") if by_trips else ("status" if known else "none")),

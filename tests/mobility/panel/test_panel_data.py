@@ -8,7 +8,7 @@ import pytest
 
 from unmet.mobility.panel import build_panel
 
-pytestmark = pytest.mark.data
+pytestmark = [pytest.mark.data, pytest.mark.slow]
 ZONE = "America/New_York"
 STATES = ["available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes"]
 

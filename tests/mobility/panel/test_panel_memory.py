@@ -40,6 +40,7 @@ print(json.dumps({{"grown": peak() - before, "rows": made.summary["rows"], "trip
 """
 
 
+@pytest.mark.slow
 def test_memory_stays_within_the_limit_when_the_input_is_several_times_larger(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET memory_limit = '500MB'")

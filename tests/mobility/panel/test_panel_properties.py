@@ -35,6 +35,7 @@ def status_frame(records: list[Record]) -> pd.DataFrame:
             "num_docks_available": [r.docks for r in records],
             "is_installed": [r.installed for r in records],
             "is_renting": [r.renting for r in records],
+            "is_returning": [r.returning for r in records],
         }
     )
 
@@ -87,8 +88,8 @@ def build_from_tables(
         connection.execute(
             """CREATE TABLE status AS SELECT station, make_timestamp(last_reported * 1000000) AS "at",
             num_bikes_available::INTEGER AS available, num_bikes_disabled::INTEGER AS disabled,
-            num_docks_available::INTEGER AS docks, is_installed AS installed, is_renting AS renting, ix, rn,
-            last_reported::BIGINT AS second
+            num_docks_available::INTEGER AS docks, is_installed AS installed, is_renting AS renting,
+            is_returning AS accepting, ix, rn, last_reported::BIGINT AS second
             FROM status JOIN stations ON station = station_id"""
         )
         tables = {"stations", "status"}
@@ -165,6 +166,7 @@ def feeds(draw: st.DrawFn) -> tuple[list[Record], list[Trip], int, bool]:
                 rng.choice([0, 0, 0, 1, 4]),
                 rng.choice([0, 3, 9]),
                 rng.random() > 0.03,
+                rng.random() > 0.1,
                 rng.random() > 0.1,
             )
             records.append(record)

@@ -50,7 +50,8 @@ def test_outages_of_every_kind_are_told_apart_and_none_is_a_stockout(city, panel
         assert shares["stockout_minutes"] == 0, (event, shares)
 
 
-def test_exposure_is_the_true_one_to_the_minute_where_nothing_is_broken(city, panel):
+def away_from_events(city, panel: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the panel beside the truth, without the hours of any outage."""
     truth = city.true_rate.rename(columns={"station_id": "zone", "stockout": "true_stockout"})
     both = panel.merge(truth, on=["zone", "start"], suffixes=("", "_true"))
     assert len(both) == len(truth)
@@ -59,10 +60,27 @@ def test_exposure_is_the_true_one_to_the_minute_where_nothing_is_broken(city, pa
         if isinstance(event.station_id, str):
             touched &= both["zone"] == event.station_id
         both = both[~touched]
-    both = both[both["start"] > both["start"].min()]  # stations report for the first time within the first hour
+    return both[both["start"] > both["start"].min()]  # stations report for the first time within the first hour
+
+
+def test_exposure_is_the_true_one_to_the_minute_where_nothing_is_broken(city, panel):
+    both = away_from_events(city, panel)
     assert (both["unknown_minutes"] + both["closed_minutes"]).sum() <= 0.001 * both["minutes"].sum()
     open_ = both[both["unknown_minutes"] + both["closed_minutes"] == 0]
     apart = (open_["listed_exposure"] - open_["exposure_true"]).abs()
     assert (apart <= 0.1).all()  # each change is off by less than a minute
     assert open_["listed_exposure"].mean() == pytest.approx(open_["exposure_true"].mean(), abs=1e-4)
     assert (open_["stockout_minutes"] / 60).mean() == pytest.approx(open_["true_stockout"].mean(), abs=1e-4)
+
+
+def test_time_with_a_free_dock_and_returns_are_the_true_ones_where_nothing_is_broken(city, panel):
+    both = away_from_events(city, panel)
+    both = both[both["unknown_minutes"] == 0]
+    assert both["full_minutes"].sum() > 1000
+    assert ((both["dock_exposure"] - both["dock_exposure_true"]).abs() <= 0.1).all()
+    assert both["dock_exposure"].mean() == pytest.approx(both["dock_exposure_true"].mean(), abs=1e-4)
+    assert (both["full_minutes"] / 60).mean() == pytest.approx(both["full"].mean(), abs=1e-4)
+    counted = (both["returned_here"] + both["rode_in"]).sum()
+    from_trips = both["evidence"].iloc[0] == "status+trips"
+    # Without trips, small loads of vans look like returns.
+    assert both["returns"].sum() == pytest.approx(counted, rel=0.001 if from_trips else 0.2)

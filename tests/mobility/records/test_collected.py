@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from feed_server import NOON, FeedServer, JumpingClock, Reply, information, status
 
-from unmet._exceptions import InputError
+from unmet._exceptions import FileFormatError, InputError
 from unmet.collect import System, collect
 from unmet.mobility.panel import build_panel
 from unmet.mobility.records import read_records
@@ -142,3 +142,28 @@ def test_a_history_joins_an_older_log(server: FeedServer, tmp_path: Path) -> Non
     with read_records(status=[folder, older], timezone=UTC) as records:
         rows = records.connection.sql("""SELECT available FROM status WHERE station = 'a' ORDER BY "at" """).fetchall()
     assert rows == [(2,), (4,)]
+
+
+@pytest.mark.parametrize("days", [0.5, 1.5])
+def test_a_damaged_history_is_refused(server: FeedServer, tmp_path: Path, days: float) -> None:
+    folder = Feed(server).collect(tmp_path / "feeds", 24 * days) / "city"
+    build_panel(status=folder, timezone=UTC)
+    damaged = next(folder.glob("days/*/changes.parquet" if days > 1 else "open/*.segment"))
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 4
+    damaged.write_bytes(content)
+    with pytest.raises(FileFormatError, match=rf"{damaged.name}: was damaged or changed since it was collected"):
+        build_panel(status=folder, timezone=UTC)
+
+
+def test_half_characters_and_too_many_rows_of_a_feed_do_not_spoil_its_history(
+    server: FeedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Feed(server)
+    feed.collect(tmp_path / "feeds", 0.2)
+    monkeypatch.setattr("unmet.collect.documents._MOST_ROWS", 2)
+    for bikes in ({"half \ud800": 3}, {"a": 1, "b": 1, "c": 1}):
+        monkeypatch.setattr(feed, "answer", lambda _, bikes=bikes: status(bikes, feed.clock.moment, reported=NOON))
+        feed.collect(tmp_path / "feeds", 0.2)
+    with read_records(status=tmp_path / "feeds", timezone=UTC) as records:
+        assert records.connection.sql("SELECT DISTINCT station FROM status ORDER BY 1").fetchall() == [("a",), ("b",)]

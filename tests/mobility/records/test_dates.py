@@ -60,3 +60,11 @@ def test_a_day_beyond_12_after_the_sample_decides(tmp_path: Path, monkeypatch: p
 def test_an_unknown_order_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="date_order: expected mdy, dmy, ymd"):
         read_records(write(tmp_path / "a.csv", [date(2024, 2, 1)], "%d/%m/%Y"), timezone="UTC", date_order="ydm")
+
+
+def test_the_rows_of_a_concluded_order_are_counted_once(tmp_path: Path) -> None:
+    rows = [f"{day:02}/07/2021 08:30,{day:02}/07/2021 08:40,a" for day in range(1, 8)]
+    (tmp_path / "a.csv").write_text("started_at,ended_at,start_station_id\n" + "\n".join(rows) + "\n")
+    with read_records(tmp_path / "a.csv", timezone="UTC") as records:
+        noted = records.quality.query("reason == 'order of day and month concluded'").iloc[0]
+    assert (noted["rows"], noted["share"]) == (7, 1.0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.records import read_records
 
 STATUS = pd.DataFrame({"station_id": ["a"], "at": ["2021-01-01 00:00"], "available": [1]})
@@ -111,3 +111,20 @@ def test_of_several_documents_the_last_written_holds_and_a_move_is_noted(tmp_pat
         moved = records.quality.query("reason == 'station moved'").iloc[0]
     assert moved["rows"] == 1
     assert "a by 1,112 m" in moved["detail"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_more_rows_of_stations_than_the_memory_allows_are_refused(tmp_path, kind):
+    trips = tmp_path / "trips.csv"
+    trips.write_text("started_at,start_station_id\n2021-07-01 08:00,s1\n")
+    if kind == "csv":
+        (tmp_path / "stations.csv").write_text("station_id\n" + "s1\n" * 50_001)
+        given = tmp_path / "stations.csv"
+    else:
+        given = tmp_path / "documents"
+        given.mkdir()
+        stations = ",".join(f'{{"station_id":"{i}"}}' for i in range(25_001))
+        for i in range(2):
+            (given / f"{i}.json").write_text(f'{{"data":{{"stations":[{stations}]}}}}')
+    with pytest.raises(InputError, match=r"rows of stations or more do not fit into the memory limit.*--memory"):
+        read_records(trips, stations=given, timezone="UTC", memory="100MB")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.records.read import read_records
 from unmet.mobility.records.unpacking import read_json
 
@@ -38,6 +38,27 @@ def test_a_zip_of_many_members_is_refused_by_what_it_unpacks_to_in_all(
         for i in range(20):
             archive.writestr(f"{i}.csv", b"0" * (1 << 20))
     with pytest.raises(FileFormatError, match="zip bomb"):
+        read_records(tmp_path / "a.zip", timezone="UTC")
+
+
+def test_more_files_than_the_memory_allows_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for i in range(900):
+            archive.writestr(f"{i}.csv", TRIPS[:60])
+    with pytest.raises(InputError, match=r"too many files.*--memory"):
+        read_records(tmp_path / "a.zip", timezone="UTC", memory="100MB")
+    for i in range(900):
+        (tmp_path / f"{i}.csv").write_text(TRIPS[:60])
+    (tmp_path / "a.zip").unlink()
+    with pytest.raises(InputError, match=r"too many files.*--memory"):
+        read_records(tmp_path, timezone="UTC", memory="100MB")
+
+
+def test_files_of_too_many_headers_are_refused_before_all_are_opened(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for i in range(101):
+            archive.writestr(f"{i}.csv", f"started_at,start_station_id,c{i}\n2021-07-01 08:00,s1,x\n")
+    with pytest.raises(InputError, match=r"a.zip:100.csv: the files have more than 100 different headers"):
         read_records(tmp_path / "a.zip", timezone="UTC")
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from unmet import _exceptions
 from unmet.mobility.records.quality import QualityLog
-from unmet.mobility.zones.build import find_zones, metres_between
+from unmet.mobility.zones.build import find_zones
+from unmet.mobility.zones.distance import metres_between
 
 
 def stations(*places, capacity=10):

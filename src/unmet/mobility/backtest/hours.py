@@ -19,9 +19,10 @@ from unmet.metrics import crps_samples
 from unmet.mobility.models.city import learn_city, with_city
 from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.factors import city_factor, local_factor
+from unmet.mobility.models.held_out import coverage, draw_counts, find_held_out
 from unmet.mobility.models.joint import join_city, rough_surroundings, table_of
 from unmet.mobility.models.surroundings import ZoneTable
-from unmet.mobility.models.zone_data import ZoneData, zone_data
+from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_models import fit_counts, log_rate
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.runs.joining import places_of
@@ -72,8 +73,8 @@ def hidden_hours(
             rows = file.rows_of(zone)
             data = zone_data(rows)
             if data.seen.any() and data.has_counts:
-                masks[data.zone] = _hidden(data, share, seed)
-                pairs.append((rows, _without(data, masks[data.zone])))
+                masks[data.zone] = find_held_out(data.zone, data.observed, data.exposure, seed, share, least=1.0)
+                pairs.append((rows, data.without(masks[data.zone])))
         where = places_of(file) if places is None else places
     if len(pairs) < LEAST_ZONES:
         raise InputError(f"Hidden hours need {LEAST_ZONES} zones or more; there are {len(pairs)}.")
@@ -95,16 +96,6 @@ def hidden_hours(
         hidden[i, at] = masks[data.zone]
         truth[i, at] = zone_data(rows).observed
     return _compare(table, truth, hidden, draws, seed)
-
-
-def _hidden(data: ZoneData, share: float, seed: int) -> BoolArray:
-    rng = np.random.default_rng([seed, *data.zone.encode()])
-    return np.isfinite(data.observed) & (data.exposure >= 1.0) & (rng.random(len(data)) < share)
-
-
-def _without(data: ZoneData, hidden: BoolArray) -> ZoneData:
-    exposure = np.where(hidden, 0.0, data.exposure)
-    return replace(data, observed=np.where(hidden, np.nan, data.observed), exposure=exposure)
 
 
 def _compare(table: ZoneTable, truth: Array, hidden: BoolArray, draws: int, seed: int) -> pd.DataFrame:
@@ -141,13 +132,10 @@ def score_counts(truth: Array, expected: Array, dispersion: float, rng: np.rando
     dict
         ``rows``, ``crps``, ``calibration_90`` (coverage with ties broken evenly) and ``bias``.
     """
-    shape = 1 / max(dispersion, 1e-6)
-    drawn = rng.poisson(expected * rng.gamma(shape, 1 / shape, size=expected.shape)).astype(float)
-    below, equal = (drawn < truth).mean(axis=0), (drawn == truth).mean(axis=0)
-    place = below + equal * rng.random(len(truth))
+    drawn = draw_counts(expected, dispersion, rng)
     return {
         "rows": float(len(truth)),
         "crps": crps_samples(truth, drawn),
-        "calibration_90": float(np.mean((place > 0.05) & (place < 0.95))),
+        "calibration_90": coverage(truth, drawn, rng),
         "bias": float(expected.mean(axis=0).sum() / truth.sum() - 1),
     }

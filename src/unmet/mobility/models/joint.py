@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
@@ -24,29 +24,32 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmet._exceptions import FileFormatError
-from unmet._typing import Array, IntArray
+from unmet._typing import Array, BoolArray, IntArray
+from unmet.mobility.models.held_out import HeldOut, measure
 from unmet.mobility.models.shocks import ShockLaw, Shocks, estimate_shocks, learn_law
 from unmet.mobility.models.surroundings import (
     Received,
     Surroundings,
     ZoneTable,
-    metres_between,
     relative_walking,
     walks_between,
 )
 from unmet.mobility.models.walking import DEFAULT_WALKING, Walking, Walks, learn_walking
+from unmet.mobility.zones.distance import metres_between
 
 __all__ = ["JointCity", "join_city", "rough_surroundings", "table_of"]
 
 _ROUNDS = 3
+_UNUSUAL_DAYS = 5  # that are described
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
 _SHOCK_SEED = 2  # shocks are drawn alike for all zones
+_HELD_OUT_SEED, _DRAWS = 5, 200  # of the counts of held-out bins
 
 
 @dataclass(frozen=True)
 class JointCity:
-    """What `join_city` found.
+    """Shocks and walking of a city, as `join_city` found them.
 
     Attributes
     ----------
@@ -74,6 +77,8 @@ class JointCity:
         Pickups.
     walks : Walks
         Who was out and who had stock.
+    held_out : HeldOut or None
+        Bias and coverage on bins that were held out; None if there were too few.
     """
 
     zones: tuple[str, ...]
@@ -92,14 +97,38 @@ class JointCity:
     level: Array
     observed: Array
     walks: Walks
+    held_out: HeldOut | None = None
 
     @property
     def draws(self) -> int:
         """How many joint draws there are."""
         return self.components.shape[1]
 
+    def describe(self, bins: pd.DataFrame) -> dict[str, Any]:
+        """Describe how far riders walk, how large shocks are and which days were unusual, as JSON-able values.
+
+        Parameters
+        ----------
+        bins : DataFrame
+            Bins of the panel: ``start`` and ``start_local``.
+        """
+        at = self.start.get_indexer(pd.DatetimeIndex(bins["start"]))
+        day = bins["start_local"].to_numpy()[at >= 0].astype("datetime64[D]")
+        at = at[at >= 0]
+        known = np.where(np.isfinite(self.observed), self.rate, 0.0)[:, at]
+        usual = np.nan_to_num(known * np.exp(-self.shock_mean[:, at]))
+        by_day = pd.DataFrame({"known": known.sum(axis=0), "usual": usual.sum(axis=0)}).groupby(day).sum()
+        change = (by_day["known"] / by_day["usual"] - 1.0).dropna()
+        unusual = change.iloc[np.argsort(-np.abs(change.to_numpy()), kind="stable")[:_UNUSUAL_DAYS]]
+        return {
+            "walking": self.walking.describe(),
+            "shocks": asdict(self.law),
+            "held_out": None if self.held_out is None else self.held_out.to_dict(),
+            "unusual_days": [{"day": str(d)[:10], "change": float(c)} for d, c in unusual.items()],
+        }
+
     def brief(self, zone: str, start: pd.DatetimeIndex) -> Surroundings | None:
-        """What the city means for the rows of a zone, without draws: enough to fit it."""
+        """Give the surroundings of the rows of a zone, without draws: enough to fit it."""
         if zone not in self.zones:
             return None
         i, at = self.zones.index(zone), self.start.get_indexer(start)
@@ -119,7 +148,7 @@ class JointCity:
         )
 
     def of(self, zone: str, start: pd.DatetimeIndex, seed: int = 0) -> Surroundings | None:
-        """What the city means for the rows of a zone; None where it is not one of the city's, or has other bins."""
+        """Give the surroundings of the rows of a zone; None where it is not one of the city's, or has other bins."""
         found = self.brief(zone, start)
         if found is None:
             return None
@@ -178,6 +207,7 @@ class JointCity:
             "law": self.law.to_dict(),
             "walking": self.walking.to_dict(),
             "dispersion": self.dispersion,
+            "held_out": None if self.held_out is None else self.held_out.to_dict(),
         }
         walks = {f"walks_{f.name}": getattr(self.walks, f.name) for f in fields(self.walks)}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
@@ -197,6 +227,7 @@ class JointCity:
                     law=ShockLaw.from_dict(header["law"]),
                     walking=Walking.from_dict(header["walking"]),
                     dispersion=float(header["dispersion"]),
+                    held_out=HeldOut.from_dict(header["held_out"]),
                     walks=Walks(*(file[f"walks_{f.name}"] for f in fields(Walks))),
                     **{name: file[name] for name in _ARRAYS},
                 )
@@ -226,6 +257,7 @@ def join_city(
     walking: Walking | None = None,
     start: Walking = DEFAULT_WALKING,
     rounds: int = _ROUNDS,
+    hidden: BoolArray | None = None,
 ) -> JointCity:
     """Learn shocks and walking from all zones, in turns.
 
@@ -241,9 +273,12 @@ def join_city(
         Where learning it starts.
     rounds : int
         Turns of shocks and walking.
+    hidden : array of bool of shape (zones, bins), optional
+        Bins to hold out, on which bias and coverage are measured.
     """
     known = np.isfinite(table.log_rate)
-    observed = np.where(known & (table.exposure > 0), table.observed, np.nan)
+    hidden = np.zeros(known.shape, dtype=bool) if hidden is None else hidden
+    observed = np.where(known & (table.exposure > 0) & ~hidden, table.observed, np.nan)
     log_rate = np.where(known, table.log_rate, np.nan)
     var = np.where(known, table.log_rate_var, 0.0)
     walks = walks_between(table.exposure, np.where(np.isfinite(table.observed), table.stockout, 0.0), table.metres)
@@ -287,7 +322,7 @@ def join_city(
         change = _level(observed, table.exposure * rate, background)
         log_rate, level, last = log_rate + change[:, None], level + change, level
     assert shocks is not None
-    return JointCity(
+    joint = JointCity(
         zones=table.zones,
         start=table.start,
         law=law,
@@ -305,6 +340,18 @@ def join_city(
         observed=table.observed,
         walks=walks,
     )
+    return replace(joint, held_out=_measure(joint, table, hidden, seed))
+
+
+def _measure(joint: JointCity, table: ZoneTable, hidden: BoolArray, seed: int) -> HeldOut | None:
+    rng = np.random.default_rng([_HELD_OUT_SEED, seed])
+    at = hidden & np.isfinite(table.log_rate) & np.isfinite(table.observed)
+    mean, var = (values[at] for values in joint.log_rate(table))
+    latent = mean + np.sqrt(var) * rng.standard_normal((_DRAWS, at.sum()))
+    # The walkers expected are part of what is counted.
+    expected = table.exposure[at] * np.exp(latent) + joint.background[at]
+    day = np.nonzero(at)[1] // max(round(24 / table.hours), 1)
+    return measure(table.observed[at], expected, joint.dispersion, day, rng)
 
 
 def _level(observed: Array, own: Array, background: Array) -> Array:
@@ -344,7 +391,7 @@ def table_of(
     lat, lon = np.array([places.get(data.zone, (np.nan, np.nan)) for data in zones], dtype=float).T
     names = tuple(data.zone for data in zones)
     hours = zones[0].minutes / 60
-    metres = metres_between(lat, lon)
+    metres = metres_between(lat[:, None], lon[:, None], lat, lon)
     return ZoneTable(names, start, observed, exposure, stockout, log_rate, var, metres, hours, slot)
 
 
@@ -380,7 +427,7 @@ def _rough_rate(data: ZoneRecord) -> Array:
 
 
 class ZoneRecord(Protocol):
-    """What `table_of` needs of a zone's data."""
+    """The part of a zone's data that `table_of` needs."""
 
     @property
     def zone(self) -> str: ...

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from unmet.mobility.models.rates import ModelFunction, Rates
     from unmet.mobility.models.zone_data import ZoneData
 
-__all__ = ["COMPARED_MODELS", "DEFAULT_MODEL", "MODELS", "ZoneModel", "find_model"]
+__all__ = ["COMPARED_MODELS", "DEFAULT_DRAWS", "DEFAULT_MODEL", "MODELS", "ZoneModel", "find_model"]
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,9 @@ MODELS: Mapping[str, ZoneModel] = {record.name: record for record in _RECORDS}
 """The models by name, the default first."""
 
 DEFAULT_MODEL = "exposure"
+
+DEFAULT_DRAWS = 400
+"""Joint posterior draws of a run."""
 
 COMPARED_MODELS = ("exposure", "weekly-mean", "drop-censored", "observed")
 """The models that a backtest compares by default."""

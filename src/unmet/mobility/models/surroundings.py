@@ -1,4 +1,4 @@
-"""What the rest of the city means for one zone: walks between zones, riders who walked in, and shocks.
+"""The rest of the city as one zone meets it: walks between zones, riders who walked in, and shocks.
 
 A walker from i to j is one of the riders counted at j, so the split of j's count decides both what walked in at j and
 what walked on from i. Each zone makes that split from the same seed, and sums over all zones agree.
@@ -14,26 +14,10 @@ import pandas as pd
 from unmet._typing import Array, IntArray
 from unmet.mobility.models.walking import REACH, Walking, Walks
 
-__all__ = ["Received", "Surroundings", "ZoneTable", "metres_between", "relative_walking", "walks_between"]
+__all__ = ["Received", "Surroundings", "ZoneTable", "relative_walking", "walks_between"]
 
-_EARTH = 6_371_000.0
 # Seeds of what is drawn alike for all zones.
 _WALKING_SEED, _SPLIT_SEED = 3, 4
-
-
-def metres_between(lat: Array, lon: Array) -> Array:
-    """Distances between all places (haversine); NaN where one has no coordinates.
-
-    Examples
-    --------
-    >>> metres_between(np.array([40.0, 40.001]), np.array([-74.0, -74.0])).round()
-    array([[  0., 111.],
-           [111.,   0.]])
-    """
-    phi, lam = np.radians(lat), np.radians(lon)
-    a = np.sin(np.subtract.outer(phi, phi) / 2) ** 2
-    a += np.multiply.outer(np.cos(phi), np.cos(phi)) * np.sin(np.subtract.outer(lam, lam) / 2) ** 2
-    return np.asarray(2 * _EARTH * np.arcsin(np.sqrt(np.clip(a, 0.0, 1.0))))
 
 
 def walks_between(exposure: Array, stockout: Array, metres: Array, reach: float = REACH) -> Walks:
@@ -171,7 +155,7 @@ def relative_walking(walking: Walking, metres: Array, draws: int, seed: int) -> 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the rest of the city means for one zone, bin by bin of its own rows.
+    """The rest of the city as one zone meets it, bin by bin of its own rows.
 
     Attributes
     ----------

@@ -9,8 +9,10 @@ ones.
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +22,7 @@ from scipy.special import expit, logit
 from unmet._exceptions import FileFormatError, InputError
 from unmet._typing import Array, BoolArray, IntArray
 
-__all__ = ["DEFAULT_WALKING", "NO_WALKING", "REACH", "Walking", "Walks", "learn_walking"]
+__all__ = ["DEFAULT_WALKING", "NO_WALKING", "REACH", "Walking", "Walks", "learn_walking", "read_curve"]
 
 KNOTS = np.array([0.0, 150.0, 250.0, 350.0, 500.0, 700.0])
 """Metres; between them ``w`` is linear, and beyond the last it is 0."""
@@ -62,12 +64,14 @@ class Walking:
     def from_values(cls, values: Array) -> Self:
         """The curve with given values at all knots but the last, where it is 0."""
         values = np.asarray(values, dtype=float)
-        if values.shape != (len(KNOTS) - 1,) or not (np.diff(values) < 0).all() or not (0 < values[-1] < values[0] < 1):
+        falls = values.shape == (len(KNOTS) - 1,) and bool((np.diff(values) <= 0).all())
+        if not falls or not 0 <= values[-1] <= values[0] < 1:
             raise InputError(
-                f"expected {len(KNOTS) - 1} falling chances between 0 and 1, at {KNOTS[:-1].tolist()} metres; "
-                f"got {values.tolist()}"
+                f"walk: expected {len(KNOTS) - 1} chances from 0 to 1 that do not rise, at {KNOTS[:-1].tolist()} "
+                f"metres; got {values.tolist()}."
             )
-        return cls(logit(np.append(values[0], values[1:] / values[:-1])))
+        ratios = np.divide(values[1:], values[:-1], out=np.zeros(values.size - 1), where=values[:-1] > 0)
+        return cls(logit(np.append(values[0], ratios)))  # a ratio of 0 or 1 is an infinite logit, which `expit` undoes
 
     @property
     def values(self) -> Array:
@@ -80,7 +84,7 @@ class Walking:
 
     def draws(self, count: int, rng: np.random.Generator) -> list[Walking]:
         """Curves drawn from what is known of w: each falls."""
-        if not self.theta.size:
+        if not self.covariance.any() or not self.theta.size:
             return [self] * count
         noise = rng.multivariate_normal(self.theta, self.covariance, size=count, method="eigh")
         return [Walking(theta) for theta in noise]
@@ -89,6 +93,12 @@ class Walking:
         """Standard deviation of w at the knots."""
         rng = np.random.default_rng(0)
         return np.std([curve.values for curve in self.draws(draws, rng)], axis=0)
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the curve beside the measured one of another system, as JSON-able values."""
+        names = ("metres", "chance", "sd", "measured_elsewhere")
+        columns = (KNOTS, self.values, self.sd(), DEFAULT_WALKING.values)
+        return {name: values.tolist() for name, values in zip(names, columns, strict=True)}
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-able description."""
@@ -101,6 +111,26 @@ class Walking:
             return cls(np.array(description["theta"], dtype=float), np.array(description["covariance"], dtype=float))
         except (KeyError, TypeError, ValueError) as error:
             raise FileFormatError(f"The file does not contain a walking curve: {error!r}") from error
+
+
+def read_curve(path: Path) -> tuple[float, ...]:
+    """Read a curve from a CSV file with columns ``metres`` and ``chance``: its values at all knots but the last.
+
+    The curve is linear between the rows, flat before the first and after the last, and 0 from 700 metres on.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = sorted((float(row["metres"]), float(row["chance"])) for row in csv.DictReader(file))
+    except (KeyError, TypeError, ValueError, csv.Error) as error:
+        raise InputError(
+            f"walk: expected a CSV file of numbers, with columns metres and chance; got {path}."
+        ) from error
+    except OSError as error:
+        raise InputError(f"walk: {path} could not be read: {error.strerror}.") from error
+    if not rows or not np.isfinite(rows).all():
+        raise InputError(f"walk: expected finite numbers in {path}, in one row or more.")
+    metres, chance = np.array(rows).T
+    return tuple(np.interp(KNOTS[:-1], metres, chance).tolist())
 
 
 def _values(theta: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -115,6 +115,11 @@ class ZoneData:
         """Whether the observed trips are whole numbers, one for each bin."""
         seen = self.observed[self.seen]
         return bool(self.start.is_unique and seen.size and (seen == np.floor(seen)).all())
+
+    def without(self, hidden: BoolArray) -> ZoneData:
+        """Return the data with some bins hidden, as if nothing had been recorded in them."""
+        observed, exposure = np.where(hidden, np.nan, self.observed), np.where(hidden, 0.0, self.exposure)
+        return replace(self, observed=observed, exposure=exposure)
 
     @property
     def daily(self) -> bool:

@@ -18,8 +18,9 @@ from unmet._exceptions import InputError
 from unmet._typing import Array, IntArray
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.city import CityModel, with_city
+from unmet.mobility.models.held_out import find_held_out
 from unmet.mobility.models.rates import Rates
-from unmet.mobility.models.registry import DEFAULT_MODEL, MODELS, ZoneModel, find_model
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS, ZoneModel, find_model
 from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
@@ -53,7 +54,7 @@ class DemandModel:
     """
 
     name: str = DEFAULT_MODEL
-    draws: int = 400
+    draws: int = DEFAULT_DRAWS
     seed: int = 0
     record: ZoneModel | None = field(default=None, repr=False)
     walk: str | tuple[float, ...] = "learn"
@@ -72,7 +73,7 @@ class DemandModel:
         if isinstance(self.walk, tuple):
             return Walking.from_values(np.array(self.walk))
         if self.walk not in ("learn", "none"):
-            raise InputError(f"walk: expected 'learn', 'none' or five falling chances; got {self.walk!r}.")
+            raise InputError(f"walk: expected learn, none, a .csv file or five falling chances; got {self.walk!r}.")
         return None if self.walk == "learn" else NO_WALKING
 
     @property
@@ -82,8 +83,10 @@ class DemandModel:
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything that decides an estimate, as JSON-able values."""
-        own = {} if self.name in MODELS else {"function": self.zone_model.source}
-        return {"name": self.name, "draws": self.draws, "seed": self.seed, "walk": self.walk, **own}
+        model = self.zone_model
+        own = {} if self.name in MODELS else {"function": model.source}
+        joint = {"walk": self.walk} if model.uses_city else {}
+        return {"name": self.name, "draws": self.draws, "seed": self.seed, **joint, **own}
 
     def describe(self) -> dict[str, Any]:
         """Describe the model for ``run.json`` and the report."""
@@ -194,11 +197,12 @@ class ZoneFit:
 def fit_usual_rate(
     panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None, around: Surroundings | None = None
 ) -> ZoneFit:
-    """Fit the log-rate of one zone, without draws; parameters as of `estimate_zone`."""
+    """Fit the log-rate of one zone, without draws and held-out bins; parameters as of `estimate_zone`."""
     data = replace(with_city(zone_data(panel), city), surroundings=around)
     if not data.seen.any() or not data.has_counts:
         raise InputError("No bin had anything to rent, or the pickups are not counts.")
-    gp, _, level = fit_counts(data, _seed(data.zone, model.seed))
+    hidden = find_held_out(data.zone, data.observed, data.exposure, model.seed)
+    gp, _, level = fit_counts(data.without(hidden), _seed(data.zone, model.seed))
     mean, var = log_rate(gp, data, level)
     if around is not None:  # the mean rate, as of a zone without known shocks
         mean = mean + 0.5 * around.prior_var

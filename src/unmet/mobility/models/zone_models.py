@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from unmet._exceptions import NumericalError
 from unmet._normal import truncated_above
+from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array
 from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.likelihoods import Beta
@@ -25,6 +26,9 @@ __all__ = ["cgp", "exposure", "fit_counts", "log_rate", "ncgp", "ncgp_a", "share
 
 # Seeds of the errors that all zones share: draw s uses the same ones in every zone, and so does draw s of the total.
 _DISPERSION_SEED, _CURVE_SEED = 0, 1
+# Model `share`: minutes from which a bin counts as a day, and α and β of a share that is learnt near uniform.
+_DAY = 12 * 60
+_NEAR_ONE = Parameter(1.0, bounds=(1e-2, 1e3), prior=LogNormal(1.0, 0.5))
 
 
 def _rates(gp: CensoredGP, data: ZoneData) -> tuple[Array, Array, Array, Array]:
@@ -210,15 +214,35 @@ def ncgp_a(data: ZoneData, draws: int, seed: int) -> Rates:
 
 
 def share(data: ZoneData, draws: int, seed: int) -> Rates:
-    """Fit negative binomial counts of which bins labelled as stock-outs show a share, anything between none and all.
+    """Fit negative binomial counts of which bins labelled as stock-outs show a share.
 
-    It needs no minutes: only whether a bin had a stock-out, or nothing at all where the status is unknown. The share is
-    held at uniform. Bins run out because demand is high, so a learnt share is confounded with the level: it comes out
-    near 1, and hardly anything is lost.
+    It needs no minutes: only whether a bin had a stock-out, or nothing at all where the status is unknown. Labels alone
+    do not tell the share: bins run out because demand is high, so a learnt share is confounded with the level and comes
+    out too near 1. In bins of hours it is therefore held at uniform. Labelled days show more than that, and how much
+    differs by zone, so days have two readings, uniform and learnt near uniform. Half of the draws are of each.
     """
+    one = _share_of(data, draws, seed, Beta(1, 1))
+    if data.minutes < _DAY:
+        return one
+    other = _share_of(data, draws, seed, Beta(_NEAR_ONE, _NEAR_ONE))
+    odd = np.arange(draws)[:, None] % 2 == 1  # the same draws in every zone, so that totals have both readings too
+    mean = 0.5 * (one.mean + other.mean)
+    return Rates(
+        mean,
+        np.sqrt(0.5 * (one.sd**2 + other.sd**2) + 0.25 * (one.mean - other.mean) ** 2),
+        np.minimum(one.q05, other.q05),  # that of the two together lies in between
+        np.maximum(one.q95, other.q95),
+        np.where(odd, one.lost, other.lost),
+        0.5 * (one.lost_mean + other.lost_mean),
+        None if one.future is None or other.future is None else np.where(odd, one.future, other.future),
+        {**one.summary, "converged": one.summary["converged"] and other.summary["converged"]},
+    )
+
+
+def _share_of(data: ZoneData, draws: int, seed: int, reading: Beta) -> Rates:
     rows = np.isfinite(data.observed)
     labels = np.where(data.exposure + data.stockout > 0, data.censored.astype(float), np.nan)
-    settings: dict[str, Any] = {"likelihood": "negative-binomial", "censoring": "share", "share": Beta(1, 1)}
+    settings: dict[str, Any] = {"likelihood": "negative-binomial", "censoring": "share", "share": reading}
     gp, summary = fit_zone(data, rows, seed, demand_kernel(data), labels=labels, **settings)
     rng = np.random.default_rng(seed)
     lost, lost_mean = np.zeros((draws, len(data))), np.zeros(len(data))

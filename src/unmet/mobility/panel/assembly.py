@@ -14,6 +14,7 @@ from unmet.mobility.clock.bins import Bins, Integers
 from unmet.mobility.panel.evidence import Evidence
 from unmet.mobility.panel.plausibility import unseen_stations
 from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS
+from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.pickups import find_changes, known_changes
 from unmet.mobility.supply.served import Served, Unusable, combine_served
 from unmet.mobility.supply.spells import (
@@ -23,6 +24,7 @@ from unmet.mobility.supply.spells import (
     count_minutes,
     integrate,
     no_spells,
+    plain_spells,
     status_spells,
 )
 from unmet.mobility.supply.states import FAR_APART, FEED_SILENT, SILENT, STATES
@@ -43,11 +45,11 @@ def panel_rows(
     """
     at_once = max(1, _ROWS_AT_ONCE // len(evidence.bins))
     done = 0
-    for zones, spells, moved, served in _zone_groups(evidence, rebalancing, held):
+    for zones, found in _zone_groups(evidence, rebalancing, held):
         for begin in range(0, len(zones), at_once):
             some = zones[begin : begin + at_once]
-            tally = count_minutes(spells, some, evidence.bins.edges, evidence.overrides)
-            yield zone_rows(evidence, some, tally, moved, served), _reasons(some, tally)
+            tally = count_minutes(found.spells, some, evidence.bins.edges, evidence.overrides)
+            yield zone_rows(evidence, some, tally, found), _reasons(some, tally)
             done += len(some)
             progress(f"labelling minutes: {done:,} of {evidence.zones:,} zones")
 
@@ -61,32 +63,40 @@ class Moved:
     columns: dict[str, NDArray[np.int16]]
 
 
-def _zone_groups(
-    evidence: Evidence, rebalancing: int, held: list[Unusable]
-) -> Iterator[tuple[Integers, Spells, Moved | None, Served | None]]:
-    """Yield every zone once, in order, with its spells, its inferred moves and its chance to be served."""
+@dataclass(frozen=True)
+class ZoneSupply:
+    """Supply of some zones: spells of vehicles and of docks, inferred moves, and the chance to be served."""
+
+    spells: Spells
+    dock_spells: Spells | None = None
+    moved: Moved | None = None
+    served: Served | None = None
+
+
+def _zone_groups(evidence: Evidence, rebalancing: int, held: list[Unusable]) -> Iterator[tuple[Integers, ZoneSupply]]:
+    """Yield every zone once, in order, with its supply."""
     following = 0
     inner = evidence.group < evidence.zones
     many = len(np.unique(evidence.group[inner])) < int(inner.sum())
+
+    def of_zones(spells: Spells) -> Spells:
+        return combine_stations(spells, evidence.group) if many else replace(spells, owner=evidence.group[spells.owner])
+
     if evidence.netted is not None:
-        spells = evidence.netted
-        yield np.arange(evidence.zones), combine_stations(spells, evidence.group), None, None
+        yield np.arange(evidence.zones), ZoneSupply(combine_stations(evidence.netted, evidence.group))
         return
     if evidence.log is not None and evidence.feed is not None and evidence.activity is not None:
         for records in evidence.log.blocks():
             unseen = unseen_stations(evidence.implausible)
             spells = status_spells(records, evidence.feed, evidence.activity, evidence.closures, unseen)
+            dock_spells = plain_spells(dock_records(records), evidence.feed, evidence.activity.feed_share)
             served = _served(records, spells, evidence, many, held)
-            if many:
-                spells = combine_stations(spells, evidence.group)
-            else:
-                spells = replace(spells, owner=evidence.group[spells.owner])
-            behind = min(int(evidence.group[records.station[-1]]) + 1, evidence.zones)
             moved = _infer(records, evidence, rebalancing) if evidence.inferred else None
-            yield np.arange(following, behind), spells, moved, served
+            behind = min(int(evidence.group[records.station[-1]]) + 1, evidence.zones)
+            yield np.arange(following, behind), ZoneSupply(of_zones(spells), of_zones(dock_spells), moved, served)
             following = behind
     if following < evidence.zones:
-        yield np.arange(following, evidence.zones), no_spells(), None, None
+        yield np.arange(following, evidence.zones), ZoneSupply(no_spells(), no_spells())
 
 
 def _served(
@@ -122,15 +132,13 @@ def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Move
     return Moved(zone[inside], bin_[inside], {name: values[inside] for name, values in columns.items()})
 
 
-def zone_rows(
-    evidence: Evidence, zones: Integers, tally: Tally, moved: Moved | None, served: Served | None
-) -> dict[str, NDArray[Any]]:
+def zone_rows(evidence: Evidence, zones: Integers, tally: Tally, supply: ZoneSupply) -> dict[str, NDArray[Any]]:
     """Make the stored arrays of some zones: one per column of the schema that is stored, of shape (zones, bins)."""
     bins = evidence.bins
     states = {state: tally.by_state(state) for state in STATES}
     open_ = states["available"] + states["stockout"]
     with np.errstate(invalid="ignore"):
-        supply = np.where(open_ > 0, tally.vehicle_minutes / np.maximum(open_, 1), np.nan)
+        mean = np.where(open_ > 0, tally.vehicle_minutes / np.maximum(open_, 1), np.nan)
     hidden = sum(tally.minutes.get(reason, np.int64(0)) for reason in (SILENT, FEED_SILENT, FAR_APART))
     # A bin that is mostly hidden in gaps of the feed is unknown, not zero.
     known = (states["unknown"] < bins.minutes) & (2 * hidden <= bins.minutes)
@@ -139,10 +147,11 @@ def zone_rows(
         "start": bins.start,
         "start_local": bins.start_local,
         "minutes": bins.minutes,
-        **_moves(evidence, zones, known, moved),
+        **_moves(evidence, zones, known, supply.moved),
         **{f"{state}_minutes": minutes for state, minutes in states.items()},
-        **_out(evidence, zones, states["stockout"], served),
-        "supply_mean": supply,
+        **_out(evidence, zones, states["stockout"], supply.served),
+        **_docks(evidence, zones, supply.dock_spells),
+        "supply_mean": mean,
         "evidence": _evidence(evidence, known),
     }
 
@@ -160,6 +169,16 @@ def _out(
         for height in (less, more)
     )
     return {"unusable_minutes": np.maximum(unusable, 0.0), "out_minutes": np.maximum(stockout + unusable - lent, 0.0)}
+
+
+def _docks(evidence: Evidence, zones: Integers, spells: Spells | None) -> dict[str, NDArray[Any]]:
+    """Count the minutes with a free dock and without; -1 where docks are unknown throughout the bin."""
+    names = {"dock_minutes": "available", "full_minutes": "stockout"}
+    if spells is None:
+        return {name: np.full((len(zones), len(evidence.bins)), -1) for name in names}
+    tally = count_minutes(spells, zones, evidence.bins.edges, evidence.overrides)
+    known = tally.by_state("unknown") < evidence.bins.minutes
+    return {name: np.where(known, tally.by_state(state), -1) for name, state in names.items()}
 
 
 def _moves(

@@ -178,7 +178,7 @@ class PanelOptions:
     zones: str = _option(
         "stations",
         "panel",
-        "zones",
+        "text or file",
         "stations | superhubs:200m (grouped) | superhubs:points.csv:200m (around points) | polygons.geojson | h3:9",
         '"stations"',
     )
@@ -319,6 +319,9 @@ def _utc_minute(name: str, text: str | None, timezone: str) -> int | None:
     if text is None:
         return None
     try:
+        # The year comes first: pandas would read 01/07/2021 as January, and "now" as the time of the run.
+        if isinstance(text, str) and not re.match(r"\s*\d{4}(\D|\d{4}|$)", text):
+            raise ValueError(text)
         local = pd.Timestamp(text)
         if local.tzinfo is None:
             local = local.tz_localize(timezone, ambiguous=True, nonexistent="shift_forward")

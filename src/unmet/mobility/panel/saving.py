@@ -19,7 +19,7 @@ from unmet.mobility.panel.file import METADATA, read_metadata
 from unmet.mobility.panel.table import UNUSABLE_COLUMNS, PanelTable
 from unmet.mobility.records.files import Given
 
-__all__ = ["Panel", "check_target", "copy_panel", "read_panel", "write_unusable"]
+__all__ = ["Panel", "check_new_file", "check_target", "copy_panel", "read_panel", "write_unusable"]
 
 # A column of a row group with more distinct values is written without a dictionary, which saves a third of the time.
 _MOST_DISTINCT = 2000
@@ -94,15 +94,20 @@ def write_unusable(panel: Panel, path: str | os.PathLike[str]) -> None:
 
 
 def check_target(target: Path, *given: Given) -> None:
-    """Refuse a target that cannot be written or is one of the inputs, before any work is done."""
+    """Refuse a target that cannot be a panel, cannot be written or is one of the inputs, before any work is done."""
+    check_new_file(target, *given)
+    if target.suffix != ".parquet":
+        raise InputError(f"A panel is a Parquet file: name it {target.stem + '.parquet'!r}, not {target.name!r}.")
+
+
+def check_new_file(target: Path, *given: Given) -> None:
+    """Refuse a file that cannot be written or is one of the inputs, before any work is done."""
     if not target.parent.is_dir():
         raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} into.")
     if not os.access(target.parent, os.W_OK):
         raise InputError(f"{target}: cannot be written: no permission to write into {str(target.parent)!r}.")
     if target.is_dir():
         raise InputError(f"{str(target)!r} is a folder; name a file in it, such as {str(target / 'panel.parquet')!r}.")
-    if target.suffix != ".parquet":
-        raise InputError(f"A panel is a Parquet file: name it {target.stem + '.parquet'!r}, not {target.name!r}.")
     for source in given:
         for path in source if isinstance(source, (list, tuple)) else [source]:
             if isinstance(path, (str, os.PathLike)) and target.exists() and _contains(Path(path), target):

@@ -166,6 +166,26 @@ SCHEMA: tuple[PanelColumn, ...] = (
     PanelColumn("listed_exposure", FLOAT, "`available_minutes / minutes`.", "available_minutes / minutes"),
     PanelColumn("censored", LABEL, "Whether stock-outs hid demand, by the chosen rule.", "{censored}", needed=True),
     PanelColumn(
+        "dock_minutes",
+        INTEGER,
+        "Minutes in which the zone accepted returns and listed a free dock. Missing if docks are unknown all the bin.",
+        "CASE WHEN dock_minutes >= 0 THEN dock_minutes::INTEGER END",
+        np.int16,
+    ),
+    PanelColumn(
+        "full_minutes",
+        INTEGER,
+        "Minutes in which the zone accepted returns and listed no free dock. Missing where `dock_minutes` is.",
+        "CASE WHEN full_minutes >= 0 THEN full_minutes::INTEGER END",
+        np.int16,
+    ),
+    PanelColumn(
+        "dock_exposure",
+        FLOAT,
+        "Share of the bin in which a rider could return a vehicle: `dock_minutes / minutes`.",
+        "CASE WHEN dock_minutes >= 0 THEN dock_minutes / minutes END",
+    ),
+    PanelColumn(
         "supply_mean",
         FLOAT,
         "Mean number of vehicles to rent while the zone was open. Missing if it never was.",

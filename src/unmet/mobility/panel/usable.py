@@ -58,7 +58,13 @@ class Timelines:
     def find(self, records: StatusRecords, spells: Spells) -> Timeline:
         """Return the timeline of some stations, from their records and trips."""
         events = status_events(
-            records, self.feed, self.activity.feed_share, self.silent, self.rebalancing, self._covered
+            records,
+            self.feed,
+            self.activity.feed_share,
+            self.silent,
+            self.rebalancing,
+            self._covered,
+            self._ridden,
         )
         first, behind = int(records.station[0]), int(records.station[-1]) + 1
         for trips, taken in ((self.pickups, 1), (self.returns, 0)):
@@ -74,6 +80,13 @@ class Timelines:
     def spells(self, records: StatusRecords) -> Spells:
         """Return the spells of some stations."""
         return status_spells(records, self.feed, self.activity, self.closures, self.implausible)
+
+    def _ridden(self, station: Integers, after: Integers, until: Integers) -> Integers:
+        begin, end = (station << 32 | minute for minute in (after, until))  # an event counts from the next full minute
+        returned, taken = (
+            np.searchsorted(trips, end) - np.searchsorted(trips, begin) for trips in (self.returns, self.pickups)
+        )
+        return returned - taken
 
     def _covered(self, minutes: Integers) -> NDArray[np.bool_]:
         begun = np.searchsorted(self.holes[:, 0], minutes, "right")

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from unmet._exceptions import InputError
+from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, identifier, path_literal, reading
 from unmet.collect.history import SystemHistory, find_histories
 from unmet.mobility.records.files import Column, Given, InputTable, Workspace, is_frame
@@ -44,6 +44,7 @@ def open_changes(workspace: Workspace, history: SystemHistory) -> InputTable:
 
     Where the day before is missing, restated rows are kept: they may contain what changed in between.
     """
+    history.check_content("changes", "polls")
     files = history.files("changes", workspace.folder)
     if not files:
         raise InputError(f"{history.folder}: no station was collected yet. `unmet collect status` shows why.")
@@ -73,6 +74,7 @@ def make_polls(workspace: Workspace, histories: Sequence[SystemHistory]) -> None
 
 def station_rows(workspace: Workspace, history: SystemHistory) -> list[dict[str, Any]]:
     """Return the descriptions of stations, the last version of each last; with all their ids."""
+    history.check_content("stations")
     files = history.files("stations", workspace.folder)
     if not files:
         return []
@@ -83,7 +85,18 @@ def station_rows(workspace: Workspace, history: SystemHistory) -> list[dict[str,
             f"""SELECT {", ".join(columns)}, fields FROM read_parquet({_listed(files)})
             GROUP BY ALL ORDER BY max(valid_from), station_id""",
         )
-    return [{**json.loads(fields or "{}"), **dict(zip(columns, row, strict=True))} for *row, fields in found]
+    return [{**_fields(history, fields), **dict(zip(columns, row, strict=True))} for *row, fields in found]
+
+
+def _fields(history: SystemHistory, text: str | None) -> dict[str, Any]:
+    """Parse the other fields of a station."""
+    try:
+        fields = json.loads(text or "{}")
+        if isinstance(fields, dict):
+            return fields
+    except (ValueError, RecursionError):
+        pass
+    raise FileFormatError(f"{history.folder}: the fields of a station are not a JSON object: {text!r:.60}")
 
 
 def _listed(paths: Sequence[Path]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from unmet._exceptions import InputError
-from unmet._storage.sql import fetch_all, reading
+from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME
 from unmet.mobility.records.casting import DATE_ORDERS, DateOrder
 from unmet.mobility.records.files import InputTable, Workspace
@@ -71,7 +71,7 @@ def date_order(
     if few or _days(dates, second) < _LONGER * _days(dates, shortest):
         raise InputError(_question(table.label, headers, dates, shortest, second))
     detail = f"{' and '.join(headers)}: read as {shortest}, in which the dates follow each other; see --date-order"
-    log.add(source, "order of day and month concluded", "noted", sum(dates.values()), detail)
+    log.add(source, "order of day and month concluded", "noted", _count_rows(workspace, table, texts), detail)
     return shortest
 
 
@@ -81,6 +81,14 @@ def _find_dates(workspace: Workspace, table: InputTable, texts: Sequence[str], l
     sql = f"SELECT d.a::INTEGER, d.b::INTEGER, d.c::INTEGER, count(*) FROM ({parts}) WHERE d.a <> '' GROUP BY ALL"
     with reading(table.label):
         return {(a, b, c): count for a, b, c, count in fetch_all(workspace.connection, sql)}
+
+
+def _count_rows(workspace: Workspace, table: InputTable, texts: Sequence[str]) -> int:
+    """Return the number of rows that have such a date in any column."""
+    found = " OR ".join(f"coalesce(regexp_matches({text}, '{_DATE}'), false)" for text in texts)
+    with reading(table.label):
+        sql = f"SELECT count(*) FROM {table.lenient or table.relation} WHERE {found}"
+        return int(fetch_one(workspace.connection, sql)[0])
 
 
 def _possible(dates: Dates) -> list[DateOrder]:

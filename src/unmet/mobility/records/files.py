@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import glob
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -24,6 +25,7 @@ from unmet.collect.history import SEGMENT, find_histories
 from unmet.mobility.records.unpacking import check_path, unpack
 
 __all__ = [
+    "MOST_TABLES",
     "Column",
     "Given",
     "InputTable",
@@ -41,6 +43,9 @@ Given: TypeAlias = Any
 _TABLES = (".parquet", ".csv", ".csv.gz", ".zip", ".tsv", ".txt")
 _JSON = (".json", ".json.gz")
 _HEAD = 1 << 16
+MOST_TABLES = 100
+"""Largest number of different headers among the files of a source."""
+_FILE_BYTES = 120_000  # memory that DuckDB takes for each file that it reads together with others, as measured
 _NULLS = ["", "NULL", "null", "NA", "\\N"]
 
 
@@ -193,9 +198,13 @@ def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[InputTable]:
     """
     names = (f"{workspace.name('unpacked')}.csv" for _ in count())
     groups: dict[tuple[Any, ...], list[tuple[Path, str]]] = {}
+    room = workspace.memory // _FILE_BYTES
     for path in paths:
-        for file, label in unpack(path, workspace.folder, names):
+        for file, label in unpack(path, workspace.folder, names, room):
             groups.setdefault(_shape(workspace, file, label), []).append((file, label))
+            if len(groups) > MOST_TABLES:
+                raise InputError(f"{label}: the files have more than {MOST_TABLES} different headers; give fewer.")
+            room -= 1
     return [_file_table(workspace, shape, files) for shape, files in groups.items()]
 
 
@@ -245,13 +254,28 @@ def _file_table(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tu
         f"nullstr=[{', '.join(map(literal, _NULLS))}], "
         f"store_rejects=true, rejects_table='{rejects}', rejects_scan='{rejects}_scan')"
     )
-    columns = {}
-    for name, found in zip(names, header, strict=True):
-        columns.setdefault(found, Column(name, "VARCHAR"))
+    columns = {found: Column(name, "VARCHAR") for name, found in zip(names, _distinct(header), strict=True)}
     lenient = relation.replace("store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1)
     # The strict reader counts the lines to skip by the line end of the first line only.
     strict = lenient if head.blank else relation
     return InputTable(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
+
+
+def _distinct(header: Sequence[str]) -> list[str]:
+    """Number the headers that occur several times: which of them is meant has to be said with ``--map``.
+
+    Examples
+    --------
+    >>> _distinct(["at", "station", "at"])
+    ['at (1)', 'station', 'at (2)']
+    """
+    times = Counter(header)
+    so_far: Counter[str] = Counter()
+    names = []
+    for name in header:
+        so_far[name] += 1
+        names.append(name if times[name] == 1 or not name else f"{name} ({so_far[name]})")
+    return names
 
 
 def malformed_lines(workspace: Workspace, table: InputTable) -> int:

@@ -36,6 +36,7 @@ class StationStatus:
     docks: list[int | None]
     installed: list[bool]
     renting: list[bool]
+    accepting: list[bool]
     stale: list[bool]
 
 
@@ -47,7 +48,7 @@ def read_station_status(path: Path, memory: int = DEFAULT_MEMORY, vehicle_type: 
     counted as available: ``electric``, ``classic``, or an id of ``vehicle_types_available``.
     """
     updated, stations = _stations(path, "station_status", memory)
-    result = StationStatus([], [], [], [], [], [], [], [])
+    result = StationStatus([], [], [], [], [], [], [], [], [])
     reported = []
     for i, station in enumerate(stations):
         where = f"data.stations[{i}]"
@@ -65,6 +66,7 @@ def read_station_status(path: Path, memory: int = DEFAULT_MEMORY, vehicle_type: 
         result.docks.append(_count(path, station, where, "num_docks_available"))
         result.installed.append(_flag(path, station, where, "is_installed"))
         result.renting.append(_flag(path, station, where, "is_renting"))
+        result.accepting.append(_flag(path, station, where, "is_returning"))
     newest = max((last for last in reported if last is not None), default=0.0)
     result.stale.extend(
         last is not None and newest - last > STALE_SECONDS and installed and renting

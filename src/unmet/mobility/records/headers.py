@@ -152,6 +152,7 @@ SOURCES: Mapping[str, Source] = {
             "electric": ("electric", "num_ebikes_available", "ebikes_available"),
             "installed": ("installed", "is_installed"),
             "renting": ("renting", "is_renting"),
+            "accepting": ("accepting", "is_returning"),
         },
     ),
     "stations": Source(

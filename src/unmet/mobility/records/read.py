@@ -10,9 +10,10 @@ The tables are in a database file in a temporary folder. Only those in `Records.
 ``trip_span``
     ``first, last, last_end``: one row with the first and the last start, and the last end, of the trips.
 ``status``
-    ``station, at, available, disabled, docks, installed, renting, ix, rn, second``: accepted records. `available`
-    counts functional vehicles, `rn` follows the order of the rows in the files, and `second` is `at` in seconds since
-    1970, rounded up. Write ``"at"`` in quotes, because it is a keyword. Sorting by `ix` is cheaper than by `station`.
+    ``station, at, available, disabled, docks, installed, renting, accepting, ix, rn, second``: accepted records.
+    `available` counts functional vehicles, `rn` follows the order of the rows in the files, and `second` is `at` in
+    seconds since 1970, rounded up. Write ``"at"`` in quotes, because it is a keyword. Sorting by `ix` is cheaper
+    than by `station`.
 ``polls``
     ``at, fresh``: answered polls of station status, if the status is a history of `unmet collect`; `fresh` if the
     document was a new one.
@@ -42,6 +43,7 @@ from unmet._storage.sql import connect, reading
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.records.casting import DateOrder
 from unmet.mobility.records.collected import split_histories
+from unmet.mobility.records.databases import copied
 from unmet.mobility.records.dates import check_date_order
 from unmet.mobility.records.files import Given, Workspace
 from unmet.mobility.records.headers import Headers, more_headers
@@ -125,7 +127,8 @@ def read_records(
     trips, status, stations, weather : path, list of paths, folder, glob or frame, optional
         CSV, CSV.gz, zip of CSV, Parquet, or a pandas, polars or Arrow frame. Status and stations also as GBFS
         ``station_status`` and ``station_information`` documents, or the folder of one system that `unmet collect`
-        keeps. Without `stations`, those of such a folder are used. Frames are not changed.
+        keeps. Without `stations`, those of such a folder are used. Frames are not changed. Trips, status and stations
+        also from a DuckDB file: ``duckdb://city.duckdb?table=trips``, see `unmet.mobility.records.databases`.
     timezone : str
         Time zone of the system. Times without an offset are local to it.
     mapping : mapping, optional
@@ -253,6 +256,8 @@ def _load(
     seen: dict[str, set[str]] = {}
     known: StationTable | None = None
     rows_of: dict[str, dict[str, int]] = {}
+    trips, status = copied(workspace, trips, "trips"), copied(workspace, status, "status")
+    stations = copied(workspace, stations, "stations")
     histories, _ = split_histories(status)
     if stations is None:
         described = [str(history.folder) for history in histories if history.has("stations")]

@@ -14,7 +14,7 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
 from unmet.mobility.records.casting import NOTHING, EpochUnit, epoch_range, time
-from unmet.mobility.records.files import InputTable, Workspace, malformed_lines
+from unmet.mobility.records.files import MOST_TABLES, InputTable, Workspace, malformed_lines
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.stations import Resolved, Station, StationTable, id_text
 
@@ -40,7 +40,6 @@ Within = tuple[int | None, int | None]
 
 IMPOSSIBLE = f"NOT BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
 _MOST_STATIONS = 1 << 20
-_MOST_TABLES = 100  # the number of a table is stored in the top bits of `rn`
 _STRAY = 0.01  # share of numbers in another unit that may be errors of single rows
 _DTYPES: Mapping[str, type] = {"INTEGER": np.int64, "DOUBLE": np.float64, "BOOLEAN": np.bool_}
 
@@ -78,8 +77,8 @@ def stage(
     log : QualityLog
         Log for lines that could not be split.
     """
-    if len(tables) > _MOST_TABLES:
-        raise InputError(f"{source}: the files have more than {_MOST_TABLES} different headers; give fewer files.")
+    if len(tables) > MOST_TABLES:  # the number of a table is stored in the top bits of `rn`
+        raise InputError(f"{source}: the files have more than {MOST_TABLES} different headers; give fewer files.")
     selects = []
     for number, (table, columns) in enumerate(tables):
         name = workspace.name(source)

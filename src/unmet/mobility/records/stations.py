@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, reading
 from unmet.mobility.clock.timezones import standard_offset_hours
 from unmet.mobility.records.casting import text
@@ -33,6 +34,7 @@ __all__ = ["Resolved", "Station", "StationTable", "check_not_swapped", "id_text"
 
 # A station whose coordinates change by more than this has moved; less is a correction.
 MOVED_METRES = 50.0
+_ROW_BYTES = 2000  # memory that a row takes in Python with its ids, about
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,7 @@ def read_stations(
         paths = expand(others, "stations")
         label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
         # Documents in the order in which they were written: the last entry of a station is used.
-        read = (read_station_information(p, workspace.memory) for p in paths if is_json(p))
-        documents = sorted(read, key=lambda d: d[0])
+        documents = _read_documents(workspace, [p for p in paths if is_json(p)], label)
         rows += [_described(row, headers, seen) for _, found in documents for row in found]
         tables = open_files(workspace, [p for p in paths if not is_json(p)])
         rows += _from_tables(tables, workspace, headers, seen, named, log)
@@ -128,6 +129,26 @@ def read_stations(
     kept = [row for row in rows if row.station]
     log.add("stations", "missing station", "rejected", len(rows) - len(kept), "no id")
     return _table(_unique(_placed(kept, timezone, label, named, log), log)), seen
+
+
+def _read_documents(
+    workspace: Workspace, paths: Sequence[Path], label: str
+) -> list[tuple[float, list[dict[str, Any]]]]:
+    """Read ``station_information`` documents, in the order of their times."""
+    documents, rows = [], 0
+    for path in paths:
+        documents.append(read_station_information(path, workspace.memory))
+        rows += len(documents[-1][1])
+        _check_rows(rows, workspace.memory, label)
+    return sorted(documents, key=lambda document: document[0])
+
+
+def _check_rows(rows: int, memory: int, label: str) -> None:
+    if rows * _ROW_BYTES > memory:
+        raise InputError(
+            f"{label}: {rows:,} rows of stations or more do not fit into the memory limit. One row for each station is "
+            "enough: give fewer files, or raise the limit (memory=, --memory)."
+        )
 
 
 def _from_tables(
@@ -146,8 +167,11 @@ def _from_tables(
         named.update(matched)
         wanted = [h for h in table.columns if h in matched.values() or is_id_column(h)]
         select = ", ".join(f"{text(table.columns[h])}" for h in wanted)
+        limit = f"LIMIT {workspace.memory // _ROW_BYTES + 1}"
         with reading(table.label):
-            found = fetch_all(workspace.connection, f"SELECT {select} FROM {table.lenient or table.relation}")
+            sql = f"SELECT {select} FROM {table.lenient or table.relation} {limit}"
+            found = fetch_all(workspace.connection, sql)
+        _check_rows(len(found), workspace.memory, table.label)
         malformed = malformed_lines(workspace, table)
         log.total("stations", malformed)
         log.add("stations", "malformed line", "rejected", malformed, table.label)

@@ -115,7 +115,7 @@ def stage_status(
         if vehicle_type is not None:
             columns |= _of_type(table, m, columns["available"], vehicle_type)
         selects.append((table, columns))
-        for flag in ("installed", "renting"):
+        for flag in ("installed", "renting", "accepting"):
             if flag not in m:
                 log.add("status", f"no column {flag}", "noted", 1, f"{table.label}: assumed to be always true")
     staged = stage(workspace, "status", selects, log)
@@ -127,7 +127,8 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], at: Time
         return columns[matched[field]] if field in matched else None
 
     station = columns[matched["station"]]
-    disabled, docks, installed, renting = (have(f) for f in ("disabled", "docks", "installed", "renting"))
+    disabled, docks = have("disabled"), have("docks")
+    flags = {name: have(name) for name in ("installed", "renting", "accepting")}
     return {
         # Ids keep their type: converting millions of numbers to text is slow.
         "raw": station.sql if native else f"CAST({station.sql} AS VARCHAR)",
@@ -138,8 +139,7 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], at: Time
         "available": number(columns[matched["available"]], "INTEGER"),
         "disabled": number(disabled, "INTEGER") if disabled else "NULL::INTEGER",
         "docks": number(docks, "INTEGER") if docks else "NULL::INTEGER",
-        "installed": f"coalesce({boolean(installed)}, true)" if installed else "true",
-        "renting": f"coalesce({boolean(renting)}, true)" if renting else "true",
+        **{name: f"coalesce({boolean(flag)}, true)" if flag else "true" for name, flag in flags.items()},
     }
 
 
@@ -167,7 +167,8 @@ def _load_documents(
     name = workspace.name("gbfs")
     workspace.connection.execute(
         f"CREATE TABLE {name} (station_id VARCHAR, last_updated DOUBLE, num_bikes_available INTEGER, "
-        "num_bikes_disabled INTEGER, num_docks_available INTEGER, is_installed BOOLEAN, is_renting BOOLEAN)"
+        "num_bikes_disabled INTEGER, num_docks_available INTEGER, is_installed BOOLEAN, is_renting BOOLEAN, "
+        "is_returning BOOLEAN)"
     )
     batch: list[StationStatus] = []
     stale = held = unreadable = 0
@@ -218,11 +219,12 @@ def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) ->
         "docks": column("docks", float),
         "installed": column("installed", bool),
         "renting": column("renting", bool),
+        "accepting": column("accepting", bool),
     }
     workspace.connection.register("gbfs_batch", frame)
     counts = ", ".join(f"CASE WHEN NOT isnan({c}) THEN {c}::INTEGER END" for c in ("available", "disabled", "docks"))
     workspace.connection.execute(
-        f"INSERT INTO {table} SELECT station, moment, {counts}, installed, renting FROM gbfs_batch"
+        f"INSERT INTO {table} SELECT station, moment, {counts}, installed, renting, accepting FROM gbfs_batch"
     )
     workspace.connection.unregister("gbfs_batch")
 
@@ -277,7 +279,7 @@ def make_status(
     workspace.connection.execute(
         f"""CREATE VIEW status AS
         SELECT station, moment AS "at", available, {disabled} AS disabled, {docks} AS docks,
-            installed, renting, ix, rn, {second} AS second
+            installed, renting, accepting, ix, rn, {second} AS second
         FROM {joined} WHERE {" AND ".join(where)}"""
     )
 

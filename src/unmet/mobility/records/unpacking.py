@@ -79,7 +79,7 @@ def read_json(path: Path, memory: int = DEFAULT_MEMORY) -> Any:
     return document
 
 
-def unpack(path: Path, folder: Path, names: Iterator[str]) -> Iterator[tuple[Path, str]]:
+def unpack(path: Path, folder: Path, names: Iterator[str], most: int) -> Iterator[tuple[Path, str]]:
     """Unpack a zip archive of CSV files, or a gzipped CSV file, into a folder. Yield other files as they are.
 
     Gzipped files are unpacked here because DuckDB does not notice a damaged one: their checksum shows it.
@@ -92,6 +92,8 @@ def unpack(path: Path, folder: Path, names: Iterator[str]) -> Iterator[tuple[Pat
         Folder for the unpacked files.
     names : iterator of str
         Names of the unpacked files.
+    most : int
+        Largest number of files. More are refused before they are unpacked.
 
     Yields
     ------
@@ -102,8 +104,9 @@ def unpack(path: Path, folder: Path, names: Iterator[str]) -> Iterator[tuple[Pat
     """
     name = path.name.lower()
     if name.endswith(".zip"):
-        yield from _unpack_zip(path, folder, names)
+        yield from _unpack_zip(path, folder, names, most)
         return
+    _check_number(path, 1, most)
     try:
         packed = not name.endswith(".parquet") and _is_gzip(path)
         if packed:
@@ -142,7 +145,15 @@ def _check_disk(path: Path, size: int, folder: Path) -> None:
         )
 
 
-def _unpack_zip(path: Path, folder: Path, names: Iterator[str]) -> Iterator[tuple[Path, str]]:
+def _check_number(path: Path, files: int, most: int) -> None:
+    if files > most:
+        raise InputError(
+            f"{path}: there are too many files to read at once within the memory limit. Join small files into larger "
+            "ones, or raise the limit (memory=, --memory)."
+        )
+
+
+def _unpack_zip(path: Path, folder: Path, names: Iterator[str], most: int) -> Iterator[tuple[Path, str]]:
     unpacked = []
     try:
         with zipfile.ZipFile(path) as archive:
@@ -150,6 +161,7 @@ def _unpack_zip(path: Path, folder: Path, names: Iterator[str]) -> Iterator[tupl
             if not members:
                 found = ", ".join(repr(m.filename) for m in archive.infolist()[:5])
                 raise FileFormatError(f"{path}: this archive contains no .csv file (it contains {found or 'nothing'}).")
+            _check_number(path, len(members), most)
             # zipfile stops at the size that the archive declares for a member.
             size = sum(m.file_size for m in members)
             _check_size(path, size, path.stat().st_size)

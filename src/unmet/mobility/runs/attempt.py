@@ -164,7 +164,9 @@ class Attempt:
         place = (self.folder, self.place.scratch)
         try:
             with writing(self.place.out):
-                self.joint = join(self.file, model, city, *place, executor=executor, jobs=jobs, say=self.report)
+                self.joint = join(
+                    self.file, model, city, *place, executor=executor, jobs=jobs, say=self.report, note=self.note
+                )
         except MemoryError:
             raise
         except Exception as error:
@@ -225,7 +227,9 @@ class Attempt:
         info = self._info(facts, zones, failed)
         self.report("Writing the tables.")
         with writing(self.place.out):
-            info = publish(self.place.out, self.place.scratch, self.finished, zones, self.file.hours_of_week(), info)
+            held_out = None if self.joint is None else self.joint.held_out
+            hours = self.file.hours_of_week()
+            info = publish(self.place.out, self.place.scratch, self.finished, zones, hours, info, held_out)
             # If a worker was lost, the same command tries those zones again and needs the finished ones.
             keep = {self.fingerprint} if self.lost else set()
             for folder in self.place.attempts():
@@ -250,6 +254,7 @@ class Attempt:
             },
             "failures": [{"zone": z, "reason": reasons[z], "retry": z in self.lost} for z in sorted(reasons)],
             "notes": self.notes,
+            "joint": None if self.joint is None else self.joint.describe(self.file.bins()),
             "costs": _costs(self.finished, self.city_seconds),
             "panel": {k: v for k, v in self.file.metadata.items() if k in ("summary", "quality")},
         }

@@ -20,6 +20,7 @@ from unmet._storage.writing import replacing
 from unmet.execution import Executor, work_through
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.city_curve import LEAST_ZONES
+from unmet.mobility.models.held_out import find_held_out
 from unmet.mobility.models.joint import JointCity, ZoneRecord, join_city, rough_surroundings, table_of
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneFit, fit_usual_rate
@@ -53,6 +54,7 @@ def join_zones(
     executor: Executor,
     jobs: int,
     say: Callable[[str], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> JointCity | None:
     """Estimate the city as one, or read what an earlier attempt has left of it.
 
@@ -64,8 +66,8 @@ def join_zones(
         Where finished fits and the city are kept, and a folder on the same disk to write them in.
     executor, jobs
         Where the fits are done.
-    say : callable
-        Called with a sentence before each step.
+    say, note : callable
+        Called with a sentence before each step, and with one to keep if the city cannot be estimated as one.
 
     Returns
     -------
@@ -80,7 +82,10 @@ def join_zones(
             say("The saved city was damaged on disk and is estimated again.")
     places = places_of(file)
     records = list(_records(file))
-    if len(records) < LEAST_ZONES or not places or records[0].minutes >= _DAY:
+    if len(records) < LEAST_ZONES or records[0].minutes >= _DAY:
+        return None
+    if not places:
+        note("The panel has no coordinates of zones: riders who walk on and shocks that zones share are not estimated.")
         return None
     say("Fitting all zones for the joint estimate.")
     fits = _fits(file, records, model, city, folder, scratch, executor, jobs, places)
@@ -88,7 +93,11 @@ def join_zones(
         return None
     say("Estimating shocks and walking for the whole city.")
     table = table_of(fits, {fit.zone: (fit.log_rate, fit.log_rate_var) for fit in fits}, places)
-    joint = join_city(table, draws=model.draws, seed=model.seed, walking=model.walking())
+    hidden = np.zeros(table.observed.shape, dtype=bool)
+    for i, fit in enumerate(fits):
+        at = table.start.get_indexer(fit.start)
+        hidden[i, at] = find_held_out(fit.zone, fit.observed, fit.exposure, model.seed)
+    joint = join_city(table, draws=model.draws, seed=model.seed, walking=model.walking(), hidden=hidden)
     with replacing(path, scratch=scratch) as aside:
         joint.save(aside)
     return joint

@@ -15,6 +15,7 @@ from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
 from unmet._storage.sql import connect, fetch_all, literal, path_literal
 from unmet._storage.writing import replacing_files, write_text
+from unmet.mobility.models.held_out import HeldOut
 from unmet.mobility.panel.plausibility import kept_zones
 from unmet.mobility.runs.checkpoints import Checkpoint
 from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, tabulate_totals
@@ -37,6 +38,7 @@ def publish(
     zones: pd.DataFrame,
     hours: Sequence[int],
     info: dict[str, Any],
+    held_out: HeldOut | None = None,
 ) -> dict[str, Any]:
     """Write all files of a run together, ``run.json`` last; return the content of ``run.json``.
 
@@ -53,13 +55,15 @@ def publish(
         Hours of the week in which bins of the panel start.
     info : dict
         Entries for ``run.json``; checksums and the system's totals are added.
+    held_out : HeldOut, optional
+        Intervals of totals are widened by the bias and the coverage on held-out bins, beyond what chance explains.
     """
     with replacing_files(out, last="run.json", scratch=scratch) as aside:
         _merge_rows(parts, aside, scratch / "spill")
         left_out = _left_out(zones, aside / "demand.parquet", info.get("panel", {}).get("summary", {}))
         placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
         areas = dict(zip(placed["zone"], placed["area"], strict=True))
-        totals = tabulate_totals(_draws_by_zone(parts), hours, left_out=left_out, areas=areas)
+        totals = tabulate_totals(_widened(_draws_by_zone(parts), held_out), hours, left_out=left_out, areas=areas)
         write_parquet(totals, aside / "totals.parquet")
         zones = zones.assign(left_out=pd.Series([left_out.get(zone) for zone in zones["zone"]], dtype="str"))
         write_parquet(_zone_table(zones, totals, parts), aside / "zones.parquet")
@@ -224,6 +228,12 @@ def _draws_by_zone(parts: Sequence[Checkpoint]) -> Iterator[tuple[str, ZoneDraws
         if held is None or held[0] != number:
             held = (number, parts[number].draws())
         yield zone, held[1][i]
+
+
+def _widened(draws: Iterator[tuple[str, ZoneDraws]], held_out: HeldOut | None) -> Iterator[tuple[str, ZoneDraws]]:
+    error, spread = (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
+    for zone, of_zone in draws:
+        yield zone, of_zone if (error, spread) == (0.0, 1.0) else of_zone.widened(error, spread)
 
 
 def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Checkpoint]) -> pd.DataFrame:

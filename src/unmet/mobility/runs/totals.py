@@ -8,10 +8,11 @@ over zones; standard deviations and quantiles do not.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from unmet._typing import Array
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
@@ -38,6 +39,8 @@ def summarise_draws(draws: Array) -> dict[str, Array]:
         **dict(zip(QUANTILES, quantiles, strict=True)),
     }
 
+
+_WIDENING_SEED = 6  # errors that all zones share
 
 QUANTITIES = ("observed", "lost", "demand", "wanted", "served", "walked_on", "walked_in")
 """Of each row of totals. Wanted = served + walked on + lost; observed = served + walked in; demand is wanted."""
@@ -72,6 +75,16 @@ class ZoneDraws:
     def __getitem__(self, hours: Sequence[int]) -> ZoneDraws:
         """Some hours of the week."""
         return ZoneDraws(*(values[hours] for values in self._all()))
+
+    def widened(self, error: float, spread: float) -> ZoneDraws:
+        """Draws of lost trips with another relative error, alike in all zones, and another spread about their mean.
+
+        Their mean stays, unless draws fall below 0.
+        """
+        count = self.lost.shape[1]
+        normal = np.random.default_rng(_WIDENING_SEED).permutation(norm.ppf((np.arange(count) + 0.5) / count))
+        mean = self.lost.mean(axis=1, keepdims=True)
+        return replace(self, lost=np.maximum(mean + spread * (self.lost - mean) + error * normal * mean, 0.0))
 
     def summed(self) -> ZoneDraws:
         """All hours of the week together."""

@@ -78,7 +78,7 @@ def find_served(usable: UsableSupply, timeline: Timeline) -> tuple[Served, Unusa
         return _notable(cut, chance), None
     steps = with_expected(cut, usable.rates.stations(tally_hours(timeline, usable.rates.calendar)))
     found = smooth(usable.fault, steps)
-    return _notable(cut, served(usable.fault, steps, found)), _unusable_now(cut, found)
+    return _notable(cut, served(usable.fault, steps, found, usable.correction)), _unusable_now(cut, found)
 
 
 def _notable(cut: CutSteps, chance: Floats) -> Served:

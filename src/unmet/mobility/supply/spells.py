@@ -40,6 +40,7 @@ __all__ = [
     "count_minutes",
     "integrate",
     "no_spells",
+    "plain_spells",
     "silent_gaps",
     "status_spells",
 ]
@@ -138,6 +139,20 @@ def status_spells(
     implausible : array
         Stations that are not believed when they show no vehicle.
     """
+    spells = _shown(records, feed)
+    reason = np.where((spells.reason == EMPTY) & np.isin(spells.owner, implausible), IMPLAUSIBLE, spells.reason)
+    reason = _mark_not_reopened(spells.owner, spells.begin, reason, closures)
+    spells = _cut_silence(replace(spells, reason=reason), feed, activity.feed_share)
+    return _mark_unused(spells, activity)
+
+
+def plain_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
+    """Make the spells of stations from their records, believing all of them, as `status_spells` does not."""
+    return _cut_silence(_shown(records, feed), feed, feed_share)
+
+
+def _shown(records: StatusRecords, feed: Feed) -> Spells:
+    """Make the spells that the records show, each until the next record."""
     # If several records come into force in the same minute, only the last one counts.
     last = np.ones(len(records), dtype=bool)
     last[:-1] = records.is_new[1:] | (records.minute[1:] != records.minute[:-1])
@@ -145,16 +160,10 @@ def status_spells(
     end = np.empty_like(begin)
     end[:-1] = begin[1:]
     end[np.append(owner[1:] != owner[:-1], True)] = feed.last + 1
-    supply = np.where(reason == VEHICLES, records.available[last], 0)
-    reason = np.where((reason == EMPTY) & np.isin(owner, implausible), np.int8(IMPLAUSIBLE), reason)
-    reason = _mark_not_reopened(owner, begin, reason, closures)
-    spells = _cut_silence(Spells(owner, begin, end, reason, supply), feed, activity.feed_share)
-    return _mark_unused(spells, activity)
+    return Spells(owner, begin, end, reason, np.where(reason == VEHICLES, records.available[last], 0))
 
 
-def _mark_not_reopened(
-    owner: Integers, begin: Integers, reason: NDArray[np.int8], closures: Integers
-) -> NDArray[np.int8]:
+def _mark_not_reopened(owner: Integers, begin: Integers, reason: NDArray[Any], closures: Integers) -> NDArray[Any]:
     """Change spells without a vehicle that follow a closure to ``not_reopened``, until a vehicle is there.
 
     The closure is one of the station, or one of the system in which the vehicles disappeared. A brief closure of a
@@ -178,7 +187,7 @@ def _mark_not_reopened(
     within = (begun > np.searchsorted(closures[:, 1], begin[runs], "right")) & ~is_first[runs]
     marked = np.zeros(len(reason), dtype=bool)
     marked[runs] = (after_closure & ~(was_empty & brief)) | within
-    return np.where(empty & marked[start], np.int8(NOT_REOPENED), reason)
+    return np.where(empty & marked[start], NOT_REOPENED, reason)
 
 
 def _mark_unused(spells: Spells, activity: StationActivity) -> Spells:

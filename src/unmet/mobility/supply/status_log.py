@@ -21,16 +21,17 @@ from unmet._storage.sql import fetch_one
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.supply.states import DEAD, EMPTY, NOT_INSTALLED, NOT_RENTING, VEHICLES
 
-__all__ = ["StatusLog", "StatusRecords", "sort_status"]
+__all__ = ["DOCKS_UNKNOWN", "MANY_DOCKS", "NO_RETURNS", "StatusLog", "StatusRecords", "sort_status"]
 
-# Bits of the packed record, from the top: station within its chunk; second; vehicles; disabled vehicles; report.
-_STATION, _SECOND, _COUNT, _REPORT = 11, 30, 10, 3
-_PAYLOAD = 2 * _COUNT + _REPORT
-_MOST_STATIONS, _LAST_SECOND, _TOO_MANY = 1 << _STATION, (1 << _SECOND) - 1, (1 << _COUNT) - 1
-_ORIGIN = 1_104_537_600  # 2005-01-01; seconds from there reach to 2039, and older records get another origin
-# The report of a record, plus one if it has a free dock (or does not report docks).
-_REPORT_VEHICLES, _REPORT_EMPTY, _REPORT_NOT_RENTING, _REPORT_NOT_INSTALLED = 0, 2, 4, 6
-_REASON = np.array([VEHICLES, VEHICLES, EMPTY, EMPTY, *[NOT_RENTING] * 2, *[NOT_INSTALLED] * 2], dtype=np.int8)
+MANY_DOCKS, NO_RETURNS, DOCKS_UNKNOWN = 5, 6, 7
+"""Codes of `StatusRecords.docks` for five free docks or more, a station that accepts no returns, and no report."""
+
+# Bits of the packed record, from the top: station within its chunk; second; vehicles; disabled vehicles; report; docks.
+_STATION, _SECOND, _VEHICLES, _DISABLED, _REPORT, _DOCKS = 11, 29, 10, 9, 2, 3
+_PAYLOAD = _VEHICLES + _DISABLED + _REPORT + _DOCKS
+_MOST_STATIONS, _LAST_SECOND = 1 << _STATION, (1 << _SECOND) - 1
+_ORIGIN = 1_420_070_400  # 2015-01-01; seconds from there reach to 2032, and other records get another origin
+_REASON = np.array([VEHICLES, EMPTY, NOT_RENTING, NOT_INSTALLED], dtype=np.int8)  # by report
 # Sorting needs twice 8 bytes per record, and DuckDB needs memory too.
 _BYTES_PER_RECORD = 32
 _BLOCK = 300_000  # records that fit into the cache
@@ -51,6 +52,8 @@ class StatusRecords:
         The second of each record, counted from `origin`.
     available, disabled : array
         Vehicles that can be rented, and those that cannot.
+    docks : array
+        Free docks, up to `MANY_DOCKS`, or `NO_RETURNS` or `DOCKS_UNKNOWN`.
     reason : array
         `VEHICLES`, `EMPTY`, `NOT_RENTING`, `DEAD` or `NOT_INSTALLED`.
     is_new : array of bool
@@ -63,6 +66,7 @@ class StatusRecords:
     origin: int
     available: NDArray[np.int16]
     disabled: NDArray[np.int16]
+    docks: NDArray[np.int8]
     reason: NDArray[np.int8]
     is_new: NDArray[np.bool_]
 
@@ -226,7 +230,7 @@ def _sort_old(
     """Sort records that are older (or newer) than packed seconds allow, with another origin."""
     (earliest,) = fetch_one(connection, "SELECT min(second) FROM status")
     if origin == earliest - 60:
-        raise InputError("The status records span more than 34 years. Check their times, or give fewer files.")
+        raise InputError("The status records span more than 17 years. Check their times, or give fewer files.")
     return sort_status(connection, order, group, folder, memory, rows, within, earliest - 60)
 
 
@@ -273,13 +277,20 @@ def _fetch_sorted(
         connection.execute("CREATE OR REPLACE TEMP TABLE chunk_of_stations (ix INTEGER, place INTEGER)")
         connection.execute(f"INSERT INTO chunk_of_stations VALUES {values}")
         number, source = "place", "status JOIN chunk_of_stations USING (ix)"
-    report = f"""CASE WHEN NOT installed THEN {_REPORT_NOT_INSTALLED} WHEN NOT renting THEN {_REPORT_NOT_RENTING}
-        WHEN available > 0 THEN {_REPORT_VEHICLES} ELSE {_REPORT_EMPTY} END + (coalesce(docks, 1) > 0)::INTEGER"""
+    docks = "docks"
+    if connection.execute("SELECT 1 FROM status WHERE docks IS NOT NULL LIMIT 1").fetchone() is None:
+        source += " JOIN stations USING (ix)"
+        docks = "greatest(capacity::INTEGER - available - coalesce(disabled, 0), 0)"
+    report = "CASE WHEN NOT installed THEN 3 WHEN NOT renting THEN 2 WHEN available > 0 THEN 0 ELSE 1 END"
+    # Without a vehicle or a free dock a station is dead, whatever it says of returns.
+    free = f"""CASE WHEN available = 0 AND {docks} = 0 THEN 0 WHEN NOT accepting THEN {NO_RETURNS}
+        WHEN {docks} IS NULL THEN {DOCKS_UNKNOWN} ELSE least({docks}, {MANY_DOCKS}) END"""
     select = f"""SELECT ({number}::UBIGINT << {64 - _STATION})
             | ((CASE WHEN second < {origin} THEN 0 WHEN second > {origin + _LAST_SECOND} THEN {_LAST_SECOND}
                 ELSE second - {origin} END)::UBIGINT << {_PAYLOAD})
-            | (least(available, {_TOO_MANY}) * {1 << (_COUNT + _REPORT)}
-               + least(coalesce(disabled, 0), {_TOO_MANY}) * {1 << _REPORT} + {report})::UBIGINT AS packed, rn
+            | (least(available, {(1 << _VEHICLES) - 1}) * {1 << (_PAYLOAD - _VEHICLES)}
+               + least(coalesce(disabled, 0), {(1 << _DISABLED) - 1}) * {1 << (_REPORT + _DOCKS)}
+               + ({report}) * {1 << _DOCKS} + {free})::UBIGINT AS packed, rn
         FROM {source}"""
     found = connection.execute(f"SELECT packed FROM ({select})").fetchnumpy()
     packed = np.ascontiguousarray(found.pop("packed"), dtype=np.uint64)
@@ -320,14 +331,15 @@ def _check_counts(
     """Refuse more vehicles than a packed record can contain. `ends` are the positions after each station's records."""
     for begin in range(0, len(packed), _BLOCK):
         some = packed[begin : begin + _BLOCK]
-        for low in (_REPORT, _REPORT + _COUNT):
-            field = np.uint64(_TOO_MANY << low)
+        for kind, low, width in (("disabled ", _REPORT + _DOCKS, _DISABLED), ("", _PAYLOAD - _VEHICLES, _VEHICLES)):
+            most = (1 << width) - 1
+            field = np.uint64(most << low)
             if (some & field).max() == field:
                 row = begin + int(((some & field) == field).argmax())
                 ix = stations[int(np.searchsorted(ends, row, side="right"))]
                 (name,) = fetch_one(connection, "SELECT station FROM stations WHERE ix = ?", [ix])
                 raise InputError(
-                    f"Station {name!r} reports {_TOO_MANY:,} vehicles or more at once; expected fewer. "
+                    f"Station {name!r} reports {most:,} {kind}vehicles or more at once; expected fewer. "
                     "Is this the right column for vehicles?"
                 )
 
@@ -348,20 +360,24 @@ def _unpack(packed: NDArray[np.uint64], records: Integers, first: int, origin: i
     whole, rest = divmod(origin + 59, 60)
     minute = ((second + np.int32(rest)) // np.int32(60)).astype(np.int64)
     minute += whole
-    report = bits(0, _REPORT, np.int8)
-    reason = _REASON[report]
-    no_dock = np.flatnonzero(report == _REPORT_EMPTY)
-    if len(no_dock):
-        # A station with neither a vehicle nor a free dock is dead, unless it never reports a free dock.
-        docked = np.bincount(station - first, weights=report & 1) > 0
-        reason[no_dock[docked[station[no_dock] - first]]] = DEAD
+    reason = _REASON[bits(_DOCKS, _REPORT, np.int8)]
+    docks = bits(0, _DOCKS, np.int8)
+    none = np.flatnonzero(docks == 0)
+    if len(none):
+        # A station with neither a vehicle nor a free dock is dead. One that never lists a free dock has no docks.
+        docked = np.bincount(station - first, weights=(docks > 0) & (docks <= MANY_DOCKS)) > 0
+        is_docked = docked[station[none] - first]
+        docks[none[~is_docked]] = DOCKS_UNKNOWN
+        none = none[is_docked]
+        reason[none[reason[none] == EMPTY]] = DEAD
     return StatusRecords(
         station,
         minute,
         second,
         origin,
-        bits(_COUNT + _REPORT, _COUNT, np.int16),
-        bits(_REPORT, _COUNT, np.int16),
+        bits(_PAYLOAD - _VEHICLES, _VEHICLES, np.int16),
+        bits(_REPORT + _DOCKS, _DISABLED, np.int16),
+        docks,
         reason,
         is_new,
     )

@@ -1,4 +1,4 @@
-"""What the records of stations show, cut into the steps of the model of usable supply.
+"""Records of stations, cut into the steps of the model of usable supply.
 
 A *timeline* has one row for every stretch of a station in which nothing changes. Polls that repeat each other are one
 stretch. `to_steps` cuts and joins stretches so that no step is longer than `LONGEST_STEP`: short of vehicles a long
@@ -42,6 +42,10 @@ AMPLE = MOST_BROKEN + 2
 
 LONGEST_STEP = 120
 """Integers. Breakages of a step come at its end, after its repairs: at one repair a day that shifts one in 25."""
+
+UNEXPLAINED = 3
+"""Vehicles that came or went at once beyond what the trips explain, from which on a van was there. One or two are trips
+that the feed shows a little earlier or later."""
 
 _PLENTY = 99  # stands for any number of vehicles that leaves one to rent
 _STATION = 1 << 32
@@ -115,6 +119,7 @@ def status_events(
     silent: Integers,
     rebalancing: int,
     covered: Callable[[Integers], NDArray[np.bool_]],
+    ridden: Callable[[Integers, Integers, Integers], Integers],
 ) -> Events:
     """Find what the records of some stations show: pickups, returns, vans, vehicles that were disabled.
 
@@ -127,11 +132,15 @@ def status_events(
     rebalancing : int
         Vehicles at once that a van moves.
     covered : callable
-        Whether trips are known for some minutes: then pickups and returns are theirs, not those of the status.
+        Whether trips are known for some minutes: then pickups and returns are theirs, not those of the status, and
+        vans are what the trips do not explain.
+    ridden : callable
+        Returns less pickups of stations, by their trips, after one minute and up to another.
     """
     changes = known_changes(find_changes(block, feed), feed, share, silent)
-    van = (changes.fall >= rebalancing) | (changes.rise >= rebalancing)
-    shown = ~van & ~covered(changes.minute)
+    shown = ~covered(changes.minute)
+    van = shown & ((changes.fall >= rebalancing) | (changes.rise >= rebalancing))
+    shown &= ~van
     nothing = np.zeros(len(van), dtype=np.int64)
     moved = Events(
         changes.station,
@@ -141,10 +150,30 @@ def status_events(
         nothing,
         van,
     )
-    turned = np.minimum(np.diff(block.disabled), -np.diff(block.available))
-    row = np.flatnonzero((turned > 0) & ~block.is_new[1:] & block.is_open[1:] & block.is_open[:-1])
+    return moved + _vans_and_disabled(block, covered, ridden)
+
+
+def _vans_and_disabled(
+    block: StatusRecords,
+    covered: Callable[[Integers], NDArray[np.bool_]],
+    ridden: Callable[[Integers, Integers, Integers], Integers],
+) -> Events:
+    """Find the vehicles that turned disabled and, where trips are known, the vans.
+
+    Trips and vans change the sum of listed and disabled vehicles. Repairs and finds do not. Where a van brings vehicles
+    while others turn disabled, the listed number may rise.
+    """
+    in_use = ~block.is_new[1:] & block.is_open[1:] & block.is_open[:-1]
+    found, gained = np.diff(block.disabled), np.diff(block.available)
+    many = np.flatnonzero(in_use & (np.abs(found + gained) >= UNEXPLAINED))
+    station, before, after = block.station[many], block.minute[many], block.minute[many + 1]
+    left = (found + gained)[many] - ridden(station, before, after)
+    van = np.zeros(len(in_use), dtype=bool)
+    van[many[(np.abs(left) >= UNEXPLAINED) & covered(before) & covered(after)]] = True
+    turned = np.maximum(np.where(van, found, np.minimum(found, -gained)), 0)
+    row = np.flatnonzero(in_use & (van | (turned > 0)))
     none = np.zeros(len(row), dtype=np.int64)
-    return moved + Events(block.station[row + 1], block.minute[row + 1], none, none, turned[row], none > 0)
+    return Events(block.station[row + 1], block.minute[row + 1], none, none, turned[row].astype(np.int64), van[row])
 
 
 def find_timeline(spells: Spells, events: Events) -> Timeline:

@@ -25,13 +25,17 @@ FEWEST_FOR_CURVE, FEWEST_FOR_MODEL = 30.0, 300.0
 _CURVE_PICKUPS = 20.0
 """Expected pickups that weigh as much as the belief that listed vehicles can be rented."""
 
+_CORRECTION_PICKUPS = 400.0
+"""Expected pickups at a listed number that weigh as much as the belief that the hidden state explains all: as much as
+a prior standard deviation of 5 % for the correction."""
+
 _FORTNIGHT = 14 * 1440
-_LEARNT_FROM = 20_000  # steps
-_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting")
+_LEARNT_FROM, _CORRECTED_FROM = 20_000, 150_000  # steps
+_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit")
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
-_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.1)])
-_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 2.0])
-_IS_RATE = np.array([False, True, True, False, True, False])
+_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.1), logit(0.7)])
+_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 2.0, 1.5])
+_IS_RATE = np.array([False, True, True, False, True, False, False])
 # What leaves a trace of minutes is neither every vehicle's lot nor over within a few of them: records that are a minute
 # out of step with each other look like that.
 _BOUNDS = [
@@ -41,12 +45,13 @@ _BOUNDS = [
     (logit(1e-5), logit(0.3)),
     (np.log(1 / 240), np.log(1 / 5)),
     (logit(1e-4), logit(0.6)),
+    (logit(0.05), logit(0.99)),
 ]
 
 
 @dataclass(frozen=True)
 class UsableSupply:
-    """What listed vehicles are worth, by a model of a system's own records.
+    """The worth of listed vehicles, by a model of a system's own records.
 
     Attributes
     ----------
@@ -59,8 +64,11 @@ class UsableSupply:
         Parameters of the hidden state.
     worth : array, shape (AMPLE,)
         Pickups over those expected, by number listed; 0 for none. Where records are few it leans towards 1.
+    correction : array, shape (AMPLE,)
+        Factor of the hidden state's chance to be served, by number listed: short-lived causes that it leaves out.
     explained : array, shape (AMPLE,)
-        Pickups over those expected given the model, by number listed.
+        Pickups over those expected given the model, by number listed. The correction is learnt on one half of the
+        records and judged on the other.
     gain : float
         Log-likelihood of the sample above that of a model in which every listed vehicle can be rented.
     """
@@ -69,6 +77,7 @@ class UsableSupply:
     rates: CityRates
     fault: Fault | None
     worth: Floats
+    correction: Floats
     explained: Floats
     gain: float
 
@@ -78,19 +87,24 @@ class UsableSupply:
         return {
             "method": self.method,
             "parameters": parameters,
+            "correction": {str(n): round(float(self.correction[n]), 4) for n in NUMBERS},
             "curve_listed": {str(n): round(float(self.worth[n]), 4) for n in NUMBERS},
             "curve_usable": {str(n): round(float(self.explained[n]), 4) for n in NUMBERS},
             "log_likelihood_gain": round(self.gain, 1),
         }
 
 
-def sample_steps(timeline: Timeline, rates: StationRates) -> Steps:
-    """Cut a timeline into fortnights, each as if of a station of its own; keep some of them, evenly spread."""
+def fortnights(timeline: Timeline, rates: StationRates) -> Steps:
+    """Cut a timeline into the steps of fortnights, each as if of a station of its own."""
     cut = to_steps(timeline)
     steps = with_expected(cut, rates)
-    steps = replace(steps, station=steps.station * 1000 + cut.begin // _FORTNIGHT % 1000)
+    return replace(steps, station=steps.station * 1000 + cut.begin // _FORTNIGHT % 1000)
+
+
+def _thin(steps: Steps, most: int) -> Steps:
+    """Keep about `most` of the steps: those of some stations, evenly spread."""
     edges = np.append(steps.first, len(steps))
-    share = min(1.0, _LEARNT_FROM / max(len(steps), 1))
+    share = min(1.0, most / max(len(steps), 1))
     chosen = np.diff(np.floor(np.arange(len(edges)) * share)) > 0
     return steps.select(np.repeat(chosen, np.diff(edges)))
 
@@ -116,37 +130,62 @@ def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True,
         Whether pickups and returns are known from trips. If not, causes of minutes are left to `fleeting`: a pickup
         soon after a return cancels it between two looks at the feed, so that vehicles seem out just after one.
     """
+    one = np.ones(AMPLE)
     if len(timeline) == 0:
         city = CityRates(calendar, np.ones(HOURS_OF_WEEK), np.ones(len(calendar)), np.ones(3))
-        return UsableSupply("listed", city, None, np.ones(AMPLE), np.ones(AMPLE), 0.0)
+        return UsableSupply("listed", city, None, one, one, one, 0.0)
     tally = tally_hours(timeline, calendar)
     rates = fit_city(tally, calendar)
-    steps = sample_steps(timeline, rates.stations(tally))
+    steps = _thin(fortnights(timeline, rates.stations(tally)), _CORRECTED_FROM)
     pickups, expected = _by_number(steps, steps.pickups), _by_number(steps, steps.expected)
     worth = np.minimum((pickups + _CURVE_PICKUPS) / (expected + _CURVE_PICKUPS), 1.0)
     worth[0] = 0.0
     known = float(expected[1:3].sum())
     if not enough or known < FEWEST_FOR_CURVE:
-        return UsableSupply("listed", rates, None, worth, worth, 0.0)
+        return UsableSupply("listed", rates, None, worth, one, worth, 0.0)
     if known < FEWEST_FOR_MODEL:
         after = (pickups + _CURVE_PICKUPS) / (expected * worth + _CURVE_PICKUPS)
-        return UsableSupply("curve", rates, None, worth, after, 0.0)
-    fault = learn_fault(steps, brief=trips)
+        return UsableSupply("curve", rates, None, worth, one, after, 0.0)
+    fault = learn_fault(_thin(steps, _LEARNT_FROM), brief=trips)
     found = smooth(fault, steps)
-    usable = _by_number(steps, steps.expected * served(fault, steps, found))
     nothing = replace(fault, breakage=0.0, brief=0.0, fleeting=0.0, found=0.0)
     gain = found.log_likelihood - log_likelihood(nothing, steps)
-    before, after = (pickups / np.maximum(of, 1e-9) for of in (expected, usable))
-    before[0] = after[0] = 0.0
-    return UsableSupply("hidden", rates, fault, before, after, gain)
+    correction, after = _correct(steps, steps.expected * served(fault, steps, found))
+    before = pickups / np.maximum(expected, 1e-9)
+    before[0] = 0.0
+    return UsableSupply("hidden", rates, fault, before, correction, after, gain)
 
 
-def served(fault: Fault, steps: Steps, found: Smoothed) -> Floats:
+def served(fault: Fault, steps: Steps, found: Smoothed, correction: Floats | None = None) -> Floats:
     """Chance that a rider can be served in each step, given the whole record."""
-    share = served_share(fault, np.minimum(steps.listed, AMPLE))
-    mean: Floats = 0.5 * ((found.begin + found.end) * share).sum(axis=1)
+    number = np.minimum(steps.listed, AMPLE)
+    mean: Floats = 0.5 * ((found.begin + found.end) * served_share(fault, number)).sum(axis=1)
+    if correction is not None:
+        mean = np.minimum(mean * np.append(correction, 1.0)[number], 1.0)
     mean[steps.listed >= AMPLE] = 1.0
     return mean
+
+
+def _correct(steps: Steps, usable: Floats) -> tuple[Floats, Floats]:
+    """Find the correction by number listed, and pickups over those expected with the correction of the other half.
+
+    `usable` are the pickups expected in each step, given the hidden state. Every other fortnight is one half.
+    """
+    half = np.cumsum(np.append(True, steps.station[1:] != steps.station[:-1])) % 2
+    pickups, expected = (
+        np.array([_by_number(steps, np.where(half == h, values, 0.0)) for h in range(2)])
+        for values in (steps.pickups, usable)
+    )
+
+    def factor(taken: Floats, of: Floats) -> Floats:
+        result: Floats = (taken + _CORRECTION_PICKUPS) / (of + _CORRECTION_PICKUPS)
+        result[..., 0] = 1.0
+        return result
+
+    judged = (expected * factor(pickups, expected)[::-1]).sum(axis=0)
+    after = pickups.sum(axis=0) / np.maximum(judged, 1e-9)
+    after[0] = 0.0
+    return factor(pickups.sum(axis=0), expected.sum(axis=0)), after
 
 
 def _by_number(steps: Steps, values: NDArray[Any]) -> Floats:

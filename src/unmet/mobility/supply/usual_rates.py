@@ -95,7 +95,7 @@ def tally_hours(timeline: Timeline, calendar: Calendar) -> HourTally:
 
 @dataclass(frozen=True)
 class CityRates:
-    """What the stations of a city have in common.
+    """Parameters that the stations of a city have in common.
 
     Attributes
     ----------

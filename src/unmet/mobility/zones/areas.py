@@ -14,7 +14,8 @@ import pandas as pd
 
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.unpacking import DEFAULT_MEMORY
-from unmet.mobility.zones.build import Zones, metres_between
+from unmet.mobility.zones.build import Zones
+from unmet.mobility.zones.distance import metres_between
 from unmet.mobility.zones.polygons import inside, read_geojson
 
 __all__ = ["WALK", "find_areas", "is_polygon_file", "report_wide_zones"]

@@ -34,12 +34,12 @@ from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.stations import MOVED_METRES
 from unmet.mobility.records.unpacking import DEFAULT_MEMORY
+from unmet.mobility.zones.distance import metres_between
 from unmet.mobility.zones.polygons import inside, read_geojson
 
-__all__ = ["Zones", "find_zones", "metres_between", "report_moved"]
+__all__ = ["Zones", "find_zones", "report_moved"]
 
 Floats = NDArray[np.float64]
-_EARTH = 6_371_008.8
 _NOWHERE = -1
 _BYTES_PER_PAIR = 48  # distances of all pairs of stations, and the arrays on the way to them
 Locator = Callable[[Floats, Floats], NDArray[np.int64]]
@@ -113,20 +113,6 @@ def find_zones(
         "zones: expected stations, superhubs:200m, superhubs:points.csv:200m, a .geojson file of polygons or h3:9; "
         f"got {spec!r}."
     )
-
-
-def metres_between(lat_a: Floats, lon_a: Floats, lat_b: Floats, lon_b: Floats) -> Floats:
-    """Return great-circle distances, with broadcasting (haversine formula; accurate to 0.5 %, the Earth's flattening).
-
-    Examples
-    --------
-    >>> round(float(metres_between(*map(np.asarray, (40.0, -74.0, 40.001, -74.0)))))
-    111
-    """
-    lat_a, lon_a, lat_b, lon_b = (np.radians(v) for v in (lat_a, lon_a, lat_b, lon_b))
-    chord = np.sin((lat_b - lat_a) / 2) ** 2 + np.cos(lat_a) * np.cos(lat_b) * np.sin((lon_b - lon_a) / 2) ** 2
-    distance: Floats = 2 * _EARTH * np.arcsin(np.sqrt(np.minimum(chord, 1.0)))
-    return distance
 
 
 def _parse_radius(text: str, spec: str) -> float:

@@ -18,6 +18,7 @@ function buildHow() {
     ...(how.areas.length ? [_block("Areas", _areas(how.areas))] : []),
     _block("Minutes by state", _states(how.states)),
     _block("Model", _facts(how.model)),
+    ...(how.city.length ? [_block("The city as one", _facts(how.city))] : []),
     _block("Rejected, repaired and noted rows", _quality(how.quality)),
     _block("Fits", ..._fits()),
     _block("Extrapolation and gaps", _flags(how.flags)),

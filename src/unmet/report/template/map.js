@@ -166,18 +166,18 @@ function _listen(mark, i) {
   mark.addEventListener("blur", hideTip);
   mark.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === " ") map.choose(i);
-    else if (event.key.startsWith("Arrow")) _step(i, event.key);
+    else if (event.key.startsWith("Arrow")) stepBetween(map.marks, i, event.key);
     else return;
     event.preventDefault();
   });
 }
 
 /** Go to the nearest zone in the direction of an arrow key. */
-function _step(i, key) {
+function stepBetween(marks, i, key) {
   const [dx, dy] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[key];
-  const here = map.marks.find((m) => m.i === i);
+  const here = marks.find((m) => m.i === i);
   let best = null;
-  for (const other of map.marks) {
+  for (const other of marks) {
     const along = (other.x - here.x) * dx + (other.y - here.y) * dy;
     const across = Math.abs((other.x - here.x) * dy) + Math.abs((other.y - here.y) * dx);
     if (along <= 0.5) continue;

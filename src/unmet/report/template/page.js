@@ -8,7 +8,7 @@ function _period_text() {
 }
 
 function buildHeadline(choose) {
-  const { observed, demand, lost, lost_share: share } = data.headline;
+  const { observed, demand, lost, lost_share: share, walked_on: walked } = data.headline;
   const days = Math.round(data.period.days);
   byId("period").textContent = [
     _period_text(), data.period.timezone, `bins of one ${data.period.bin}`.replace("one 1", "1").replace(/one (\d)/, "$1"), "90 % intervals",
@@ -17,7 +17,7 @@ function buildHeadline(choose) {
   byId("sentence").append(
     "Riders took ", strong(number(observed.mean)), ` trips in ${counted(days, "day")}. `,
     ...(lost.mean > 0
-      ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand."]
+      ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand.", ...(walked && walked.mean >= 0.5 ? [` ${number(Math.round(walked.mean))} riders who found nothing walked on and were served nearby.`] : [])]
       : [data.headline.stockout_share === null
           ? "Lost trips cannot be estimated, because the times with something to rent are unknown."
           : "According to this model, no trip was lost."])
@@ -117,6 +117,7 @@ async function start() {
     document.body.dataset.zone = i;
   };
   buildHeadline(choose);
+  await buildPlan();
   buildMap(choose);
   tables.push(buildZoneTable(choose));
   buildSeries();
@@ -130,6 +131,7 @@ async function start() {
     drawMap();
     markChosen(shown.zone);
     await redraw();
+    await drawPlan();
     await drawAct();
   };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", everything);

@@ -1,0 +1,62 @@
+"""The panel of returns: the same rows with returns as the counts and free docks as the supply.
+
+Full stations hide returns as empty ones hide pickups. With the columns exchanged, every demand model estimates the
+returns that were wanted, and its walkers are riders who found no dock and rode on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet._storage.sql import connect, fetch_one, path_literal
+from unmet.mobility.panel.saving import copy_panel, read_panel
+
+__all__ = ["write_returns_panel"]
+
+_NEEDED = ("returns", "dock_minutes", "full_minutes")
+_ROWS = """
+    SELECT zone, start, start_local, minutes, returns AS observed,
+        coalesce(dock_minutes, 0) AS available_minutes, coalesce(full_minutes, 0) AS stockout_minutes,
+        CASE WHEN dock_minutes IS NULL THEN 0 ELSE minutes - dock_minutes - full_minutes END AS closed_minutes,
+        CASE WHEN dock_minutes IS NULL THEN minutes ELSE 0 END AS unknown_minutes,
+        coalesce(dock_minutes, 0) / minutes AS exposure, coalesce(full_minutes, 0) > 0 AS censored
+    FROM read_parquet({file}) ORDER BY zone, start"""
+
+
+def write_returns_panel(panel: Path, target: Path) -> Path:
+    """Write the panel of returns of a panel file.
+
+    Parameters
+    ----------
+    panel : Path
+        A panel file with ``returns``, ``dock_minutes`` and ``full_minutes``.
+    target : Path
+        The file to write. It appears whole or not at all.
+
+    Returns
+    -------
+    Path
+        `target`. Its ``observed`` are returns, ``available_minutes`` those with a free dock, and ``stockout_minutes``
+        those without one. Time in which returns were not accepted is closed; unknown docks are unknown.
+    """
+    whole = read_panel(panel)
+    missing = [name for name in _NEEDED if name not in whole.panel.columns]
+    if missing:
+        raise InputError(f"{panel}: there is no column {', '.join(missing)}. Build the panel again with `unmet panel`.")
+    with connect() as connection:
+        file = path_literal(str(panel))
+        known = fetch_one(
+            connection, f"SELECT count(*) FROM read_parquet({file}) WHERE dock_minutes + full_minutes > 0"
+        )
+        if not known[0]:
+            raise InputError(
+                f"{panel}: free docks are unknown in every bin, so returns cannot be estimated. Station status needs "
+                "a column of free docks, such as num_docks_available."
+            )
+        described = replace(whole, panel=pd.DataFrame(), summary={**whole.summary, "side": "returns"})
+        copy_panel(connection, _ROWS.format(file=file), described, target)
+    return target

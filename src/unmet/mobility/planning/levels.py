@@ -1,0 +1,108 @@
+"""Vehicles at each zone when a plan begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet._storage.sql import fetch_frame
+from unmet._typing import Array, IntArray
+from unmet.mobility.planning.period import Period
+from unmet.mobility.records.files import Given
+from unmet.mobility.records.read import read_records
+
+__all__ = ["Levels", "levels_from_panel", "levels_from_status"]
+
+_LAST_BINS = 24
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Vehicles at each zone of the zones table.
+
+    Attributes
+    ----------
+    level : array of shape (zones,)
+        Vehicles that can be rented; NaN if unknown.
+    broken : integer array of shape (zones,)
+        Vehicles that nobody can rent and that take a dock each.
+    source : str
+        Where the levels come from, in words.
+    """
+
+    level: Array
+    broken: IntArray
+    source: str
+
+
+def levels_from_panel(
+    connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, bins: pd.DataFrame, period: Period
+) -> Levels:
+    """Take the level from the panel: at the end of the records, or the usual one at the start of the period.
+
+    The end of the records counts for the first day after them, and the usual level for any other day.
+    """
+    columns = {str(row[0]) for row in connection.execute("DESCRIBE panel").fetchall()}
+    unknown = np.full(len(zones), np.nan)
+    if "supply_mean" not in columns:
+        return Levels(unknown, np.zeros(len(zones), dtype=np.intp), "unknown: the panel has no supply")
+    last = int((~bins["future"]).sum())
+    chosen = (
+        np.arange(max(last - _LAST_BINS, 0), last)
+        if period.follows or period.forecast
+        else np.array([rows[0] for rows in period.similar])
+    )
+    connection.register("level_bins", pd.DataFrame({"number": chosen}))
+    how = "arg_max(supply_mean, b.number)" if period.follows or period.forecast else "avg(supply_mean)"
+    frame = fetch_frame(
+        connection,
+        f"""SELECT z.number AS zone, {how} AS level
+        FROM (SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel) p
+        JOIN zone_numbers z USING (zone) JOIN bin_numbers b USING (start)
+        SEMI JOIN level_bins l ON l.number = b.number
+        WHERE supply_mean IS NOT NULL GROUP BY ALL""",
+    )
+    connection.unregister("level_bins")
+    unknown[frame["zone"].to_numpy()] = np.rint(frame["level"].to_numpy(dtype=float))
+    source = "at the end of the records" if period.follows or period.forecast else "usual at the start of the period"
+    return Levels(unknown, np.zeros(len(zones), dtype=np.intp), source)
+
+
+def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, timezone: str) -> Levels:
+    """Take the level from the last record of each station in status files or GBFS ``station_status`` documents.
+
+    Parameters
+    ----------
+    zones : pandas.DataFrame
+        ``zone, stations`` of the run; `stations` lists the ids of a zone's stations.
+    status, stations : path, list of paths or frame
+        Status, and the table of stations if the ids of the status are not those of the run.
+    timezone : str
+        Time zone of the system.
+    """
+    with read_records(status=status, stations=stations, timezone=timezone, max_rejected=1.0) as records:
+        frame = fetch_frame(
+            records.connection,
+            """SELECT station::VARCHAR AS station, arg_max(available, rn) AS available,
+                arg_max(coalesce(disabled, 0), rn) AS disabled, max("at") AS moment
+            FROM (SELECT *, max(second) OVER (PARTITION BY ix) AS newest FROM status) WHERE second = newest
+            GROUP BY ALL""",
+        ).set_index("station")
+    level = np.full(len(zones), np.nan)
+    broken = np.zeros(len(zones), dtype=np.intp)
+    for i, (zone, members) in enumerate(zip(zones["zone"], zones["stations"], strict=True)):
+        found = [s for s in (members if isinstance(members, list) else [zone]) if str(s) in frame.index]
+        if found:
+            rows = frame.loc[[str(s) for s in found]]
+            level[i], broken[i] = rows["available"].sum(), rows["disabled"].sum()
+    if not np.isfinite(level).any():
+        known = ", ".join(map(str, frame.index[:3]))
+        raise InputError(
+            f"status: none of its stations ({known}, …) is a station of this run. Give the table of stations "
+            "with --stations if the ids differ."
+        )
+    return Levels(level, broken, f"reported by the status of {frame['moment'].max():%Y-%m-%d %H:%M} UTC")

@@ -1,0 +1,244 @@
+"""Rates of wanted rentals and returns for the period of a plan, as scenarios of how the day may turn out.
+
+A scenario is a day for all stations together. Its rentals are those of a recent day of the same weekday without its
+shocks (weather and season are in it), times the shocks of a recent day, times an error of the estimate that lasts for
+some hours, times the dispersion of each bin. Its returns are those of the same days in the run of returns, or the
+returns by hour of the week if there is no such run. They are scaled so that as many vehicles come back as leave: riders
+who would now be served return theirs too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet._storage.sql import fetch_frame
+from unmet._typing import Array, IntArray
+from unmet.mobility.planning.period import Period
+
+__all__ = ["StationRates", "scenario_rates"]
+
+_LEAST = 1e-9
+_ERROR_HOURS = 3.0
+_NO_RETURNS = "The panel has no returns: build it again with `unmet panel`, from trips with their ends."
+
+
+@dataclass(frozen=True)
+class StationRates:
+    """Rates per hour of several zones, in joint scenarios.
+
+    Attributes
+    ----------
+    number : integer array of shape (zones,)
+        Rows of the zones table.
+    rentals, returns : arrays of shape (zones, scenarios, intervals)
+        Riders per hour who want a vehicle, and who want to return one.
+    hours : float
+        Length of an interval.
+    """
+
+    number: IntArray
+    rentals: Array
+    returns: Array
+    hours: float
+
+
+def scenario_rates(
+    connection: duckdb.DuckDBPyConnection,
+    zones: pd.DataFrame,
+    system: pd.DataFrame,
+    bins: pd.DataFrame,
+    period: Period,
+    *,
+    scenarios: int = 200,
+    seed: int = 0,
+    returned: str | None = None,
+) -> StationRates:
+    """Draw scenarios of the rates of every estimated zone.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        A run opened by `unmet.report.source.open_run`: the views ``panel`` and ``demand``, and the numbers of zones and
+        bins.
+    zones, system, bins : pandas.DataFrame
+        Zones of the run; rate of all zones together by start; bins.
+    period : Period
+        The period.
+    scenarios, seed : int
+        Number of scenarios, and the seed of their randomness.
+    returned : str, optional
+        View with the estimated returns, which has the columns of ``demand``; default: returns over time with a free
+        dock, by hour of the week.
+    """
+    generator = np.random.default_rng([seed, 17])
+    rates = _rows(connection, "demand", len(zones), period)
+    estimated = np.isfinite(rates.mean[period.similar[0]]).all(axis=0)
+    number = np.flatnonzero(estimated & (zones["status"] == "ok").to_numpy())
+    if not number.size:
+        raise InputError("No zone of this run has estimates for the period, so there is nothing to plan.")
+    picks = _Picks.draw(period, (len(number), scenarios, period.intervals), generator)
+    together = _together(system, bins, np.concatenate(period.similar))
+    rentals = _day(rates, number, period, picks) * _errors(rates, number, period, together, picks)
+    rentals *= _gamma(_dispersion(zones, number)[:, None, None], rentals.shape, generator)
+    if returned is None:
+        hourly = _returns_by_hour(connection, len(zones), period)[number]
+        returns = np.broadcast_to(hourly[:, None, :], rentals.shape)
+    else:
+        returns = np.nan_to_num(_day(_rows(connection, returned, len(zones), period), number, period, picks))
+    total = rentals.sum(axis=(0, 2)) / np.maximum(returns.sum(axis=(0, 2)), _LEAST)
+    return StationRates(number, rentals, returns * total[:, None], period.hours)
+
+
+@dataclass(frozen=True)
+class _Picks:
+    """Draws behind the scenarios: the days that give usual rates and shocks, and errors in common and of each zone."""
+
+    usual: IntArray
+    shocks: IntArray
+    common: Array
+    own: Array
+
+    @classmethod
+    def draw(cls, period: Period, shape: tuple[int, int, int], generator: np.random.Generator) -> _Picks:
+        scenarios = shape[1]
+        return cls(
+            generator.integers(len(period.similar), size=scenarios),
+            generator.integers(max(len(period.recent), 1), size=scenarios),
+            _lasting(shape[1:], period.hours, generator),
+            _lasting(shape, period.hours, generator),
+        )
+
+
+def _day(rates: _Rows, number: IntArray, period: Period, picks: _Picks) -> Array:
+    """Rates per hour of the days of each scenario, with their shocks: shape (zones, scenarios, intervals)."""
+    usual = rates.mean if period.forecast else rates.usual
+    drawn = np.stack([usual[rows][:, number] for rows in period.similar])[picks.usual].transpose(2, 0, 1)
+    if period.recent:
+        shock = np.stack([rates.mean[rows] / np.maximum(rates.usual[rows], _LEAST) for rows in period.recent])
+        shock = np.where(np.isfinite(shock), shock, 1.0)[:, :, number]
+        drawn = drawn * shock[picks.shocks].transpose(2, 0, 1)
+    return np.asarray(drawn / period.hours)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, view: str, zones: int, period: Period) -> _Rows:
+    """Read rate, its standard deviation and the rate without shocks, by bin and zone."""
+    wanted = np.unique(np.concatenate([*period.similar, *period.recent]))
+    connection.register("planned_bins", pd.DataFrame({"number": wanted}))
+    columns = {str(row[0]) for row in connection.execute(f"DESCRIBE {view}").fetchall()}
+    spread = "coalesce(d.rate_sd, 0)" if "rate_sd" in columns else "0.0"
+    usual = "coalesce(d.usual_rate, d.rate_mean)" if "usual_rate" in columns else "d.rate_mean"
+    frame = fetch_frame(
+        connection,
+        f"""SELECT z.number AS zone, b.number AS bin, d.rate_mean AS mean, {spread} AS spread, {usual} AS usual
+        FROM {view} d JOIN zone_numbers z USING (zone) JOIN bin_numbers b USING (start)
+        SEMI JOIN planned_bins p ON p.number = b.number""",
+    )
+    connection.unregister("planned_bins")
+    place = np.searchsorted(wanted, frame["bin"].to_numpy())
+    tables = []
+    for name in ("mean", "spread", "usual"):
+        values = np.full((len(wanted), zones), np.nan)
+        values[place, frame["zone"].to_numpy()] = frame[name].to_numpy(dtype=float)
+        tables.append(_ByBin(wanted, values))
+    return _Rows(*tables)
+
+
+@dataclass(frozen=True)
+class _ByBin:
+    """Values of some bins for all zones; indexed by the bins' numbers."""
+
+    bins: IntArray
+    values: Array
+
+    def __getitem__(self, rows: IntArray) -> Array:
+        return self.values[np.searchsorted(self.bins, rows)]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rate, its standard deviation, and the rate without shocks, of the bins of a period."""
+
+    mean: _ByBin
+    spread: _ByBin
+    usual: _ByBin
+
+
+def _together(system: pd.DataFrame, bins: pd.DataFrame, rows: IntArray) -> Array:
+    """Standard deviation of the rate of all zones together in some bins; NaN if not recorded."""
+    if "rate_sd" not in system.columns:
+        return np.full(len(rows), np.nan)
+    return np.asarray(system["rate_sd"].reindex(bins["start"].iloc[rows]).to_numpy(dtype=float))
+
+
+def _errors(rates: _Rows, number: IntArray, period: Period, together: Array, picks: _Picks) -> Array:
+    """Log-normal errors of the rates, of shape (zones, scenarios, intervals).
+
+    An error lasts for some hours, as shocks do: its correlation falls by e in three. The correlation between zones is
+    the one that gives the standard deviation of the rate of all zones together.
+    """
+    means = np.stack([rates.mean[rows][:, number] for rows in period.similar])
+    spreads = np.stack([rates.spread[rows][:, number] for rows in period.similar])
+    relative = np.divide(spreads, means, out=np.zeros_like(means), where=means > 0).mean(axis=0).T
+    spread = spreads.reshape(-1, len(number))
+    alone, joint = (spread**2).sum(axis=1), spread.sum(axis=1) ** 2
+    room = joint - alone
+    shared = np.divide(together**2 - alone, room, out=np.zeros_like(room), where=room > 0)
+    shared = shared[np.isfinite(shared)]
+    correlation = float(np.clip(shared.mean(), 0.0, 1.0)) if shared.size else 0.0
+    log_sd = np.sqrt(np.log1p(relative**2))[:, None, :]
+    noise = np.sqrt(correlation) * picks.common + np.sqrt(1 - correlation) * picks.own
+    return np.asarray(np.exp(log_sd * noise - 0.5 * log_sd**2))
+
+
+def _lasting(shape: tuple[int, ...], hours: float, generator: np.random.Generator) -> Array:
+    """Standard normal numbers whose correlation along the last axis falls by e in `_ERROR_HOURS`."""
+    keeps = np.exp(-hours / _ERROR_HOURS)
+    noise = generator.standard_normal(shape)
+    for k in range(1, shape[-1]):
+        noise[..., k] = keeps * noise[..., k - 1] + np.sqrt(1 - keeps**2) * noise[..., k]
+    return noise
+
+
+def _dispersion(zones: pd.DataFrame, number: IntArray) -> Array:
+    if "dispersion" not in zones.columns:
+        return np.zeros(len(number))
+    return np.nan_to_num(zones["dispersion"].to_numpy(dtype=float)[number])
+
+
+def _gamma(variance: Array, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
+    """Gamma factors of mean 1; exactly 1 where the variance is 0."""
+    some = np.maximum(variance, 1e-6)
+    drawn = generator.gamma(np.broadcast_to(1.0 / some, shape)) * some
+    return np.where(variance > 1e-6, drawn, 1.0)
+
+
+def _returns_by_hour(connection: duckdb.DuckDBPyConnection, zones: int, period: Period) -> Array:
+    """Returns per hour with a free dock, by hour of the week, of shape (zones, intervals).
+
+    An hour that was little seen is shrunk to the city's profile at the zone's level, as if that had been seen once.
+    """
+    columns = {str(row[0]) for row in connection.execute("DESCRIBE panel").fetchall()}
+    if "returns" not in columns:
+        raise InputError(_NO_RETURNS)
+    time = "coalesce(dock_exposure, 1) * minutes / 60" if "dock_exposure" in columns else "minutes / 60"
+    frame = fetch_frame(
+        connection,
+        f"""SELECT z.number AS zone, ((isodow(start_local) - 1) * 24 + hour(start_local))::INTEGER AS slot,
+            sum(returns)::DOUBLE AS count, sum({time})::DOUBLE AS hours
+        FROM (SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel) JOIN zone_numbers z USING (zone)
+        WHERE returns IS NOT NULL GROUP BY ALL""",
+    )
+    if frame.empty:
+        raise InputError(_NO_RETURNS)
+    tables = np.zeros((2, zones, 168))
+    tables[:, frame["zone"], frame["slot"]] = frame[["count", "hours"]].to_numpy(dtype=float).T
+    count, hours = tables
+    profile = count.sum(axis=0) / np.maximum(hours.sum(axis=0), _LEAST)
+    level = count.sum(axis=1) / np.maximum((hours * profile).sum(axis=1), _LEAST)
+    prior = np.maximum(level[:, None] * profile, 1e-3)
+    return np.asarray(((count + prior) / (hours + 1.0))[:, period.slots])

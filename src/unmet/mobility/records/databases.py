@@ -1,0 +1,120 @@
+"""Records in a DuckDB file: a table or a query, copied into a Parquet file of the workspace.
+
+========================================= ==============================================================
+address                                   rows
+========================================= ==============================================================
+``duckdb://city.duckdb``                  the table named as the source: ``trips``, ``status`` or ``stations``
+``duckdb://city.duckdb?table=rides``      a table or view; ``raw.rides`` for that of a schema
+``duckdb://city.duckdb#SELECT * FROM …``  a query
+========================================= ==============================================================
+
+The file may come from strangers. It is opened read-only, by a DuckDB that loads no extension, opens no other file or
+address on the network, and takes no settings: a view in the file reads the file's own tables or fails.
+"""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import duckdb
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.sql import identifier, literal
+from unmet.mobility.records.files import Given, Workspace, is_frame
+
+__all__ = ["SCHEME", "copied", "database_file", "is_address"]
+
+SCHEME = "duckdb://"
+
+
+def is_address(item: object) -> bool:
+    """Return whether an item is the address of a table in a database."""
+    return isinstance(item, str) and item.startswith(SCHEME)
+
+
+def database_file(address: str) -> Path:
+    """Give the path of the file in an address.
+
+    Examples
+    --------
+    >>> database_file("duckdb://city.duckdb?table=trips").name
+    'city.duckdb'
+    """
+    path, _, _ = address.removeprefix(SCHEME).partition("#")
+    return Path(path.partition("?")[0]).expanduser()
+
+
+def copied(workspace: Workspace, given: Given, source: str) -> Given:
+    """Replace the addresses of tables by Parquet files with their rows; leave all else as it is."""
+    if given is None or is_frame(given):
+        return given
+    items = [given] if isinstance(given, str | PathLike) else list(given)
+    if not any(is_address(item) for item in items):
+        return given
+    return [_copy(workspace, str(fspath(item)), source) if is_address(item) else item for item in items]
+
+
+def _copy(workspace: Workspace, address: str, source: str) -> Path:
+    path, query = database_file(address), _query(address, source)
+    if not path.is_file():
+        raise FileFormatError(f"{path}: no such DuckDB file for {source}.")
+    # A folder of its own: the database may read what is in it.
+    folder = workspace.folder / workspace.name("database")
+    folder.mkdir()
+    rows = folder / f"{source}.parquet"
+    try:
+        with _locked(path, folder, workspace.memory) as connection:
+            connection.execute(f"COPY ({_one_select(connection, query)}) TO {literal(str(rows))} (FORMAT parquet)")
+    except duckdb.Error as error:
+        raise InputError(f"{path}: {_explain(error)} The query for {source} was: {query}") from error
+    return rows
+
+
+def _query(address: str, source: str) -> str:
+    rest, sign, query = address.removeprefix(SCHEME).partition("#")
+    if sign:
+        return query.strip()
+    _, sign, options = rest.partition("?")
+    chosen = dict(parse_qsl(options)) if sign else {"table": source}
+    if set(chosen) != {"table"}:
+        raise InputError(f"{address}: expected {SCHEME}FILE?table=NAME or {SCHEME}FILE#SELECT …")
+    return f"SELECT * FROM {'.'.join(identifier(part) for part in chosen['table'].split('.'))}"
+
+
+def _locked(path: Path, folder: Path, memory: int) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(
+        str(path),
+        read_only=True,
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "memory_limit": f"{memory}B",
+            "temp_directory": str(folder / "spill"),
+        },
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute(f"SET allowed_directories = [{literal(str(folder))}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def _one_select(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    statements = connection.extract_statements(query)
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise InputError(f"expected one SELECT statement; got: {query}")
+    return statements[0].query.strip().rstrip(";")
+
+
+def _explain(error: duckdb.Error) -> str:
+    if isinstance(error, duckdb.PermissionException):
+        return (
+            "the query or a view of the file reads other files or settings, which is not allowed. Export the rows as "
+            "a table."
+        )
+    if isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
+        return f"{str(error).splitlines()[0]}."
+    return "cannot be read as a DuckDB file: another program has it open for writing, or it is another kind of file."

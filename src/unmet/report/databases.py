@@ -1,0 +1,124 @@
+"""Tables of a report in a DuckDB file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import duckdb
+
+from unmet._exceptions import InputError
+from unmet._storage.sql import fetch_all, fetch_one, identifier, literal
+from unmet.report.export import columns_of
+
+__all__ = ["RUN", "check_types", "plain_columns", "write_to_duckdb"]
+
+RUN = "run"
+"""Column of every table in a database: the name of the run."""
+
+# Types that DuckDB and PostgreSQL both have, wide enough for every run. Any other type becomes text.
+_WIDE = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER"), "BIGINT"),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), "DOUBLE"),
+    **dict.fromkeys(("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"), "TIMESTAMP"),
+    **{name: name for name in ("BOOLEAN", "BIGINT", "VARCHAR", "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")},
+}
+
+
+def plain_columns(connection: duckdb.DuckDBPyConnection, sql: str, run: str) -> tuple[str, dict[str, str]]:
+    """Give a query with the column ``run`` before those of `sql`, and the types of its columns, all of them plain."""
+    parts = [f"{literal(run)} AS {RUN}"]
+    for name, type_ in columns_of(connection, sql).items():
+        quoted = identifier(name)
+        as_type = _WIDE.get(type_, "VARCHAR")
+        parts.append(quoted if as_type == type_ else f"{quoted}::{as_type} AS {quoted}")
+    query = f"SELECT {', '.join(parts)} FROM ({sql})"
+    return query, columns_of(connection, query)
+
+
+def check_types(table: str, expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Give the columns that a table lacks; refuse a table whose columns have other types."""
+    for name, type_ in found.items():
+        if name in expected and type_ != expected[name]:
+            raise InputError(
+                f"{table}: the column {name!r} of the existing table is {type_}, that of this run {expected[name]}. "
+                "Choose another schema with --schema, or drop the table."
+            )
+    if RUN not in found:
+        raise InputError(
+            f"{table}: the existing table has no column {RUN!r}, so another program made it. Choose another schema "
+            "with --schema."
+        )
+    return [name for name in expected if name not in found]
+
+
+def write_to_duckdb(
+    connection: duckdb.DuckDBPyConnection,
+    tables: Mapping[str, str],
+    path: Path,
+    schema: str,
+    run: str,
+    progress: Callable[[str], None],
+) -> dict[str, int]:
+    """Replace the rows of a run in a DuckDB file, in one transaction.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Has the tables of the report.
+    tables : mapping
+        Name → SQL.
+    path : Path
+        The file; created if missing.
+    schema, run : str
+        Schema of the tables, and value of their column ``run``.
+    progress : callable
+        Called with the name of each table.
+
+    Returns
+    -------
+    dict
+        Table → number of rows of this run.
+    """
+    try:
+        connection.execute(f"ATTACH {literal(str(path))} AS target (TYPE duckdb)")
+    except duckdb.Error as error:
+        raise InputError(
+            f"{path}: cannot be opened as a DuckDB file: another program has it open, it is another kind of file, or "
+            "its folder does not exist or is not writable."
+        ) from error
+    try:
+        connection.execute("BEGIN")
+        rows = _write(connection, tables, f"target.{identifier(schema)}", run, progress)
+        connection.execute("COMMIT")
+    except duckdb.IOException as error:
+        raise InputError(f"{path}: cannot be written; the disk may be full. Existing tables are unchanged.") from error
+    finally:
+        with suppress(duckdb.TransactionException):  # it was committed
+            connection.execute("ROLLBACK")
+        connection.execute("DETACH target")
+    return rows
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection,
+    tables: Mapping[str, str],
+    schema: str,
+    run: str,
+    progress: Callable[[str], None],
+) -> dict[str, int]:
+    connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    rows = {}
+    for name, sql in tables.items():
+        progress(name)
+        query, types = plain_columns(connection, sql, run)
+        target = f"{schema}.{identifier(name)}"
+        columns = ", ".join(f"{identifier(column)} {type_}" for column, type_ in types.items())
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {target} ({columns})")
+        found = {str(row[0]): str(row[1]) for row in fetch_all(connection, f"DESCRIBE {target}")}
+        for column in check_types(name, types, found):
+            connection.execute(f"ALTER TABLE {target} ADD COLUMN {identifier(column)} {types[column]}")
+        connection.execute(f"DELETE FROM {target} WHERE {RUN} = ?", [run])
+        (rows[name],) = fetch_one(connection, f"INSERT INTO {target} BY NAME {query}")
+    return rows

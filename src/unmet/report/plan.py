@@ -1,0 +1,92 @@
+"""The plan as the page shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from unmet._exceptions import InputError
+from unmet._typing import Array
+from unmet.mobility.planning.growth import dock_moves, fleet_losses, more_bikes, more_docks
+from unmet.mobility.planning.plan import Plan, PlanOptions
+from unmet.report.source import RunSource
+from unmet.report.targets import plan_run
+
+__all__ = ["LIMITS", "plan_data"]
+
+_MOST_STATIONS = (
+    200  # moving docks asks for every station at three sizes: seconds for a small city, minutes for a large
+)
+_DIGITS = 4
+
+LIMITS = (
+    "A rider is turned away who finds no vehicle or no dock at the station they come to. Some of them walk or ride to "
+    "the next station and are served there.",
+    "Within the day stations are independent of each other: a rider turned away at one is not added to its neighbour.",
+    "No van drives between the moves and the end of the day.",
+    "Returns do not depend on rentals elsewhere. They are scaled so that as many vehicles come back as leave.",
+    "Listed vehicles count as usable, and a holiday as any other day of its weekday, unless the run has a forecast.",
+    "Intervals cover weather, shocks and errors of the estimate: nine of ten such days lie within them, but for the "
+    "chance of single riders.",
+)
+
+
+def plan_data(source: RunSource, options: PlanOptions | None = None) -> dict[str, Any]:
+    """Return the plan of a run as JSON values by column; if there is none, ``missing`` contains the reason."""
+    try:
+        plan = plan_run(source, options)
+    except InputError as error:
+        return {"missing": str(error)}
+    few = len(plan.stations) <= _MOST_STATIONS
+    return {
+        "words": plan.period.words,
+        "usual": plan.period.day is None or not plan.period.forecast,
+        "forecast": plan.period.forecast,
+        "similar": len(plan.period.similar),
+        "levels": plan.levels_from,
+        "fleet": plan.fleet,
+        "moved": plan.moved,
+        "totals": {str(name): _rounded(row) for name, row in plan.totals.to_dict("index").items()},
+        "moves": _columns(plan.moves),
+        "stations": _columns(plan.table.drop(columns=["zone", "name", "lat", "lon"])),
+        "curves": _curves(plan),
+        "fleets": _columns(fleet_losses(plan)),
+        "next_bikes": _columns(more_bikes(plan)),
+        "next_docks": _columns(more_docks(plan)),
+        "docks_to_move": _columns(dock_moves(plan)) if few else None,
+        "left_out": len(plan.left_out),
+        "why_left_out": sorted(set(plan.left_out.values())),
+        "limits": list(LIMITS),
+    }
+
+
+def _curves(plan: Plan) -> dict[str, Any]:
+    """Return riders turned away by start level, with their interval, by the zone's number."""
+    return {
+        str(station.number): {
+            "no_bike": _listed(plan.options.no_bike * station.lost.rentals.mean(axis=0)),
+            "no_dock": _listed(plan.options.no_dock * station.lost.returns.mean(axis=0)),
+            "low": _listed(pd.DataFrame(station.cost).quantile(0.05).to_numpy()),
+            "high": _listed(pd.DataFrame(station.cost).quantile(0.95).to_numpy()),
+        }
+        for station in plan.stations
+    }
+
+
+def _listed(values: Array) -> list[float]:
+    return [float(f"{value:.{_DIGITS}g}") for value in values]
+
+
+def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:
+    return {str(name): [_plain(value) for value in table[name].tolist()] for name in table.columns}
+
+
+def _rounded(row: dict[Any, float]) -> dict[str, Any]:
+    return {str(name): _plain(float(value)) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if pd.isna(value) else float(f"{value:.6g}")
+    return value

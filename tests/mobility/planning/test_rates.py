@@ -1,0 +1,118 @@
+"""Scenarios of rates, and levels, from tables that are known."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+from unmet import InputError
+from unmet.mobility.planning import choose_period, levels_from_panel, levels_from_status, scenario_rates
+
+HOURS = 28 * 24
+ZONES = ("a", "b")
+
+
+def tables(spread: float = 0.0, together: float | None = None):
+    """Two zones whose usual rate is their own times that of the hour; on every seventh day all is doubled."""
+    starts = pd.date_range("2024-01-01", periods=HOURS, freq="h", tz="UTC")
+    hour = np.arange(HOURS) % 24
+    shock = np.where(np.arange(HOURS) // 24 % 7 == 3, 2.0, 1.0)
+    frames = []
+    for level, zone in zip((1.0, 3.0), ZONES, strict=True):
+        usual = level * (1.0 + (hour > 11))
+        frames.append(pd.DataFrame({
+            "zone": zone, "start": starts, "start_local": starts.tz_localize(None), "minutes": 60,
+            "usual_rate": usual, "rate_mean": usual * shock, "rate_sd": spread * usual,
+            "returns": 4.0 - level, "supply_mean": level + 0.25 * (hour == 23),
+        }))  # fmt: skip
+    rows = pd.concat(frames, ignore_index=True)
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("demand", rows[["zone", "start", "usual_rate", "rate_mean", "rate_sd"]])
+    connection.register("panel", rows[["zone", "start", "start_local", "minutes", "returns", "supply_mean"]])
+    bins = pd.DataFrame({"start": starts, "start_local": starts.tz_localize(None), "minutes": 60, "future": False})
+    zones = pd.DataFrame({"zone": ZONES, "status": "ok", "stations": [["a1", "a2"], ["b1"]]})
+    connection.register("zone_numbers", zones[["zone"]].assign(number=np.arange(2)))
+    connection.register("bin_numbers", bins[["start", "start_local", "minutes"]].assign(number=np.arange(HOURS)))
+    sum_sd = 4.0 * (1.0 + (hour > 11)) * spread if together is None else together * (1.0 + (hour > 11))
+    system = pd.DataFrame({"rate_sd": sum_sd}, index=starts)
+    return connection, zones, system, bins
+
+
+def test_without_errors_rates_are_the_usual_ones_times_the_shocks_of_recent_days():
+    connection, zones, system, bins = tables()
+    period = choose_period(bins)
+    found = scenario_rates(connection, zones, system, bins, period, scenarios=400)
+    assert found.rentals.shape == (2, 400, 24)
+    ratio = found.rentals[:, :, 0] / np.array([[1.0], [3.0]])
+    assert set(np.unique(ratio.round(9))) == {1.0, 2.0}
+    np.testing.assert_allclose(ratio[0], ratio[1])  # a scenario is one day for all zones
+    assert ratio.mean() == pytest.approx(8 / 7, abs=0.06)
+
+
+def test_as_many_vehicles_come_back_as_leave_in_every_scenario():
+    connection, zones, system, bins = tables(spread=0.2)
+    found = scenario_rates(connection, zones, system, bins, choose_period(bins), scenarios=50)
+    np.testing.assert_allclose(found.returns.sum(axis=(0, 2)), found.rentals.sum(axis=(0, 2)))
+    shares = found.returns.mean(axis=(1, 2))
+    assert shares[0] / shares[1] == pytest.approx(3.0, rel=0.1)  # three returns an hour against one
+
+
+@pytest.mark.parametrize(("together", "correlation"), [(4.0, 1.0), (np.sqrt(10.0), 0.0)])
+def test_errors_of_zones_are_as_alike_as_the_band_of_all_zones_implies(together, correlation):
+    spread = 0.2
+    connection, zones, system, bins = tables(spread, spread * together)
+    found = scenario_rates(connection, zones, system, bins, choose_period(bins, "wednesday"), scenarios=2000)
+    # Without the shocks, which all zones share: the ratio to the first zone's usual rate has only two values of those.
+    logs = np.log(found.rentals[:, :, 0])
+    apart = logs[0] - logs[1]
+    log_sd = np.sqrt(np.log1p(spread**2))
+    assert apart.std() == pytest.approx(np.sqrt(2 * (1 - correlation)) * log_sd, abs=0.02)
+
+
+def test_estimated_returns_are_used_if_there_are_any():
+    connection, zones, system, bins = tables()
+    connection.execute("CREATE VIEW returned AS SELECT * REPLACE (5.0 AS usual_rate, 5.0 AS rate_mean) FROM demand")
+    found = scenario_rates(connection, zones, system, bins, choose_period(bins), scenarios=20, returned="returned")
+    np.testing.assert_allclose(found.returns[0], found.returns[1])
+
+
+def test_zones_without_estimates_are_left_out():
+    connection, zones, system, bins = tables()
+    found = scenario_rates(
+        connection, zones.assign(status=["failed", "ok"]), system, bins, choose_period(bins), scenarios=20
+    )
+    assert found.number.tolist() == [1]
+    with pytest.raises(InputError, match="nothing to plan"):
+        scenario_rates(connection, zones.assign(status="failed"), system, bins, choose_period(bins), scenarios=20)
+
+
+def test_the_level_is_that_at_the_end_of_the_records_or_the_usual_one():
+    connection, zones, _, bins = tables()
+    tomorrow = levels_from_panel(connection, zones, bins, choose_period(bins))
+    assert tomorrow.level.tolist() == [1.0, 3.0]
+    assert "end of the records" in tomorrow.source
+    usual = levels_from_panel(connection, zones, bins, choose_period(bins, "friday", "23:00", 1))
+    assert usual.level.tolist() == [1.0, 3.0]
+    assert "usual" in usual.source
+
+
+def test_the_last_record_of_each_station_counts():
+    _, zones, _, _ = tables()
+    status = pd.DataFrame(
+        {
+            "station_id": ["a1", "a1", "a2", "b1", "z9"],
+            "last_reported": pd.to_datetime(
+                ["2024-01-29 08:00", "2024-01-29 09:00", "2024-01-29 08:30", "2024-01-29 07:00", "2024-01-29 07:00"]
+            ),
+            "num_bikes_available": [9, 2, 3, 4, 7],
+            "num_bikes_disabled": [0, 1, 0, 0, 0],
+        }
+    )
+    found = levels_from_status(zones, status, None, "UTC")
+    assert found.level.tolist() == [5.0, 4.0]
+    assert found.broken.tolist() == [1, 0]
+    with pytest.raises(InputError, match="none of its stations"):
+        levels_from_status(zones, status[status["station_id"] == "z9"], None, "UTC")
