@@ -143,7 +143,10 @@ def gather(
     if log is not None:
         progress("measuring the activity of the feed")
         moves = trips.moves if trips else np.empty(0, dtype=np.int64)
-        feed, activity = watch_feed(log, moves, options.rebalancing)
+        both = None
+        if trips is not None and len(trips.starts):
+            both = max(first, int(trips.starts[0])), min(last, int(trips.starts[-1])) + 1
+        feed, activity = watch_feed(log, moves, options.rebalancing, both)
         feed = replace(feed, polls=polls)
         silent = silent_stretches(feed)
     else:

@@ -77,18 +77,20 @@ def find_implausible(activity: StationActivity, pickups: Integers, returns: Inte
         for place in places.tolist():
             found.setdefault(place, Implausible(place, check, float(shares[place])))
 
-    # Trips before a station's first record and after its last one are not compared.
-    inside = _within(pickups, activity.since, activity.until)
+    # Trips and records are compared in the time that both cover.
+    since, until = np.maximum(activity.since, activity.within[0]), np.minimum(activity.until, activity.within[1])
+    inside = _within(pickups, since, until)
     trips = np.bincount(pickups[inside] >> 32, minlength=len(activity.since)).astype(float)
     open_ = activity.open_minutes.astype(float)
     empty = np.bincount(activity.run_station, activity.run_end - activity.run_begin, len(open_))
     if len(pickups):
-        add("unseen", *_unseen(activity, pickups[inside], returns, trips, open_))
-        ratio = np.divide(activity.falls, trips, out=np.ones(len(trips)), where=trips >= _ENOUGH_TRIPS)
-        usual = np.median(ratio[trips >= _ENOUGH_TRIPS]) if (trips >= _ENOUGH_TRIPS).any() else 1.0
-        add("mismatch", np.flatnonzero((ratio > _FAR * usual) | (ratio < usual / _FAR)), ratio)
+        add("unseen", *_unseen(activity, pickups[inside], returns, trips))
+        enough = trips >= _ENOUGH_TRIPS
+        ratio = np.divide(activity.falls, trips, out=np.zeros(len(trips)), where=enough)
+        usual = np.median(ratio[enough]) if enough.any() else 1.0
+        add("mismatch", np.flatnonzero(enough & ((ratio > _FAR * usual) | (ratio < usual / _FAR))), ratio)
     long = open_ >= _LEAST_OPEN
-    unmoved = long & (activity.falls + activity.rises == 0) & (trips == 0)
+    unmoved = long & (activity.rises == 0) & (activity.falls == 0) & (trips == 0)
     add("unmoved", np.flatnonzero(unmoved), np.zeros(len(trips)))
     share = np.divide(empty, open_, out=np.zeros(len(open_)), where=open_ > 0)
     add("empty", np.flatnonzero(long & (share > _MOSTLY_EMPTY)), share)
@@ -101,17 +103,17 @@ def _within(trips: Integers, since: Integers, until: Integers) -> NDArray[np.boo
     return inside
 
 
-def _unseen(
-    activity: StationActivity, pickups: Integers, returns: Integers, trips: Floats, open_: Floats
-) -> tuple[Integers, Floats]:
+def _unseen(activity: StationActivity, pickups: Integers, returns: Integers, trips: Floats) -> tuple[Integers, Floats]:
     """Find stations where trips start without a vehicle, and the share of these trips.
 
     A vehicle that was brought between two looks may be taken before the second. So a trip counts only if fewer were
     brought than taken, within the usual interval between looks.
     """
-    long = activity.run_end - activity.run_begin > 2 * _LAG
-    begin = (activity.run_station[long] << 32) + activity.run_begin[long] + _LAG
-    end = (activity.run_station[long] << 32) + activity.run_end[long] - _LAG
+    first = np.maximum(activity.run_begin, activity.within[0]) + _LAG
+    behind = np.minimum(activity.run_end, activity.within[1]) - _LAG
+    long = behind > first
+    station = activity.run_station[long] << 32
+    begin, end = station + first[long], station + behind[long]
 
     def in_runs(events: Integers) -> Integers:
         run = np.searchsorted(begin, events, "right") - 1
@@ -128,7 +130,7 @@ def _unseen(
     share = np.divide(excess, trips, out=np.zeros(len(trips)), where=trips > 0)
     without = np.bincount(inside >> 32, minlength=len(trips))
     # Pace without and with vehicles, multiplied out.
-    fast = without * np.maximum(open_ - minutes, 0) >= _LEAST_PACE * (trips - without) * minutes
+    fast = without * np.maximum(activity.open_within - minutes, 0) >= _LEAST_PACE * (trips - without) * minutes
     chosen = np.flatnonzero((excess >= _LEAST_TRIPS) & (share >= _LEAST_SHARE) & fast)
     return chosen, np.divide(without, trips, out=np.zeros(len(trips)), where=trips > 0)
 

@@ -16,7 +16,7 @@ from unmet.mobility.supply.silence import LONGEST_LOOK
 
 __all__ = ["cadence_table", "find_remarks"]
 
-_NAMED = 5  # zones named in one remark
+_NAMED = 3  # zones named in one remark
 
 
 def cadence_table(evidence: Evidence) -> list[dict[str, float]]:
@@ -34,7 +34,12 @@ def _rounded(minutes: Any) -> Any:
 
 
 def find_remarks(
-    evidence: Evidence, reasons: pd.DataFrame, implausible: Sequence[dict[str, Any]], pickups_from: str, timezone: str
+    evidence: Evidence,
+    reasons: pd.DataFrame,
+    zones: pd.DataFrame,
+    implausible: Sequence[dict[str, Any]],
+    pickups_from: str,
+    timezone: str,
 ) -> list[str]:
     """Write the remarks.
 
@@ -44,6 +49,8 @@ def find_remarks(
         The evidence of the panel.
     reasons : pandas.DataFrame
         ``zone, state, reason, minutes``.
+    zones : pandas.DataFrame
+        ``zone, name`` and more.
     implausible : sequence of dict
         Implausible stations, as `unmet.mobility.panel.plausibility.describe` returns them.
     pickups_from : str
@@ -53,10 +60,11 @@ def find_remarks(
     """
     remarks = []
     for row in implausible:
-        name = f"{row['name']} ({row['station']})" if row["name"] not in ("", row["station"]) else str(row["station"])
+        name = _name(str(row["station"]), row["name"])
         remarks.append(f"{name}: {row['why']}; left out of the totals of the system (--keep {row['zone']} counts it).")
     if evidence.log is not None:
         remarks += _on_looks(evidence, pickups_from, timezone)
+    names = {str(zone): _name(str(zone), name) for zone, name in zip(zones["zone"], zones["name"], strict=True)}
     minutes = reasons.groupby(["reason", "zone"])["minutes"].sum()
     whole = reasons.groupby("zone")["minutes"].sum()
     for reason, sentence in {
@@ -66,18 +74,22 @@ def find_remarks(
     }.items():
         if reason in minutes.index:
             of_zone = minutes[reason].sort_values(ascending=False)
-            remarks.append(_counted(of_zone, sentence))
+            remarks.append(_counted(of_zone, names, sentence))
     if "no_record" in minutes.index:
         never = minutes["no_record"][minutes["no_record"] >= whole[minutes["no_record"].index]]
         if len(never):
-            remarks.append(_counted(never, "without any status record in the period: {zones}"))
+            remarks.append(_counted(never, names, "without any status record in the period: {zones}"))
     return remarks
 
 
-def _counted(minutes: pd.Series, sentence: str) -> str:
-    names = ", ".join(str(zone) for zone in minutes.index[:_NAMED]) + (" …" if len(minutes) > _NAMED else "")
+def _name(ident: str, name: object) -> str:
+    return f"{name} ({ident})" if isinstance(name, str) and name not in ("", ident) else ident
+
+
+def _counted(minutes: pd.Series, names: dict[str, str], sentence: str) -> str:
+    some = ", ".join(names[str(zone)] for zone in minutes.index[:_NAMED]) + (" …" if len(minutes) > _NAMED else "")
     count = f"{len(minutes):,} zone{'s' if len(minutes) > 1 else ''}"
-    return f"{count} {sentence.format(days=minutes.sum() / DAY, zones=names)}."
+    return f"{count} {sentence.format(days=minutes.sum() / DAY, zones=some)}."
 
 
 def _on_looks(evidence: Evidence, pickups_from: str, timezone: str) -> list[str]:

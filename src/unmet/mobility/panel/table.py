@@ -84,7 +84,7 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
     for row in implausible:
         log.add("stations", "implausible records", "noted", 1, f"{row['station']}: {row['why']}")
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
-    summary = _summarise(records, options, evidence, reasons, len(stations), implausible)
+    summary = _summarise(records, options, evidence, reasons, len(stations), zones.frame, implausible)
     if wide:
         summary["remarks"].append(
             f"{len(wide):,} of {len(zones):,} zones are wider than a walk. A zone is out of stock only when all its "
@@ -176,6 +176,7 @@ def _summarise(
     evidence: Evidence,
     reasons: pd.DataFrame,
     stations: int,
+    zones: pd.DataFrame,
     implausible: list[dict[str, Any]],
 ) -> dict[str, Any]:
     open_ = "available_minutes + stockout_minutes > 0"
@@ -217,14 +218,18 @@ def _summarise(
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
         "usable_supply": None if evidence.supply is None else evidence.supply.usable.summary(),
-        "feed_outages": sum(
-            o.reason == FEED_SILENT and o.begin < bins.edges[-1] and o.end > bins.edges[0] for o in evidence.overrides
-        ),
+        "feed_outages": _outages(evidence),
         "keep": options.keep,
         "implausible": implausible,
         "left_out": sorted({str(row["zone"]) for row in implausible}),
-        "remarks": find_remarks(evidence, reasons, implausible, pickups_from, records.timezone),
+        "remarks": find_remarks(evidence, reasons, zones, implausible, pickups_from, records.timezone),
     }
+
+
+def _outages(evidence: Evidence) -> int:
+    """Count the outages of the whole feed in the panel's period."""
+    first, behind = int(evidence.bins.edges[0]), int(evidence.bins.edges[-1])
+    return sum(o.reason == FEED_SILENT and o.begin < behind and o.end > first for o in evidence.overrides)
 
 
 def _local_end(minute: int, timezone: str) -> str:

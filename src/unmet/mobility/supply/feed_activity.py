@@ -22,7 +22,9 @@ _FEW_STATIONS = 2
 _POLLED_NEAR = 0.75
 
 
-def watch_feed(log: StatusLog, trip_minutes: Integers, rebalancing: int) -> tuple[Feed, StationActivity]:
+def watch_feed(
+    log: StatusLog, trip_minutes: Integers, rebalancing: int, within: tuple[int, int] | None = None
+) -> tuple[Feed, StationActivity]:
     """Measure the activity of the feed and of its stations, in one pass.
 
     Parameters
@@ -33,9 +35,12 @@ def watch_feed(log: StatusLog, trip_minutes: Integers, rebalancing: int) -> tupl
         Minutes in which a trip started or ended. Vehicles moved then, even if the status does not show it.
     rebalancing : int
         A change of so many vehicles at once is rebalancing.
+    within : tuple of int, optional
+        Stretch (begin, end) of the panel that trips cover.
     """
     first, last = log.first_minute, log.last_minute
-    watch = _Watch(first, last - first + 1, len(log.records), rebalancing)
+    within = within or (first, last + 1)
+    watch = _Watch(first, last - first + 1, len(log.records), rebalancing, within)
     for records in log.blocks():
         watch.add(records)
     stations, shut = np.cumsum(watch.appear), np.cumsum(watch.close)
@@ -47,7 +52,7 @@ def watch_feed(log: StatusLog, trip_minutes: Integers, rebalancing: int) -> tupl
     of_all = heard[watch.until - first + 1] - heard[watch.since - first]
     share = log.records / np.maximum(of_all - log.records, 1)
     station, begin, end = (np.concatenate([run[i] for run in watch.runs]) for i in range(3))
-    moved = (watch.falls, watch.rises, watch.open_minutes)
+    moved = (watch.rises, watch.open_minutes, within, watch.falls, watch.open_within)
     return feed, StationActivity(share, watch.since, watch.until, *moved, station, begin, end, cadence.usual)
 
 
@@ -89,13 +94,16 @@ def _empty_runs(records: StatusRecords) -> tuple[Integers, Integers, Integers]:
 class _Watch:
     """Counts per minute, summed over the blocks of a log."""
 
-    def __init__(self, first: int, minutes: int, stations: int, rebalancing: int) -> None:
+    def __init__(self, first: int, minutes: int, stations: int, rebalancing: int, within: tuple[int, int]) -> None:
         self.first, self.minutes, self.rebalancing = first, minutes, rebalancing
+        self.begin, self.end = (moment - first for moment in within)
         self.records, self.moves, self.listed, self.appear, self.close = (
             np.zeros(minutes, dtype=np.int64) for _ in range(5)
         )
         self.since, self.until = (np.full(stations, first, dtype=np.int64) for _ in range(2))
-        self.falls, self.rises, self.open_minutes = (np.zeros(stations, dtype=np.int64) for _ in range(3))
+        self.falls, self.rises, self.open_minutes, self.open_within = (
+            np.zeros(stations, dtype=np.int64) for _ in range(4)
+        )
         self.runs: list[tuple[Integers, Integers, Integers]] = []
         self.of_stations = Intervals(minutes)
 
@@ -118,11 +126,13 @@ class _Watch:
         self.listed += self._count(minute[first_of_minute])
         again = ~records.is_new[1:]
         length = np.where(again, np.diff(minute), 0)
+        inside = (minute[1:] >= self.begin) & (minute[1:] < self.end)
         self.of_stations.add(minute[:-1][again], length[again])
         for total, some in (
-            (self.falls, np.where(moved & (fall > 0) & (fall < self.rebalancing), fall, 0)),
+            (self.falls, np.where(moved & inside & (fall > 0) & (fall < self.rebalancing), fall, 0)),
             (self.rises, np.where(moved & (rise > 0) & (rise < self.rebalancing), rise, 0)),
             (self.open_minutes, np.where(shut[:-1], 0, length)),
+            (self.open_within, np.where(shut[:-1] | ~inside, 0, length)),
         ):
             total += np.bincount(records.station[1:], some, len(total)).astype(np.int64)
         self.runs.append(_empty_runs(records))

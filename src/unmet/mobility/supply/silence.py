@@ -96,10 +96,13 @@ class StationActivity:
         Usual records per record of all other stations.
     since, until : array
         Minutes of its first and its last record.
-    falls, rises : array
-        Vehicles taken and brought between two records, without large changes at once.
-    open_minutes : array
-        Minutes from a record of an open station to its next.
+    rises, open_minutes : array
+        Vehicles brought between two records, without large changes at once; minutes from a record of an open station to
+        its next.
+    within : tuple of int
+        Stretch (begin, end) that trips cover too, or the whole feed.
+    falls, open_within : array
+        Vehicles taken between two records, without large changes at once, and minutes open, in that stretch.
     run_station, run_begin, run_end : array
         Stretches in which all records show an open station without a vehicle, sorted.
     cadence : float
@@ -109,9 +112,11 @@ class StationActivity:
     feed_share: NDArray[np.float64]
     since: Integers
     until: Integers
-    falls: Integers
     rises: Integers
     open_minutes: Integers
+    within: tuple[int, int]
+    falls: Integers
+    open_within: Integers
     run_station: Integers
     run_begin: Integers
     run_end: Integers
