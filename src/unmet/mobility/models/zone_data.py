@@ -84,6 +84,8 @@ class ZoneData:
         Hyper-parameters to use; None if the zone's own are to be learnt.
     surroundings : Surroundings or None
         Shocks and walkers of the neighbourhood; None if the zone is estimated by itself.
+    hidden : array of bool or None
+        Bins with trips that are mostly unknown: nothing is learnt from them.
     """
 
     zone: str
@@ -101,6 +103,7 @@ class ZoneData:
     notes: dict[str, int]
     hyperparameters: Hyperparameters | None = None
     surroundings: Surroundings | None = None
+    hidden: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -108,7 +111,8 @@ class ZoneData:
     @property
     def seen(self) -> BoolArray:
         """Bins with observed trips and some exposure: those to learn from."""
-        return np.isfinite(self.observed) & (self.exposure > 0)
+        seen = np.isfinite(self.observed) & (self.exposure > 0)
+        return seen if self.hidden is None else seen & ~self.hidden
 
     @property
     def has_counts(self) -> bool:
@@ -149,7 +153,6 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     exposure = frame["exposure"].to_numpy(dtype=float)
     _check(frame, observed, exposure)
     exposure, hidden = _known_exposure(frame, exposure)
-    observed = np.where(hidden, np.nan, observed)
     moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
     repaired = exposure < moment
     local = pd.DatetimeIndex(frame["start_local"])
@@ -168,6 +171,7 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
         covariates=covariates,
         flags=np.full(len(frame), "", dtype=object),
         notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
+        hidden=hidden,
     )
     future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
     _flag(data.flags, future, "future")

@@ -122,7 +122,7 @@ def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], t
     shut = np.array([[o.begin, o.end] for o in overrides], dtype=np.int64).reshape(-1, 2)
     calendar = make_calendar(source.period[0], source.period[1] - 1, timezone, shut)
     trips = len(source.pickups) > 0
-    enough = trips or source.feed.cadence.usual <= _LONGEST_CADENCE
+    enough = trips or source.feed.cadence.looks <= _LONGEST_CADENCE
     return SupplyModel(learn_usable(_sample(source, log), calendar, enough=enough, trips=trips), source)
 
 

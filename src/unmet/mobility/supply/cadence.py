@@ -60,6 +60,11 @@ class Cadence:
         """The usual interval of half of the hours or more."""
         return float(np.median(self.minutes))
 
+    @property
+    def looks(self) -> float:
+        """The usual interval between looks, 0 if at most hours every change has its own time."""
+        return float(np.median(np.where(self.regular, self.minutes, 0.0)))
+
     def at(self, minute: Integers) -> NDArray[np.float64]:
         """Return the usual interval at some minutes, counted from the first of the feed."""
         return self.minutes[minute // HOUR]
