@@ -123,3 +123,25 @@ def test_a_folder_that_cannot_be_written_is_exit_code_2_before_any_work(panel, t
     (tmp_path / "file").write_text("")
     assert run_main(monkeypatch, str(panel), "--out", str(tmp_path / "file" / "out")) == 2
     assert "cannot be written" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.slow
+def test_hidden_hours_are_scored_against_two_baselines(tmp_path):
+    city = simulate_city(stations=8, days=21, seed=3)
+    path = tmp_path / "city.parquet"
+    write_panel(path, city.trips, city.status, city.stations, timezone=city.settings.timezone)
+    result = CliRunner().invoke(
+        cli.app, ["backtest", str(path), "--out", str(tmp_path / "out"), "--hide", "hours", "--draws", "50"]
+    )
+    assert result.exit_code == 0, result.output
+    scores = pd.read_csv(tmp_path / "out" / "hidden_hours.csv").set_index("model")
+    assert list(scores.index) == ["exposure", "local-factor", "city-factor"]
+    assert scores["rows"].nunique() == 1
+    assert f"{int(scores['rows'].iloc[0]):,} hidden hours" in result.stdout
+    assert scores["crps"].idxmin() == "exposure"
+    assert abs(scores.loc["exposure", "bias"]) < 0.15
+
+
+def test_something_else_to_hide_is_refused(panel, tmp_path, monkeypatch, capsys):
+    assert run_main(monkeypatch, str(panel), "--out", str(tmp_path / "out"), "--hide", "days") == 2
+    assert "hide: expected weeks or hours, got 'days'" in " ".join(capsys.readouterr().err.split())

@@ -211,3 +211,22 @@ def test_lines_of_an_error_do_not_break_within_a_path(tmp_path, monkeypatch, cap
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 2
     assert sum(str(missing) in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--trips", "{folder}/\x1b[31mred.csv"], ["--trips", "{trips}", "--force"]])
+def test_names_cannot_control_the_terminal(tmp_path, monkeypatch, capsys, arguments):
+    trips, stations = tmp_path / "t.csv", tmp_path / "stations.csv"
+    (tmp_path / "\x1b[31mred.csv").write_text("")
+    trips.write_text("started_at,start_station_id\n2021-07-01 08:00,a\x1b[31m\n2021-07-01 09:00,a\x1b[31m\n")
+    stations.write_text("station_id,lat,lon\na\x1b[31m,40.7,-74\na\x1b[31m,40.8,-74\n")  # quoted in a note: it moved
+    given = [a.format(folder=tmp_path, trips=trips) for a in arguments]
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["unmet", "panel", *given, "--stations", str(stations), "--out", str(tmp_path / "p.parquet"), *ZONE],
+    )
+    with pytest.raises(SystemExit):
+        cli.main()
+    shown = "".join(capsys.readouterr())
+    assert "␛[31m" in shown
+    assert "\x1b" not in shown

@@ -110,6 +110,24 @@ def rewrite(path: Path, change) -> None:
 
 
 class TestRefusals:
+    @pytest.mark.parametrize("names", [5, "t", [], {}, True, ["t"], ["t", 5], ["t", "rain", "snow"]])
+    def test_other_names_of_columns(self, saved: Path, names: object) -> None:
+        rewrite(saved, lambda header, _: header.update(feature_names_in=names))
+        with pytest.raises(FileFormatError, match="does not describe a CensoredGP"):
+            CensoredGP.load(saved)
+
+    def test_a_kernel_without_columns(self, saved: Path) -> None:
+        rewrite(saved, lambda header, _: header["kernel"]["left"].update(columns=None))
+        with pytest.raises(FileFormatError, match="does not describe a CensoredGP"):
+            CensoredGP.load(saved)
+
+    @pytest.mark.parametrize(("name", "value"), [("scale_", "wide"), ("intercept_", None), ("n_features_in_", 7)])
+    def test_other_numbers_of_a_tobit_model(self, tmp_path: Path, name: str, value: object) -> None:
+        TobitRegressor().fit(FRAME, Y, censored=CENSORED).save(tmp_path / "tobit")
+        rewrite(tmp_path / "tobit", lambda header, _: header["fitted"].update({name: value}))
+        with pytest.raises(FileFormatError, match="does not describe a TobitRegressor"):
+            TobitRegressor.load(tmp_path / "tobit")
+
     def test_a_missing_file(self, tmp_path: Path) -> None:
         with pytest.raises(FileFormatError, match="no such file"):
             CensoredGP.load(tmp_path / "nowhere")

@@ -2,7 +2,7 @@
 
 ``python killed_run.py CITY FINISHED FOLDER MOMENTS`` with ``faults.c`` preloaded. CITY has the input files, FINISHED is
 the run of them that was not killed. MOMENTS is 0 to try every change; otherwise it is the number of moments to try
-before the results are published, and of the publishing only renames and writes are tried.
+before the results are published, and of the publishing only renames, writes and the end are tried.
 
 Every run is a process of its own, forked from one that has everything imported and nothing open.
 """
@@ -28,7 +28,7 @@ from unmet.report import export_tables
 
 assert all([binfeatures, panel, stages])  # imported before the forks
 TABLES = ("panel.parquet", *(f"estimate/{name}.parquet" for name in ("demand", "zones", "totals", "system")))
-FILES = sorted([*TABLES, "estimate/run.json", "report.html", "stages.json"])
+FILES = sorted([*TABLES, "estimate/run.json", "quality.json", "report.html", "stages.json"])
 
 
 def in_a_fork(work) -> int:
@@ -131,8 +131,10 @@ def main() -> None:
     # Killed here, all new results are complete and none is published. What is left to do takes no time.
     publishing = made.index("rename /panel.parquet") + 1
     ready = trials.kill(trials.earlier, publishing, False).rename(folder / "ready")
-    for number, change in enumerate(trials.changes(ready), 1):
-        if not moments or change.startswith(("rename", "write")):
+    published = trials.changes(ready)
+    complete = max(i for i, change in enumerate(published, 1) if change.startswith("rename")) + 1
+    for number, change in enumerate(published, 1):
+        if not moments or number == complete or change.startswith(("rename", "write")):
             trials.try_at(ready, number, change, torn=change.startswith("write"))
     for number in range(1, publishing, publishing // moments if moments else 1):
         trials.try_at(trials.earlier, number, made[number - 1], torn=False)

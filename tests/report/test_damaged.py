@@ -117,3 +117,9 @@ def test_damage_that_only_shows_while_tables_are_read_is_bad_input(folder, tmp_p
             except FileFormatError:
                 refusals[name] += 1
     assert min(refusals.values()) > 0
+
+
+def test_a_ledger_nested_too_deeply_is_no_ledger(folder, tmp_path):
+    (folder / "stages.json").write_text("[" * 100_000)
+    for read in readers(folder, tmp_path):
+        read()

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from report.small_runs import HOSTILE
 from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
+from unmet.mobility.panel import read_panel
 from unmet.mobility.runs.outputs import write_info
 from unmet.report import write_report
 
@@ -168,3 +170,18 @@ def test_the_weather_and_what_was_found_about_it_are_told(plain_run, city, tmp_p
     assert facts["Weather columns"] == "temperature"
     of_weather = [row for row in how["quality"] if row[1] == "weather"]
     assert [(row[0], row[2], row[5]) for row in of_weather] == [("noted", "same in every bin", "snow: not used")]
+
+
+def test_vehicles_that_nobody_can_rent_are_on_the_page(plain_run, tmp_path):
+    panel = read_panel(plain_run.panel)
+    row = [["s1", HOSTILE[0], "s1", 2, 1.2, 0.93, "2024-03-19 08:05:00"]]
+    panel = replace(panel, unusable=pd.DataFrame(row, columns=list(panel.unusable.columns)))
+    panel.save(tmp_path / "panel.parquet")
+    LatentDemand("weekly-mean", draws=20).fit(tmp_path / "panel.parquet", tmp_path / "run", executor=serially)
+    page = write_report(tmp_path / "run", tmp_path / "report.html", panel=tmp_path / "panel.parquet")
+    supply = json.loads(Parts(page.read_text(encoding="utf-8")).scripts[0])["how"]["supply"]
+    assert supply["stations"] == [[HOSTILE[0], 2, 1.2, 0.93, "2024-03-19 08:05:00"]]
+    learnt = panel.summary["usable_supply"]
+    assert learnt["method"] == "hidden"
+    assert supply["curve"] == [[n, learnt["curve_listed"][str(n)], learnt["curve_usable"][str(n)]] for n in range(1, 5)]
+    assert dict(supply["facts"])["Log-likelihood above that of rentable listings"]

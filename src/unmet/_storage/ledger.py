@@ -102,7 +102,7 @@ def read_ledger(folder: Path) -> dict[str, StageRecord]:
             )
             for name, record in document["stages"].items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 

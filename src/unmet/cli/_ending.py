@@ -7,8 +7,9 @@ import textwrap
 from functools import partial
 
 import typer
-from rich.console import Console
 from rich.text import Text
+
+from unmet.cli._console import Console
 
 __all__ = ["end_with_failures", "print_error"]
 

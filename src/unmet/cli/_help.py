@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
+from unmet.cli._console import Console
 from unmet.cli._progress import stoppable
 
 __all__ = ["Command", "Group", "add_command", "flowing"]

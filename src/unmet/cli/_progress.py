@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -20,6 +19,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from unmet.cli._console import Console
 from unmet.cli._tables import duration
 from unmet.pipeline.events import FIRST_TIME, Event, Stage
 

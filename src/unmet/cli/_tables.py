@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unmet.cli._console import Console
 from unmet.cli._ending import end_with_failures
 
 if TYPE_CHECKING:

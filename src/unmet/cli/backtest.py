@@ -6,17 +6,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from unmet._exceptions import InputError
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._ending import end_with_failures
 from unmet.cli._progress import zone_progress
 from unmet.mobility.models.registry import COMPARED_MODELS, MODELS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from unmet.mobility.backtest.compare import Backtest
+    from unmet.mobility.panel.file import PanelFile
 
 __all__ = ["backtest_command"]
 
@@ -39,6 +43,15 @@ def backtest_command(
     tasks: Annotated[
         str, typer.Option(help="Tasks, separated by commas: held-out, replay.", rich_help_panel=_TRIALS)
     ] = "held-out,replay",
+    hide: Annotated[
+        str,
+        typer.Option(
+            metavar="<weeks|hours>",
+            help="Hide whole weeks, or 5 % of the fully stocked hours: then the city as one is compared with the "
+            "baselines city-factor and local-factor.",
+            rich_help_panel=_TRIALS,
+        ),
+    ] = "weeks",
     folds: Annotated[
         int, typer.Option(min=1, help="Number of trials per task; each hides other weeks.", rich_help_panel=_TRIALS)
     ] = 1,
@@ -86,6 +99,9 @@ def backtest_command(
     day starts with few vehicles and is out of stock once they are taken, and the models estimate the trips that this
     removed.
 
+    With --hide hours, single hours with full supply are hidden, and neighbours and the hours around them stay visible,
+    as in a stock-out. Writes hidden_hours.csv.
+
     With --decisions, each model learns from the first days of a simulated city and plans the last days. The riders of
     these days ride from the planned levels, with the same fleet and number of moves for all models. Writes
     decisions.csv (per day and model) and decisions_summary.csv.
@@ -105,6 +121,8 @@ def backtest_command(
             panel, out, models, quiet, held_out=days, moves_share=moves, returns=returns, draws=draws, jobs=jobs
         )
         return
+    if hide not in ("weeks", "hours"):
+        raise InputError(f"hide: expected weeks or hours, got {hide!r}.")
     # Imported here to keep `unmet --help` fast.
     from unmet.execution import find_executor
     from unmet.mobility.backtest.compare import backtest
@@ -123,6 +141,9 @@ def backtest_command(
         )
         for gap in features.gaps.itertuples():
             stderr.print(Text(f"{gap.column} is missing in {gap.bins} bins, from {gap.first:%Y-%m-%d %H:%M} UTC."))
+        if hide == "hours":
+            _backtest_hours(opened, out, features.frame, seed, draws, stderr)
+            return
         with writing_backtest(out) as write, zone_progress(stderr, "Backtesting zones") as progress:
             result = backtest(
                 opened,
@@ -145,6 +166,28 @@ def backtest_command(
             f"{len(result.failed)} of {len(result.fits)} fits failed; the others are done",
             str(out / "fits.parquet"),
         )
+
+
+def _backtest_hours(
+    panel: PanelFile, out: Path, features: pd.DataFrame, seed: int, draws: int, stderr: Console
+) -> None:
+    """Compare the city as one with two baselines on hidden hours, and write the scores."""
+    from unmet._storage.writing import write_text
+    from unmet.mobility.backtest.hours import hidden_hours
+
+    with stderr.status("hiding hours") as status:
+        scores = hidden_hours(panel, features=features, seed=seed, draws=draws, progress=status.update)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "hidden_hours.csv", scores.to_csv(index=False))
+    if stderr.quiet:
+        return
+    table = Table(title=f"{int(scores['rows'].iloc[0]):,} hidden hours", title_justify="left")
+    for name in ("model", "CRPS", "90 % intervals cover", "bias"):
+        table.add_column(name, justify="left" if name == "model" else "right")
+    for row in scores.to_dict("records"):
+        table.add_row(row["model"], f"{row['crps']:.4f}", f"{row['calibration_90']:.1%}", f"{row['bias']:+.1%}")
+    Console().print(table)
+    Console().print(Text(f"Written to {out}"))
 
 
 def _backtest_decisions(folder: Path, out: Path, models: str, quiet: bool, **options: Any) -> None:

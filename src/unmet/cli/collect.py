@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from unmet._exceptions import InputError
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._tables import counted
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._progress import stage_progress, stoppable
 from unmet.cli._tables import add_zone_column, count, end_if_zones_failed, interval, zone_labels
 

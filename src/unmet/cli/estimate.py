@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from unmet._exceptions import InputError
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._progress import stoppable, zone_progress
 from unmet.cli._tables import end_if_zones_failed, print_estimate
 from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from unmet._exceptions import InputError
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 
 __all__ = ["export_command"]
 

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from unmet._exceptions import InputError
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._progress import step_progress
 from unmet.cli._tables import count, counted
 from unmet.mobility.supply.states import REASONS, WORDS
+from unmet.mobility.supply.usable_words import supply_curve, supply_facts, supply_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -86,6 +87,9 @@ def _print(console: Console, made: Panel, out: Path) -> None:
     console.print(panel_facts(summary), _minutes(summary), sep="\n")
     for remark in summary.get("remarks", []):
         console.print(Text(f"Note: {remark}"))
+    learnt = _usable(summary.get("usable_supply"))
+    if learnt is not None:
+        console.print(learnt)
     rejected = made.quality[made.quality["reason"] != "read"]
     if len(rejected):
         console.print(_quality(rejected))
@@ -103,7 +107,7 @@ def panel_facts(summary: dict[str, Any]) -> Table:
         f"bins of {summary['every']}",
         "zones": _zones(summary),
         "status": _status(summary),
-        "usable supply": _usable(summary),
+        "usable supply": supply_line(summary.get("usable_supply")),
         "trips used": "none" if used is None else f"{used:,}",
         "pickups": count(summary["observed"]) + _PICKUPS_FROM[summary["pickups_from"]],
         "censored bins": "no zone was open in any bin"
@@ -131,15 +135,20 @@ def _status(summary: dict[str, Any]) -> str:
     return "none; supply is computed from departures and arrivals, which is weaker evidence"
 
 
-def _usable(summary: dict[str, Any]) -> str:
-    """Say what listed vehicles are worth."""
-    learnt = summary.get("usable_supply")
-    if learnt is None:
-        return "not learnt; every listed vehicle counts as rentable"
-    if learnt["method"] == "listed":
-        return "too few records to learn from; every listed vehicle counts as rentable"
-    one, two = learnt["curve_listed"]["1"], learnt["curve_listed"]["2"]
-    return f"pickups over expected {one:.2f} with one vehicle listed, {two:.2f} with two"
+def _usable(learnt: dict[str, Any] | None) -> Table | None:
+    """Make a small table of what was learnt about listed vehicles; None if nothing was."""
+    facts = supply_facts(learnt)
+    if not facts:
+        return None
+    title = "Listed vehicles that nobody can rent"
+    table = Table(box=None, padding=(0, 2), title=title, title_justify="left", title_style="bold", show_header=False)
+    curve = supply_curve(learnt)
+    for name, place in (("if all can be rented", 1), ("by the model", 2)):
+        numbers = ", ".join(f"{row[place]:.2f}" for row in curve)
+        table.add_row(f"Pickups over expected with 1 to {len(curve)} listed, {name}", numbers)
+    for fact in facts:
+        table.add_row(*fact)
+    return table
 
 
 def _minutes(summary: dict[str, Any]) -> Table:

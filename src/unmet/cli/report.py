@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._progress import zone_progress
 
 __all__ = ["report_command"]

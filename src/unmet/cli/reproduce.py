@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from unmet._exceptions import InputError
+from unmet.cli._console import Console
 from unmet.cli._help import Command, Group
 from unmet.cli._progress import stoppable, zone_progress
 

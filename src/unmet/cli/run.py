@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from unmet.cli import _options as flags
+from unmet.cli._console import Console
 from unmet.cli._ending import print_error
 from unmet.cli._progress import stage_progress, stoppable
 from unmet.cli._tables import end_if_zones_failed, print_estimate
@@ -154,6 +154,9 @@ def print_run(console: Console, outcome: RunOutcome) -> None:
     """Print the results of a run and the paths of its files."""
     console.print(panel_facts(outcome.panel))
     print_estimate(console, outcome.estimate)
+    checks = json.loads(outcome.report.with_name("quality.json").read_text(encoding="utf-8"))
+    found = "; ".join(check["sentence"] for check in checks if not check["good"])
+    console.print(Text(f"Before you send this on: {found}." if found else "Checks: nothing found."))
     # A path is copied from here, so it must not be wrapped.
     console.print(Text(f"Tables: {outcome.estimate.out}"), soft_wrap=True)
     console.print(Text.assemble("Report: ", (str(outcome.report), "bold")), soft_wrap=True)

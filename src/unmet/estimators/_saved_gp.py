@@ -14,7 +14,7 @@ import numpy as np
 from unmet._parameters import Parameter, parameter_from_dict, parameter_to_dict
 from unmet.estimators._likelihoods import likelihood_from_dict, likelihood_to_dict
 from unmet.estimators._model import Model
-from unmet.estimators._storage import restoring
+from unmet.estimators._storage import names_in, restoring
 from unmet.inference.ep import Sites
 from unmet.inference.planning import block_from_dict
 from unmet.kernels import kernel_from_dict
@@ -91,9 +91,11 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     if isinstance(settings["likelihood"], dict):
         settings["likelihood"] = likelihood_from_dict(settings["likelihood"])
     gp = cls(**settings)
-    gp.n_features_in_ = header["n_features_in"]
-    if header["feature_names_in"] is not None:
-        gp.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
+    gp.n_features_in_ = arrays["X"].shape[1]
+    if header["n_features_in"] != gp.n_features_in_:
+        raise ValueError(f"n_features_in: {header['n_features_in']!r:.60}")
+    if (names := names_in(header, gp.n_features_in_)) is not None:
+        gp.feature_names_in_ = names
     gp.y_mean_, gp.y_scale_ = float(header["y_mean"]), float(header["y_scale"])
     kernel, likelihood = kernel_from_dict(header["kernel"]), likelihood_from_dict(header["likelihood"])
     X = arrays["X"]

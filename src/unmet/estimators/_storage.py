@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from unmet._exceptions import FileFormatError, InputError, NumericalError
+from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.writing import replacing
 
-__all__ = ["read_archive", "restoring", "write_archive"]
+__all__ = ["names_in", "read_archive", "restoring", "write_archive"]
 
 _FORMAT = "unmet-model"
 _VERSION = 1
@@ -126,6 +126,16 @@ def _read_array(blob: bytes, name: str) -> np.ndarray:
     return np.lib.format.read_array(stream, allow_pickle=False)
 
 
+def names_in(header: dict[str, Any], columns: int) -> np.ndarray | None:
+    """Return the names of so many input columns in a header. None if they have none."""
+    names = header["feature_names_in"]
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != columns or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"feature_names_in: expected {columns} names, got {names!r:.60}")
+    return np.array(names, dtype=object)
+
+
 @contextmanager
 def restoring(path: str | os.PathLike[str], header: dict[str, Any], name: str) -> Iterator[None]:
     """Raise `FileFormatError` for the file of another estimator, or if its header does not describe the estimator."""
@@ -133,5 +143,5 @@ def restoring(path: str | os.PathLike[str], header: dict[str, Any], name: str) -
         raise FileFormatError(f"{path}: contains a {header.get('estimator')}, not a {name}.")
     try:
         yield
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, NumericalError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
         raise FileFormatError(f"{path}: its header does not describe a {name} ({error!r}). Fit again.") from None

@@ -96,6 +96,8 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
         The setting, or what "auto" has taken; `log_evidence_` has the comparable evidences it went by.
     share_ : LearntShare
         With ``censoring="share"``: α, β, mean and sd of the distribution of the share.
+    label_odds_ : float
+        With ``censoring="share"``: odds that a row whose label is missing was short; 1 where no label is missing.
     label_probability_ : array of shape (n,)
         With ``censoring="share"``: how likely each row was short, given all data; 0 and 1 where the label was known.
     log_marginal_likelihood_ : float

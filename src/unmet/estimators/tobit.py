@@ -16,7 +16,7 @@ from unmet._exceptions import ConvergenceWarning, InputError, UninformativeWarni
 from unmet._typing import Array, BoolArray
 from unmet.estimators._identified import endless_direction, undetermined
 from unmet.estimators._score import r2_on_exact_rows
-from unmet.estimators._storage import read_archive, restoring, write_archive
+from unmet.estimators._storage import names_in, read_archive, restoring, write_archive
 from unmet.estimators._tobit import TobitFit, fit_tobit, size_of
 from unmet.estimators.frames import refuse_other_order
 from unmet.estimators.inputs import (
@@ -304,11 +304,15 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         with restoring(path, header, cls.__name__):
             tobit = cls(**header["settings"])
             for name in _NUMBERS:
-                setattr(tobit, name, header["fitted"][name])
+                if not isinstance(value := header["fitted"][name], int | float):
+                    raise TypeError(f"{name}: {value!r:.60}")
+                setattr(tobit, name, value)
             for name in _ARRAYS:
                 setattr(tobit, name, arrays[name])
-            if header["feature_names_in"] is not None:
-                tobit.feature_names_in_ = np.array(header["feature_names_in"], dtype=object)
+            if tobit.coef_.shape != (tobit.n_features_in_,):
+                raise ValueError(f"coef_: {tobit.coef_.shape}")
+            if (names := names_in(header, tobit.n_features_in_)) is not None:
+                tobit.feature_names_in_ = names
         return tobit
 
 

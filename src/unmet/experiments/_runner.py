@@ -163,7 +163,7 @@ def _read(path: Path) -> Result | None:
         result = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path} cannot be read as a result ({error}). Delete it to compute that cell again."
         ) from None

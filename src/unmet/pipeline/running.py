@@ -32,7 +32,7 @@ OUTPUTS = {
         f"estimate/{name}"
         for name in ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "run.json")
     ),
-    REPORT: ("report.html",),
+    REPORT: ("report.html", "quality.json"),
 }
 # Settings that change the result of a stage. The others (jobs, memory) change only its speed.
 _DECIDES = {
@@ -268,5 +268,6 @@ def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Pa
             title=chosen.title,
             truth=None if chosen.truth is None else Path(chosen.truth),
             trust=True,  # every file was hashed just now
+            quality=work.aside / "quality.json",
             progress=lambda done, zones: work.tell(Event(REPORT, "step", f"drawing zone {done} of {zones}")),
         )

@@ -56,6 +56,8 @@ class RunSource:
         Minutes by reason, from the panel; empty if not recorded.
     summary : dict
         The panel's summary; empty if not recorded.
+    unusable : pandas.DataFrame
+        Stations that very probably list vehicles nobody can rent, from the panel; empty if not recorded.
     demand_columns : frozenset of str
         Columns of ``demand.parquet``.
     folder : pathlib.Path
@@ -71,6 +73,7 @@ class RunSource:
     quality: pd.DataFrame
     reasons: pd.DataFrame
     summary: dict[str, Any]
+    unusable: pd.DataFrame
     demand_columns: frozenset[str]
     folder: Path
 
@@ -131,6 +134,7 @@ def open_run(
             _read_quality(file, info),
             pd.DataFrame(file.metadata.get("reasons", {})),
             dict(file.metadata.get("summary", {})),
+            pd.DataFrame(file.metadata.get("unusable", {})),
             columns,
             folder,
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from unmet.mobility.supply.states import REASONS, STATES, WORDS
+from unmet.mobility.supply.usable_words import supply_curve, supply_facts
 from unmet.report.source import RunSource
 from unmet.report.tables import area_table
 
@@ -17,6 +19,7 @@ __all__ = [
     "model_facts",
     "quality_rows",
     "span",
+    "supply_learnt",
 ]
 
 _PICKUPS = {
@@ -50,7 +53,7 @@ def model_facts(source: RunSource) -> list[list[str]]:
         ["Model", f"{settings.get('name', 'unknown')}: {model.get('sentence', '')}".rstrip(": ")],
         ["Joint draws for intervals", str(settings.get("draws", ""))],
         ["Seed", str(settings.get("seed", ""))],
-        ["Weather", _given(provenance.get("weather"), model)],
+        ["Weather", _given(_file_name(provenance.get("weather")), model)],
         ["Weather columns", ", ".join(map(str, provenance.get("weather_columns") or []))],
         ["Holidays", _given(provenance.get("holidays"), model)],
     ]
@@ -98,6 +101,11 @@ def _held_out_facts(found: dict[str, Any] | None) -> list[list[str]]:
     ]  # fmt: skip
 
 
+def _file_name(path: Any) -> str:
+    """The name without its folders, which are nobody's business but the analyst's."""
+    return re.split(r"[\\/]", str(path or ""))[-1]
+
+
 def _given(value: Any, model: dict[str, Any]) -> str:
     if not value:
         return "not used"
@@ -140,6 +148,16 @@ def area_rows(source: RunSource) -> list[list[str]]:
         ]
         for row in area_table(source).to_dict("records")
     ]
+
+
+def supply_learnt(source: RunSource) -> dict[str, Any]:
+    """Return what was learnt about listed vehicles: facts, pickups over expected by number listed, and stations."""
+    learnt = source.summary.get("usable_supply")
+    stations = [
+        [row["name"] or row["station"], int(row["listed"]), row["unusable"], row["probability"], row["since_local"]]
+        for row in source.unusable.to_dict("records")
+    ]
+    return {"facts": supply_facts(learnt), "curve": supply_curve(learnt), "stations": stations}
 
 
 def minutes_by_state(source: RunSource) -> list[dict[str, Any]]:

@@ -84,3 +84,22 @@ def test_time_with_a_free_dock_and_returns_are_the_true_ones_where_nothing_is_br
     from_trips = both["evidence"].iloc[0] == "status+trips"
     # Without trips, small loads of vans look like returns.
     assert both["returns"].sum() == pytest.approx(counted, rel=0.001 if from_trips else 0.2)
+
+
+@pytest.mark.parametrize("with_trips", [True, False])
+def test_few_records_give_an_average_curve_that_leans_towards_one(with_trips):
+    """Six days of four stations: the panel's chance to be served is the average at each listed number."""
+    city = simulate_city(4, 6, seed=3, realistic=True, walk_probability=0.0, shock_effect=0.0, unusable=0.05)
+    trips = city.trips if with_trips else None
+    made = build_panel(trips, city.status, city.stations, timezone=city.settings.timezone, every="1h")
+    learnt = made.summary["usable_supply"]
+    assert learnt["method"] == "curve"
+    assert learnt["parameters"] == {}
+    assert 0.4 < learnt["curve_listed"]["1"] < 0.9
+    assert learnt["curve_listed"]["1"] < learnt["curve_usable"]["1"] <= 1.0  # half of what is missing, or more
+    frame = made.panel
+    truth = city.true_rate.rename(columns={"station_id": "zone"})
+    both = frame.merge(truth, on=["zone", "start"], suffixes=("", "_true"))
+    listed, usable, true = (both[c].sum() for c in ("listed_exposure", "exposure", "exposure_true"))
+    assert listed > true
+    assert abs(usable - true) < 0.7 * abs(listed - true)

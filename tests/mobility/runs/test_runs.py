@@ -329,7 +329,8 @@ def test_numbers_as_zones_become_names(tmp_path):
 
 def test_what_the_panel_says_of_its_quality_travels_with_the_run(tmp_path):
     path = tmp_path / "panel.parquet"
-    quality = [{"source": "trips", "reason": "duplicate", "rows": 3}]
+    quality = {"source": ["trips"], "reason": ["duplicate"], "action": ["rejected"], "rows": [3]}
+    quality |= {"share": [0.1], "detail": [""]}
     with duckdb.connect() as connection:
         connection.register("rows", PANEL)
         connection.execute(

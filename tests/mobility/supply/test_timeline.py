@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from unmet.mobility.supply.served import Served, combine_served
+from unmet.mobility.supply.silence import Feed
 from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, NOT_RENTING, SILENT, VEHICLES
-from unmet.mobility.supply.timeline import LONGEST_STEP, UNKNOWN, Events, find_timeline, to_steps
+from unmet.mobility.supply.status_log import StatusRecords
+from unmet.mobility.supply.timeline import LONGEST_STEP, UNKNOWN, Events, find_timeline, status_events, to_steps
 
 
 def spells_of(*rows: tuple[int, int, int, int, int]) -> Spells:
@@ -99,3 +101,37 @@ def test_a_zone_serves_unless_none_of_its_stations_does(seed):
             assert (found.chance[here][0] if here.any() else float(shows)) == pytest.approx(expected, abs=2e-4)
             if here.any():
                 assert found.shown[here][0] == shows
+
+
+@pytest.mark.parametrize("covered", [True, False])
+def test_a_van_is_what_trips_do_not_explain(covered):
+    """Records of (minute, listed, disabled): six trips; a van with five that finds two broken; a find without a van."""
+    minute, listed, disabled = np.array([(0, 9, 0), (60, 3, 0), (120, 6, 2), (180, 5, 3), (240, 5, 3)]).T
+    n = len(minute)
+    records = StatusRecords(
+        np.zeros(n, dtype=np.int64),
+        minute,
+        (minute * 60).astype(np.int32),
+        0,
+        listed.astype(np.int16),
+        disabled.astype(np.int16),
+        np.full(n, 5, dtype=np.int8),
+        np.full(n, VEHICLES, dtype=np.int8),
+        np.arange(n) == 0,
+    )
+    ones = (np.arange(300) % 60 == 0).astype(np.int64)
+    feed = Feed(0, ones, ones, ones > 0, ones, 0 * ones, polled=True)
+    found = status_events(
+        records,
+        feed,
+        np.ones(1),
+        np.empty((0, 2), dtype=np.int64),
+        8,
+        lambda minutes: np.full(len(minutes), covered),
+        lambda station, after, until: np.where(until == 60, -6, 0),
+    )
+    seen = {
+        (int(m), int(d), bool(v)) for m, d, v in zip(found.minute, found.disabled, found.visited, strict=True) if d or v
+    }
+    assert seen == ({(120, 2, True), (180, 1, False)} if covered else {(180, 1, False)})
+    assert found.pickups.sum() == (0 if covered else 6)

@@ -9,9 +9,22 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from unmet.mobility.supply import usable
-from unmet.mobility.supply.usable import BRIEF, BROKEN, MOST_BROKEN, STATES, Fault, Steps, log_likelihood, smooth
-from unmet.mobility.supply.usable_learning import learn_fault, served
+from unmet.mobility.supply import usable, usable_learning
+from unmet.mobility.supply.served import find_served
+from unmet.mobility.supply.timeline import Timeline
+from unmet.mobility.supply.usable import (
+    BRIEF,
+    BROKEN,
+    MOST_BROKEN,
+    STATES,
+    Fault,
+    Steps,
+    log_likelihood,
+    log_likelihoods,
+    smooth,
+)
+from unmet.mobility.supply.usable_learning import UsableSupply, learn_fault, served
+from unmet.mobility.supply.usual_rates import CityRates, make_calendar
 
 FAULT = Fault(
     breakage=0.1,
@@ -155,6 +168,12 @@ def test_chunks_change_nothing(monkeypatch):
     np.testing.assert_allclose(cut.end, whole.end, atol=1e-7)
 
 
+def test_several_parameters_at_once_are_those_one_by_one():
+    steps = random_steps(5, 4, 30)
+    faults = [FAULT, replace(FAULT, breakage=0.3, fleeting=0.4), replace(FAULT, brief=0.0, stray=0.1)]
+    assert log_likelihoods(faults, steps) == pytest.approx([log_likelihood(fault, steps) for fault in faults])
+
+
 def test_splitting_repairs_from_the_rest_is_accurate_for_steps_of_two_hours():
     fault = replace(FAULT, repair=1 / 1440, found=1 / 1440)
     steps = steps_of([(0, 120.0, 2.0, 2, 0, 0, 0, False)])
@@ -265,3 +284,49 @@ def test_the_chance_to_be_served_is_calibrated(record):
     assert np.average(chance[few], weights=steps.minutes[few]) == pytest.approx(
         np.average(truth[few], weights=steps.minutes[few]), abs=0.01
     )
+
+
+def test_the_correction_makes_up_for_what_the_hidden_state_leaves_out(record, monkeypatch):
+    """A model that leaves out `fleeting` expects too much; the correction takes it back, also on the other half."""
+    steps, _ = record
+    steps = replace(steps, station=np.arange(len(steps)) // 150)
+    blind = replace(TRUE, fleeting=0.0)
+    usable_pickups = steps.expected * served(blind, steps, smooth(blind, steps))
+    one = steps.listed == 1
+    short = steps.pickups[one].sum() / usable_pickups[one].sum()
+    assert short < 0.97
+    monkeypatch.setattr(usable_learning, "_CORRECTION_PICKUPS", 1.0)
+    correction, after = usable_learning._correct(steps, usable_pickups)
+    assert correction[1] == pytest.approx(short, abs=0.002)
+    assert after[1:3] == pytest.approx(1.0, abs=0.02)
+    assert correction[3:] == pytest.approx(1.0)
+    monkeypatch.setattr(usable_learning, "_CORRECTION_PICKUPS", 1e9)
+    assert usable_learning._correct(steps, usable_pickups)[0] == pytest.approx(1.0, abs=1e-4)  # all belief, no records
+
+
+def one_vehicle_for_days(listed: int) -> Timeline:
+    """A station whose vehicles go every two hours for a week; then so many are brought, and nobody takes them."""
+    rows, at = [], 0
+    while at < 7 * 1440:
+        rows += [(0, at, at + 60, 0, False, 0, 1, 0, False), (0, at + 60, at + 120, 1, True, 1, 0, 0, False)]
+        at += 120
+    rows += [(0, at, at + 60, 0, False, 0, listed, 0, False), (0, at + 60, at + 3000, listed, True, 0, 0, 0, False)]
+    kinds = (int, int, int, int, bool, int, int, int, bool)
+    return Timeline(
+        *(np.array(column, dtype=kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True))
+    )
+
+
+def test_the_list_for_the_workshop_has_stations_whose_record_tells():
+    for listed, found in ((1, [1]), (30, [])):  # riders take the sound ones of thirty
+        timeline = one_vehicle_for_days(listed)
+        calendar = make_calendar(0, int(timeline.end[-1]), "UTC", np.empty((0, 2), dtype=np.int64))
+        rates = CityRates(calendar, np.full(168, 1 / 60), np.ones(len(calendar)), np.ones(3))
+        one = np.ones(5)
+        _, unusable = find_served(UsableSupply("hidden", rates, TRUE, one, one, one, 0.0), timeline)
+        assert unusable is not None
+        assert unusable.listed.tolist() == found
+    _, unusable = find_served(UsableSupply("hidden", rates, TRUE, one, one, one, 0.0), one_vehicle_for_days(1))
+    assert unusable.probability[0] > 0.9
+    assert unusable.number[0] == pytest.approx(1.0, abs=0.1)
+    assert unusable.since[0] == 7 * 1440 + 60

@@ -351,7 +351,7 @@ def _measure(joint: JointCity, table: ZoneTable, hidden: BoolArray, seed: int) -
     # The walkers expected are part of what is counted.
     expected = table.exposure[at] * np.exp(latent) + joint.background[at]
     day = np.nonzero(at)[1] // max(round(24 / table.hours), 1)
-    return measure(table.observed[at], expected, joint.dispersion, day, rng)
+    return measure(table.observed[at], expected, table.exposure[at], joint.dispersion, day, rng)
 
 
 def _level(observed: Array, own: Array, background: Array) -> Array:

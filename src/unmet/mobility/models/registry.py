@@ -104,7 +104,8 @@ _RECORDS = (
         "share",
         f"{_ZONE_MODELS}:share",
         "Negative binomial counts of which bins labelled as stock-outs show a share, anything between none and all. It "
-        "needs labels only, no minutes, and no label where the status is unknown.",
+        "needs labels only, no minutes, and no label where the status is unknown. For bins of a day its intervals are "
+        "wide, because labels alone do not tell how much of a day was lost.",
         supply="labels",
     ),
     ZoneModel(

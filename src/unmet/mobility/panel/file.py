@@ -23,6 +23,13 @@ __all__ = ["METADATA", "PanelFile", "open_panel", "read_metadata"]
 
 METADATA = "unmet."
 """Prefix of the keys that `unmet` writes into the metadata of a panel file."""
+# Tables in the metadata, each with the columns that readers need.
+_TABLES = {
+    "zones": frozenset({"zone"}),
+    "quality": frozenset({"source", "reason", "action", "rows", "share", "detail"}),
+    "reasons": frozenset({"zone"}),
+    "unusable": frozenset({"station"}),
+}
 
 
 @dataclass(frozen=True)
@@ -203,7 +210,7 @@ def open_panel(path: str | os.PathLike[str], *, sha256: str | None = None) -> It
         with reading(label):
             connection.execute(f"CREATE VIEW panel AS SELECT * FROM read_parquet({quoted})")
             columns = {row[0]: row[1] for row in fetch_all(connection, "DESCRIBE panel")}
-            metadata = read_metadata(connection, quoted)
+            metadata = read_metadata(connection, quoted, label)
         missing = [name for name in NEEDED_COLUMNS if name not in columns]
         if missing:
             raise FileFormatError(
@@ -236,14 +243,35 @@ def _zones(connection: duckdb.DuckDBPyConnection, label: str) -> tuple[str, ...]
     return zones
 
 
-def read_metadata(connection: duckdb.DuckDBPyConnection, file: str) -> dict[str, Any]:
+def read_metadata(connection: duckdb.DuckDBPyConnection, file: str, label: str) -> dict[str, Any]:
     """Read the JSON documents in the metadata of a panel file (a quoted path); files of other software have none."""
     found = {}
     for key, value in fetch_all(connection, f"SELECT key, value FROM parquet_kv_metadata({file})"):
         name = bytes(key).decode("utf-8", "replace")
         if name.startswith(METADATA):
             try:
-                found[name.removeprefix(METADATA)] = json.loads(bytes(value))
-            except ValueError:
-                continue
+                document = json.loads(bytes(value))
+            except (ValueError, RecursionError):
+                document = None
+            short = name.removeprefix(METADATA)
+            if not isinstance(document, dict) or (short in _TABLES and not _is_table(document, _TABLES[short])):
+                raise FileFormatError(f"{label}: its metadata {name} is damaged. Build the panel again (unmet panel).")
+            found[short] = document
     return found
+
+
+def _is_table(document: dict[str, Any], needed: frozenset[str]) -> bool:
+    """Whether this is a table, as columns of equal length. Readers compute with coordinates, so those are numbers."""
+    columns = list(document.values())
+    return not document or (
+        needed <= document.keys()
+        and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns)
+        and all(
+            value is None or isinstance(value, int | float)
+            for name in ("lat", "lon")
+            for value in document.get(name, ())
+        )
+        and all(
+            isinstance(value, str | int | float) for name in needed for value in document[name] if value is not None
+        )
+    )

@@ -70,7 +70,7 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
     with connect() as connection:
         try:
             file = path_literal(str(path))
-            metadata = read_metadata(connection, file)
+            metadata = read_metadata(connection, file, str(path))
             frame = fetch_frame(connection, f"SELECT * FROM read_parquet({file})")
         except duckdb.Error as error:
             raise FileFormatError(

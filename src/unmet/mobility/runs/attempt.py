@@ -137,7 +137,7 @@ class Attempt:
         if path.exists():
             try:
                 return CityModel.from_dict(json.loads(unsealed(path)))
-            except (UnmetError, ValueError, OSError):
+            except (UnmetError, ValueError, OSError, RecursionError):
                 self.note("The city model was damaged on disk and is learnt again.")
         self.report("Learning the city model.")
         began = time.process_time()

@@ -65,6 +65,6 @@ def earlier_inputs(place: RunFolder, fingerprint: str) -> list[dict[str, Any]]:
     for folder in sorted(folders, key=lambda f: f.stat().st_mtime):
         try:
             found.append(json.loads((folder / "inputs.json").read_text(encoding="utf-8")))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
     return found

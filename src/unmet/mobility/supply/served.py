@@ -44,14 +44,16 @@ class Served:
 
 @dataclass(frozen=True)
 class Unusable:
-    """Broken vehicles among those that stations list at the end of their records.
+    """Broken vehicles of stations that list fewer than `AMPLE` at the end of their records.
+
+    With more listed, riders take the sound ones, and the record says nothing about the others.
 
     Attributes
     ----------
     station : array of int
         Whose.
     listed : array of int
-        Vehicles listed; `AMPLE` stands for that many or more.
+        Vehicles listed.
     number : array
         Expected number of broken ones.
     probability : array
@@ -94,9 +96,11 @@ def _unusable_now(cut: CutSteps, found: Smoothed) -> Unusable:
     # The step behind the last one in which a broken vehicle is less likely than not.
     less = np.where(some < 0.5, np.arange(len(steps)), -1)
     since = np.minimum(np.maximum(np.maximum.accumulate(less)[last] + 1, first), last)
+    few = cut.scarce[last]
+    last, since = last[few], since[few]
     return Unusable(
         steps.station[last],
-        np.minimum(steps.listed[last], AMPLE),
+        steps.listed[last],
         found.end[last] @ BROKEN,
         some[last],
         cut.begin[since],

@@ -22,12 +22,24 @@ is a Markov-modulated Poisson process, and `smooth` its forward-backward recursi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BROKEN", "MOST_BROKEN", "STATES", "Fault", "Smoothed", "Steps", "log_likelihood", "served_share", "smooth"]
+__all__ = [
+    "BROKEN",
+    "MOST_BROKEN",
+    "STATES",
+    "Fault",
+    "Smoothed",
+    "Steps",
+    "log_likelihood",
+    "log_likelihoods",
+    "served_share",
+    "smooth",
+]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -42,8 +54,8 @@ STATES = len(BROKEN)
 _PLENTY = MOST_BROKEN + 2  # with so many listed or more, the hidden state makes no difference
 _MOST_RETURNED, _MOST_DISABLED = 12, 2
 _MOST_TAKEN = 5  # more at once say no more
-_CHUNK = 256
-_SETTLED, _ROUNDS = 1e-7, 3
+_CHUNK = 128
+_SETTLED, _ROUNDS = 1e-7, 4
 
 
 @dataclass(frozen=True)
@@ -170,6 +182,8 @@ class _Drift:
     by `s**y`. Left out is what does not depend on the state: the factor `Λ**y` and `exp(-unforeseen L)`.
     """
 
+    _NAMES = ("broken", "repaired", "sound", "brief", "recover", "taking")
+
     def __init__(self, fault: Fault, steps: Steps) -> None:
         share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
         share[_PLENTY] = 1.0
@@ -197,10 +211,17 @@ class _Drift:
 
     def pad(self) -> None:
         """Add a step in which nothing happens."""
-        for name in ("broken", "repaired", "sound", "brief", "recover", "taking"):
+        for name in self._NAMES:
             values = getattr(self, name)
             nothing = np.full((1, *values.shape[1:]), name in ("broken", "sound", "brief"), dtype=values.dtype)
             setattr(self, name, np.concatenate([values, nothing]))
+
+    def append(self, others: Sequence[_Drift]) -> None:
+        """Add the steps of others behind the own ones."""
+        for number, other in enumerate(others, 1):
+            other.taking += number * len(self._taken)
+        for name in (*self._NAMES, "_taken"):
+            setattr(self, name, np.concatenate([getattr(drift, name) for drift in (self, *others)]))
 
 
 def _half_ahead(state: Floats, broken: Floats, repaired: Floats) -> None:
@@ -300,34 +321,42 @@ def initial(fault: Fault, steps: Steps) -> Floats:
 class _Chunks:
     """Steps as a table: its columns are chunks of one station each, its rows the steps of all chunks.
 
+    Several faults are worked on side by side, each with columns and steps of its own.
+
     Attributes
     ----------
     place : array of int, shape (rows, chunks)
-        Which step; the number of all steps where a chunk has ended.
+        Which step; the one behind the last of its fault where a chunk has ended.
     is_first : array of bool, shape (chunks,)
         Whether a chunk is the first of its station.
     """
 
-    def __init__(self, fault: Fault, steps: Steps) -> None:
+    def __init__(self, faults: Sequence[Fault], steps: Steps) -> None:
         first = steps.first
         count = np.diff(np.append(first, len(steps)))
         chunks = -(-count // _CHUNK)
         station = np.repeat(np.arange(len(first)), chunks)
         rank = np.arange(len(station)) - np.repeat(np.cumsum(chunks) - chunks, chunks)
-        self.is_first = rank == 0
+        self.is_first = np.tile(rank == 0, len(faults))
         within = rank * _CHUNK + np.arange(min(_CHUNK, int(count.max())))[:, None]
-        self.place = np.where(within < count[station], first[station] + within, len(steps))
-        self._drift = _Drift(fault, steps)
-        self._drift.pad()
-        self._code, self._tables = np.append(_event_codes(steps), _NO_EVENT), _event_tables(fault)
+        place = np.where(within < count[station], first[station] + within, len(steps))
+        self.place = np.hstack([place + number * (len(steps) + 1) for number in range(len(faults))])
+        drifts = [_Drift(fault, steps) for fault in faults]
+        for drift in drifts:
+            drift.pad()
+        self._drift = drifts[0]
+        self._drift.append(drifts[1:])
+        tables, code = [_event_tables(fault) for fault in faults], np.append(_event_codes(steps), _NO_EVENT)
+        self._code = np.concatenate([code + number * len(tables[0]) for number in range(len(faults))])
+        self._tables = np.concatenate(tables)
 
-    def forward(self, state: Floats, some: Ints, begin: Floats, end: Floats) -> tuple[Floats, Floats]:
+    def forward(self, state: Floats, some: Ints, begin: Floats | None, end: Floats | None) -> tuple[Floats, Floats]:
         """Carry states through some chunks; fill in their steps; return the last states and the log-scales."""
         scale = np.zeros(len(some))
         for place in self.place[:, some]:
-            begin[place] = state
             moved = _ahead(state, self._drift.of(place))
-            end[place] = moved
+            if begin is not None and end is not None:
+                begin[place], end[place] = state, moved
             state = np.matmul(moved[:, None, :], self._tables[self._code[place]])[:, 0]
             scale += _rescale(state)
         return state, scale
@@ -351,11 +380,11 @@ def _rescale(values: Floats) -> Floats:
     return result
 
 
-def _run_forward(chunks: _Chunks, start: Floats, begin: Floats, end: Floats) -> float:
-    """Fill in the states given the record so far; return the log-likelihood.
+def _run_forward(chunks: _Chunks, start: Floats, begin: Floats | None = None, end: Floats | None = None) -> Floats:
+    """Fill in the states given the record so far, if there is room; return the log-likelihood of each chunk.
 
     A chunk starts where the one before it ends. All run at once from a guess, then those again whose start has moved,
-    up to `_ROUNDS` times: what was the case more than two chunks ago makes no difference.
+    up to `_ROUNDS` times: what was the case more than three chunks ago makes no difference.
     """
     number = len(chunks.is_first)
     at, last, scale = np.empty((number, STATES)), np.empty((number, STATES)), np.empty(number)
@@ -368,7 +397,7 @@ def _run_forward(chunks: _Chunks, start: Floats, begin: Floats, end: Floats) -> 
         if len(some) == 0:
             break
         at[some] = before[some]
-    return float(scale.sum())
+    return scale
 
 
 def _run_backward(chunks: _Chunks, begin: Floats, end: Floats) -> None:
@@ -388,8 +417,14 @@ def _run_backward(chunks: _Chunks, begin: Floats, end: Floats) -> None:
 
 def log_likelihood(fault: Fault, steps: Steps) -> float:
     """Log-likelihood of the record, up to a constant that does not depend on the parameters."""
-    room = np.empty((len(steps) + 1, STATES))
-    return _run_forward(_Chunks(fault, steps), initial(fault, steps), room, room)
+    return float(log_likelihoods([fault], steps)[0])
+
+
+def log_likelihoods(faults: Sequence[Fault], steps: Steps) -> Floats:
+    """Log-likelihood of the record for each of several parameters, in one pass."""
+    start = np.concatenate([initial(fault, steps) for fault in faults])
+    total: Floats = _run_forward(_Chunks(faults, steps), start).reshape(len(faults), -1).sum(axis=1)
+    return total
 
 
 def smooth(fault: Fault, steps: Steps) -> Smoothed:
@@ -413,11 +448,11 @@ def smooth(fault: Fault, steps: Steps) -> Smoothed:
     >>> bool(found.end[1, BROKEN == 1].sum() > 0.3)
     True
     """
-    chunks = _Chunks(fault, steps)
+    chunks = _Chunks([fault], steps)
     begin, end, begin_back, end_back = (np.empty((len(steps) + 1, STATES)) for _ in range(4))
     total = _run_forward(chunks, initial(fault, steps), begin, end)
     _run_backward(chunks, begin_back, end_back)
     begin, end = begin[:-1] * begin_back[:-1], end[:-1] * end_back[:-1]
     for table in (begin, end):
         _rescale(table)
-    return Smoothed(begin, end, total)
+    return Smoothed(begin, end, float(total.sum()))

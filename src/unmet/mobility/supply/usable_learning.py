@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
-from unmet.mobility.supply.usable import Fault, Smoothed, Steps, log_likelihood, served_share, smooth
+from unmet.mobility.supply.usable import Fault, Smoothed, Steps, log_likelihood, log_likelihoods, served_share, smooth
 from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar, CityRates, StationRates, fit_city, tally_hours
 
 __all__ = ["UsableSupply", "learn_fault", "learn_usable", "served", "with_expected"]
@@ -29,7 +29,9 @@ _CORRECTION_PICKUPS = 400.0
 """Expected pickups at a listed number that weigh as much as the belief that the hidden state explains all: as much as
 a prior standard deviation of 5 % for the correction."""
 
+_CORRECTED = 2  # largest listed number with a correction
 _FORTNIGHT = 14 * 1440
+_DIFFERENCE = 1e-3
 _LEARNT_FROM, _CORRECTED_FROM = 20_000, 150_000  # steps
 _FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit")
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
@@ -179,7 +181,8 @@ def _correct(steps: Steps, usable: Floats) -> tuple[Floats, Floats]:
 
     def factor(taken: Floats, of: Floats) -> Floats:
         result: Floats = (taken + _CORRECTION_PICKUPS) / (of + _CORRECTION_PICKUPS)
-        result[..., 0] = 1.0
+        # With three or more listed, what is left is an error of the rates: a vehicle is as good as always to be had.
+        result[..., [0, *range(_CORRECTED + 1, AMPLE)]] = 1.0
         return result
 
     judged = (expected * factor(pickups, expected)[::-1]).sum(axis=0)
@@ -211,15 +214,14 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
         values = (np.where(_IS_RATE, np.exp(free), expit(free)) * used).tolist()
         return Fault(**dict(zip(_FREE, values, strict=True)), stray=stray, unforeseen=unforeseen)
 
-    def objective(free: Floats) -> float:
-        prior = 0.5 * float((((free - _CENTRE) / _SPREAD) ** 2).sum())
-        return prior - log_likelihood(fault(free), steps)
+    def objective(free: Floats) -> tuple[float, Floats]:
+        """Return minus the log posterior and its gradient, by forward differences that are worked out side by side."""
+        near = np.vstack([free, free + _DIFFERENCE * np.eye(len(free))])
+        prior = 0.5 * (((near - _CENTRE) / _SPREAD) ** 2).sum(axis=1)
+        value = prior - log_likelihoods([fault(point) for point in near], steps)
+        return float(value[0]), (value[1:] - value[0]) / _DIFFERENCE
 
     found = minimize(
-        objective,
-        _CENTRE,
-        method="L-BFGS-B",
-        bounds=_BOUNDS,
-        options={"eps": 1e-3, "ftol": 1e-5, "maxiter": 20},
+        objective, _CENTRE, jac=True, method="L-BFGS-B", bounds=_BOUNDS, options={"ftol": 1e-5, "maxiter": 20}
     )
     return fault(found.x)

@@ -17,6 +17,7 @@ function buildHow() {
     _block("Data used", _facts(how.data)),
     ...(how.areas.length ? [_block("Areas", _areas(how.areas))] : []),
     _block("Minutes by state", _states(how.states)),
+    ...(how.supply.facts.length ? [_block("Listed vehicles that nobody can rent", ..._supply(how.supply))] : []),
     _block("Model", _facts(how.model)),
     ...(how.city.length ? [_block("The city as one", _facts(how.city))] : []),
     _block("Rejected, repaired and noted rows", _quality(how.quality)),
@@ -58,6 +59,21 @@ function _states(rows) {
     );
   }
   return element("div", {}, bar, element("table", {}, element("caption", { class: "unseen" }, "Zone-hours by state"), body));
+}
+
+function _supply(supply) {
+  const cells = (kind, values, first = { scope: "row", class: "text" }) =>
+    element("tr", {}, element("th", first, values[0]), ...values.slice(1).map((value) => element(kind, {}, value)));
+  const curve = element("table", {}, element("caption", {}, "Pickups over those expected at the hour, by vehicles listed"),
+    element("thead", {}, cells("th", ["vehicles listed", "if all can be rented", "by the model"], { scope: "col", class: "text" })),
+    element("tbody", {}, ...supply.curve.map(([listed, ...worth]) => cells("td", [String(listed), ...worth.map((value) => value.toFixed(2))]))));
+  if (!supply.stations.length) return [curve, _facts(supply.facts), element("p", {}, "At the end of the records no station very probably lists such vehicles.")];
+  const rows = supply.stations.map(([name, listed, broken, probability, since]) =>
+    cells("td", [element("bdi", {}, name), String(listed), broken.toFixed(1), percent(probability), since.slice(0, 16)]));
+  const stations = element("table", {}, element("caption", {}, "Stations that very probably list such vehicles at the end of the records"),
+    element("thead", {}, cells("th", ["station", "listed", "expected number", "probability", "since"], { scope: "col", class: "text" })),
+    element("tbody", {}, ...rows));
+  return [curve, _facts(supply.facts), stations];
 }
 
 function _quality(rows) {

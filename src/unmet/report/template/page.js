@@ -114,15 +114,17 @@ async function start() {
     tables.forEach((table) => table && table.mark(i));
     if (i !== EVERY) _reveal(byId("zone"));
     await redraw();
+    keepInAddress(i);
     document.body.dataset.zone = i;
   };
   buildHeadline(choose);
+  buildChecks();
   await buildPlan();
   buildMap(choose);
   tables.push(buildZoneTable(choose));
   buildSeries();
   byId("all-zones").addEventListener("click", () => choose(EVERY));
-  await choose(EVERY);
+  await choose(zoneInAddress());
   listenToSeries();
   buildHow();
   tables.push(await buildAct(choose));
@@ -154,6 +156,8 @@ async function start() {
     document.documentElement.classList.remove("printing");
     everything();
   });
+  addDownloads();
+  addEventListener("hashchange", () => zoneInAddress() !== shown.zone && choose(zoneInAddress()));
   document.body.dataset.ready = "yes";
 }
 
