@@ -29,6 +29,7 @@ from unmet.report.source import RunSource, open_run
 from unmet.report.tables import act_table, flag_counts, headline, true_demand, week_table, zone_table
 from unmet.report.trust import check_run
 from unmet.report.words import (
+    area_rows,
     assumptions,
     city_facts,
     data_used,
@@ -188,6 +189,7 @@ def _how(source: RunSource) -> dict[str, Any]:
     flags = {word: [sum(of_zone.values()), len(of_zone)] for word, of_zone in flag_counts(source).items()}
     return {
         "data": data_used(source),
+        "areas": area_rows(source),
         "quality": quality_rows(source),
         "states": minutes_by_state(source),
         "supply": supply_learnt(source),

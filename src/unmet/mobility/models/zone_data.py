@@ -89,6 +89,8 @@ class ZoneData:
         What the inputs are measured by.
     kept : KeptFit or None
         A fit of earlier bins, to use instead of a new one.
+    hidden : array of bool or None
+        Bins with trips that are mostly unknown: nothing is learnt from them.
     """
 
     zone: str
@@ -108,6 +110,7 @@ class ZoneData:
     surroundings: Surroundings | None = None
     scales: InputScales | None = None
     kept: KeptFit | None = None
+    hidden: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -115,7 +118,8 @@ class ZoneData:
     @property
     def seen(self) -> BoolArray:
         """Bins with observed trips and some exposure: those to learn from."""
-        return np.isfinite(self.observed) & (self.exposure > 0)
+        seen = np.isfinite(self.observed) & (self.exposure > 0)
+        return seen if self.hidden is None else seen & ~self.hidden
 
     @property
     def has_counts(self) -> bool:
@@ -157,6 +161,7 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
     observed = frame["observed"].to_numpy(dtype=float)
     exposure = frame["exposure"].to_numpy(dtype=float)
     _check(frame, observed, exposure)
+    exposure, hidden = _known_exposure(frame, exposure)
     moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
     repaired = exposure < moment
     local = pd.DatetimeIndex(frame["start_local"])
@@ -176,15 +181,31 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
         flags=np.full(len(frame), "", dtype=object),
         notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
         scales=scales,
+        hidden=hidden,
     )
     future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
     _flag(data.flags, future, "future")
     _flag(data.flags, np.isnan(observed) & ~future, "unobserved")
-    _flag(data.flags, frame["unknown_minutes"].to_numpy() >= minutes, "unknown")
+    _flag(data.flags, hidden | (frame["unknown_minutes"].to_numpy() >= minutes), "unknown")
     _flag(data.flags, frame["closed_minutes"].to_numpy() >= minutes, "closed")
     _flag(data.flags, gaps, "covariate-missing")
     _flag(data.flags, ~np.isin(data.slot, data.slot[data.seen]), "extrapolation")
     return data
+
+
+def _known_exposure(frame: pd.DataFrame, exposure: Array) -> tuple[Array, BoolArray]:
+    """Exposure that goes with the observed trips, and the bins with trips that are mostly unknown.
+
+    Trips are those of the whole bin, also of its unknown minutes, which are taken to be like its known ones. A bin that
+    is mostly unknown teaches nothing. Pickups inferred from status are those of the known minutes.
+    """
+    if "evidence" not in frame or (frame["evidence"] == "netted").any():
+        return exposure, np.zeros(len(frame), dtype=bool)
+    unknown = (frame["unknown_minutes"] / frame["minutes"]).to_numpy(dtype=float)
+    trips = frame["evidence"].isin(["trips", "status+trips"]).to_numpy()
+    hidden = trips & (unknown > 0.5)
+    scaled = np.minimum(exposure / np.maximum(1.0 - unknown, 0.5), 1.0)
+    return np.where(trips & ~hidden, scaled, exposure), hidden
 
 
 def _out_of_stock(frame: pd.DataFrame) -> Array:

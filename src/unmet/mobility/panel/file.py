@@ -182,6 +182,13 @@ class PanelFile:
         known = {str(zone): name for zone, name in pairs if isinstance(name, str) and name}
         return {zone: known.get(zone, zone) for zone in self.zones}
 
+    @property
+    def areas(self) -> dict[str, str]:
+        """Area of each zone that has one."""
+        zones = self.metadata.get("zones") or {}
+        pairs = zip(zones.get("zone", []), zones.get("area", []), strict=False)
+        return {str(zone): area for zone, area in pairs if isinstance(area, str)}
+
     def _has(self, table: str) -> bool:
         sql = "SELECT count(*) FROM duckdb_tables() WHERE table_name = $1"
         return bool(fetch_one(self.connection, sql, [table])[0])

@@ -316,6 +316,9 @@ def _zone_rows(file: PanelFile, reasons: dict[str, str]) -> pd.DataFrame:
     zones = file.zone_minutes()
     zones.insert(1, "name", pd.Series([file.names[zone] for zone in zones["zone"]], dtype="str"))
     zones.insert(2, "status", ["failed" if zone in reasons else "ok" for zone in zones["zone"]])
+    of_zone = file.areas
+    if of_zone:
+        zones["area"] = pd.Series([of_zone.get(zone) for zone in zones["zone"]], dtype="str")
     zones.insert(3, "reason", pd.Series([reasons.get(zone) for zone in zones["zone"]], dtype="str"))
     return zones
 

@@ -67,6 +67,7 @@ function _qualityCard(counts) {
   lines.append(line(!rejected || rejected[4] < 0.02, rejected ? `${percent(rejected[4])} of ${rejected[1]} rejected: ${rejected[2]}` : "no rows rejected"));
   lines.append(line(!counts.failed && !counts.not_converged,
     counts.failed ? `${counts.failed} of ${counted(counts.all, "zone")} not estimated` : counts.not_converged ? `${counted(counts.not_converged, "fit")} did not converge` : counts.all === 1 ? "the zone was estimated" : `all ${counts.all} zones estimated`));
+  if (counts.left_out) lines.append(line(false, `${counted(counts.left_out, "zone")} left out: records or estimates not plausible`));
   return element("div", { class: "card figure" }, element("h2", {}, "Data quality"), lines);
 }
 
