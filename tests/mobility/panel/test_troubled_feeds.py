@@ -191,3 +191,21 @@ def test_areas_are_sums_and_wide_zones_are_reported(tmp_path):
     wide = build_panel(None, one.status, stations, timezone=ZONE, supply="listed", zones=str(path))
     assert "zone wider than a walk" in set(wide.quality["reason"])
     assert "wider than a walk" in wide.summary["remarks"][-1]
+
+
+@pytest.mark.parametrize("spread", [0, 3], ids=["at once", "over minutes"])
+def test_hourly_looks_at_a_large_city_are_not_outages(spread):
+    rng = np.random.default_rng(7)
+    stations, hours = 120, 24 * 9
+    at = pd.Timestamp("2021-07-01", tz=ZONE).timestamp() + 3600 * np.arange(hours)
+    status = pd.DataFrame(
+        {
+            "station_id": np.repeat(np.arange(stations), hours),
+            "last_reported": np.tile(at, stations).astype(int) + spread * np.repeat(np.arange(stations), hours),
+            "num_bikes_available": rng.integers(0, 12, stations * hours),
+        }
+    )
+    summary = build_panel(status=status, timezone=ZONE, supply="listed").summary
+    assert summary["status"] == "polled snapshots"
+    assert summary["feed_outages"] == 0
+    assert summary["minutes"]["unknown"] < 0.01 * sum(summary["minutes"].values())
