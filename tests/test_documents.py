@@ -19,7 +19,7 @@ from transcripts import ROOT, agrees, environment, needs, run_step, steps
 
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
-SLOW_EXAMPLES = {"city", "walkers"}
+SLOW_EXAMPLES = {"city", "demand_model", "executor", "for_prophet", "reading", "walkers"}
 TRANSCRIPTS = sorted((DOCS / "transcripts").glob("*.console"))
 CODE = {"python", "py", "pycon"}
 SHELL = {"console", "bash", "sh", "shell"}

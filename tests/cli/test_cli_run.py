@@ -125,6 +125,7 @@ def test_a_person_sees_what_was_lost_and_where_the_page_is(city, tmp_path, in_th
     assert quiet.output == ""
 
 
+@pytest.mark.slow
 def test_exit_code_1_when_a_zone_failed(city, tmp_path):
     stations = pd.read_csv(city / "stations.csv")
     ghost = stations.iloc[[0]].assign(station_ix=99, station_id="[red]GHOST", short_name="G", name="nobody")
@@ -252,6 +253,7 @@ def test_debug_shows_the_traceback_of_bad_input_too_and_keeps_its_code(monkeypat
     assert "No records were given" in told
 
 
+@pytest.mark.slow
 def test_what_stands_in_the_way_of_results_is_named_and_nothing_is_replaced(city, finished, tmp_path, in_this_process):
     out = shutil.copytree(finished, tmp_path / "out")
     shutil.rmtree(out / "estimate")
@@ -263,6 +265,7 @@ def test_what_stands_in_the_way_of_results_is_named_and_nothing_is_replaced(city
     assert {k: v for k, v in content(out).items() if not k.startswith("unfinished")} == before
 
 
+@pytest.mark.slow
 def test_an_input_changed_behind_the_clock_is_noticed(city, tmp_path, in_this_process, monkeypatch, capsys):
     place = shutil.copytree(city, tmp_path / "city")
     stations = place / "stations.csv"

@@ -82,6 +82,7 @@ def test_the_estimate_is_near_the_truth_where_what_was_observed_is_not(told):
     assert sum(inside) >= 3
 
 
+@pytest.mark.slow
 def test_the_truth_is_that_of_the_city(told, folder):
     wanted = read_parquet(folder / "unmet-demo" / "city" / "truth.parquet")
     assert told["truth"]["system"]["demand_true"] == len(wanted)

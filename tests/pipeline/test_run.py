@@ -17,7 +17,7 @@ from unmet._storage.parquet import read_parquet
 from unmet.mobility.panel import read_panel
 from unmet.pipeline import Event, RunSettings, run, running
 
-OUTPUTS = ["estimate", "panel.parquet", "report.html", "stages.json"]
+OUTPUTS = ["estimate", "panel.parquet", "quality.json", "report.html", "stages.json"]
 
 
 @pytest.fixture(scope="module")

@@ -232,6 +232,7 @@ def test_a_table_too_long_for_a_sheet_goes_on_in_the_next(hostile_run, parquet, 
     assert sum(sum(1 for _ in book[name].rows) - 1 for name in sheets) == exported.rows["bins"] == len(parquet["bins"])
 
 
+@pytest.mark.slow
 def test_equal_runs_give_equal_workbooks(hostile_run, tmp_path):
     for name in ("a", "b"):
         export_to(hostile_run.folder, str(tmp_path / f"{name}.xlsx"), panel=hostile_run.panel)

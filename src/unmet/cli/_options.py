@@ -16,6 +16,7 @@ from unmet.pipeline.settings import PANEL_SETTINGS, about
 
 __all__ = [
     "RUN_PANEL",
+    "Areas",
     "AsJson",
     "CensoredRule",
     "Draws",
@@ -27,6 +28,7 @@ __all__ = [
     "Horizon",
     "Hours",
     "Jobs",
+    "Keep",
     "Map",
     "MaxRejected",
     "Memory",
@@ -42,6 +44,7 @@ __all__ = [
     "Title",
     "Trips",
     "Truth",
+    "VehicleType",
     "Weather",
     "WeatherColumns",
     "WeatherTimezone",
@@ -94,6 +97,7 @@ WeatherTimezone = Annotated[
 ]
 Map = Annotated[list[str] | None, option("map", "--map")]
 DateOrder = Annotated[str | None, option("date_order")]
+VehicleType = Annotated[str | None, option("vehicle_type")]
 MaxRejected = Annotated[float, option("max_rejected", min=0.0, max=1.0)]
 Force = Annotated[bool, option("force", "--force")]
 
@@ -105,6 +109,8 @@ CensoredRule = Annotated[str, option("censored_rule")]
 Rebalancing = Annotated[int, option("rebalancing", min=2)]
 Hours = Annotated[str | None, option("hours")]
 Supply = Annotated[str, option("supply")]
+Areas = Annotated[str | None, option("areas")]
+Keep = Annotated[str | None, option("keep")]
 Memory = Annotated[str, option("memory")]
 
 Model = Annotated[str, option("model")]

@@ -85,6 +85,8 @@ def _print(console: Console, made: Panel, out: Path) -> None:
     summary = made.summary
     console.print(f"[bold]{escape(str(out))}[/]: {counted(summary['rows'], 'row')}", highlight=False)
     console.print(panel_facts(summary), _minutes(summary), sep="\n")
+    for remark in summary.get("remarks", []):
+        console.print(Text(f"Note: {remark}"))
     learnt = _usable(summary.get("usable_supply"))
     if learnt is not None:
         console.print(learnt)

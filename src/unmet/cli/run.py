@@ -43,6 +43,7 @@ def run_command(
     holidays: flags.Holidays = None,
     map_: flags.Map = None,
     date_order: flags.DateOrder = None,
+    vehicle_type: flags.VehicleType = None,
     max_rejected: flags.MaxRejected = 0.2,
     force: flags.Force = False,
     zones: flags.Zones = "stations",
@@ -53,6 +54,8 @@ def run_command(
     rebalancing: flags.Rebalancing = 8,
     hours: flags.Hours = None,
     supply: flags.Supply = "usable",
+    areas: flags.Areas = None,
+    keep: flags.Keep = None,
     memory: flags.Memory = "2GB",
     model: flags.Model = DEFAULT_MODEL,
     horizon: flags.Horizon = None,
@@ -151,6 +154,9 @@ def print_run(console: Console, outcome: RunOutcome) -> None:
     """Print the results of a run and the paths of its files."""
     console.print(panel_facts(outcome.panel))
     print_estimate(console, outcome.estimate)
+    checks = json.loads(outcome.report.with_name("quality.json").read_text(encoding="utf-8"))
+    found = "; ".join(check["sentence"] for check in checks if not check["good"])
+    console.print(Text(f"Before you send this on: {found}." if found else "Checks: nothing found."))
     # A path is copied from here, so it must not be wrapped.
     console.print(Text(f"Tables: {outcome.estimate.out}"), soft_wrap=True)
     console.print(Text.assemble("Report: ", (str(outcome.report), "bold")), soft_wrap=True)

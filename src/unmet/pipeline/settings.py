@@ -125,6 +125,7 @@ class RunSettings:
     )
     map: Mapping[str, str] | None = _panel_option("mapping")
     date_order: str | None = _panel_option("date_order")
+    vehicle_type: str | None = _panel_option("vehicle_type")
     max_rejected: float = _panel_option("max_rejected")
     force: bool = _panel_option("force")
 
@@ -136,6 +137,8 @@ class RunSettings:
     rebalancing: int = _panel_option("rebalancing")
     hours: str | None = _panel_option("hours")
     supply: str = _panel_option("supply")
+    areas: str | None = _panel_option("areas")
+    keep: str | None = _panel_option("keep")
     memory: str = _panel_option("memory")
 
     model: str = _setting(

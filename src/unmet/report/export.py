@@ -6,6 +6,7 @@ table          rows
 headline       totals of the system with intervals, the share of time out of stock, numbers of zones
 zones          one per zone; also as GeoJSON, with its point or polygon
 hours_of_week  one per zone and hour of the week
+areas          one per area, the sum of its zones; only if the panel has areas
 act            zones and hours where one more vehicle would have served most riders, best first
 bins           one per zone and bin: minutes by state, rate, demand and lost trips
 totals         all totals with their quantiles
@@ -36,7 +37,7 @@ from unmet.mobility.supply.states import STATE_MINUTES
 from unmet.report.places import geometry
 from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run
-from unmet.report.tables import act_table, headline, week_table, zone_table
+from unmet.report.tables import act_table, area_table, headline, week_table, zone_table
 
 __all__ = ["FORMATS", "appearing", "columns_of", "copy_table", "export_tables", "report_tables"]
 
@@ -123,6 +124,7 @@ def _register(source: RunSource, zones: pd.DataFrame) -> None:
         "act_rows": act.drop(columns=["number"]),
         "total_rows": source.totals.assign(number=range(len(source.totals))),
         "zone_names": zones[["zone", "name"]],
+        "area_rows": area_table(source),
         "quality_rows": source.quality if len(source.quality.columns) else pd.DataFrame(columns=QUALITY_COLUMNS),
     }
     for name, frame in frames.items():
@@ -145,6 +147,7 @@ def _tables(source: RunSource) -> dict[str, str]:
         "zones": "SELECT * FROM zone_rows",
         "hours_of_week": "SELECT * FROM week_rows",
         "act": "SELECT * FROM act_rows",
+        **({"areas": "SELECT * FROM area_rows"} if (source.totals["level"] == "area").any() else {}),
         "bins": bins,
         "totals": "SELECT level, zone, z.name, t.* EXCLUDE (level, zone, number) "
         "FROM total_rows t LEFT JOIN zone_names z USING (zone) ORDER BY t.number",

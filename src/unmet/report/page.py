@@ -27,7 +27,9 @@ from unmet.report.plan import plan_data
 from unmet.report.series import WEEKLY, day_numbers
 from unmet.report.source import RunSource, open_run
 from unmet.report.tables import act_table, flag_counts, headline, true_demand, week_table, zone_table
+from unmet.report.trust import check_run
 from unmet.report.words import (
+    area_rows,
     assumptions,
     city_facts,
     data_used,
@@ -40,7 +42,7 @@ from unmet.report.words import (
 
 __all__ = ["write_report"]
 
-_SCRIPTS = ("numbers.js", "map.js", "table.js", "series.js", "plan.js", "act.js", "how.js", "page.js")
+_SCRIPTS = ("numbers.js", "map.js", "table.js", "series.js", "plan.js", "act.js", "how.js", "trust.js", "page.js")
 _DIGITS = 9  # enough for the page to round to the same digits as the tables
 
 
@@ -52,6 +54,7 @@ def write_report(
     title: str | None = None,
     truth: str | os.PathLike[str] | None = None,
     trust: bool = False,
+    quality: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Write the report of a run as one HTML file.
@@ -70,6 +73,8 @@ def write_report(
         ``truth.parquet`` of a simulated city; the page then shows its true demand.
     trust : bool
         Do not compare the files of the run with their checksums.
+    quality : path, optional
+        A JSON file to write the checks of the page to.
     progress : callable, optional
         Called as ``progress(done, zones)``.
 
@@ -107,6 +112,8 @@ def write_report(
         _check_target(target)
         data = _data(source, title, None if truth is None else Path(truth), progress)
     _write(target, _page(data, plotly))
+    if quality is not None:
+        _write(Path(quality), json.dumps(data["checks"], indent=2, ensure_ascii=False) + "\n")
     return target
 
 
@@ -156,6 +163,7 @@ def _data(
         "act": _columns(worst.drop(columns=["zone", "name", "day", "hour"])),
         "plan": plan_data(source),
         "how": _how(source),
+        "checks": [check.to_dict() for check in check_run(source)],
     }
 
 
@@ -181,6 +189,7 @@ def _how(source: RunSource) -> dict[str, Any]:
     flags = {word: [sum(of_zone.values()), len(of_zone)] for word, of_zone in flag_counts(source).items()}
     return {
         "data": data_used(source),
+        "areas": area_rows(source),
         "quality": quality_rows(source),
         "states": minutes_by_state(source),
         "supply": supply_learnt(source),

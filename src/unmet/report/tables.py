@@ -19,6 +19,7 @@ from unmet.report.source import RunSource
 
 __all__ = [
     "act_table",
+    "area_table",
     "check_truth",
     "flag_counts",
     "headline",
@@ -72,6 +73,32 @@ def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.Dat
     return table
 
 
+def area_table(source: RunSource) -> pd.DataFrame:
+    """Return one row per area: its zones, observed trips, demand and lost trips with intervals, time out of stock.
+
+    An area is the sum of its zones, draw by draw, without those that are left out of the totals. There are no rows if
+    the panel has no areas.
+    """
+    totals = source.totals[source.totals["level"] == "area"]
+    names = totals["zone"].drop_duplicates().tolist()
+    table = pd.DataFrame({"area": pd.Series(names, dtype="str")})
+    zones = source.zones
+    own = zones["area"] if "area" in zones.columns else pd.Series(dtype="str")
+    kept = zones["left_out"].isna() if "left_out" in zones.columns else pd.Series(True, index=zones.index)
+    table["zones"] = [int(((own == name) & kept).sum()) for name in names]
+    table["left_out"] = [int(((own == name) & ~kept).sum()) for name in names]
+    for quantity in ("observed", "demand", "lost"):
+        some = totals[totals["quantity"] == quantity].set_index("zone")
+        for limit in ("mean",) if quantity == "observed" else _LIMITS:
+            column = quantity if quantity == "observed" else f"{quantity}_{limit}"
+            table[column] = [float(some[limit].to_dict()[name]) for name in names]
+    minutes = [[float(zones.loc[(own == n) & kept, c].sum()) for n in names] for c in STATE_MINUTES[:2]]
+    available, out = np.array(minutes[0]), np.array(minutes[1])
+    is_open = available + out
+    table["stockout_share"] = np.divide(out, is_open, out=np.full(len(names), np.nan), where=is_open > 0)
+    return table
+
+
 def flag_counts(source: RunSource) -> dict[str, dict[str, int]]:
     """Count the past bins with each flag, by zone."""
     if "flags" not in source.demand_columns:
@@ -106,6 +133,7 @@ def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
     found["zones"] = {
         "all": len(zones),
         "failed": int((zones["status"] != "ok").sum()),
+        "left_out": int(source.zones["left_out"].notna().sum()) if "left_out" in source.zones.columns else 0,
         "not_converged": int((zones["converged"] == False).sum()),  # noqa: E712 - missing is neither
     }
     if "true_demand" in zones.columns:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from unmet.mobility.supply.states import REASONS, STATES, WORDS
 from unmet.mobility.supply.usable_words import supply_curve, supply_facts
 from unmet.report.source import RunSource
+from unmet.report.tables import area_table
 
 __all__ = [
+    "area_rows",
     "assumptions",
     "city_facts",
     "data_used",
@@ -50,7 +53,7 @@ def model_facts(source: RunSource) -> list[list[str]]:
         ["Model", f"{settings.get('name', 'unknown')}: {model.get('sentence', '')}".rstrip(": ")],
         ["Joint draws for intervals", str(settings.get("draws", ""))],
         ["Seed", str(settings.get("seed", ""))],
-        ["Weather", _given(provenance.get("weather"), model)],
+        ["Weather", _given(_file_name(provenance.get("weather")), model)],
         ["Weather columns", ", ".join(map(str, provenance.get("weather_columns") or []))],
         ["Holidays", _given(provenance.get("holidays"), model)],
     ]
@@ -98,6 +101,11 @@ def _held_out_facts(found: dict[str, Any] | None) -> list[list[str]]:
     ]  # fmt: skip
 
 
+def _file_name(path: Any) -> str:
+    """The name without its folders, which are nobody's business but the analyst's."""
+    return re.split(r"[\\/]", str(path or ""))[-1]
+
+
 def _given(value: Any, model: dict[str, Any]) -> str:
     if not value:
         return "not used"
@@ -111,11 +119,14 @@ def data_used(source: RunSource) -> list[list[str]]:
         return [["Panel", "not built by unmet: its records are unknown"]]
     trips = summary.get("trips_used")
     outages = summary.get("feed_outages") or 0
+    left_out = source.info.get("left_out", [])
     facts = [
         ["Zones", f"{summary.get('zones', len(source.zones)):,} from {summary.get('stations', 0):,} stations "
          f"({summary.get('zones_as', 'stations')})"],
         ["Trips used", "none" if trips is None else f"{trips:,}"],
         ["Station status", str(summary.get("status") or "none: supply is computed from departures and arrivals")],
+        ["Left out of the totals", "; ".join(f"{one['zone']} ({one['why']})" for one in left_out)],
+        *(["Note", str(remark)] for remark in summary.get("remarks", [])),
         ["Outages of the whole feed", f"{outages:,}" if summary.get("status") else ""],
         ["Source of supply", str(summary.get("supply_from", ""))],
         ["Bins", f"one {span(source.minutes)} each, by the local clock ({summary.get('timezone', '')})"],
@@ -123,6 +134,20 @@ def data_used(source: RunSource) -> list[list[str]]:
          else f"{summary['censored_share']:.1%} of open zone-bins (rule: {summary.get('censored_rule')})"],
     ]  # fmt: skip
     return [fact for fact in facts if fact[1]]
+
+
+def area_rows(source: RunSource) -> list[list[str]]:
+    """Return name, zones, observed, demand and lost trips of each area, as text; none if there are no areas."""
+    return [
+        [
+            str(row["area"]),
+            f"{row['zones']:,}" + (f" ({row['left_out']:,} left out)" if row["left_out"] else ""),
+            f"{row['observed']:,.0f}",
+            f"{row['demand_mean']:,.0f} ({row['demand_q05']:,.0f} to {row['demand_q95']:,.0f})",
+            f"{row['lost_mean']:,.0f} ({row['lost_q05']:,.0f} to {row['lost_q95']:,.0f})",
+        ]
+        for row in area_table(source).to_dict("records")
+    ]
 
 
 def supply_learnt(source: RunSource) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unmet._exceptions import InputError
-from unmet.mobility.clock.bins import closed_by_hours, cut_bins, parse_every
+from unmet.mobility.clock.bins import cut_bins, parse_every
 
 # Clocks that change at 2:00, by half an hour, at midnight, and to an odd quarter of an hour.
 ZONES = ["America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Asia/Kathmandu", "Etc/UTC"]
@@ -62,12 +62,3 @@ def test_weeks_start_on_monday():
 def test_bins_that_make_no_sense_are_refused(bad):
     with pytest.raises(InputError):
         parse_every(bad)
-
-
-def test_opening_hours_may_run_over_midnight():
-    zone = "America/New_York"
-    first = reference.utc("2021-07-01", zone) // 60
-    day = closed_by_hours("06:00-23:00", first, first + 1439, zone) - first
-    assert day.tolist() == [[0, 360], [1380, 1440]]
-    night = closed_by_hours("20:00-02:00", first, first + 1439, zone) - first
-    assert night.tolist() == [[120, 1200]]

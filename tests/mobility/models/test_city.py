@@ -137,6 +137,7 @@ def test_a_zone_that_cannot_be_read_does_not_keep_the_others_from_sharing(city, 
     assert learn_city_from_rows([*rows[:8], *broken]).to_dict() == learn_city_from_rows(rows[:8]).to_dict()
 
 
+@pytest.mark.slow
 def test_a_zone_of_few_trips_is_estimated_better_with_what_it_shares(city, shared):
     error = {}
     for name, known in (("alone", None), ("with all", shared)):

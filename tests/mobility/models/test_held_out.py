@@ -12,7 +12,7 @@ from unmet.mobility.models.held_out import HeldOut, find_held_out, measure
 from unmet.mobility.models.joint import JointCity, join_city
 from unmet.mobility.runs.totals import ZoneDraws
 
-DAY = np.arange(4000) // 40
+DAY, FULL = np.arange(4000) // 40, np.ones(4000)
 
 
 def counts(seed: int, dispersion: float = 0.2) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
@@ -24,7 +24,7 @@ def counts(seed: int, dispersion: float = 0.2) -> tuple[np.ndarray, np.ndarray, 
 
 
 def test_right_predictions_are_found_right() -> None:
-    found = [measure(truth, expected, 0.2, DAY, rng) for truth, expected, rng in map(counts, range(8))]
+    found = [measure(truth, expected, FULL, 0.2, DAY, rng) for truth, expected, rng in map(counts, range(8))]
     assert np.mean([h.bias for h in found]) == pytest.approx(0.0, abs=0.01)
     assert np.std([h.bias for h in found]) == pytest.approx(np.mean([h.bias_se for h in found]), rel=0.6)
     assert np.mean([h.coverage for h in found]) == pytest.approx(0.9, abs=0.01)
@@ -34,29 +34,41 @@ def test_right_predictions_are_found_right() -> None:
 
 def test_predictions_that_are_too_high_or_too_sure_are_found_out() -> None:
     truth, expected, rng = counts(1)
-    high = measure(truth, 1.1 * expected, 0.2, DAY, rng)
+    high = measure(truth, 1.1 * expected, FULL, 0.2, DAY, rng)
     assert high.bias == pytest.approx(0.1, abs=0.03)
     assert high.error == high.bias
-    sure = measure(truth, expected, 0.0, DAY, rng)
+    sure = measure(truth, expected, FULL, 0.0, DAY, rng)
     assert sure.coverage < 0.85
     assert 1.1 < sure.spread < 2.0
 
 
 def test_too_few_bins_tell_nothing() -> None:
     truth, expected, rng = counts(2)
-    assert measure(truth[:20], expected[:, :20], 0.2, DAY[:20], rng) is None
-    assert measure(np.zeros(100), expected[:, :100], 0.2, DAY[:100], rng) is None
+    assert measure(truth[:20], expected[:, :20], FULL[:20], 0.2, DAY[:20], rng) is None
+    assert measure(np.zeros(100), expected[:, :100], FULL[:100], 0.2, DAY[:100], rng) is None
 
 
-def test_only_bins_with_full_supply_are_held_out_the_same_every_time() -> None:
-    observed, exposure = np.ones(5000), np.where(np.arange(5000) % 2, 1.0, 0.7)
+def test_some_bins_with_supply_are_held_out_the_same_every_time() -> None:
+    observed, exposure = np.ones(5000), np.where(np.arange(5000) % 2, 0.3, 0.0)
     observed[::3] = np.nan
     hidden = find_held_out("a", observed, exposure, seed=0)
-    assert (exposure[hidden] == 1.0).all()
+    assert (exposure[hidden] > 0).all()
     assert np.isfinite(observed[hidden]).all()
     assert hidden.sum() == pytest.approx(0.03 * 1667, rel=0.4)
     np.testing.assert_array_equal(hidden, find_held_out("a", observed, exposure, seed=0))
     assert (hidden != find_held_out("b", observed, exposure, seed=0)).any()
+
+
+def test_stations_that_run_out_do_not_look_biased() -> None:
+    """Riders of known rate come to five vehicles until none is left: bins that never ran out had fewer riders."""
+    rng = np.random.default_rng(0)
+    gaps = rng.exponential(1 / 6.0, (20_000, 5)).cumsum(axis=1)
+    taken, exposure = (gaps < 1).sum(axis=1).astype(float), np.minimum(gaps[:, -1], 1.0)
+    expected, day = np.tile(6.0 * exposure, (50, 1)), np.arange(20_000) // 24
+    found = measure(taken, expected, exposure, 1e-9, day, rng)
+    assert abs(found.bias) < 2 * found.bias_se + 0.005
+    full = exposure == 1.0
+    assert expected[0, full].sum() / taken[full].sum() > 1.5  # what a choice by stock would call a bias
 
 
 def test_nothing_of_the_held_out_counts_reaches_the_city(tmp_path) -> None:

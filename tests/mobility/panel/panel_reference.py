@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from itertools import pairwise
-from statistics import median
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -19,12 +18,16 @@ import numpy as np
 STATE_OF = {
     "vehicles": "available",
     "empty": "stockout",
+    "not_reopened": "closed",
+    "unused": "closed",
     "not_renting": "closed",
+    "left": "closed",
     "not_installed": "closed",
     "dead": "closed",
     "standstill": "closed",
     "hours": "closed",
     "feed_silent": "unknown",
+    "far_apart": "unknown",
     "silent": "unknown",
     "undetermined": "unknown",
     "no_record": "unknown",
@@ -34,11 +37,27 @@ ZONE_ORDER = [
     "undetermined",
     "silent",
     "empty",
+    "not_reopened",
+    "unused",
     "not_renting",
     "dead",
     "not_installed",
+    "left",
     "no_record",
 ]
+
+
+NEAR_HOURS = {abs(24 * day + hour) for day in range(-3, 4) for hour in (-1, 0, 1)}
+
+
+@cache
+def length_class(minutes: int) -> float:
+    """Intervals up to a day, in classes some 12 % wide: the middle of the class."""
+    edges = sorted({round(1.12**k) for k in range(70)})
+    edges = [edge for edge in edges if edge <= 1440]
+    place = bisect_right(edges, min(minutes, 1440)) - 1
+    last = edges[place + 1] - 1 if place + 1 < len(edges) else 1440
+    return float(np.sqrt(edges[place] * max(last, edges[place])))
 
 
 @dataclass(frozen=True)
@@ -72,7 +91,7 @@ def wall(minute: int, zone: ZoneInfo) -> datetime:
 class System:
     """Everything the rules need, looked up one minute at a time."""
 
-    def __init__(self, records: list[Record], trips: list[Trip]) -> None:
+    def __init__(self, records: list[Record], trips: list[Trip], rebalancing: int = 8) -> None:
         last = {(r.station, r.second): r for r in records}  # of two in a second the later one holds
         self.log: dict[str, list[Record]] = defaultdict(list)
         for record in sorted(last.values(), key=lambda r: r.second):
@@ -94,25 +113,112 @@ class System:
                     self.moves[after] += 1
                     self.changes.append((station, b.second, before, after, max(fall, 0), max(rise, 0)))
         ridden = {t.started // 60 for t in trips} | {t.ended // 60 for t in trips}
-        self.moving = set(self.moves) | {m for m in ridden if self.first <= m <= self.last}
-        self.polled = self._is_polled()
-        if not self.polled:
-            self._add_swaps()
+        self.moving = self._may_have_moved() | {m for m in ridden if self.first <= m <= self.last}
+        self.rises = Counter(s for s, _, _, _, _, rise in self.changes for _ in range(rise * (rise < rebalancing)))
+        self._add_swaps()
         self.silent = self._silences()
         self.standstill, dead = self._standstills()
         self.silent += dead
+        covered = {m for begin, end in covered_by_trips(trips) for m in range(begin, end + 1)}
+        self.far_apart = self._far_apart() - covered
+
+    def _may_have_moved(self) -> set[int]:
+        """Minutes with a move; between two polls, all of them."""
+        found: set[int] = set()
+        for before, minute in pairwise([self.first - 1, *sorted(self.heard)]):
+            if self.moves[minute]:
+                begin = min(before + 1, minute - int(min(self.usual(minute)[0], 1e6)) + 1)
+                found |= set(range(max(begin, self.first), minute + 1)) if self.is_polled(minute) else {minute}
+        return found
+
+    def _far_apart(self) -> set[int]:
+        """Minutes between looks that are regular and much further apart than the feed's usual ones."""
+        hours = range((self.last - self.first) // 60 + 1)
+        usual = [self.usual(self.first + 60 * h) for h in hours]
+        limit = max(15.0, 3 * float(np.median([minutes for minutes, _ in usual])))
+        slow = [regular and minutes > limit for minutes, regular in usual]
+        found: set[int] = set()
+        for a, b in pairwise(sorted(self.heard)):
+            if b - a > 15 and (slow[(a - self.first) // 60] or slow[(b - self.first) // 60]):
+                found |= set(range(a if a - 1 in found else a + 1, b))
+        return found
+
+    @cache  # noqa: B019
+    def usual(self, minute: int) -> tuple[float, bool]:
+        """The usual interval between two minutes with a record, and whether such intervals are regular."""
+        length, near = self._usual_interval((tuple(sorted(self.heard)),), (minute - self.first) // 60)
+        return length, near >= 0.6
+
+    def is_polled(self, minute: int) -> bool:
+        """Whether looks around a minute list every station."""
+        return self._is_polled_in((minute - self.first) // 60)
+
+    @cache  # noqa: B019
+    def _is_polled_in(self, hour: int) -> bool:
+        if self._usual_interval(tuple(tuple(m) for m in self.minutes.values()), hour)[1] >= 0.75:
+            return True
+        if len(self.log) <= 2:
+            return False
+        whole = total = 0
+        distinct = [set(minutes) for minutes in self.minutes.values()]
+        for m in self.heard:
+            if abs((m - self.first) // 60 - hour) in NEAR_HOURS:
+                present = sum(minutes[0] <= m for minutes in self.minutes.values())
+                listed = sum(m in minutes for minutes in distinct)
+                whole, total = whole + (listed >= 0.8 * present), total + 1
+        return total > 0 and 2 * whole >= total
+
+    @cache  # noqa: B019
+    def _intervals(self, series: tuple[tuple[int, ...], ...]) -> dict[int, list[tuple[float, int]]]:
+        """By the hour in which they begin: the length of intervals, and how much they count."""
+        found: dict[int, list[tuple[float, int]]] = defaultdict(list)
+        for minutes in series:
+            for a, b in pairwise(minutes):
+                if b > a:
+                    found[(a - self.first) // 60].append((length_class(b - a), min(b - a, 60)))
+        return dict(found)
+
+    @cache  # noqa: B019
+    def _usual_interval(self, series: tuple[tuple[int, ...], ...], hour: int) -> tuple[float, float]:
+        """Median, over the time they cover, of the intervals that begin around an hour; share of those near it."""
+        by_hour = self._intervals(series)
+
+        def near_hour(hour: int) -> list[tuple[float, int]]:
+            found = (by_hour.get(h, []) for h in range(hour - 73, hour + 74) if abs(h - hour) in NEAR_HOURS)
+            return [interval for some in found for interval in some]
+
+        while hour >= 0:
+            around = near_hour(hour)
+            if around:
+                break
+            hour -= 1
+        else:  # no interval before: the first hours that have some
+            if not by_hour:
+                return float("inf"), 0.0
+            first = min(by_hour)
+            around = near_hour(min(n for n in range(first + 1) if abs(first - n) in NEAR_HOURS))
+        total, running = sum(weight for _, weight in around), 0
+        kind = 0.0
+        for length, weight in sorted(around):
+            if 2 * running < total:
+                kind = length
+            running += weight
+        near = sum(weight for other, weight in around if abs(other - kind) <= 0.12 * kind + 1)
+        return kind, near / total if len(around) >= 10 else 0.0
 
     def _add_swaps(self) -> None:
         """A record that repeats the one before, between two moves within 20 minutes, is a pickup and a return."""
         for station, rows in self.log.items():
-            moved = [second for s, second, *_ in self.changes if s == station]
+            moved = sorted(second for s, second, *_ in self.changes if s == station)
             for a, b in pairwise(rows):
                 open_ = {self.own(a), self.own(b)} <= {"vehicles", "empty"}
-                before = [m for m in moved if m < b.second]
-                after = [m for m in moved if m > b.second]
-                if not (open_ and before and after and (a.available, a.disabled) == (b.available, b.disabled)):
+                if not open_ or (a.available, a.disabled) != (b.available, b.disabled):
                     continue
-                if b.second - max(before) <= 1200 and min(after) - b.second <= 1200:
+                before = [m for m in moved[: bisect_right(moved, b.second)] if m < b.second]
+                after = moved[bisect_right(moved, b.second) :]
+                if not (before and after) or self.is_polled(ceil_minute(b.second)):
+                    continue
+                if b.second - before[-1] <= 1200 and after[0] - b.second <= 1200:
                     self.changes.append((station, b.second, ceil_minute(a.second), ceil_minute(b.second), 1, 1))
 
     def own(self, r: Record) -> str:
@@ -137,21 +243,6 @@ class System:
     def in_force(self, station: str, minute: int) -> Record | None:
         place = bisect_right(self.minutes.get(station, []), minute)
         return self.log[station][place - 1] if place else None
-
-    def _is_polled(self) -> bool:
-        if len(self.log) <= 2:
-            same = sum(
-                (a.available, a.disabled, self.own(a)) == (b.available, b.disabled, self.own(b))
-                for rows in self.log.values()
-                for a, b in pairwise(rows)
-            )
-            return same >= 0.5 * max(sum(self.heard.values()) - 1, 1)
-        shares = []
-        for minute in sorted(self.heard):
-            present = sum(ceil_minute(rows[0].second) <= minute for rows in self.log.values())
-            listed = sum(any(ceil_minute(r.second) == minute for r in rows) for rows in self.log.values())
-            shares.append(listed / present)
-        return median(shares) >= 0.8
 
     def _expected(self, counts: Counter[int], minutes: list[int], unknown_rate: float, fewest: int = 7) -> float:
         """How many events these minutes would usually hold; `unknown_rate` a minute where too few days are known."""
@@ -179,19 +270,14 @@ class System:
 
     def _silences(self) -> list[tuple[int, int]]:
         heard = sorted(self.heard)
-        gaps = [b - a for a, b in pairwise(heard)]
-        if not gaps:
-            return []
-        usual = float(np.quantile(gaps, 0.999))
         found: list[tuple[int, int]] = []
         for a, b in pairwise(heard):
-            if b - a <= max(30, usual):
+            if b - a <= max(30, 3 * self.usual(a)[0], 3 * self.usual(b)[0]):
                 continue
             before = sum(self.heard[m] for m in range(a - 59, a + 1))
             after = sum(self.heard[m] for m in range(b, b + 60))
-            if self.polled and b - a <= 3 * median(gaps):
-                continue
-            if not self.polled and self._expected(self.heard, list(range(a + 1, b)), min(before, after) / 60, 1) <= 60:
+            polled = self.is_polled(a) and self.is_polled(b)
+            if not polled and self._expected(self.heard, list(range(a + 1, b)), min(before, after) / 60, 1) <= 60:
                 continue
             known = [r for s in self.log if (r := self.in_force(s, a)) is not None]
             shut = [r for r in known if self.own(r) not in ("vehicles", "empty")]
@@ -221,16 +307,43 @@ class System:
         """Whether a station that spoke at minute `before` and again at `after` was silent improbably long."""
         if after - before <= 30:
             return False
-        if self.polled:
-            return sum(before < m < after for m in self.heard) > 3
         rows = self.log[station]
         begin, end = ceil_minute(rows[0].second), ceil_minute(rows[-1].second)
-        share = len(rows) / sum(n for m, n in self.heard.items() if begin <= m <= end)
+        others = sum(n for m, n in self.heard.items() if begin <= m <= end) - len(rows)
         meanwhile = sum(n for m, n in self.heard.items() if before < m < after)
-        return meanwhile * share > 30
+        if self.is_polled(before):
+            present = sum(minutes[0] <= before for minutes in self.minutes.values())
+            return meanwhile / max(present - 1, 1) > 3.5
+        return meanwhile * (len(rows) / max(others, 1)) > 30
+
+    def station_reason(self, station: str, minute: int, docks: bool = False) -> str:
+        reason = self.shown_reason(station, minute, docks)
+        return "unused" if reason == "empty" and not docks and minute in self.unused(station) else reason
 
     @cache  # noqa: B019
-    def station_reason(self, station: str, minute: int, docks: bool = False) -> str:
+    def unused(self, station: str) -> set[int]:
+        """Minutes in which the station was empty for two days or more, and many vehicles would have been brought."""
+        if self.last - self.first < 2880:
+            return set()
+        runs: list[list[int]] = []
+        for minute in range(self.first, self.last + 1):
+            if self.shown_reason(station, minute) == "empty":
+                if runs and runs[-1][-1] == minute - 1:
+                    runs[-1].append(minute)
+                else:
+                    runs.append([minute])
+        long = [run for run in runs if len(run) > 2880]
+        rows = self.log[station]
+        open_ = sum(
+            ceil_minute(b.second) - ceil_minute(a.second)
+            for a, b in pairwise(rows)
+            if self.own(a) in ("vehicles", "empty")
+        )
+        rate = self.rises[station] / max(open_ - sum(map(len, long)), 1440)
+        return {minute for run in long if len(run) * rate > 20 for minute in run}
+
+    @cache  # noqa: B019
+    def shown_reason(self, station: str, minute: int, docks: bool = False) -> str:
         record = self.in_force(station, minute)
         if record is None or minute > self.last:
             return "no_record"
@@ -241,8 +354,30 @@ class System:
         place = bisect_right(self.minutes[station], since)
         until = self.minutes[station][place] if place < len(self.minutes[station]) else self.last + 1
         if minute > since and until - since > 30 and self.is_silent_gap(station, since, until):
+            if until > self.last and until - since - 1 > 7 * 1440:
+                return "left"
             return "silent" if minute - since <= 7 * 1440 else "no_record"
-        return reason
+        late = reason == "empty" and not docks and self.is_not_reopened(station, place - 1)
+        return "not_reopened" if late else reason
+
+    def is_not_reopened(self, station: str, place: int) -> bool:
+        """Whether the vehicles of an empty station disappeared in a closure."""
+        last = {ceil_minute(r.second): self.own(r) for r in self.log[station]}  # of several in a minute the last holds
+        minutes = sorted(last)
+        at = minutes.index(self.minutes[station][place])
+        while at > 0 and last[minutes[at - 1]] == "empty":
+            at -= 1
+        emptied = minutes[at]
+        if at == 0:
+            return False
+        if any(b <= emptied < e for b, e in self.standstill):
+            return True
+        if last[minutes[at - 1]] not in ("not_renting", "not_installed"):
+            return False
+        while at > 0 and last[minutes[at - 1]] in ("not_renting", "not_installed"):
+            at -= 1
+        brief = emptied - minutes[at] <= 360
+        return not (brief and at > 0 and last[minutes[at - 1]] == "empty")
 
     def zone_reason(
         self, members: list[str], minute: int, hours: tuple[int, int] | None, tz: ZoneInfo, docks: bool = False
@@ -256,6 +391,8 @@ class System:
         if reason in ("vehicles", "empty", "undetermined"):
             if any(b <= minute < e for b, e in self.silent):
                 return "feed_silent"
+            if minute in self.far_apart:
+                return "far_apart"
             if any(b <= minute < e for b, e in self.standstill):
                 return "standstill"
         return reason
@@ -314,7 +451,7 @@ def panel(
 ) -> list[dict[str, object]]:
     """One dict per zone and bin, zone by zone."""
     tz = ZoneInfo(timezone)
-    system = System(records, trips)
+    system = System(records, trips, rebalancing)
     starts = [t.started // 60 for t in trips]
     bins = cut(min([system.first, *starts]), max([system.last, *starts]), every, tz)
     covered = covered_by_trips(trips)
@@ -327,7 +464,9 @@ def panel(
             vehicles = sum(system.supply(members, m) for m, r in reasons.items() if r == "vehicles")
             open_ = minutes["available"] + minutes["stockout"]
             by_trips = any(b < end and begin <= e for b, e in covered)
-            known = minutes["unknown"] < end - begin
+            hidden = Counter(reasons.values())
+            hidden_minutes = hidden["silent"] + hidden["feed_silent"] + hidden["far_apart"]
+            known = minutes["unknown"] < end - begin and 2 * hidden_minutes <= end - begin
             row: dict[str, object] = {
                 "zone": zone,
                 "start": begin,
@@ -357,11 +496,14 @@ def panel(
 def inferred(system: System, members: list[str], begin: int, end: int, rebalancing: int) -> dict[str, object]:
     counts = Counter({"observed": 0, "returns": 0, "rebalanced_out": 0, "rebalanced_in": 0})
     for station, second, before, after, fall, rise in system.changes:
-        if station not in members or not begin <= second // 60 < end:
+        moved = (before + after) // 2 if system.is_polled(after) else second // 60
+        if station not in members or not begin <= moved < end:
             continue
         if system.is_silent_gap(station, before, after):
             continue
         if any(before < e and b < after for b, e in system.silent):
+            continue
+        if any(minute in system.far_apart for minute in range(before + 1, after)):
             continue
         counts["observed" if fall < rebalancing else "rebalanced_out"] += fall
         counts["returns" if rise < rebalancing else "rebalanced_in"] += rise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -151,9 +152,10 @@ def test_a_poll_that_lists_all_stations_is_told_from_a_log_of_changes():
     lost = polled[~((polled["station_id"] == "a") & polled["last_reported"].dt.minute.between(10, 45))]
     frame = build_panel(status=lost, timezone=ZONE).panel
     assert hour(frame[frame["zone"] == "a"], "08:00")["unknown_minutes"] == 44 + 4
+    irregular = np.cumsum([0, 1, 3, 8, 2, 60, 5, 1, 20, 3, 6, 12, 1, 45, 9])
     changes = pd.concat(
         [
-            log(*[(f"{8 + m // 60:02d}:{m % 60:02d}", m % 4) for m in range(i, 180, 7)], station=s)
+            log(*[(f"{8 + m // 60:02d}:{m % 60:02d}", m % 4) for m in 9 * i + irregular], station=s)
             for i, s in enumerate("abcd")
         ]
     )

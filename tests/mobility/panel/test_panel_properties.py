@@ -68,7 +68,7 @@ def build(records: list[Record], trips: list[Trip], every: int, hubs: bool = Fal
         zones="superhubs:200m" if hubs else "stations",
         every=f"{every}min",
         force=True,
-        **({"supply": "listed"} | options),
+        **({"supply": "listed", "keep": "all"} | options),
     )
 
 
@@ -82,7 +82,7 @@ def build_from_tables(
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(
-            "CREATE TABLE stations AS SELECT station_id AS station, name, lat, lon, capacity, "
+            "CREATE TABLE stations AS SELECT station_id AS station, name, lat, lon, capacity, NULL AS area, "
             "(row_number() OVER (ORDER BY station_id) - 1)::INTEGER AS ix FROM stations"
         )
         connection.execute(
@@ -120,7 +120,7 @@ def build_from_tables(
         )
         given = Records(connection, ZONE, frozenset(tables), quality, folder)
         zones = "superhubs:200m" if hubs else "stations"
-        return panel_of(given, zones=zones, every=f"{every}min", **options)
+        return panel_of(given, zones=zones, every=f"{every}min", keep="all", **options)
 
 
 def check(records: list[Record], trips: list[Trip], every: int, hubs: bool, result: Panel, **options: Any) -> None:
@@ -207,7 +207,10 @@ def test_through_the_readers_it_is_the_same(feed):
 
 
 def long_feed(seed: int) -> list[Record]:
-    """Thirteen days of six-minute traffic by day and quiet nights, with an outage, a closure and a dead station."""
+    """Thirteen days of six-minute traffic by day and quiet nights, with an outage, a closure and a dead station.
+
+    One station is closed for days without saying so, one opens late after the closure.
+    """
     rng = random.Random(seed)
     begin = reference.utc("2021-03-01 00:00", ZONE)
     records = []
@@ -219,7 +222,16 @@ def long_feed(seed: int) -> list[Record]:
             outage = (5, 13) <= (day, hour) < (5, 19)
             closed = (8, 6) <= (day, hour) < (9, 6)
             dead = station == "b" and 10 <= day < 12
-            if not (outage or closed or dead):
+            shut = station == "d" and (2, 6) <= (day, hour) < (4, 22)  # for days, and it does not say so
+            late = station == "c" and (9, 6) <= (day, hour) < (10, 3)  # after the closure
+            if station == "c" and closed:
+                records.append(Record(station, second, 0, docks=9, renting=False))
+                second += 1800
+                continue
+            if shut or late:
+                records.append(Record(station, second, 0, docks=9))
+                level = 0
+            elif not (outage or closed or dead):
                 records.append(Record(station, second, level, docks=9 - level))
             if closed and rng.random() < 0.3:  # the feed lives, but nothing moves
                 last = next(r for r in reversed(records) if r.station == station)
@@ -234,7 +246,9 @@ def test_two_weeks_with_outage_closure_and_dead_station_are_those_of_the_slow_re
     check(records, [], 360, False, result)
     reasons = result.reasons.groupby("reason")["minutes"].sum()
     assert reasons["feed_silent"] >= 4 * 6 * 60 * 0.9  # the outage, for all four
-    assert reasons["standstill"] >= 4 * 18 * 60  # the closure
+    assert reasons["standstill"] >= 3 * 20 * 60  # the closure, of those that do not report it
+    assert reasons["unused"] >= 60 * 60  # d, which is empty for days
+    assert reasons["not_reopened"] >= 20 * 60  # c, after the closure
     assert reasons["silent"] >= 40 * 60  # the dead station, and it alone
     assert set(result.reasons.query("reason == 'silent'")["zone"]) == {"b"}
     nights = result.panel[result.panel["start_local"].dt.hour == 0]

@@ -114,3 +114,25 @@ def test_the_rate_of_the_whole_system_has_the_errors_that_zones_share(tmp_path):
     assert sorted(system["start"]) == system["start"].tolist() == sorted(panel["start"].unique())
     demand = pd.read_parquet(tmp_path / "demand.parquet")
     assert not [name for name in demand.columns if "shared" in name]
+
+
+def test_areas_are_sums_draw_by_draw_and_zones_that_are_left_out_count_nowhere():
+    rng = np.random.default_rng(4)
+    zones = [(name, ZoneDraws.by_itself(rng.random(168), rng.random((168, 50)))) for name in "abcd"]
+    areas = {"a": "north", "b": "north", "c": "south"}
+    table = tabulate_totals(zones, left_out={"b"}, areas=areas)
+    drawn = {name: draws.lost.sum(axis=0) for name, draws in zones}
+
+    def lost(level: str, name: str | None) -> pd.Series:
+        rows = table[(table["level"] == level) & (table["quantity"] == "lost")]
+        return rows[rows["zone"].isna() if name is None else rows["zone"] == name].iloc[0]
+
+    for row, draws in (
+        (lost("system", None), drawn["a"] + drawn["c"] + drawn["d"]),
+        (lost("area", "north"), drawn["a"]),
+        (lost("area", "south"), drawn["c"]),
+        (lost("zone", "b"), drawn["b"]),
+    ):
+        assert row["mean"] == pytest.approx(draws.mean())
+        assert row["q95"] == pytest.approx(np.quantile(draws, 0.95))
+    assert set(table.loc[table["level"] == "area", "zone"]) == {"north", "south"}

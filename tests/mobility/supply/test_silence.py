@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from unmet.mobility.supply.cadence import REGULAR, Cadence, Intervals, usual_intervals
 from unmet.mobility.supply.polls import Polls
 from unmet.mobility.supply.silence import Feed, expected_events, outside_coverage, silent_stretches, standstills
 from unmet.mobility.supply.spells import silent_gaps
@@ -19,7 +20,12 @@ def feed(records, *, shut=0, stations=4, polled=False, moves=None, first=0):
     records = np.asarray(records, dtype=np.int64)
     moves = records if moves is None else np.asarray(moves, dtype=np.int64)
     many = np.full(len(records), stations)
-    return Feed(first, records, moves, moves > 0, many, np.full(len(records), shut), polled)
+    heard = np.flatnonzero(records)
+    looks = Intervals(len(records))
+    looks.add(heard[:-1], np.diff(heard))
+    minutes, near = usual_intervals(looks)
+    cadence = Cadence(minutes, near >= REGULAR, np.full(len(minutes), polled))
+    return Feed(first, records, moves, moves > 0, many, np.full(len(records), shut), cadence)
 
 
 def days(n, per_minute):

@@ -23,7 +23,6 @@ __all__ = [
     "WEEK",
     "Bins",
     "Integers",
-    "closed_by_hours",
     "cut_bins",
     "hour_of_week",
     "parse_every",
@@ -179,21 +178,6 @@ def parse_hours(hours: str) -> tuple[int, int]:
     if opens == closes or max(opens, closes) > DAY:
         raise InputError(f"hours: expected a start and an end at different times of a day, got {hours!r}.")
     return opens, closes
-
-
-def closed_by_hours(hours: str, first: int, last: int, timezone: str) -> Integers:
-    """Return the stretches of `first ... last` outside the daily opening hours, as rows (begin, end).
-
-    Hours that end before they start include midnight.
-    """
-    opens, closes = parse_hours(hours)
-    minutes = np.arange(first, last + 1, dtype=np.int64)
-    time = wall_minutes(minutes, timezone) % DAY
-    if opens < closes:
-        shut = (time < opens) | (time >= closes)
-    else:
-        shut = (time < opens) & (time >= closes)
-    return first + runs(shut)
 
 
 def runs(mask: NDArray[np.bool_]) -> Integers:

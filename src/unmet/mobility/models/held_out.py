@@ -1,7 +1,10 @@
 """Bins held out of every joint estimate: its bias and its intervals, measured on the user's own records.
 
-A few per cent of the bins with full supply are hidden from the fits and the shocks, and predicted from all others. The
-situation is that of a stock-out, but the count is known.
+A few per cent of the bins with some supply are hidden from the fits and the shocks, and predicted from all others.
+
+Bins are chosen whatever their exposure. Pickups less the rate times the exposure are a martingale, stopped when the
+last vehicle is taken, so their mean is 0 for a right rate. Bins in which supply never ran out are no fair sample: their
+demand is low on average, because in others it took the last vehicle.
 """
 
 from __future__ import annotations
@@ -17,9 +20,9 @@ from unmet._typing import Array, BoolArray, IntArray
 __all__ = ["HeldOut", "coverage", "draw_counts", "find_held_out", "measure"]
 
 SHARE = 0.03
-"""Share of the bins with full supply that are held out."""
+"""Share of the bins with some supply that are held out."""
 
-_LEAST_BINS = 50
+_LEAST_BINS, _FULL = 50, 0.98
 _NOMINAL = 0.9
 
 
@@ -36,7 +39,7 @@ class HeldOut:
     bias_se : float
         Its standard error; days are taken as independent.
     coverage : float
-        Share of the bins inside their 90 % interval, with ties broken evenly.
+        Share of the bins with full supply inside their 90 % interval, with ties broken evenly.
     """
 
     bins: int
@@ -68,9 +71,9 @@ class HeldOut:
 
 
 def find_held_out(
-    zone: str, observed: Array, exposure: Array, seed: int, share: float = SHARE, least: float = 0.98
+    zone: str, observed: Array, exposure: Array, seed: int, share: float = SHARE, least: float = 0.0
 ) -> BoolArray:
-    """Choose bins with (nearly) full supply, an exposure of `least` or more, by the zone's name and the seed.
+    """Choose bins with some supply, and an exposure of `least` or more, by the zone's name and the seed.
 
     Examples
     --------
@@ -78,11 +81,11 @@ def find_held_out(
     True
     """
     rng = np.random.default_rng([seed, *zone.encode()])
-    return np.isfinite(observed) & (exposure >= least) & (rng.random(len(observed)) < share)
+    return np.isfinite(observed) & (exposure > 0) & (exposure >= least) & (rng.random(len(observed)) < share)
 
 
 def measure(
-    truth: Array, expected: Array, dispersion: float, day: IntArray, rng: np.random.Generator
+    truth: Array, expected: Array, exposure: Array, dispersion: float, day: IntArray, rng: np.random.Generator
 ) -> HeldOut | None:
     """Compare counts with their predictive distributions; None for too few bins or no trip.
 
@@ -92,6 +95,8 @@ def measure(
         Counts of the held-out bins.
     expected : array of shape (draws, n)
         Draws of their means.
+    exposure : array of shape (n,)
+        Share of each bin with supply.
     dispersion : float
         Of the counts about their means.
     day : integer array of shape (n,)
@@ -99,16 +104,17 @@ def measure(
     rng : Generator
         For the draws of counts, and to break ties.
     """
-    if len(truth) < _LEAST_BINS or not truth.any():
+    full = exposure >= _FULL
+    if full.sum() < _LEAST_BINS or not truth.any():
         return None
     mean = expected.mean(axis=0)
     by_day = np.bincount(np.unique(day, return_inverse=True)[1], mean - truth)
-    drawn = draw_counts(expected, dispersion, rng)
+    drawn = draw_counts(expected[:, full], dispersion, rng)
     return HeldOut(
         bins=len(truth),
         bias=float(mean.sum() / truth.sum() - 1),
         bias_se=float(np.sqrt(np.sum((by_day - by_day.mean()) ** 2)) / truth.sum()),
-        coverage=coverage(truth, drawn, rng),
+        coverage=coverage(truth[full], drawn, rng),
     )
 
 

@@ -11,6 +11,7 @@ from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
 from unmet.mobility.clock.bins import hour_of_week
+from unmet.mobility.models.kept import InputScales, KeptFit
 from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.panel.schema import NEEDED_COLUMNS, PANEL_COLUMNS, REBALANCED_COLUMNS, STATE_MINUTES
 
@@ -84,6 +85,12 @@ class ZoneData:
         Hyper-parameters to use; None if the zone's own are to be learnt.
     surroundings : Surroundings or None
         Shocks and walkers of the neighbourhood; None if the zone is estimated by itself.
+    scales : InputScales
+        What the inputs are measured by.
+    kept : KeptFit or None
+        A fit of earlier bins, to use instead of a new one.
+    hidden : array of bool or None
+        Bins with trips that are mostly unknown: nothing is learnt from them.
     """
 
     zone: str
@@ -101,6 +108,9 @@ class ZoneData:
     notes: dict[str, int]
     hyperparameters: Hyperparameters | None = None
     surroundings: Surroundings | None = None
+    scales: InputScales | None = None
+    kept: KeptFit | None = None
+    hidden: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -108,7 +118,8 @@ class ZoneData:
     @property
     def seen(self) -> BoolArray:
         """Bins with observed trips and some exposure: those to learn from."""
-        return np.isfinite(self.observed) & (self.exposure > 0)
+        seen = np.isfinite(self.observed) & (self.exposure > 0)
+        return seen if self.hidden is None else seen & ~self.hidden
 
     @property
     def has_counts(self) -> bool:
@@ -127,7 +138,7 @@ class ZoneData:
         return self.minutes >= 1440
 
 
-def zone_data(panel: pd.DataFrame) -> ZoneData:
+def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneData:
     """Check and arrange the rows of one zone.
 
     Parameters
@@ -135,6 +146,8 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     panel : DataFrame
         Rows of one zone with the columns of a panel. ``holiday`` and other numeric columns (weather) are used if
         present; ``future`` marks bins after the end of the records.
+    scales : InputScales, optional
+        What the inputs are measured by; found from the rows if not given.
     """
     missing = [c for c in _NEEDED if c not in panel.columns]
     if missing:
@@ -148,10 +161,11 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     observed = frame["observed"].to_numpy(dtype=float)
     exposure = frame["exposure"].to_numpy(dtype=float)
     _check(frame, observed, exposure)
+    exposure, hidden = _known_exposure(frame, exposure)
     moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
     repaired = exposure < moment
     local = pd.DatetimeIndex(frame["start_local"])
-    inputs, covariates, gaps = _inputs(frame, local)
+    inputs, covariates, gaps, scales = _inputs(frame, local, scales)
     data = ZoneData(
         zone=str(frame["zone"].iloc[0]),
         start=pd.DatetimeIndex(frame["start"]),
@@ -166,15 +180,32 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
         covariates=covariates,
         flags=np.full(len(frame), "", dtype=object),
         notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
+        scales=scales,
+        hidden=hidden,
     )
     future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
     _flag(data.flags, future, "future")
     _flag(data.flags, np.isnan(observed) & ~future, "unobserved")
-    _flag(data.flags, frame["unknown_minutes"].to_numpy() >= minutes, "unknown")
+    _flag(data.flags, hidden | (frame["unknown_minutes"].to_numpy() >= minutes), "unknown")
     _flag(data.flags, frame["closed_minutes"].to_numpy() >= minutes, "closed")
     _flag(data.flags, gaps, "covariate-missing")
     _flag(data.flags, ~np.isin(data.slot, data.slot[data.seen]), "extrapolation")
     return data
+
+
+def _known_exposure(frame: pd.DataFrame, exposure: Array) -> tuple[Array, BoolArray]:
+    """Exposure that goes with the observed trips, and the bins with trips that are mostly unknown.
+
+    Trips are those of the whole bin, also of its unknown minutes, which are taken to be like its known ones. A bin that
+    is mostly unknown teaches nothing. Pickups inferred from status are those of the known minutes.
+    """
+    if "evidence" not in frame or (frame["evidence"] == "netted").any():
+        return exposure, np.zeros(len(frame), dtype=bool)
+    unknown = (frame["unknown_minutes"] / frame["minutes"]).to_numpy(dtype=float)
+    trips = frame["evidence"].isin(["trips", "status+trips"]).to_numpy()
+    hidden = trips & (unknown > 0.5)
+    scaled = np.minimum(exposure / np.maximum(1.0 - unknown, 0.5), 1.0)
+    return np.where(trips & ~hidden, scaled, exposure), hidden
 
 
 def _out_of_stock(frame: pd.DataFrame) -> Array:
@@ -210,9 +241,12 @@ def _flag(flags: np.ndarray, rows: BoolArray, word: str) -> None:
     flags[rows] = [f"{old};{word}" if old else word for old in flags[rows]]
 
 
-def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame, tuple[str, ...], BoolArray]:
+def _inputs(
+    frame: pd.DataFrame, local: pd.DatetimeIndex, scales: InputScales | None
+) -> tuple[pd.DataFrame, tuple[str, ...], BoolArray, InputScales]:
     """Make the columns for the kernels; fill gaps of a covariate with its median, and report those rows."""
-    inputs = pd.DataFrame({"t": (local - local[0]) / pd.Timedelta(days=1)})
+    known = scales or InputScales(local[0], _covariate_scales(frame))
+    inputs = pd.DataFrame({"t": (local - known.origin) / pd.Timedelta(days=1)})
     holiday = frame["holiday"].to_numpy(dtype=float) if "holiday" in frame else np.zeros(len(frame))
     holiday = np.nan_to_num(holiday)
     clock = (local - local.normalize()) / pd.Timedelta(days=1)
@@ -220,7 +254,18 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
     inputs["weekend"] = (inputs["week"] >= 5).astype(float)
     inputs["holiday"] = holiday
     gaps = np.zeros(len(frame), dtype=bool)
-    covariates = []
+    for name, (median, unit) in known.covariates.items():
+        values = frame[name].to_numpy(dtype=float)
+        hole = ~np.isfinite(values)
+        gaps |= hole
+        values = np.where(hole, median, values)
+        inputs[f"x:{name}"] = values if unit is None else np.log1p(values / unit)
+    return inputs, tuple(f"x:{name}" for name in known.covariates), gaps, known
+
+
+def _covariate_scales(frame: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
+    """Find the covariates among the columns; put amounts that are mostly zero, such as rain, on a log scale."""
+    found: dict[str, tuple[float, float | None]] = {}
     for name in frame.columns:
         if name in NOT_COVARIATES or name in _CALENDAR or not pd.api.types.is_numeric_dtype(frame[name]):
             continue
@@ -228,16 +273,9 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
         hole = ~np.isfinite(values)
         if hole.all() or np.nanmax(values[~hole]) == np.nanmin(values[~hole]):
             continue  # a constant explains nothing
-        gaps |= hole
-        values = np.where(hole, np.median(values[~hole]), values)
-        inputs[f"x:{name}"] = _spread_out(values)
-        covariates.append(f"x:{name}")
-    return inputs, tuple(covariates), gaps
-
-
-def _spread_out(values: Array) -> Array:
-    """Put amounts that are mostly zero, such as rain, on a log scale; leave other values as they are."""
-    positive = values > 0
-    if values.min() >= 0 and 0 < positive.mean() < 0.5:
-        return np.log1p(values / values[positive].mean())
-    return values
+        median = float(np.median(values[~hole]))
+        values = np.where(hole, median, values)
+        positive = values > 0
+        mostly_zero = values.min() >= 0 and 0 < positive.mean() < 0.5
+        found[str(name)] = (median, float(values[positive].mean()) if mostly_zero else None)
+    return found

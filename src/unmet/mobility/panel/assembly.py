@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Bins, Integers
 from unmet.mobility.panel.evidence import Evidence
+from unmet.mobility.panel.plausibility import unseen_stations
 from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.pickups import find_changes, known_changes
@@ -23,9 +24,10 @@ from unmet.mobility.supply.spells import (
     count_minutes,
     integrate,
     no_spells,
+    plain_spells,
     status_spells,
 )
-from unmet.mobility.supply.states import STATES
+from unmet.mobility.supply.states import FAR_APART, FEED_SILENT, SILENT, STATES
 from unmet.mobility.supply.status_log import StatusRecords
 
 __all__ = ["panel_rows", "zone_rows"]
@@ -83,10 +85,11 @@ def _zone_groups(evidence: Evidence, rebalancing: int, held: list[Unusable]) -> 
     if evidence.netted is not None:
         yield np.arange(evidence.zones), ZoneSupply(combine_stations(evidence.netted, evidence.group))
         return
-    if evidence.log is not None and evidence.feed is not None:
+    if evidence.log is not None and evidence.feed is not None and evidence.activity is not None:
         for records in evidence.log.blocks():
-            spells = status_spells(records, evidence.feed, evidence.feed_share)
-            dock_spells = status_spells(dock_records(records), evidence.feed, evidence.feed_share)
+            unseen = unseen_stations(evidence.implausible)
+            spells = status_spells(records, evidence.feed, evidence.activity, evidence.closures, unseen)
+            dock_spells = plain_spells(dock_records(records), evidence.feed, evidence.activity.feed_share)
             served = _served(records, spells, evidence, many, held)
             moved = _infer(records, evidence, rebalancing) if evidence.inferred else None
             behind = min(int(evidence.group[records.station[-1]]) + 1, evidence.zones)
@@ -114,8 +117,9 @@ def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Move
     """Infer pickups, returns and rebalancing from the changes of availability."""
     assert evidence.log is not None
     assert evidence.feed is not None
-    changes = find_changes(records, evidence.feed.polled)
-    changes = known_changes(changes, evidence.feed, evidence.feed_share, evidence.silent)
+    assert evidence.activity is not None
+    changes = find_changes(records, evidence.feed)
+    changes = known_changes(changes, evidence.feed, evidence.activity.feed_share, evidence.silent)
     bin_ = evidence.bins.of(changes.minute)
     zone = evidence.group[changes.station]
     inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)
@@ -135,7 +139,9 @@ def zone_rows(evidence: Evidence, zones: Integers, tally: Tally, supply: ZoneSup
     open_ = states["available"] + states["stockout"]
     with np.errstate(invalid="ignore"):
         mean = np.where(open_ > 0, tally.vehicle_minutes / np.maximum(open_, 1), np.nan)
-    known = states["unknown"] < bins.minutes
+    hidden = sum(tally.minutes.get(reason, np.int64(0)) for reason in (SILENT, FEED_SILENT, FAR_APART))
+    # A bin that is mostly hidden in gaps of the feed is unknown, not zero.
+    known = (states["unknown"] < bins.minutes) & (2 * hidden <= bins.minutes)
     return {
         "zone": np.broadcast_to(zones[:, None], known.shape),
         "start": bins.start,

@@ -44,7 +44,8 @@ def build_panel(
         Called with a sentence at the start of each step.
     **options
         Fields of `PanelOptions`: `timezone` (required), `zones`, `every`, `start`, `end`, `censored_rule`,
-        `rebalancing`, `hours`, `supply`, `mapping`, `headers`, `date_order`, `memory`, `max_rejected`, `force`.
+        `rebalancing`, `hours`, `supply`, `areas`, `keep`, `mapping`, `headers`, `date_order`,
+        `vehicle_type`, `memory`, `max_rejected`, `force`.
 
     Returns
     -------
@@ -132,12 +133,13 @@ def _making(
         status,
         stations,
         timezone=options.timezone,
-        mapping=options.mapping,
+        mapping=options.columns(),
         headers=options.headers,
         memory=options.memory,
         max_rejected=options.max_rejected,
         force=options.force,
         date_order=options.date_order,
+        vehicle_type=options.vehicle_type,
         keep_duplicates=True,  # they are found when the status is sorted
         within=options.period(),
         progress=progress,

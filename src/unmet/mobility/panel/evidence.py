@@ -13,19 +13,29 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all
-from unmet.mobility.clock.bins import DAY, Bins, Integers, closed_by_hours, cut_bins, parse_every
+from unmet.mobility.clock.bins import DAY, Bins, Integers, cut_bins, parse_every
 from unmet.mobility.panel.options import PanelOptions
+from unmet.mobility.panel.plausibility import Implausible, find_implausible, kept_zones, unseen_stations
 from unmet.mobility.panel.schema import stored_types
-from unmet.mobility.panel.trip_counts import TripCounts, count_trips, trip_moves, trip_span
-from unmet.mobility.panel.usable import SupplyModel, learn_supply, timelines
+from unmet.mobility.panel.trip_counts import TripCounts, count_trips, station_events, trip_moves, trip_span
+from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
+from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
 from unmet.mobility.supply.netting import net_supply
 from unmet.mobility.supply.polls import Polls
-from unmet.mobility.supply.silence import Feed, outside_coverage, silent_stretches, standstills
+from unmet.mobility.supply.silence import (
+    Feed,
+    StationActivity,
+    far_apart,
+    join,
+    outside_coverage,
+    silent_stretches,
+    standstills,
+)
 from unmet.mobility.supply.spells import Override, Spells
-from unmet.mobility.supply.states import FEED_SILENT, OUTSIDE_HOURS, STANDSTILL
+from unmet.mobility.supply.states import FAR_APART, FEED_SILENT, OUTSIDE_HOURS, STANDSTILL
 from unmet.mobility.supply.status_log import StatusLog, sort_status
 from unmet.mobility.zones.build import Zones
 
@@ -54,16 +64,20 @@ class Evidence:
         Bins that the trip files cover.
     log, feed : optional
         Sorted status, and the activity of the whole feed. `log` is None without status.
-    feed_share : array
-        Usual share of each station in the feed's records. Empty without status.
+    activity : StationActivity, optional
+        Activity of each station, by its status. None without status.
     trips : TripCounts, optional
         Pickups and returns by zone and bin.
     netted : Spells, optional
         Supply of the stations, netted from trips.
     silent : array
-        Stretches (begin, end) in which the feed is silent.
+        Stretches (begin, end) in which the feed is silent, or looked at too rarely to infer pickups.
+    closures : array
+        Stretches (begin, end) in which the whole system stands still.
     supply : SupplyModel, optional
         Usable supply. None if every listed vehicle is taken to be rentable.
+    implausible : list of Implausible
+        Stations whose records contradict each other, in zones that are not kept.
     """
 
     bins: Bins
@@ -74,11 +88,13 @@ class Evidence:
     covered: NDArray[np.bool_]
     log: StatusLog | None = None
     feed: Feed | None = None
-    feed_share: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    activity: StationActivity | None = None
     trips: TripCounts | None = None
     netted: Spells | None = None
     silent: Integers = field(default_factory=lambda: NO_STRETCHES)
+    closures: Integers = field(default_factory=lambda: NO_STRETCHES)
     supply: SupplyModel | None = None
+    implausible: list[Implausible] = field(default_factory=list)
 
     @property
     def inferred(self) -> bool:
@@ -123,10 +139,14 @@ def gather(
         progress("counting trips")
         trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
         holes = outside_coverage(trips.starts, first, last)
-    silent, feed_share = NO_STRETCHES, np.empty(0)
+    silent, activity = NO_STRETCHES, None
     if log is not None:
         progress("measuring the activity of the feed")
-        feed, feed_share = watch_feed(log, trips.moves if trips else np.empty(0, dtype=np.int64))
+        moves = trips.moves if trips else np.empty(0, dtype=np.int64)
+        both = None
+        if trips is not None and len(trips.starts):
+            both = max(first, int(trips.starts[0])), min(last, int(trips.starts[-1])) + 1
+        feed, activity = watch_feed(log, moves, options.rebalancing, both)
         feed = replace(feed, polls=polls)
         silent = silent_stretches(feed)
     else:
@@ -137,19 +157,56 @@ def gather(
     still, silent = standstills(feed, silent)
     overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
     overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
+    if log is not None:
+        apart = far_apart(feed, holes)
+        overrides += [Override(b, e, FAR_APART) for b, e in apart.tolist()]
+        silent = np.concatenate([silent, apart])
+        silent = join(silent[np.argsort(silent[:, 0], kind="stable")], 1)
     if options.hours is not None:
-        shut = closed_by_hours(options.hours, first, last, records.timezone)
+        shut = read_opening_hours(options.hours).closed(first, last, records.timezone)
         overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
-    supply = None
-    if log is not None and options.supply == "usable":
-        known = None if span is None else holes
-        source = timelines(records, feed, feed_share, silent, order, known, (first, last + 1), options)
-        progress("learning which listed vehicles can be rented")
-        supply = learn_supply(source, log, overrides, options.timezone)
-    covered = _covered(bins, holes)
+    supply, found = None, []
+    if log is not None and activity is not None:
+        nothing = np.empty(0, dtype=np.int64)
+        events = (nothing, nothing) if span is None else station_events(records.connection, order, records.folder)
+        kept = kept_zones(options.keep, zones.frame)
+        found = [one for one in find_implausible(activity, *events) if not _is_kept(one, group, zones, kept)]
+        if options.supply == "usable":
+            source = Timelines(
+                feed,
+                activity,
+                silent,
+                still,
+                unseen_stations(found),
+                options.rebalancing,
+                *events,
+                np.array([[first, last + 1]]) if span is None else holes,
+                (first, last + 1),
+            )
+            progress("learning which listed vehicles can be rented")
+            supply = learn_supply(source, log, overrides, options.timezone)
     return Evidence(
-        bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent, supply
+        bins=bins,
+        zones=len(zones),
+        order=order,
+        group=group,
+        overrides=overrides,
+        covered=_covered(bins, holes),
+        log=log,
+        feed=feed,
+        activity=activity,
+        trips=trips,
+        netted=netted,
+        silent=silent,
+        closures=still,
+        supply=supply,
+        implausible=found,
     )
+
+
+def _is_kept(one: Implausible, group: Integers, zones: Zones, kept: set[str]) -> bool:
+    zone = int(group[one.place])
+    return zone >= len(zones) or str(zones.frame["zone"].iloc[zone]) in kept
 
 
 def _stations_by_zone(zones: Zones) -> tuple[Integers, Integers]:

@@ -70,10 +70,10 @@ def _check_every(every: str) -> None:
 
 
 def _check_hours(hours: str | None) -> None:
-    from unmet.mobility.clock.bins import parse_hours
+    from unmet.mobility.records.opening import read_opening_hours
 
     if hours is not None:
-        parse_hours(hours)
+        read_opening_hours(hours)
 
 
 def _check_supply(supply: str) -> None:
@@ -132,10 +132,16 @@ class PanelOptions:
         Where pickups are inferred from status: a change of at least this many vehicles at once is counted as
         rebalancing, not as pickups or returns.
     hours : str, optional
-        Daily opening hours, ``06:00-23:00``. The zone is closed outside them.
+        Opening hours: ``06:00-23:00`` daily, or GBFS documents (``system_hours.json``, ``system_calendar.json``,
+        ``system_information.json``), separated by commas. Zones are closed outside them.
     supply : str
         ``usable``: exposure is the expected share of the bin in which a rider can be served, by a model of listed
         vehicles that cannot be rented. ``listed``: every listed vehicle can be rented.
+    areas : str, optional
+        Areas to sum zones by: a GeoJSON file of polygons, or a column of the stations table.
+    keep : str, optional
+        Zones that stay in the totals of the system although their records contradict each other: ``all``, or names or
+        ids separated by commas. See `unmet.mobility.panel.plausibility`.
     mapping : mapping, optional
         Our field → the file's column, for columns with unknown headers. Use ``"status.at"`` if several sources have
         the field.
@@ -144,6 +150,9 @@ class PanelOptions:
     date_order : str, optional
         Order of day, month and year in dates such as 01/02/2024: ``mdy``, ``dmy`` or ``ymd``. The dates decide if not
         given; a file whose dates do not show it is refused.
+    vehicle_type : str, optional
+        Count only vehicles and trips of one type: ``electric``, ``classic``, or a ``vehicle_type_id`` of GBFS
+        documents. A zone is out of stock when it has none of that type.
     memory : str
         Memory limit. Data that does not fit is kept on disk.
     max_rejected : float
@@ -202,7 +211,7 @@ class PanelOptions:
         None,
         "panel",
         "text",
-        "Daily opening hours, 06:00-23:00; closed otherwise.",
+        "Opening hours: 06:00-23:00, or GBFS documents such as system_hours.json; closed otherwise.",
         '"06:00-23:00"',
         check=_check_hours,
     )
@@ -213,6 +222,20 @@ class PanelOptions:
         "usable (learn how many listed vehicles cannot be rented) | listed (every listed vehicle can be rented).",
         '"usable"',
         check=_check_supply,
+    )
+    areas: str | None = _option(
+        None,
+        "panel",
+        "text",
+        "Areas to sum zones by: polygons.geojson, or a column of the stations table.",
+        '"districts.geojson"',
+    )
+    keep: str | None = _option(
+        None,
+        "panel",
+        "text",
+        "Zones to count whatever their records say: all, or names separated by commas.",
+        '"all"',
     )
     mapping: Mapping[str, str] | None = _option(
         None,
@@ -231,6 +254,13 @@ class PanelOptions:
         "Order of dates such as 01/02/2024: mdy, dmy or ymd; else found from the dates.",
         '"dmy"',
         check=_check_date_order,
+    )
+    vehicle_type: str | None = _option(
+        None,
+        "records",
+        "text",
+        "Count vehicles and trips of one type: electric, classic, or a vehicle_type_id of GBFS documents.",
+        '"electric"',
     )
     memory: str = _option(
         "2GB",
@@ -260,6 +290,13 @@ class PanelOptions:
                 limits = f"of at least {least}" if most is None else f"between {least:g} and {most:g}"
                 raise InputError(f"{name}: expected a number {limits}, got {value!r}.")
         self.period()
+
+    def columns(self) -> dict[str, str]:
+        """Return `mapping`, with the column of the areas if they are one."""
+        from unmet.mobility.zones.areas import is_polygon_file
+
+        column = {} if self.areas is None or is_polygon_file(self.areas) else {"stations.area": self.areas}
+        return {**(self.mapping or {}), **column}
 
     def period(self) -> tuple[int | None, int | None]:
         """Return the first minute (UTC) and the one after the last. None if not given."""

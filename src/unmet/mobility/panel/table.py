@@ -15,12 +15,15 @@ from unmet._storage.sql import fetch_one
 from unmet.mobility.panel.assembly import panel_rows
 from unmet.mobility.panel.evidence import Evidence, gather
 from unmet.mobility.panel.options import PanelOptions, censored_sql
+from unmet.mobility.panel.plausibility import describe
+from unmet.mobility.panel.remarks import cadence_table, find_remarks
 from unmet.mobility.panel.schema import EVIDENCE, columns_of, select_panel, stored_types
 from unmet.mobility.panel.trip_counts import loose_starts
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.served import Unusable
-from unmet.mobility.supply.states import REASONS, STATES
+from unmet.mobility.supply.states import FEED_SILENT, REASONS, STATES
+from unmet.mobility.zones.areas import find_areas, report_wide_zones
 from unmet.mobility.zones.build import Zones, find_zones, report_moved
 
 __all__ = ["UNUSABLE_COLUMNS", "PanelTable", "make_panel"]
@@ -56,7 +59,7 @@ class PanelTable:
 def make_panel(records: Records, options: PanelOptions, progress: Callable[[str], None]) -> PanelTable:
     """Make the panel of records, in their database."""
     connection = records.connection
-    stations = connection.execute("SELECT station, name, lat, lon, capacity FROM stations ORDER BY ix").df()
+    stations = connection.execute("SELECT station, name, lat, lon, capacity, area FROM stations ORDER BY ix").df()
     log = QualityLog()
     read = records.quality[records.quality["reason"] == "read"].set_index("source")["rows"].to_dict()
     log.total("stations", len(stations))
@@ -66,6 +69,9 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
     loose = loose_starts(connection) if "trips" in records.tables else None
     zones = find_zones(options.zones, stations, log, loose, parse_memory(options.memory))
     log.total("panel", len(zones))
+    wide = report_wide_zones(zones, stations, log) if options.zones != "stations" else []
+    if options.areas is not None:
+        zones.frame["area"] = find_areas(options.areas, zones, stations, log, parse_memory(options.memory))
     if "trips" in records.tables:
         report_moved(connection, log)
     evidence = gather(records, zones, stations, options, log, progress)
@@ -74,8 +80,16 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
         log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail, of=records.within.get("status"))
     held: list[Unusable] = []
     reasons = _name_reasons(_fill_rows(records, zones.frame, evidence, options, progress, held), zones.frame)
+    implausible = describe(evidence.implausible, evidence.order, zones, stations)
+    for row in implausible:
+        log.add("stations", "implausible records", "noted", 1, f"{row['station']}: {row['why']}")
     quality = pd.concat([records.quality, log.frame().query("reason != 'read'")], ignore_index=True)
-    summary = _summarise(records, options, evidence, reasons, len(stations))
+    summary = _summarise(records, options, evidence, reasons, len(stations), zones.frame, implausible)
+    if wide:
+        summary["remarks"].append(
+            f"{len(wide):,} of {len(zones):,} zones are wider than a walk. A zone is out of stock only when all its "
+            "stations are; to sum stations by district, use --zones stations --areas."
+        )
     sql = select_panel(evidence.inferred, censored_sql(options.censored_rule))
     unusable = _name_unusable(held, stations, zones, evidence, records.timezone)
     return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary, unusable)
@@ -157,7 +171,13 @@ def _name_unusable(
 
 
 def _summarise(
-    records: Records, options: PanelOptions, evidence: Evidence, reasons: pd.DataFrame, stations: int
+    records: Records,
+    options: PanelOptions,
+    evidence: Evidence,
+    reasons: pd.DataFrame,
+    stations: int,
+    zones: pd.DataFrame,
+    implausible: list[dict[str, Any]],
 ) -> dict[str, Any]:
     open_ = "available_minutes + stockout_minutes > 0"
     counts = fetch_one(
@@ -170,10 +190,13 @@ def _summarise(
     by_reason = reasons.groupby("reason")["minutes"].sum()
     kind = None
     if evidence.log is not None and evidence.feed is not None:
-        kind = "polled snapshots" if evidence.feed.polled else "change log"
+        polled = evidence.feed.cadence.polled.mean()
+        kind = "polled snapshots" if polled > 0.9 else "change log" if polled < 0.1 else "changes and polled snapshots"
+    pickups_from = "trips" if bool(evidence.covered.all()) else "trips and status" if trips else "status"
     return {
         "timezone": records.timezone,
         "zones_as": options.zones,
+        "areas_as": options.areas,
         "every": options.every,
         "censored_rule": options.censored_rule,
         "rebalancing": options.rebalancing,
@@ -184,7 +207,8 @@ def _summarise(
         "bins": len(bins),
         "rows": evidence.zones * len(bins),
         "status": kind,
-        "pickups_from": "trips" if bool(evidence.covered.all()) else "trips and status" if trips else "status",
+        "cadence": None if kind is None else cadence_table(evidence),
+        "pickups_from": pickups_from,
         "supply_from": "status" if evidence.log is not None else "trips, netted",
         "trips_used": None if trips is None else trips.used,
         "observed": float(counts[2] or 0.0),
@@ -194,8 +218,18 @@ def _summarise(
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
         "usable_supply": None if evidence.supply is None else evidence.supply.usable.summary(),
-        "feed_outages": int(((evidence.silent[:, 0] < bins.edges[-1]) & (evidence.silent[:, 1] > bins.edges[0])).sum()),
+        "feed_outages": _outages(evidence),
+        "keep": options.keep,
+        "implausible": implausible,
+        "left_out": sorted({str(row["zone"]) for row in implausible}),
+        "remarks": find_remarks(evidence, reasons, zones, implausible, pickups_from, records.timezone),
     }
+
+
+def _outages(evidence: Evidence) -> int:
+    """Count the outages of the whole feed in the panel's period."""
+    first, behind = int(evidence.bins.edges[0]), int(evidence.bins.edges[-1])
+    return sum(o.reason == FEED_SILENT and o.begin < behind and o.end > first for o in evidence.overrides)
 
 
 def _local_end(minute: int, timezone: str) -> str:

@@ -8,18 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
-from unmet.mobility.panel.options import PanelOptions
-from unmet.mobility.panel.trip_counts import station_events
-from unmet.mobility.records.read import Records
 from unmet.mobility.supply.served import Served, Unusable, find_served
-from unmet.mobility.supply.silence import Feed
+from unmet.mobility.supply.silence import Feed, StationActivity
 from unmet.mobility.supply.spells import Override, Spells, status_spells
 from unmet.mobility.supply.status_log import StatusLog, StatusRecords
 from unmet.mobility.supply.timeline import Events, Timeline, find_timeline, status_events
 from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
 from unmet.mobility.supply.usual_rates import make_calendar
 
-__all__ = ["SupplyModel", "Timelines", "learn_supply", "timelines"]
+__all__ = ["SupplyModel", "Timelines", "learn_supply"]
 
 _MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 
@@ -33,8 +30,10 @@ class Timelines:
 
     Attributes
     ----------
-    feed, feed_share, silent
-        Activity of the feed, share of each station in it, stretches in which it is silent.
+    feed, activity, silent, closures
+        Activity of the feed and of each station, stretches in which the feed is silent or the system closed.
+    implausible : array
+        Stations that are not believed when they show no vehicle.
     rebalancing : int
         Vehicles at once that a van moves.
     pickups, returns : array
@@ -46,8 +45,10 @@ class Timelines:
     """
 
     feed: Feed
-    feed_share: NDArray[np.float64]
+    activity: StationActivity
     silent: Integers
+    closures: Integers
+    implausible: Integers
     rebalancing: int
     pickups: Integers
     returns: Integers
@@ -57,7 +58,13 @@ class Timelines:
     def find(self, records: StatusRecords, spells: Spells) -> Timeline:
         """Return the timeline of some stations, from their records and trips."""
         events = status_events(
-            records, self.feed, self.feed_share, self.silent, self.rebalancing, self._covered, self._ridden
+            records,
+            self.feed,
+            self.activity.feed_share,
+            self.silent,
+            self.rebalancing,
+            self._covered,
+            self._ridden,
         )
         first, behind = int(records.station[0]), int(records.station[-1]) + 1
         for trips, taken in ((self.pickups, 1), (self.returns, 0)):
@@ -69,6 +76,10 @@ class Timelines:
         begin, end = self.period
         inside = (spells.end > begin) & (spells.begin < end)
         return find_timeline(Spells(*(getattr(spells, f.name)[inside] for f in fields(spells))), events)
+
+    def spells(self, records: StatusRecords) -> Spells:
+        """Return the spells of some stations."""
+        return status_spells(records, self.feed, self.activity, self.closures, self.implausible)
 
     def _ridden(self, station: Integers, after: Integers, until: Integers) -> Integers:
         begin, end = (station << 32 | minute for minute in (after, until))  # an event counts from the next full minute
@@ -94,24 +105,6 @@ class SupplyModel:
         return find_served(self.usable, self.timelines.find(records, spells))
 
 
-def timelines(
-    source: Records,
-    feed: Feed,
-    feed_share: NDArray[np.float64],
-    silent: Integers,
-    order: Integers,
-    holes: Integers | None,
-    period: tuple[int, int],
-    options: PanelOptions,
-) -> Timelines:
-    """Collect what timelines are made of; `holes` is None without trips, `order` that of the stations."""
-    if holes is None:
-        nothing = np.empty(0, dtype=np.int64)
-        return Timelines(feed, feed_share, silent, options.rebalancing, nothing, nothing, np.array([period]), period)
-    events = station_events(source.connection, order, source.folder)
-    return Timelines(feed, feed_share, silent, options.rebalancing, *events, holes, period)
-
-
 def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], timezone: str) -> SupplyModel:
     """Learn the usable supply of a system from some of its stations.
 
@@ -129,7 +122,7 @@ def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], t
     shut = np.array([[o.begin, o.end] for o in overrides], dtype=np.int64).reshape(-1, 2)
     calendar = make_calendar(source.period[0], source.period[1] - 1, timezone, shut)
     trips = len(source.pickups) > 0
-    enough = trips or _cadence(source.feed) <= _LONGEST_CADENCE
+    enough = trips or source.feed.cadence.looks <= _LONGEST_CADENCE
     return SupplyModel(learn_usable(_sample(source, log), calendar, enough=enough, trips=trips), source)
 
 
@@ -139,13 +132,7 @@ def _sample(source: Timelines, log: StatusLog) -> Timeline:
     fit = _MOST_RECORDS * len(heard) // int(log.records.sum())
     number = min(max(fit, 1), len(heard), _MOST_STATIONS)
     parts = [
-        source.find(records, status_spells(records, source.feed, source.feed_share))
+        source.find(records, source.spells(records))
         for records in log.of_stations(heard[np.arange(number) * len(heard) // number])
     ]
     return Timeline(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Timeline)))
-
-
-def _cadence(feed: Feed) -> float:
-    """Minutes between two looks at the feed: the median gap between minutes with a record, among busy ones."""
-    gaps = np.diff(np.flatnonzero(feed.records))
-    return float(np.median(gaps)) if len(gaps) else np.inf

@@ -1,4 +1,4 @@
-"""GBFS documents, versions 1.0 to 3.0: ``station_status`` and ``station_information``.
+"""GBFS documents, versions 1.0 to 3.1: ``station_status`` and ``station_information``.
 
 Differences between the versions: times are POSIX seconds up to 2.3 and RFC 3339 text from 3.0; ``num_bikes_*`` became
 ``num_vehicles_*``; booleans were 0/1 in 1.0; names are lists of translations in 3.0. Some feeds write milliseconds,
@@ -17,6 +17,7 @@ from typing import Any
 from unmet._exceptions import FileFormatError
 from unmet.mobility.records.casting import seconds
 from unmet.mobility.records.unpacking import DEFAULT_MEMORY, read_json
+from unmet.mobility.records.vehicle_types import CLASSIC, ELECTRIC
 
 __all__ = ["StationStatus", "read_station_information", "read_station_status"]
 
@@ -39,11 +40,12 @@ class StationStatus:
     stale: list[bool]
 
 
-def read_station_status(path: Path, memory: int = DEFAULT_MEMORY) -> StationStatus:
+def read_station_status(path: Path, memory: int = DEFAULT_MEMORY, vehicle_type: str | None = None) -> StationStatus:
     """Read a ``station_status`` document.
 
     `at` is the document's ``last_updated``, the time of the poll. If the document has none, it is the station's own
-    ``last_reported``. `memory` is the memory limit in bytes.
+    ``last_reported``. `memory` is the memory limit in bytes. If `vehicle_type` is given, only vehicles of that type are
+    counted as available: ``electric``, ``classic``, or an id of ``vehicle_types_available``.
     """
     updated, stations = _stations(path, "station_status", memory)
     result = StationStatus([], [], [], [], [], [], [], [], [])
@@ -56,7 +58,10 @@ def read_station_status(path: Path, memory: int = DEFAULT_MEMORY) -> StationStat
         reported.append(last)
         result.station.append(_id(path, station, where))
         result.at.append(updated if updated is not None else last or 0.0)
-        result.available.append(_available(path, station, where))
+        counted = _available(path, station, where)
+        if vehicle_type is not None:
+            counted = _available_of_type(path, station, where, vehicle_type, counted)
+        result.available.append(counted)
         result.disabled.append(_count(path, station, where, "num_vehicles_disabled", "num_bikes_disabled"))
         result.docks.append(_count(path, station, where, "num_docks_available"))
         result.installed.append(_flag(path, station, where, "is_installed"))
@@ -152,6 +157,18 @@ def _available(path: Path, station: Mapping[str, Any], where: str) -> int:
     if isinstance(types, list) and all(isinstance(t, dict) for t in types):
         return sum(_count(path, t, f"{where}.vehicle_types_available", "count") or 0 for t in types)
     raise _bad(path, f"{where}.num_bikes_available", "is missing (from version 3.0: num_vehicles_available)")
+
+
+def _available_of_type(path: Path, station: Mapping[str, Any], where: str, kind: str, available: int) -> int:
+    """Count vehicles of one type. A station that does not list the type has none."""
+    electric = _count(path, station, where, "num_ebikes_available")
+    if kind in (ELECTRIC, CLASSIC) and electric is not None:
+        return electric if kind == ELECTRIC else max(available - electric, 0)
+    types = station.get("vehicle_types_available")
+    if not isinstance(types, list):
+        raise _bad(path, f"{where}.vehicle_types_available", f"is missing, so vehicles of type {kind!r} are not known")
+    chosen = [t for t in types if isinstance(t, dict) and str(t.get("vehicle_type_id")) == kind]
+    return sum(_count(path, t, f"{where}.vehicle_types_available", "count") or 0 for t in chosen)
 
 
 def _count(path: Path, station: Mapping[str, Any], where: str, *names: str) -> int | None:

@@ -117,6 +117,7 @@ SOURCES: Mapping[str, Source] = {
             ),
             "end_lat": ("end_lat", "end station latitude", "end_latitude", "dropoff_latitude"),
             "end_lon": ("end_lon", "end_lng", "end station longitude", "end_longitude", "dropoff_longitude"),
+            "vehicle": ("vehicle", "rideable_type", "bike_type", "vehicle_type", "vehicle_type_id"),
             "rider": ("rider", "user_type", "member_casual", "member type", "subscriber type"),
         },
     ),
@@ -148,6 +149,7 @@ SOURCES: Mapping[str, Source] = {
             ),
             "disabled": ("disabled", "num_vehicles_disabled", "num_bikes_disabled", "bikes_disabled"),
             "docks": ("docks", "num_docks_available", "docks_available", "available_docks"),
+            "electric": ("electric", "num_ebikes_available", "ebikes_available"),
             "installed": ("installed", "is_installed"),
             "renting": ("renting", "is_renting"),
             "accepting": ("accepting", "is_returning"),
@@ -162,6 +164,7 @@ SOURCES: Mapping[str, Source] = {
             "lat": ("lat", "latitude"),
             "lon": ("lon", "lng", "longitude", "long"),
             "capacity": ("capacity", "dpcapacity", "total_docks", "num_docks"),
+            "area": ("area",),
         },
     ),
     "weather": Source(

@@ -117,6 +117,7 @@ def read_records(
     keep_duplicates: bool = False,
     within: Within = (None, None),
     date_order: str | None = None,
+    vehicle_type: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Records:
     """Read an operator's files.
@@ -149,6 +150,8 @@ def read_records(
     date_order : str, optional
         Order of day, month and year in dates such as 01/02/2024: ``mdy``, ``dmy`` or ``ymd``. The dates decide if not
         given; a file whose dates do not show it is refused.
+    vehicle_type : str, optional
+        Count only vehicles and trips of one type: ``electric``, ``classic``, or an id of GBFS documents.
     progress : callable, optional
         Called with a sentence at the start of each step.
 
@@ -201,6 +204,7 @@ def read_records(
             keep_duplicates,
             within,
             cast(DateOrder | None, date_order),
+            vehicle_type,
             progress or (lambda _: None),
         )
         if not force:
@@ -245,6 +249,7 @@ def _load(
     keep_duplicates: bool,
     within: Within,
     order: DateOrder | None,
+    vehicle_type: str | None,
     progress: Callable[[str], None],
 ) -> frozenset[str]:
     """Read every source into its table. Return the names of the tables."""
@@ -262,12 +267,12 @@ def _load(
         known, seen["stations"] = read_stations(workspace, stations, timezone, headers, log)
     if trips is not None:
         progress("reading trips")
-        staged_trips = stage_trips(workspace, trips, headers, log, order)
+        staged_trips = stage_trips(workspace, trips, headers, log, order, vehicle_type)
         seen["trips"] = staged_trips.headers
         rows_of["trips"] = find_stations(workspace, staged_trips.staged, ["start_raw", "end_raw"])
     if status is not None:
         progress("reading station status")
-        staged_status = stage_status(workspace, status, headers, log, force, progress, order)
+        staged_status = stage_status(workspace, status, headers, log, force, progress, order, vehicle_type)
         seen["status"] = staged_status.headers
         rows_of["status"] = find_stations(workspace, staged_status.staged, ["raw"])
     if known is None:
@@ -321,7 +326,14 @@ def _compare_ids(trips: Mapping[str, int], status: Mapping[str, int], log: Quali
 
 def _write_stations(workspace: Workspace, known: StationTable, located_by: StagedTrips | None) -> None:
     """Make the table ``stations``. Stations without a table get name and coordinates from trips that start there."""
-    types = {"station": "VARCHAR", "name": "VARCHAR", "lat": "DOUBLE", "lon": "DOUBLE", "capacity": "INTEGER"}
+    types = {
+        "station": "VARCHAR",
+        "name": "VARCHAR",
+        "lat": "DOUBLE",
+        "lon": "DOUBLE",
+        "capacity": "INTEGER",
+        "area": "VARCHAR",
+    }
     columns: dict[str, list[object]] = {c: [getattr(s, c) for s in known.stations] for c in types}
     columns["ix"] = list(range(len(known.stations)))
     create_table(workspace, "stations", types | {"ix": "INTEGER"}, columns)

@@ -39,7 +39,7 @@ _ROW_BYTES = 2000  # memory that a row takes in Python with its ids, about
 
 @dataclass(frozen=True)
 class Station:
-    """One station. `lat`, `lon` and `capacity` are None if unknown. `ids` maps id columns to their values."""
+    """One station. `lat`, `lon`, `capacity` and `area` are None if unknown. `ids` maps id columns to their values."""
 
     station: str
     name: str | None = None
@@ -47,6 +47,7 @@ class Station:
     lon: float | None = None
     capacity: int | None = None
     ids: Mapping[str, str] = field(default_factory=dict)
+    area: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def read_stations(
     named: dict[str, str] = {}
     histories, others = split_histories(given)
     collected = [row for history in histories for row in station_rows(workspace, history)]
-    rows, label = [_station(row, dict.fromkeys(row), row) for row in collected], "the collected stations"
+    rows, label = [_described(row, headers, seen) for row in collected], "the collected stations"
     if is_frame(others):
         tables, label = open_tables(workspace, others, "stations"), "the stations frame"
         rows += _from_tables(tables, workspace, headers, seen, named, log)
@@ -121,7 +122,7 @@ def read_stations(
         label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
         # Documents in the order in which they were written: the last entry of a station is used.
         documents = _read_documents(workspace, [p for p in paths if is_json(p)], label)
-        rows += [_station(row, dict.fromkeys(row), row) for _, found in documents for row in found]
+        rows += [_described(row, headers, seen) for _, found in documents for row in found]
         tables = open_files(workspace, [p for p in paths if not is_json(p)])
         rows += _from_tables(tables, workspace, headers, seen, named, log)
     log.total("stations", len(rows))
@@ -181,6 +182,13 @@ def _from_tables(
     return rows
 
 
+def _described(row: Mapping[str, Any], headers: Headers, seen: set[str]) -> Station:
+    """Read a station of GBFS, whose fields have the names of the specification."""
+    area = headers.mapping.get("stations.area", "area")
+    seen.update({area} & set(row))
+    return _station({**row, "area": row.get(area)}, dict.fromkeys(row), row)
+
+
 def _station(ours: Mapping[str, Any], headers: Mapping[str, None], row: Mapping[str, Any]) -> Station:
     ids = {h: id_text(row[h]) for h in headers if is_id_column(h)}
     capacity = _float(ours.get("capacity"))
@@ -191,6 +199,7 @@ def _station(ours: Mapping[str, Any], headers: Mapping[str, None], row: Mapping[
         _float(ours.get("lon")),
         None if capacity is None or not 0 <= capacity < 2**31 else round(capacity),
         {h: value for h, value in ids.items() if value is not None},
+        id_text(ours.get("area")),
     )
 
 

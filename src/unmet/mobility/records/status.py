@@ -46,6 +46,7 @@ from unmet.mobility.records.staging import (
     stage,
 )
 from unmet.mobility.records.stations import StationTable, resolve
+from unmet.mobility.records.vehicle_types import available_of_type
 
 __all__ = ["StagedStatus", "make_status", "stage_status"]
 
@@ -84,8 +85,12 @@ def stage_status(
     force: bool,
     progress: Callable[[str], None],
     order: DateOrder | None = None,
+    vehicle_type: str | None = None,
 ) -> StagedStatus:
-    """Open status and convert it to our columns. `order` is that of day, month and year, if chosen."""
+    """Open status and convert it to our columns.
+
+    `order` is that of day, month and year, if chosen; `vehicle_type` the type of vehicle to count, if not all.
+    """
     histories, others = split_histories(given)
     tables = [open_changes(workspace, history) for history in histories]
     if histories:
@@ -96,7 +101,7 @@ def stage_status(
         paths = expand(others, "status")
         documents = [p for p in paths if is_json(p)]
         if documents:
-            tables.append(_load_documents(workspace, documents, log, force, progress))
+            tables.append(_load_documents(workspace, documents, log, force, progress, vehicle_type))
         tables += open_files(workspace, [p for p in paths if not is_json(p)])
     matched = [headers.match("status", table.columns, table.label) for table in tables]
     kinds = {table.columns[m["station"]].type for table, m in zip(tables, matched, strict=True)}
@@ -106,7 +111,10 @@ def stage_status(
         found = date_order(workspace, table, [m["at"]], order, "status", log)
         at = time(table.columns[m["at"]], epoch_unit(workspace, table, m["at"]), found)
         epochs &= at.epoch is not None and at.local == NOTHING
-        selects.append((table, _columns(table.columns, m, at, native=len(kinds) == 1)))
+        columns = _columns(table.columns, m, at, native=len(kinds) == 1)
+        if vehicle_type is not None:
+            columns |= _of_type(table, m, columns["available"], vehicle_type)
+        selects.append((table, columns))
         for flag in ("installed", "renting", "accepting"):
             if flag not in m:
                 log.add("status", f"no column {flag}", "noted", 1, f"{table.label}: assumed to be always true")
@@ -135,8 +143,25 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], at: Time
     }
 
 
+def _of_type(table: InputTable, matched: Mapping[str, str], available: str, kind: str) -> dict[str, str]:
+    """Return the columns that differ if only vehicles of one type count.
+
+    Docks and disabled vehicles are those of all types: a station full of others is not dead, but out of this one.
+    """
+    if table.relation.startswith("gbfs"):  # counted when the documents were read
+        return {"docks": "NULL::INTEGER", "disabled": "NULL::INTEGER"}
+    electric = number(table.columns[matched["electric"]], "INTEGER") if "electric" in matched else None
+    chosen = available_of_type(kind, available, electric, table.label)
+    return {"available": chosen, "docks": "NULL::INTEGER", "disabled": "NULL::INTEGER"}
+
+
 def _load_documents(
-    workspace: Workspace, paths: Sequence[Path], log: QualityLog, force: bool, progress: Callable[[str], None]
+    workspace: Workspace,
+    paths: Sequence[Path],
+    log: QualityLog,
+    force: bool,
+    progress: Callable[[str], None],
+    vehicle_type: str | None = None,
 ) -> InputTable:
     """Load GBFS documents into a table, a batch of documents at a time."""
     name = workspace.name("gbfs")
@@ -150,7 +175,7 @@ def _load_documents(
     first_error = ""
     for i, path in enumerate(paths):
         try:
-            document = read_station_status(path, workspace.memory)
+            document = read_station_status(path, workspace.memory, vehicle_type)
         except FileFormatError as error:
             if not force:
                 raise

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import Clock
 from unmet.mobility.records.casting import NOTHING, DateOrder, Time, number, text, time
@@ -27,6 +28,7 @@ from unmet.mobility.records.staging import (
     stage,
 )
 from unmet.mobility.records.stations import StationTable, check_not_swapped, resolve
+from unmet.mobility.records.vehicle_types import is_of_type
 
 __all__ = ["StagedTrips", "make_trips", "stage_trips"]
 
@@ -56,9 +58,17 @@ class StagedTrips:
 
 
 def stage_trips(
-    workspace: Workspace, given: Given, headers: Headers, log: QualityLog, order: DateOrder | None = None
+    workspace: Workspace,
+    given: Given,
+    headers: Headers,
+    log: QualityLog,
+    order: DateOrder | None = None,
+    vehicle_type: str | None = None,
 ) -> StagedTrips:
-    """Open trips and convert them to our columns. `order` is that of day, month and year, if chosen."""
+    """Open trips and convert them to our columns.
+
+    `order` is that of day, month and year, if chosen; `vehicle_type` the type of vehicle to keep, if not all.
+    """
     tables = open_tables(workspace, given, "trips")
     selects = []
     header = ""
@@ -75,7 +85,29 @@ def stage_trips(
         selects.append((table, _columns(table, matched, times)))
         header = header or matched.get("start_station", matched.get("start_station_name", ""))
     staged = stage(workspace, "trips", selects, log)
+    if vehicle_type is not None:
+        staged = _of_type(workspace, staged, vehicle_type, fields, log)
     return StagedTrips(staged, header, set().union(*(table.columns for table in tables)), fields)
+
+
+def _of_type(workspace: Workspace, staged: Staged, kind: str, fields: Mapping[str, str], log: QualityLog) -> Staged:
+    """Keep the trips on vehicles of one type."""
+    if "vehicle" not in fields:
+        raise InputError(
+            f"vehicle_type: {staged.label} has no column of the type of vehicle, such as rideable_type. Name it with "
+            "--map vehicle=THEIR_COLUMN."
+        )
+    condition = is_of_type(kind, "vehicle")
+    with reading(staged.label):
+        kept, all_ = fetch_one(
+            workspace.connection, f"SELECT count(*) FILTER ({condition}), count(*) FROM {staged.relation}"
+        )
+    if kept == 0:
+        raise InputError(f"vehicle_type: none of {all_:,} trips is on a vehicle of type {kind!r}.")
+    log.add("trips", "other type of vehicle", "noted", all_ - kept, f"not {kind}: not in the panel")
+    name = workspace.name("trips_of_type")
+    workspace.connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {staged.relation} WHERE {condition}")
+    return replace(staged, relation=name)
 
 
 def _columns(table: InputTable, matched: Mapping[str, str], times: Mapping[str, Time]) -> dict[str, str]:
@@ -93,6 +125,7 @@ def _columns(table: InputTable, matched: Mapping[str, str], times: Mapping[str, 
         "trip_id": as_text("trip_id"),
         "bike": as_text("bike"),
         "rider": as_text("rider"),
+        "vehicle": as_text("vehicle"),
         "started_local": started.local,
         "started_utc": started.utc,
         "ended_local": ended.local,

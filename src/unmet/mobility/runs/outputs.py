@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,16 @@ from unmet._storage.parquet import write_parquet
 from unmet._storage.sql import connect, fetch_all, literal, path_literal
 from unmet._storage.writing import replacing_files, write_text
 from unmet.mobility.models.held_out import HeldOut
+from unmet.mobility.panel.plausibility import kept_zones
 from unmet.mobility.runs.checkpoints import Checkpoint
+from unmet.mobility.runs.keeping import KEPT, Kept
 from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, tabulate_totals
 
 __all__ = ["TABLES", "check_files", "finished_run", "publish", "read_info", "write_info"]
 
 TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet")
+# An estimate for one bin above 3 times the most that was ever observed there, and 5, is not believed.
+_FAR, _FEW = 3, 5
 _SORT_MEMORY = 500_000_000  # bytes
 _SHARED = "rate_shared_"  # columns of the checkpoints, for system.parquet only
 # Costs differ from run to run. They are in run.json only, so that equal runs have equal tables.
@@ -36,6 +41,8 @@ def publish(
     hours: Sequence[int],
     info: dict[str, Any],
     held_out: HeldOut | None = None,
+    kept: Kept | None = None,
+    keep: Callable[[Path], None] | None = None,
 ) -> dict[str, Any]:
     """Write all files of a run together, ``run.json`` last; return the content of ``run.json``.
 
@@ -46,18 +53,33 @@ def publish(
     parts : sequence of Checkpoint
         All checkpoints of the run.
     zones : pandas.DataFrame
-        One row per zone of the panel: ``zone, name, status, reason`` and the sums of its minutes and trips.
+        One row per zone of the panel: ``zone, name, status, reason``, the sums of its minutes and trips, and its
+        ``area`` if there are areas.
     hours : sequence of int
         Hours of the week in which bins of the panel start.
     info : dict
         Entries for ``run.json``; checksums and the system's totals are added.
     held_out : HeldOut, optional
         Intervals of totals are widened by the bias and the coverage on held-out bins, beyond what chance explains.
+    kept : Kept, optional
+        An earlier run, whose settled bins are taken over.
+    keep : callable, optional
+        Writes what a later run may take over.
     """
     with replacing_files(out, last="run.json", scratch=scratch) as aside:
-        _merge_rows(parts, aside, scratch / "spill")
-        totals = tabulate_totals(_widened(_draws_by_zone(parts), held_out), hours)
+        _merge_rows(parts, aside, scratch / "spill", kept)
+        draws = _draws_by_zone(parts)
+        if kept is not None:
+            draws = ((zone, kept.before(zone) + own) for zone, own in draws)
+            shutil.copyfile(kept.folder / KEPT, aside / KEPT)
+        elif keep is not None:
+            keep(aside / KEPT)
+        left_out = _left_out(zones, aside / "demand.parquet", info.get("panel", {}).get("summary", {}))
+        placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
+        areas = dict(zip(placed["zone"], placed["area"], strict=True))
+        totals = tabulate_totals(_widened(draws, held_out), hours, left_out=left_out, areas=areas)
         write_parquet(totals, aside / "totals.parquet")
+        zones = zones.assign(left_out=pd.Series([left_out.get(zone) for zone in zones["zone"]], dtype="str"))
         write_parquet(_zone_table(zones, totals, parts), aside / "zones.parquet")
         system = totals[totals["level"] == "system"].set_index("quantity")
         content = {
@@ -66,9 +88,35 @@ def publish(
                 str(name): {k: float(row[k]) for k in ("mean", "sd", "q025", "q05", "q50", "q95", "q975")}
                 for name, row in system.iterrows()
             },
+            "left_out": [{"zone": zone, "why": why} for zone, why in left_out.items()],
             "outputs": {name: file_hash(aside / name) for name in TABLES},
+            "kept": file_hash(aside / KEPT) if (aside / KEPT).exists() else None,
         }
         return write_info(aside / "run.json", content)
+
+
+def _left_out(zones: pd.DataFrame, demand: Path, summary: dict[str, Any]) -> dict[str, str]:
+    """Return the zones that are left out of the totals of the system, and why.
+
+    Their records contradict each other, or their estimates exceed by far all that was ever observed there.
+    """
+    found: dict[str, str] = {}
+    for row in summary.get("implausible", []):
+        found.setdefault(row["zone"], f"{row['station']}: {row['why']}")
+    kept = kept_zones(summary.get("keep"), zones)
+    with connect(threads=1) as connection:
+        file = f"read_parquet({path_literal(str(demand))})"
+        columns = {str(row[0]) for row in fetch_all(connection, f"DESCRIBE SELECT * FROM {file}")}
+        if {"demand_mean", "observed"} <= columns:
+            peaks = fetch_all(
+                connection,
+                f"""SELECT zone, max(demand_mean) AS demand, max(observed) AS observed FROM {file}
+                WHERE observed IS NOT NULL GROUP BY zone HAVING demand > {_FAR} * observed + {_FEW} ORDER BY zone""",
+            )
+            for zone, most, seen in peaks:
+                if zone not in kept:
+                    found.setdefault(zone, f"estimated {most:,.0f} trips in a bin, observed {seen:,.0f} at most")
+    return found
 
 
 def finished_run(out: Path, fingerprint: str) -> dict[str, Any] | None:
@@ -145,7 +193,7 @@ _ESTIMATES = (
 )
 
 
-def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path) -> None:
+def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path, kept: Kept | None) -> None:
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
     if not files:
         empty = {
@@ -169,6 +217,12 @@ def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path) -> None:
             "demand.parquet": f"SELECT {others} FROM merged ORDER BY zone, start",
             "system.parquet": _system_rates(shared) if "rate_sd" in columns else starts,
         }.items():
+            if kept is not None:  # the rows of settled bins, as they were
+                earlier = path_literal(str(kept.folder / name))
+                order = "zone, start" if name == "demand.parquet" else "start"
+                sql = f"""SELECT * FROM ({sql}) UNION ALL BY NAME
+                    SELECT * FROM read_parquet({earlier}) WHERE start < TIMESTAMPTZ {literal(kept.settled.isoformat())}
+                    ORDER BY {order}"""
             connection.execute(f"COPY ({sql}) TO {literal(str(folder / name))} (FORMAT parquet, COMPRESSION zstd)")
 
 

@@ -7,7 +7,7 @@ over zones; standard deviations and quantiles do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -102,7 +102,11 @@ class ZoneDraws:
 
 
 def tabulate_totals(
-    zones: Iterable[tuple[str, ZoneDraws]], hours: Sequence[int] = range(HOURS_OF_WEEK)
+    zones: Iterable[tuple[str, ZoneDraws]],
+    hours: Sequence[int] = range(HOURS_OF_WEEK),
+    *,
+    left_out: Collection[str] = (),
+    areas: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Make the table of totals, holding the draws of one zone and of the system.
 
@@ -112,12 +116,17 @@ def tabulate_totals(
         Name and draws of each zone. The sums depend, in their last digits, on the order.
     hours : sequence of int
         Hours of the week that bins start in, which have rows: of bins of a day only midnights.
+    left_out : collection of str
+        Zones that have rows of their own, but do not count for the system or an area.
+    areas : mapping, optional
+        Zone → area. An area is the sum of its zones, draw by draw.
 
     Returns
     -------
     pandas.DataFrame
-        ``level, zone, hour_of_week, quantity, mean, sd, q025, q05, q50, q95, q975``; levels ``system``, ``zone``,
-        ``hour_of_week`` (of the system) and ``zone_hour_of_week``; quantities as in `QUANTITIES`.
+        ``level, zone, hour_of_week, quantity, mean, sd, q025, q05, q50, q95, q975``; levels ``system``, ``area``
+        (named in ``zone``), ``zone``, ``hour_of_week`` (of the system) and ``zone_hour_of_week``; quantities as in
+        `QUANTITIES`.
 
     Examples
     --------
@@ -133,17 +142,23 @@ def tabulate_totals(
     """
     chosen = list(hours)
     total: ZoneDraws | None = None
+    by_area: dict[str, ZoneDraws] = {}
     by_zone: list[pd.DataFrame] = []
     by_zone_hour: list[pd.DataFrame] = []
     for zone, draws in zones:
-        total = draws if total is None else total + draws
+        if zone not in left_out:
+            total = draws if total is None else total + draws
+            if areas and zone in areas:
+                area = areas[zone]
+                by_area[area] = by_area[area] + draws if area in by_area else draws
         by_zone.append(_rows("zone", zone, draws.summed()))
         by_zone_hour.append(_rows("zone_hour_of_week", zone, draws[chosen], chosen))
     if total is None:
         total = ZoneDraws.by_itself(np.zeros(HOURS_OF_WEEK), np.zeros((HOURS_OF_WEEK, 1)))
     system = _rows("system", None, total.summed())
     by_hour = _rows("hour_of_week", None, total[chosen], chosen)
-    return pd.concat([system, *by_zone, by_hour, *by_zone_hour], ignore_index=True)
+    of_areas = [_rows("area", area, by_area[area].summed()) for area in sorted(by_area)]
+    return pd.concat([system, *of_areas, *by_zone, by_hour, *by_zone_hour], ignore_index=True)
 
 
 def _rows(level: str, zone: str | None, draws: ZoneDraws, hours: Sequence[int | None] = (None,)) -> pd.DataFrame:

@@ -42,7 +42,7 @@ class Changes:
     Attributes
     ----------
     station, minute : array
-        Station, and the minute of the second record.
+        Station, and the minute of the move: that of the second record in a change log, else halfway between the two.
     before, after : array
         The full minutes from which the two records are in force.
     fall, rise : array
@@ -72,28 +72,34 @@ def moves(records: StatusRecords) -> tuple[NDArray[np.bool_], NDArray[np.int16],
     return moved, fall, rise
 
 
-def find_changes(records: StatusRecords, polled: bool) -> Changes:
+def find_changes(records: StatusRecords, feed: Feed) -> Changes:
     """Find every move of vehicles between two consecutive records of an open station.
 
     Parameters
     ----------
     records : StatusRecords
         Sorted records.
-    polled : bool
-        Whether they are polled snapshots, in which a repeated record has no meaning.
+    feed : Feed
+        The whole feed. Where looks list every station, a repeated record has no meaning, and a move is taken to be
+        halfway between the two records. A change log has its own time.
     """
     moved, fall, rise = moves(records)
     later = np.flatnonzero(moved) + 1
     fall, rise = np.maximum(fall[later - 1], 0), np.maximum(rise[later - 1], 0)
-    swaps = np.empty(0, dtype=np.int64) if polled else _swaps(records, later)
+    swaps = np.empty(0, dtype=np.int64)
+    if not feed.cadence.polled.all():
+        swaps = _swaps(records, later)
+        swaps = swaps[~feed.cadence.polled_at(records.minute[swaps] - feed.first)]
     one = np.ones(len(swaps), dtype=np.int16)
     order = np.argsort(np.concatenate([later, swaps]), kind="stable")
     later = np.concatenate([later, swaps])[order]
+    before, after = records.minute[later - 1], records.minute[later]
+    polled = feed.cadence.polled_at(after - feed.first)
     return Changes(
         records.station[later],
-        records.minute_of_arrival(later),
-        records.minute[later - 1],
-        records.minute[later],
+        np.where(polled, (before + after) // 2, records.minute_of_arrival(later)),
+        before,
+        after,
         np.concatenate([fall, one])[order],
         np.concatenate([rise, one])[order],
     )

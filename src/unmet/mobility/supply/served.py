@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.supply.spells import Spells
-from unmet.mobility.supply.states import EMPTY, SILENT, UNDETERMINED, VEHICLES
+from unmet.mobility.supply.states import EMPTY, IMPLAUSIBLE, SILENT, UNDETERMINED, VEHICLES
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
 from unmet.mobility.supply.usable import BROKEN, Smoothed, smooth
 from unmet.mobility.supply.usable_learning import UsableSupply, served, with_expected
@@ -114,7 +114,7 @@ def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:
     surely serve. A sweep over all minutes at which anything changes, as in `combine_stations`.
     """
     shows = spells.reason == VEHICLES
-    hides = (spells.reason == SILENT) | (spells.reason == UNDETERMINED)
+    hides = np.isin(spells.reason, (SILENT, UNDETERMINED, IMPLAUSIBLE))
     open_ = shows | hides | (spells.reason == EMPTY)
     owner = np.concatenate([spells.owner[open_], stations.owner])
     begin = np.concatenate([spells.begin[open_], stations.begin])

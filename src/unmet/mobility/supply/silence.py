@@ -17,9 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import DAY, Integers, runs
+from unmet.mobility.supply.cadence import Cadence
 from unmet.mobility.supply.polls import MISSED_POLLS, Polls
 
-__all__ = ["Feed", "expected_events", "outside_coverage", "silent_stretches", "standstills"]
+__all__ = [
+    "Feed",
+    "StationActivity",
+    "expected_events",
+    "far_apart",
+    "join",
+    "outside_coverage",
+    "silent_stretches",
+    "standstills",
+]
 
 SHORTEST_SILENCE = 30
 """Minutes. Shorter silences are never an outage or a closure."""
@@ -30,11 +40,13 @@ usual traffic 12 would still be expected, and silence would have probability exp
 all stretches above it were outages of the collector or the system, closures for snow, curfews or a tropical storm.
 Ordinary nights stay below 30; a blizzard reached 55."""
 
+LONGEST_LOOK = 15
+"""Minutes between two looks up to which pickups can be inferred; between later ones, most cancel out with returns."""
+
 _ALIVE = 0.1
 """Share of the expected records below which the feed is down. Feeds of closed systems kept at least 0.4 of it."""
 
 _DAYS_AROUND = 14
-_FEED_QUANTILE = 0.999
 LONGEST_TRIP_GAP = 7 * DAY
 """Minutes. If no trip starts in the whole system for longer, the trip files do not cover the time."""
 
@@ -53,8 +65,8 @@ class Feed:
         Whether a vehicle moved in each minute, according to status or trips.
     stations, shut : array
         Number of stations that reported so far, and of those whose last record is not open.
-    polled : bool
-        Whether the feed lists every station at each poll (and so has no quiet hours), or only changes.
+    cadence : Cadence
+        How often somebody looks, and whether a look lists every station or only changes.
     polls : Polls, optional
         The polls themselves, if the collector kept them.
     """
@@ -65,13 +77,50 @@ class Feed:
     moving: NDArray[np.bool_]
     stations: Integers
     shut: Integers
-    polled: bool
+    cadence: Cadence
     polls: Polls | None = None
 
     @property
     def last(self) -> int:
         """Last minute with a record or a poll."""
         return self.first + len(self.records) - 1
+
+
+@dataclass(frozen=True)
+class StationActivity:
+    """Activity of each station, in the order of zones.
+
+    Attributes
+    ----------
+    feed_share : array
+        Usual records per record of all other stations.
+    since, until : array
+        Minutes of its first and its last record.
+    rises, open_minutes : array
+        Vehicles brought between two records, without large changes at once; minutes from a record of an open station to
+        its next.
+    within : tuple of int
+        Stretch (begin, end) that trips cover too, or the whole feed.
+    falls, open_within : array
+        Vehicles taken between two records, without large changes at once, and minutes open, in that stretch.
+    run_station, run_begin, run_end : array
+        Stretches in which all records show an open station without a vehicle, sorted.
+    cadence : float
+        Usual minutes between two looks at the feed.
+    """
+
+    feed_share: NDArray[np.float64]
+    since: Integers
+    until: Integers
+    rises: Integers
+    open_minutes: Integers
+    within: tuple[int, int]
+    falls: Integers
+    open_within: Integers
+    run_station: Integers
+    run_begin: Integers
+    run_end: Integers
+    cadence: float
 
 
 def expected_events(
@@ -135,8 +184,8 @@ def silent_stretches(feed: Feed) -> Integers:
 
     A silence counts if all of these hold:
 
-    - It is longer than 30 minutes, and than 99.9 % of the feed's gaps between minutes with a record.
-    - More than `IMPROBABLE` records, or more than `MISSED_POLLS` polls, were expected in it.
+    - It is longer than 30 minutes, and than `MISSED_POLLS` usual intervals between two looks, before and after it.
+    - More than `IMPROBABLE` records were expected in it, unless looks list every station.
     - At its start, less than half of the stations were closed: a closed system has no changes to report.
 
     Silences less than 30 minutes apart are joined. A record that has the time of the change, not of the poll, may fall
@@ -150,7 +199,7 @@ def silent_stretches(feed: Feed) -> Integers:
         heard[feed.polls.fresh[inside] - feed.first] = True
         gaps = np.clip(feed.polls.gaps(), feed.first, feed.last + 1)
         unseen = np.concatenate([_unexplained(feed, np.flatnonzero(heard)), gaps[gaps[:, 0] < gaps[:, 1]]])
-        return _join(unseen[np.argsort(unseen[:, 0], kind="stable")], 1)
+        return join(unseen[np.argsort(unseen[:, 0], kind="stable")], 1)
     return _unexplained(feed, np.flatnonzero(heard))
 
 
@@ -160,17 +209,43 @@ def _unexplained(feed: Feed, heard: Integers) -> Integers:
     gap = np.diff(heard)
     if len(gap) == 0:
         return np.empty((0, 2), dtype=np.int64)
-    longest_usual = float(np.quantile(gap, _FEED_QUANTILE))
-    silent = gap > max(SHORTEST_SILENCE, longest_usual)
-    if feed.polled:
-        silent &= gap > MISSED_POLLS * np.median(gap)
-    else:
-        expected, unknown = expected_events(feed.records, feed.first, fewest_days=1)
-        total = expected[end] - expected[begin]
-        total += (unknown[end] - unknown[begin]) * _rate_around(feed.records, begin, end)
-        silent &= total > IMPROBABLE
-    silent &= 2 * feed.shut[heard[:-1]] < feed.stations[heard[:-1]]
-    return feed.first + _join(np.column_stack([begin[silent], end[silent]]), SHORTEST_SILENCE)
+    usual = np.maximum(feed.cadence.at(heard[:-1]), feed.cadence.at(heard[1:]))
+    silent = gap > np.maximum(SHORTEST_SILENCE, MISSED_POLLS * usual)
+    if not silent.any():
+        return np.empty((0, 2), dtype=np.int64)
+    begin, end, heard = begin[silent], end[silent], heard[:-1][silent]
+    expected, unknown = expected_events(feed.records, feed.first, fewest_days=1)
+    total = expected[end] - expected[begin]
+    total += (unknown[end] - unknown[begin]) * _rate_around(feed.records, begin, end)
+    silent = (total > IMPROBABLE) | (feed.cadence.polled_at(heard) & feed.cadence.polled_at(end))
+    silent &= 2 * feed.shut[heard] < feed.stations[heard]
+    return feed.first + join(np.column_stack([begin[silent], end[silent]]), SHORTEST_SILENCE)
+
+
+def far_apart(feed: Feed, within: Integers) -> Integers:
+    """Return the stretches (begin, end) in which looks are too far apart to infer pickups from them.
+
+    They are regular, more than `LONGEST_LOOK` minutes apart, and three times as far apart as the feed's usual ones: a
+    collector that slows down every evening. A feed with few looks at all times has none; its summary says so.
+
+    Parameters
+    ----------
+    feed : Feed
+        The feed.
+    within : array of shape (k, 2)
+        Stretches (begin, end) in which pickups are inferred.
+    """
+    if feed.polls is not None:  # then a minute without a record is one in which nothing changed
+        return np.empty((0, 2), dtype=np.int64)
+    heard = np.flatnonzero(feed.records)
+    slow = feed.cadence.regular & (feed.cadence.minutes > max(LONGEST_LOOK, MISSED_POLLS * feed.cadence.usual))
+    gap = np.diff(heard) > LONGEST_LOOK
+    gap &= slow[heard[:-1] // 60] | slow[heard[1:] // 60]
+    # A look between two such stretches belongs to them: its minute is no exposure without its pickups.
+    found = feed.first + join(np.column_stack([heard[:-1][gap] + 1, heard[1:][gap]]), 2)
+    parts = [np.clip(found, begin, end) for begin, end in within]
+    cut = np.concatenate([part[part[:, 0] < part[:, 1]] for part in parts]) if parts else found[:0]
+    return cut[np.argsort(cut[:, 0], kind="stable")]
 
 
 def _rate_around(counts: Integers, begin: Integers, end: Integers) -> NDArray[np.float64]:
@@ -181,7 +256,7 @@ def _rate_around(counts: Integers, begin: Integers, end: Integers) -> NDArray[np
     return np.minimum(before, after) / 60
 
 
-def _join(stretches: Integers, apart: int) -> Integers:
+def join(stretches: Integers, apart: int) -> Integers:
     """Join sorted stretches that are less than `apart` minutes apart."""
     if len(stretches) == 0:
         return stretches
@@ -217,7 +292,7 @@ def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:
     if feed.polls is not None:
         alive |= feed.polls.fresh_share(*found.T) >= _ALIVE
     more = np.concatenate([silent, found[~alive]])
-    return found[alive], _join(more[np.argsort(more[:, 0], kind="stable")], 1)
+    return found[alive], join(more[np.argsort(more[:, 0], kind="stable")], 1)
 
 
 def outside_coverage(minutes_with_trips: Integers, first: int, last: int) -> Integers:

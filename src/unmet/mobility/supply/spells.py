@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,21 +10,29 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import DAY, Integers
 from unmet.mobility.supply.polls import MISSED_POLLS
-from unmet.mobility.supply.silence import SHORTEST_SILENCE, Feed
+from unmet.mobility.supply.silence import SHORTEST_SILENCE, Feed, StationActivity
 from unmet.mobility.supply.states import (
     EMPTY,
+    FAR_APART,
     FEED_SILENT,
+    IMPLAUSIBLE,
+    LEFT,
     NO_RECORD,
+    NOT_INSTALLED,
+    NOT_RENTING,
+    NOT_REOPENED,
     OUTSIDE_HOURS,
     REASONS,
     SILENT,
     STANDSTILL,
     UNDETERMINED,
+    UNUSED,
     VEHICLES,
 )
 from unmet.mobility.supply.status_log import StatusRecords
 
 __all__ = [
+    "OVERRIDES",
     "Override",
     "Spells",
     "Tally",
@@ -32,6 +40,7 @@ __all__ = [
     "count_minutes",
     "integrate",
     "no_spells",
+    "plain_spells",
     "silent_gaps",
     "status_spells",
 ]
@@ -44,6 +53,15 @@ silences of real stations, 99.9 % contain less than 7 to 23 expected records."""
 
 GONE_AFTER = 7 * DAY
 """Minutes. A station that is silent for longer is gone, and no longer counts for its zone."""
+
+BRIEF_CLOSURE = 360
+"""Minutes. A station that was empty before a closure up to this long, and is empty after it, is open and out of stock.
+Stations report for some minutes that they do not rent for many reasons."""
+
+
+UNUSED_AFTER, UNUSED_RISES = 2 * DAY, 20.0
+"""A station without a vehicle for longer (in minutes), to which more vehicles would usually have been brought by riders
+in that time, is closed."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +84,13 @@ def no_spells() -> Spells:
     return Spells(nothing, nothing, nothing, nothing, np.empty(0))
 
 
+# Later ones replace earlier ones: opening hours are certain, and an outage of the feed explains a standstill.
+OVERRIDES = (STANDSTILL, FAR_APART, FEED_SILENT, OUTSIDE_HOURS)
+
+
 @dataclass(frozen=True)
 class Override:
-    """A stretch in which the whole system has one reason: `FEED_SILENT`, `STANDSTILL` or `OUTSIDE_HOURS`."""
+    """A stretch in which the whole system has one reason: one of `OVERRIDES`."""
 
     begin: int
     end: int
@@ -99,7 +121,9 @@ class Tally:
         return total
 
 
-def status_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
+def status_spells(
+    records: StatusRecords, feed: Feed, activity: StationActivity, closures: Integers, implausible: Integers
+) -> Spells:
     """Make the spells of stations from their records.
 
     Parameters
@@ -108,9 +132,27 @@ def status_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.flo
         Sorted records.
     feed : Feed
         Activity of all stations, by which the silence of one is judged.
-    feed_share : array
-        Each station's usual share of the feed's records.
+    activity : StationActivity
+        Activity of each station.
+    closures : array of shape (k, 2)
+        Stretches (begin, end) in which the whole system was closed.
+    implausible : array
+        Stations that are not believed when they show no vehicle.
     """
+    spells = _shown(records, feed)
+    reason = np.where((spells.reason == EMPTY) & np.isin(spells.owner, implausible), IMPLAUSIBLE, spells.reason)
+    reason = _mark_not_reopened(spells.owner, spells.begin, reason, closures)
+    spells = _cut_silence(replace(spells, reason=reason), feed, activity.feed_share)
+    return _mark_unused(spells, activity)
+
+
+def plain_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
+    """Make the spells of stations from their records, believing all of them, as `status_spells` does not."""
+    return _cut_silence(_shown(records, feed), feed, feed_share)
+
+
+def _shown(records: StatusRecords, feed: Feed) -> Spells:
+    """Make the spells that the records show, each until the next record."""
     # If several records come into force in the same minute, only the last one counts.
     last = np.ones(len(records), dtype=bool)
     last[:-1] = records.is_new[1:] | (records.minute[1:] != records.minute[:-1])
@@ -118,8 +160,51 @@ def status_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.flo
     end = np.empty_like(begin)
     end[:-1] = begin[1:]
     end[np.append(owner[1:] != owner[:-1], True)] = feed.last + 1
-    supply = np.where(reason == VEHICLES, records.available[last], 0)
-    return _cut_silence(Spells(owner, begin, end, reason, supply), feed, feed_share)
+    return Spells(owner, begin, end, reason, np.where(reason == VEHICLES, records.available[last], 0))
+
+
+def _mark_not_reopened(owner: Integers, begin: Integers, reason: NDArray[Any], closures: Integers) -> NDArray[Any]:
+    """Change spells without a vehicle that follow a closure to ``not_reopened``, until a vehicle is there.
+
+    The closure is one of the station, or one of the system in which the vehicles disappeared. A brief closure of a
+    station that was empty before changes nothing.
+    """
+    row = np.arange(len(reason))
+    is_first = np.append(True, owner[1:] != owner[:-1])
+    empty = reason == EMPTY
+    shut = (reason == NOT_RENTING) | (reason == NOT_INSTALLED)
+    # The first spell of each run of empty ones, and of each run of closed ones.
+    new_empty = empty & (is_first | ~np.append(False, empty[:-1]))
+    new_shut = shut & (is_first | ~np.append(False, shut[:-1]))
+    start = np.maximum.accumulate(np.where(new_empty, row, 0))
+    runs = np.flatnonzero(new_empty)
+    before = np.maximum(runs - 1, 0)
+    after_closure = shut[before] & ~is_first[runs]
+    closed_at = np.maximum.accumulate(np.where(new_shut, row, 0))[before]
+    was_empty = empty[np.maximum(closed_at - 1, 0)] & ~is_first[closed_at]
+    brief = begin[runs] - begin[closed_at] <= BRIEF_CLOSURE
+    begun = np.searchsorted(closures[:, 0], begin[runs], "right")
+    within = (begun > np.searchsorted(closures[:, 1], begin[runs], "right")) & ~is_first[runs]
+    marked = np.zeros(len(reason), dtype=bool)
+    marked[runs] = (after_closure & ~(was_empty & brief)) | within
+    return np.where(empty & marked[start], NOT_REOPENED, reason)
+
+
+def _mark_unused(spells: Spells, activity: StationActivity) -> Spells:
+    """Change long runs of empty spells in which many vehicles would have been brought to ``unused``."""
+    empty = spells.reason == EMPTY
+    new = empty & ~np.append(False, empty[:-1] & (spells.owner[1:] == spells.owner[:-1]))
+    runs = np.flatnonzero(new)
+    number = np.cumsum(new) - 1
+    length = np.bincount(number[empty], (spells.end - spells.begin)[empty], len(runs))
+    long = length > UNUSED_AFTER
+    if not long.any():
+        return spells
+    of_station = spells.owner[runs]
+    idle = np.bincount(of_station[long], length[long], len(activity.rises))
+    rate = activity.rises / np.maximum(activity.open_minutes - idle, DAY)
+    long &= length * rate[of_station] > UNUSED_RISES
+    return replace(spells, reason=np.where(empty & long[np.maximum(number, 0)], UNUSED, spells.reason))
 
 
 def silent_gaps(
@@ -129,19 +214,21 @@ def silent_gaps(
     silent = np.zeros(len(begin), dtype=bool)
     long = np.flatnonzero(end - begin > SHORTEST_SILENCE)
     if len(long):
-        heard = np.concatenate([[0], np.cumsum(feed.records > 0 if feed.polled else feed.records)])
+        heard = np.concatenate([[0], np.cumsum(feed.records)])
         meanwhile = heard[end[long] - feed.first] - heard[begin[long] + 1 - feed.first]
-        if feed.polled:
-            silent[long] = meanwhile > MISSED_POLLS
-        else:
-            silent[long] = meanwhile * feed_share[station[long]] > IMPROBABLE_CHANGES
+        at = begin[long] - feed.first
+        polls = meanwhile / np.maximum(feed.stations[at] - 1, 1)
+        missed = polls > MISSED_POLLS + 0.5  # some polls leave others out too
+        unlikely = meanwhile * feed_share[station[long]] > IMPROBABLE_CHANGES
+        silent[long] = np.where(feed.cadence.polled_at(at), missed, unlikely)
     return silent
 
 
 def _cut_silence(spells: Spells, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
     """Change improbable silences of open stations to ``silent`` and, after a week, to ``no_record``.
 
-    A station that reported that it is closed stays closed until its next record.
+    A station that reported that it is closed stays closed until its next record. One that is silent for more than a
+    week, until the end of the feed, left it.
     """
     open_ = (spells.reason == VEHICLES) | (spells.reason == EMPTY)
     cut = np.flatnonzero(open_ & silent_gaps(spells.owner, spells.begin, spells.end, feed, feed_share))
@@ -149,12 +236,13 @@ def _cut_silence(spells: Spells, feed: Feed, feed_share: NDArray[np.float64]) ->
         return spells
     end = spells.end.copy()
     end[cut] = spells.begin[cut] + 1
-    gone = np.minimum(end[cut] + GONE_AFTER, spells.end[cut])
+    left = (spells.end[cut] > feed.last) & (spells.end[cut] - end[cut] > GONE_AFTER)
+    gone = np.where(left, spells.end[cut], np.minimum(end[cut] + GONE_AFTER, spells.end[cut]))
     return Spells(
         np.insert(spells.owner, cut + 1, spells.owner[cut]),
         np.insert(spells.begin, cut + 1, end[cut]),
         np.insert(end, cut + 1, gone),
-        np.insert(spells.reason, cut + 1, SILENT),
+        np.insert(spells.reason, cut + 1, np.where(left, LEFT, SILENT)),
         np.insert(spells.supply, cut + 1, 0),
     )
 
@@ -272,8 +360,7 @@ def _grid(edges: Integers, overrides: list[Override]) -> tuple[Integers, Integer
     ends = np.array([m for o in overrides for m in (o.begin, o.end)], dtype=np.int64)
     grid = np.unique(np.concatenate([edges, ends[(ends > edges[0]) & (ends < edges[-1])]]))
     override = np.full(len(grid) - 1, -1, dtype=np.int64)
-    # Later ones replace earlier ones: opening hours are certain, and an outage of the feed explains a standstill.
-    for reason in (STANDSTILL, FEED_SILENT, OUTSIDE_HOURS):
+    for reason in OVERRIDES:
         for o in overrides:
             if o.reason == reason:
                 low, high = np.searchsorted(grid, [max(o.begin, grid[0]), min(o.end, grid[-1])])
@@ -284,7 +371,7 @@ def _grid(edges: Integers, overrides: list[Override]) -> tuple[Integers, Integer
 def _add(totals: dict[int, Integers], minutes: Integers, code: int, override: Integers, starts: Integers) -> None:
     """Add the minutes of a reason, or add them to the override's reason if that takes precedence."""
     moved = np.zeros(len(override), dtype=bool)
-    for reason in (STANDSTILL, FEED_SILENT, OUTSIDE_HOURS):
+    for reason in OVERRIDES:
         if reason == OUTSIDE_HOURS or code in (VEHICLES, EMPTY, UNDETERMINED):
             here = override == reason
             if here.any():

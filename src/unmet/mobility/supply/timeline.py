@@ -137,7 +137,7 @@ def status_events(
     ridden : callable
         Returns less pickups of stations, by their trips, after one minute and up to another.
     """
-    changes = known_changes(find_changes(block, feed.polled), feed, share, silent)
+    changes = known_changes(find_changes(block, feed), feed, share, silent)
     shown = ~covered(changes.minute)
     van = shown & ((changes.fall >= rebalancing) | (changes.rise >= rebalancing))
     shown &= ~van

@@ -180,84 +180,83 @@ class _Drift:
     probability `exp(-b)` where none is out for minutes; with `exp(-a)` where one is and stays so, and with
     `recovery L (exp(-b) - exp(-a)) / (a - b)` where it recovers at some moment. The `y` pickups at the end multiply all
     by `s**y`. Left out is what does not depend on the state: the factor `Λ**y` and `exp(-unforeseen L)`.
-    """
 
-    _NAMES = ("broken", "repaired", "sound", "brief", "recover", "taking")
+    States are tables of shape (broken, brief, steps), so that NumPy works along many steps at once.
+    """
 
     def __init__(self, fault: Fault, steps: Steps) -> None:
         share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
         share[_PLENTY] = 1.0
         listed = np.minimum(steps.listed, _PLENTY)
         # Where none is listed the hidden state is known, and pickups say nothing about it.
-        expected = np.where(listed > 0, steps.expected, 0.0)[:, None]
-        sound, brief = (expected * share[listed][:, j == BRIEF] for j in (0, 1))
-        over = (fault.recovery * steps.minutes)[:, None]
-        self.sound, self.brief = np.exp(-sound), np.exp(-over - brief)
+        expected = np.where(listed > 0, steps.expected, 0.0)
+        sound, brief = (expected * share.T[j == BRIEF][:, listed] for j in (0, 1))
+        over = fault.recovery * steps.minutes
+        still_sound, still_brief = np.exp(-sound), np.exp(-over - brief)
         gap = over + brief - sound
         small = np.abs(gap) < 1e-8
-        self.recover = over * np.where(small, self.sound, (self.sound - self.brief) / np.where(small, 1.0, gap))
+        recover = over * np.where(small, still_sound, (still_sound - still_brief) / np.where(small, 1.0, gap))
+        half = steps.minutes / 2
+        broken = np.exp(-(fault.repair + fault.found) * half)
+        repaired = np.exp(-fault.found * half) - broken
+        # The last row is a step in which nothing happens.
+        factors = np.vstack([broken, repaired, still_sound, still_brief, recover])
+        nothing = np.repeat([1.0, 0.0, 1.0, 1.0, 0.0], [1, 1, *[MOST_BROKEN + 1] * 3])[:, None]
+        self.factors = np.hstack([factors, nothing]).T.copy()
         share[0] = 1.0
         powers = share[:, None, :] ** np.arange(_MOST_TAKEN + 1)[:, None]
-        self._taken = powers.reshape(len(share) * (_MOST_TAKEN + 1), -1, 2)
-        self.taking = listed * (_MOST_TAKEN + 1) + np.minimum(steps.pickups, _MOST_TAKEN)
-        half = steps.minutes[:, None, None] / 2
-        self.broken = np.exp(-(fault.repair + fault.found) * half)
-        self.repaired = np.exp(-fault.found * half) - self.broken
-
-    def of(self, place: Ints) -> tuple[Floats, ...]:
-        """The factors of some steps; one behind the last stands for a step in which nothing happens."""
-        factors = tuple(v[place] for v in (self.broken, self.repaired, self.sound, self.brief, self.recover))
-        return (*factors, self._taken[self.taking[place]])
-
-    def pad(self) -> None:
-        """Add a step in which nothing happens."""
-        for name in self._NAMES:
-            values = getattr(self, name)
-            nothing = np.full((1, *values.shape[1:]), name in ("broken", "sound", "brief"), dtype=values.dtype)
-            setattr(self, name, np.concatenate([values, nothing]))
+        self.powers = powers.reshape(-1, STATES)
+        self.taking = np.append(listed * (_MOST_TAKEN + 1) + np.minimum(steps.pickups, _MOST_TAKEN), 0)
 
     def append(self, others: Sequence[_Drift]) -> None:
         """Add the steps of others behind the own ones."""
-        for number, other in enumerate(others, 1):
-            other.taking += number * len(self._taken)
-        for name in (*self._NAMES, "_taken"):
-            setattr(self, name, np.concatenate([getattr(drift, name) for drift in (self, *others)]))
+        every = (self, *others)
+        self.taking = np.concatenate([d.taking + number * len(self.powers) for number, d in enumerate(every)])
+        self.factors, self.powers = (
+            np.concatenate([getattr(d, name) for d in every]) for name in ("factors", "powers")
+        )
+
+    def of(self, place: Ints) -> tuple[Floats, ...]:
+        """The factors of some steps; one behind the last stands for a step in which nothing happens."""
+        broken, repaired, rest = np.split(self.factors[place].T.copy(), [1, 2])
+        taken = self.powers[self.taking[place]].T.copy()
+        return (broken, repaired, *rest.reshape(3, MOST_BROKEN + 1, -1), taken.reshape(-1, 2, len(place)))
 
 
 def _half_ahead(state: Floats, broken: Floats, repaired: Floats) -> None:
-    mended = (state[..., 1:, :] * repaired).sum(axis=-2)
-    state[..., 1:, :] *= broken
-    state[..., 0, :] += mended
+    mended = state[1:].sum(axis=0) * repaired
+    state[1:] *= broken
+    state[0] += mended
 
 
 def _half_back(value: Floats, broken: Floats, repaired: Floats) -> None:
-    value[..., 1:, :] *= broken
-    value[..., 1:, :] += repaired * value[..., :1, :]
+    value[1:] *= broken
+    value[1:] += repaired * value[0]
 
 
 def _ahead(state: Floats, drift: tuple[Floats, ...]) -> Floats:
-    """Row vectors, shape (chunks, STATES), through a step."""
+    """Carry probabilities, shape (chunks, STATES), through a step."""
     broken, repaired, sound, brief, recover, taken = drift
-    table = state.reshape(len(state), -1, 2).copy()
+    table = state.T.copy().reshape(-1, 2, len(state))
     _half_ahead(table, broken, repaired)
-    table[..., 0] *= sound
-    table[..., 0] += table[..., 1] * recover
-    table[..., 1] *= brief
+    table[:, 0] *= sound
+    table[:, 0] += table[:, 1] * recover
+    table[:, 1] *= brief
     _half_ahead(table, broken, repaired)
     table *= taken
-    return table.reshape(state.shape)
+    return table.reshape(STATES, -1).T
 
 
 def _back(value: Floats, drift: tuple[Floats, ...]) -> Floats:
-    """Column vectors, shape (chunks, STATES), back through a step."""
+    """Carry values, shape (chunks, STATES), back through a step."""
     broken, repaired, sound, brief, recover, taken = drift
-    table = value.reshape(len(value), -1, 2) * taken
+    table = value.T.reshape(-1, 2, len(value)) * taken
     _half_back(table, broken, repaired)
-    table[..., 1] *= brief
-    table[..., 1] += table[..., 0] * recover
-    table[..., 0] *= sound
+    table[:, 1] *= brief
+    table[:, 1] += table[:, 0] * recover
+    table[:, 0] *= sound
     _half_back(table, broken, repaired)
-    return table.reshape(value.shape)
+    return table.reshape(STATES, -1).T
 
 
 def _event_codes(steps: Steps) -> Ints:
@@ -342,8 +341,6 @@ class _Chunks:
         place = np.where(within < count[station], first[station] + within, len(steps))
         self.place = np.hstack([place + number * (len(steps) + 1) for number in range(len(faults))])
         drifts = [_Drift(fault, steps) for fault in faults]
-        for drift in drifts:
-            drift.pad()
         self._drift = drifts[0]
         self._drift.append(drifts[1:])
         tables, code = [_event_tables(fault) for fault in faults], np.append(_event_codes(steps), _NO_EVENT)

@@ -15,6 +15,7 @@ function buildHow() {
   const how = data.how;
   byId("how-body").append(
     _block("Data used", _facts(how.data)),
+    ...(how.areas.length ? [_block("Areas", _areas(how.areas))] : []),
     _block("Minutes by state", _states(how.states)),
     ...(how.supply.facts.length ? [_block("Listed vehicles that nobody can rent", ..._supply(how.supply))] : []),
     _block("Model", _facts(how.model)),
@@ -34,6 +35,15 @@ function _facts(pairs) {
   const list = element("dl", { class: "facts" });
   for (const [name, value] of pairs) list.append(element("dt", {}, name), element("dd", {}, value));
   return list;
+}
+
+function _areas(rows) {
+  const head = element("tr", {}, ...["area", "zones", "observed", "demand (90 %)", "lost (90 %)"].map((name) => element("th", { scope: "col" }, name)));
+  const body = element("tbody");
+  for (const [name, ...values] of rows) {
+    body.append(element("tr", {}, element("th", { scope: "row", class: "text" }, element("bdi", {}, name)), ...values.map((value) => element("td", {}, value))));
+  }
+  return element("table", {}, element("caption", { class: "unseen" }, "Sums of zones by area"), element("thead", {}, head), body);
 }
 
 function _states(rows) {

@@ -67,6 +67,7 @@ function _qualityCard(counts) {
   lines.append(line(!rejected || rejected[4] < 0.02, rejected ? `${percent(rejected[4])} of ${rejected[1]} rejected: ${rejected[2]}` : "no rows rejected"));
   lines.append(line(!counts.failed && !counts.not_converged,
     counts.failed ? `${counts.failed} of ${counted(counts.all, "zone")} not estimated` : counts.not_converged ? `${counted(counts.not_converged, "fit")} did not converge` : counts.all === 1 ? "the zone was estimated" : `all ${counts.all} zones estimated`));
+  if (counts.left_out) lines.append(line(false, `${counted(counts.left_out, "zone")} left out: records or estimates not plausible`));
   return element("div", { class: "card figure" }, element("h2", {}, "Data quality"), lines);
 }
 
@@ -113,15 +114,17 @@ async function start() {
     tables.forEach((table) => table && table.mark(i));
     if (i !== EVERY) _reveal(byId("zone"));
     await redraw();
+    keepInAddress(i);
     document.body.dataset.zone = i;
   };
   buildHeadline(choose);
+  buildChecks();
   await buildPlan();
   buildMap(choose);
   tables.push(buildZoneTable(choose));
   buildSeries();
   byId("all-zones").addEventListener("click", () => choose(EVERY));
-  await choose(EVERY);
+  await choose(zoneInAddress());
   listenToSeries();
   buildHow();
   tables.push(await buildAct(choose));
@@ -153,6 +156,8 @@ async function start() {
     document.documentElement.classList.remove("printing");
     everything();
   });
+  addDownloads();
+  addEventListener("hashchange", () => zoneInAddress() !== shown.zone && choose(zoneInAddress()));
   document.body.dataset.ready = "yes";
 }
 

@@ -1,0 +1,181 @@
+"""Stations whose records contradict each other, or say so little that no estimate should rest on them.
+
+Status and trips are held against each other, station by station:
+
+- *unseen*: trips start while the feed shows no vehicle, long before and long after, at a good part of the station's
+  usual pace. Staffed stations, wrong ids and stuck terminals do that. What such a station calls empty is unknown.
+- *mismatch*: the falls of its listed number are far from its trips, compared with other stations.
+- *empty*: it was open and empty for most of the time.
+- *unmoved*: nothing was ever taken or brought there.
+
+Their zones are left out of the totals of the system until somebody says otherwise (`PanelOptions.keep`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmet._exceptions import InputError
+from unmet.mobility.clock.bins import DAY, Integers
+from unmet.mobility.supply.silence import StationActivity
+from unmet.mobility.zones.build import Zones
+
+__all__ = ["Implausible", "describe", "find_implausible", "kept_zones", "unseen_stations"]
+
+Floats = NDArray[np.float64]
+
+_LAG = 10
+"""Minutes at both ends of a time without a vehicle in which a trip is no contradiction: records and trips lag."""
+
+_LEAST_TRIPS, _LEAST_SHARE, _LEAST_PACE = 10, 0.03, 0.35
+"""Trips without a vehicle, their share of the station's trips, and their pace over that with vehicles. In real systems
+the pace with none listed is 0.05 to 0.20, by lag alone."""
+
+_FAR, _ENOUGH_TRIPS = 3.0, 50
+_MOSTLY_EMPTY, _LEAST_OPEN = 0.8, 7 * DAY
+
+_SENTENCES = {
+    "unseen": "{share:.0%} of its trips start while the feed shows no vehicle",
+    "mismatch": "falls of its listed number are {share:.2f} of its trips",
+    "empty": "open and empty for {share:.0%} of the time",
+    "unmoved": "no vehicle ever came or left",
+}
+
+
+@dataclass(frozen=True)
+class Implausible:
+    """A station that no estimate should rest on: its place in the order of zones, why, and the share behind it."""
+
+    place: int
+    check: str
+    share: float
+
+    @property
+    def sentence(self) -> str:
+        """Why, in words."""
+        return _SENTENCES[self.check].format(share=self.share)
+
+
+def find_implausible(activity: StationActivity, pickups: Integers, returns: Integers) -> list[Implausible]:
+    """Find the stations, each with the first check it fails.
+
+    Parameters
+    ----------
+    activity : StationActivity
+        Of all stations, by their status.
+    pickups, returns : array
+        Sorted trips: station × 2**32 + minute. Empty without trips.
+    """
+    found: dict[int, Implausible] = {}
+
+    def add(check: str, places: Integers, shares: Floats) -> None:
+        for place in places.tolist():
+            found.setdefault(place, Implausible(place, check, float(shares[place])))
+
+    # Trips and records are compared in the time that both cover.
+    since, until = np.maximum(activity.since, activity.within[0]), np.minimum(activity.until, activity.within[1])
+    inside = _within(pickups, since, until)
+    trips = np.bincount(pickups[inside] >> 32, minlength=len(activity.since)).astype(float)
+    open_ = activity.open_minutes.astype(float)
+    empty = np.bincount(activity.run_station, activity.run_end - activity.run_begin, len(open_))
+    if len(pickups):
+        add("unseen", *_unseen(activity, pickups[inside], returns, trips))
+        enough = trips >= _ENOUGH_TRIPS
+        ratio = np.divide(activity.falls, trips, out=np.zeros(len(trips)), where=enough)
+        usual = np.median(ratio[enough]) if enough.any() else 1.0
+        add("mismatch", np.flatnonzero(enough & ((ratio > _FAR * usual) | (ratio < usual / _FAR))), ratio)
+    long = open_ >= _LEAST_OPEN
+    unmoved = long & (activity.rises == 0) & (activity.falls == 0) & (trips == 0)
+    add("unmoved", np.flatnonzero(unmoved), np.zeros(len(trips)))
+    share = np.divide(empty, open_, out=np.zeros(len(open_)), where=open_ > 0)
+    add("empty", np.flatnonzero(long & (share > _MOSTLY_EMPTY)), share)
+    return [found[place] for place in sorted(found)]
+
+
+def _within(trips: Integers, since: Integers, until: Integers) -> NDArray[np.bool_]:
+    station, minute = trips >> 32, trips & 0xFFFFFFFF
+    inside: NDArray[np.bool_] = (minute >= since[station]) & (minute < until[station])
+    return inside
+
+
+def _unseen(activity: StationActivity, pickups: Integers, returns: Integers, trips: Floats) -> tuple[Integers, Floats]:
+    """Find stations where trips start without a vehicle, and the share of these trips.
+
+    A vehicle that was brought between two looks may be taken before the second. So a trip counts only if fewer were
+    brought than taken, within the usual interval between looks.
+    """
+    first = np.maximum(activity.run_begin, activity.within[0]) + _LAG
+    behind = np.minimum(activity.run_end, activity.within[1]) - _LAG
+    long = behind > first
+    station = activity.run_station[long] << 32
+    begin, end = station + first[long], station + behind[long]
+
+    def in_runs(events: Integers) -> Integers:
+        run = np.searchsorted(begin, events, "right") - 1
+        chosen: Integers = events[(run >= 0) & (events < end[np.maximum(run, 0)])] if len(begin) else events[:0]
+        return chosen
+
+    width = max(_LAG, int(min(activity.cadence, DAY)) + 1)
+    inside = in_runs(pickups)
+    taken, of_window = np.unique(_windows(inside, width), return_counts=True)
+    brought = _windows(returns, width)
+    back = np.searchsorted(brought, taken, "right") - np.searchsorted(brought, taken - 1)
+    excess = np.bincount(taken >> 32, np.maximum(of_window - back, 0), len(trips))
+    minutes = np.bincount(begin >> 32, end - begin, len(trips))
+    share = np.divide(excess, trips, out=np.zeros(len(trips)), where=trips > 0)
+    without = np.bincount(inside >> 32, minlength=len(trips))
+    # Pace without and with vehicles, multiplied out.
+    fast = without * np.maximum(activity.open_within - minutes, 0) >= _LEAST_PACE * (trips - without) * minutes
+    chosen = np.flatnonzero((excess >= _LEAST_TRIPS) & (share >= _LEAST_SHARE) & fast)
+    return chosen, np.divide(without, trips, out=np.zeros(len(trips)), where=trips > 0)
+
+
+def _windows(events: Integers, width: int) -> Integers:
+    windows: Integers = (events >> 32 << 32) + (events & 0xFFFFFFFF) // width
+    return windows
+
+
+def kept_zones(keep: str | None, zones: pd.DataFrame) -> set[str]:
+    """Return the zones that stay in the totals whatever their records say: ``all``, or names separated by commas."""
+    if keep is None:
+        return set()
+    if keep.strip() == "all":
+        return set(zones["zone"].astype(str))
+    kept = set()
+    for name in (part.strip() for part in keep.split(",")):
+        rows = (zones["zone"].astype(str) == name) | (zones["name"].astype(str) == name)
+        if not rows.any():
+            raise InputError(f"keep: expected all, or names or ids of zones, separated by commas; no zone is {name!r}.")
+        kept |= set(zones.loc[rows, "zone"].astype(str))
+    return kept
+
+
+def unseen_stations(found: Sequence[Implausible]) -> Integers:
+    """Return the stations that are not believed when they show no vehicle."""
+    return np.array([one.place for one in found if one.check == "unseen"], dtype=np.int64)
+
+
+def describe(
+    found: Sequence[Implausible], order: Integers, zones: Zones, stations: pd.DataFrame
+) -> list[dict[str, str | float]]:
+    """Describe implausible stations for the summary."""
+    rows: list[dict[str, str | float]] = []
+    for one in found:
+        ix = int(order[one.place])
+        name = stations["name"].iloc[ix]
+        rows.append(
+            {
+                "station": str(stations["station"].iloc[ix]),
+                "name": "" if pd.isna(name) else str(name),
+                "zone": str(zones.frame["zone"].iloc[int(zones.of_station[ix])]),
+                "check": one.check,
+                "share": round(one.share, 4),
+                "why": one.sentence,
+            }
+        )
+    return rows

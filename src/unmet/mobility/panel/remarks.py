@@ -1,0 +1,114 @@
+"""Remarks on a panel: sentences about records that limit what it can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unmet.mobility.clock.bins import DAY, wall_minutes
+from unmet.mobility.panel.evidence import Evidence
+from unmet.mobility.supply.cadence import HOUR
+from unmet.mobility.supply.polls import MISSED_POLLS
+from unmet.mobility.supply.silence import LONGEST_LOOK
+
+__all__ = ["cadence_table", "find_remarks"]
+
+_NAMED = 3  # zones named in one remark
+
+
+def cadence_table(evidence: Evidence) -> list[dict[str, float]]:
+    """List the usual intervals between two looks at the feed (whole minutes), and the share of hours with each."""
+    assert evidence.feed is not None
+    minutes = _rounded(evidence.feed.cadence.minutes)
+    found, hours = np.unique(minutes, return_counts=True)
+    order = np.argsort(-hours, kind="stable")[:5]
+    return [{"minutes": float(found[i]), "share": round(float(hours[i] / hours.sum()), 4)} for i in order]
+
+
+def _rounded(minutes: Any) -> Any:
+    """Round usual intervals: they are known to 6 %, and nobody looks every 44 minutes."""
+    return np.where(minutes > 12, 5 * np.round(minutes / 5), np.round(minutes))
+
+
+def find_remarks(
+    evidence: Evidence,
+    reasons: pd.DataFrame,
+    zones: pd.DataFrame,
+    implausible: Sequence[dict[str, Any]],
+    pickups_from: str,
+    timezone: str,
+) -> list[str]:
+    """Write the remarks.
+
+    Parameters
+    ----------
+    evidence : Evidence
+        The evidence of the panel.
+    reasons : pandas.DataFrame
+        ``zone, state, reason, minutes``.
+    zones : pandas.DataFrame
+        ``zone, name`` and more.
+    implausible : sequence of dict
+        Implausible stations, as `unmet.mobility.panel.plausibility.describe` returns them.
+    pickups_from : str
+        ``trips``, ``status`` or ``trips and status``.
+    timezone : str
+        Time zone of the system.
+    """
+    remarks = []
+    for row in implausible:
+        name = _name(str(row["station"]), row["name"])
+        remarks.append(f"{name}: {row['why']}; left out of the totals of the system (--keep {row['zone']} counts it).")
+    if evidence.log is not None:
+        remarks += _on_looks(evidence, pickups_from, timezone)
+    names = {str(zone): _name(str(zone), name) for zone, name in zip(zones["zone"], zones["name"], strict=True)}
+    minutes = reasons.groupby(["reason", "zone"])["minutes"].sum()
+    whole = reasons.groupby("zone")["minutes"].sum()
+    for reason, sentence in {
+        "unused": "closed without saying so for {days:.1f} days in all (empty, and nothing was brought): {zones}",
+        "not_reopened": "not yet open again {days:.1f} days in all after a closure: {zones}",
+        "left": "left the feed: {zones}",
+    }.items():
+        if reason in minutes.index:
+            of_zone = minutes[reason].sort_values(ascending=False)
+            remarks.append(_counted(of_zone, names, sentence))
+    if "no_record" in minutes.index:
+        never = minutes["no_record"][minutes["no_record"] >= whole[minutes["no_record"].index]]
+        if len(never):
+            remarks.append(_counted(never, names, "without any status record in the period: {zones}"))
+    return remarks
+
+
+def _name(ident: str, name: object) -> str:
+    return f"{name} ({ident})" if isinstance(name, str) and name not in ("", ident) else ident
+
+
+def _counted(minutes: pd.Series, names: dict[str, str], sentence: str) -> str:
+    some = ", ".join(names[str(zone)] for zone in minutes.index[:_NAMED]) + (" …" if len(minutes) > _NAMED else "")
+    count = f"{len(minutes):,} zone{'s' if len(minutes) > 1 else ''}"
+    return f"{count} {sentence.format(days=minutes.sum() / DAY, zones=some)}."
+
+
+def _on_looks(evidence: Evidence, pickups_from: str, timezone: str) -> list[str]:
+    """Say where looks at the feed are far apart."""
+    assert evidence.feed is not None
+    cadence = evidence.feed.cadence
+    usual = cadence.usual
+    inferred = pickups_from != "trips"
+    if cadence.regular.mean() > 0.5 and usual > LONGEST_LOOK:
+        tail = "States between them are not known"
+        if inferred:
+            tail = "Most pickups between them cancel out with returns and are missing: give trips"
+        return [f"Looks at the feed are {_rounded(usual):.0f} minutes apart. {tail}."]
+    slow = cadence.regular & (cadence.minutes > max(LONGEST_LOOK, MISSED_POLLS * usual))
+    if not slow.any():
+        return []
+    minute = evidence.feed.first + HOUR * np.flatnonzero(slow)
+    hour = np.unique(wall_minutes(minute, timezone) % DAY // HOUR)
+    apart = _rounded(np.median(cadence.minutes[slow]))
+    tail = "pickups cannot be inferred then, and the time is unknown" if inferred else "stock-outs are coarser then"
+    hours = ", ".join(f"{h:02d}" for h in hour)
+    return [f"Looks at the feed are {apart:.0f} minutes apart on some days in these hours: {hours}; {tail}."]

@@ -1,0 +1,168 @@
+"""Opening hours of a system: daily hours, or the documents of GBFS that tell them.
+
+====================================== ====================================================================
+given                                  open
+====================================== ====================================================================
+``06:00-23:00``                        every day between these times; over midnight if the end is earlier
+``system_hours.json``                  GBFS up to 2.3: for at least one kind of user
+``system_calendar.json``               GBFS up to 2.3: in the seasons it lists
+``system_information.json``            GBFS from 3.0: its ``opening_hours``, such as ``Mo-Fr 06:00-23:00; Sa off``
+====================================== ====================================================================
+
+Several are separated by commas; the system is open when all of them say so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.clock.bins import DAY, Integers, parse_hours, runs, wall_minutes
+from unmet.mobility.records.unpacking import read_json
+
+__all__ = ["OpeningHours", "read_opening_hours"]
+
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_SHORT = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
+_MONDAY = 4  # 1970-01-01 was a Thursday
+Season = tuple[tuple[int, int, int], tuple[int, int, int]]
+
+
+@dataclass(frozen=True)
+class OpeningHours:
+    """Minutes of the week in which a system is open, and its seasons.
+
+    Attributes
+    ----------
+    week : array of bool, shape (7 × 1440,)
+        Whether it is open in each minute of the week, from Monday 0:00.
+    seasons : tuple of (first, last)
+        First and last day as (year, month, day), in local time; year 0 for every year. Empty for the whole year.
+    """
+
+    week: NDArray[np.bool_]
+    seasons: tuple[Season, ...] = ()
+
+    def closed(self, first: int, last: int, timezone: str) -> Integers:
+        """Return the stretches (begin, end) of the minutes `first ... last` in which the system is closed."""
+        wall = wall_minutes(np.arange(first, last + 1, dtype=np.int64), timezone)
+        return first + runs(~self.week[(wall - _MONDAY * DAY) % (7 * DAY)] | ~self._in_season(wall))
+
+    def _in_season(self, wall: Integers) -> NDArray[np.bool_]:
+        if not self.seasons:
+            return np.ones(len(wall), dtype=bool)
+        dates = (wall // DAY).astype("M8[D]")
+        year = dates.astype("M8[Y]").astype(int) + 1970
+        month = dates.astype("M8[M]").astype(int) % 12 + 1
+        number = (year * 100 + month) * 100 + (dates - dates.astype("M8[M]")).astype(int) + 1
+        found = np.zeros(len(wall), dtype=bool)
+        for start, end in self.seasons:
+            (begin, until), yearly = (_number(*start), _number(*end)), start[0] == 0 or end[0] == 0
+            day = number % 10_000 if yearly else number
+            if yearly:
+                begin, until = begin % 10_000, until % 10_000
+            found |= (begin <= day) & (day <= until) if begin <= until else (day >= begin) | (day <= until)
+        return found
+
+
+def _number(year: int, month: int, day: int) -> int:
+    return (year * 100 + month) * 100 + day
+
+
+def read_opening_hours(spec: str) -> OpeningHours:
+    """Read opening hours: see the table at the top of this module.
+
+    Examples
+    --------
+    >>> hours = read_opening_hours("06:00-23:00")
+    >>> int(hours.week.sum()) == 7 * 17 * 60
+    True
+    """
+    parts = [_read(part.strip()) for part in spec.split(",")]
+    week = reduce(np.logical_and, (part.week for part in parts))
+    return OpeningHours(week, tuple(season for part in parts for season in part.seasons))
+
+
+def _read(part: str) -> OpeningHours:
+    always = np.ones(7 * DAY, dtype=bool)
+    if not part.lower().endswith(".json"):
+        return OpeningHours(_daily(range(7), *parse_hours(part)))
+    path = Path(part)
+    if not path.is_file():
+        raise InputError(f"hours: there is no file {part!r}. Give 06:00-23:00, or a document of GBFS.")
+    document = read_json(path)
+    data = document.get("data") if isinstance(document, dict) else None
+    data = data if isinstance(data, dict) else {}
+    try:
+        if "rental_hours" in data:
+            return OpeningHours(reduce(np.logical_or, map(_of_rental_hours, data["rental_hours"]), ~always))
+        if "calendars" in data:
+            return OpeningHours(always, tuple(map(_season, data["calendars"])))
+        if isinstance(data.get("opening_hours"), str):
+            return OpeningHours(_of_text(data["opening_hours"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileFormatError(f"{path}: its hours cannot be read: {type(error).__name__}: {error}.") from error
+    raise FileFormatError(
+        f"{path}: expected data.rental_hours (system_hours), data.calendars (system_calendar) or data.opening_hours "
+        f"(system_information from version 3.0); found: {', '.join(data) or 'nothing'}."
+    )
+
+
+def _daily(days: Any, opens: int, closes: int) -> NDArray[np.bool_]:
+    """Open from one minute of some days to another, which may be on the next day."""
+    week = np.zeros(7 * DAY, dtype=bool)
+    length = (closes - opens) if closes > opens else closes + DAY - opens
+    for day in days:
+        week[(day * DAY + opens + np.arange(length)) % (7 * DAY)] = True
+    return week
+
+
+def _minute(text: str) -> int:
+    """Convert 23:59:59 to the minute behind it; hours may exceed 24."""
+    hours, minutes, seconds = (int(piece) for piece in (text + ":0").split(":")[:3])
+    return hours * 60 + minutes + (seconds == 59)
+
+
+def _of_rental_hours(row: dict[str, Any]) -> NDArray[np.bool_]:
+    days = [_DAYS.index(day.lower()[:3]) for day in row["days"]]
+    return _daily(days, _minute(row["start_time"]), _minute(row["end_time"]))
+
+
+def _season(row: dict[str, Any]) -> Season:
+    def day(side: str) -> tuple[int, int, int]:
+        return int(row.get(f"{side}_year") or 0), int(row[f"{side}_month"]), int(row[f"{side}_day"])
+
+    return day("start"), day("end")
+
+
+def _of_text(text: str) -> NDArray[np.bool_]:
+    """Read days and times of OpenStreetMap's opening hours; a later rule replaces an earlier one on its days."""
+    if text.strip() == "24/7":
+        return np.ones(7 * DAY, dtype=bool)
+    week = np.zeros(7 * DAY, dtype=bool)
+    for rule in filter(None, (piece.strip() for piece in text.split(";"))):
+        match = re.fullmatch(r"(?:([A-Z][a-z](?:[-,][A-Z][a-z])*)\s+)?(off|closed|[\d:,\- ]+)", rule)
+        if match is None:
+            raise ValueError(f"expected days and times such as Mo-Fr 06:00-23:00, got {rule!r}")
+        days = _days(match[1]) if match[1] else list(range(7))
+        for day in days:
+            week[day * DAY : (day + 1) * DAY] = False
+        for span in [] if match[2] in ("off", "closed") else match[2].split(","):
+            week |= _daily(days, *parse_hours(span))
+    return week
+
+
+def _days(text: str) -> list[int]:
+    found: list[int] = []
+    for piece in text.split(","):
+        first, _, last = piece.partition("-")
+        begin, end = _SHORT.index(first), _SHORT.index(last or first)
+        found += [day % 7 for day in range(begin, (end if end >= begin else end + 7) + 1)]
+    return found

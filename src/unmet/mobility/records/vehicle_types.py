@@ -1,0 +1,45 @@
+"""Vehicles of one type: SQL to choose them from status and trips.
+
+``electric`` and ``classic`` are known from the columns that operators publish (``num_ebikes_available``,
+``rideable_type``). Any other name is a ``vehicle_type_id`` of GBFS documents, or a value of the trips' column.
+"""
+
+from __future__ import annotations
+
+from unmet._exceptions import InputError
+
+__all__ = ["CLASSIC", "ELECTRIC", "available_of_type", "is_of_type"]
+
+ELECTRIC, CLASSIC = "electric", "classic"
+
+
+def available_of_type(kind: str, available: str, electric: str | None, label: str) -> str:
+    """Return SQL for the vehicles of a type that are available, from those of all types and the electric ones."""
+    if kind not in (ELECTRIC, CLASSIC):
+        raise InputError(
+            f"vehicle_type: {label} does not have the types of GBFS documents; expected {ELECTRIC} or {CLASSIC}, "
+            f"got {kind!r}."
+        )
+    if electric is None:
+        raise InputError(
+            f"vehicle_type: {label} has no column of electric vehicles, such as num_ebikes_available. Name it with "
+            "--map electric=THEIR_COLUMN."
+        )
+    return electric if kind == ELECTRIC else f"greatest({available} - coalesce({electric}, 0), 0)"
+
+
+def is_of_type(kind: str, column: str) -> str:
+    """Return the SQL condition that a trip was made on a vehicle of a type.
+
+    Examples
+    --------
+    >>> is_of_type("electric", "vehicle")
+    "regexp_matches(lower(vehicle), 'electr|e-?bike|pedelec')"
+    """
+    electric = f"regexp_matches(lower({column}), 'electr|e-?bike|pedelec')"
+    if kind == ELECTRIC:
+        return electric
+    if kind == CLASSIC:
+        return f"NOT {electric}"
+    quoted = kind.lower().replace("'", "''")
+    return f"lower({column}) = '{quoted}'"

@@ -1,0 +1,57 @@
+// Trust at a glance, tables to take along, and a link that opens the same view.
+
+function buildChecks() {
+  const bad = data.checks.filter((check) => !check.good);
+  const summary = byId("checks-summary");
+  summary.className = bad.length ? "care" : "good";
+  summary.textContent = bad.length ? `Before you send this on: ${bad.map((check) => check.sentence).join("; ")}.` : "Checks: nothing found that speaks against these numbers.";
+  byId("checks-list").append(
+    ...data.checks.map((check) => element("li", { class: check.good ? "good" : "care" }, check.sentence))
+  );
+}
+
+/** A cell for CSV: quoted, and inert in spreadsheets, which take = + - @ at the start of a text for a formula. */
+function _csvCell(text) {
+  const plain = text.trim();
+  const inert = /^[=+\-@\t\r]/.test(plain) && !/^[+\-]?[\d.,]+( ?%)?$/.test(plain) ? `'${plain}` : plain;
+  return `"${inert.replaceAll('"', '""')}"`;
+}
+
+function _csvOf(table) {
+  const text = (cell) => [...cell.childNodes].map((node) => (node.ariaHidden === "true" ? "" : node.childNodes.length ? text(node) : node.textContent)).join("");
+  const lines = [...table.querySelectorAll("tr")].filter((line) => !line.hidden);
+  return lines.map((line) => [...line.cells].map((cell) => _csvCell(text(cell))).join(",")).join("\r\n");
+}
+
+/** A button at the heading of each table. */
+function addDownloads() {
+  for (const table of document.querySelectorAll("main table")) {
+    const heads = [...table.closest("section").querySelectorAll(".bar, h3")];
+    const head = heads.filter((one) => one.compareDocumentPosition(table) & Node.DOCUMENT_POSITION_FOLLOWING).at(-1);
+    const name = (head.querySelector("h2, h3") || head).textContent;
+    const button = element("button", { type: "button", class: "download", title: `Download this table as CSV: ${name}` }, "CSV");
+    button.addEventListener("click", () => {
+      const file = new Blob(["\ufeff", _csvOf(table)], { type: "text/csv" });
+      const link = element("a", { href: URL.createObjectURL(file), download: `${name.toLowerCase().replace(/[^a-z0-9]+/g, "-")}.csv` });
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+    head.append(button);
+  }
+}
+
+/** The zone that the address names (#zone=id), or all zones. */
+function zoneInAddress() {
+  const wanted = new URLSearchParams(location.hash.slice(1)).get("zone");
+  const found = wanted === null ? -1 : zones.zone.indexOf(wanted);
+  return found < 0 ? EVERY : found;
+}
+
+function keepInAddress(i) {
+  const state = i === EVERY ? location.pathname + location.search : `#${new URLSearchParams({ zone: zones.zone[i] })}`;
+  try {
+    history.replaceState(null, "", state);
+  } catch {
+    // Some browsers refuse this for files opened from disk; the page works without it.
+  }
+}

@@ -1,0 +1,170 @@
+"""Checks before a report is sent on: what a careful colleague would look at, each with a sentence and a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from unmet._storage.sql import fetch_all, reading
+from unmet.report.source import RunSource
+
+__all__ = ["Check", "check_run"]
+
+_MOSTLY = 0.5
+_LARGE_BIAS, _COVERAGE = 0.05, (0.85, 0.95)
+_BEYOND = 3.0  # times the most trips ever observed in a bin of the zone
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Attributes
+    ----------
+    name : str
+        Short name, for `quality.json`.
+    good : bool
+        Whether nothing was found.
+    sentence : str
+        The finding, or that there is none.
+    values : dict
+        The numbers behind it.
+    """
+
+    name: str
+    good: bool
+    sentence: str
+    values: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give JSON-able values."""
+        return asdict(self)
+
+
+def check_run(source: RunSource) -> list[Check]:
+    """Check a run: stations left out, odd zones, unknown time, fits, held-out bins and simpler assumptions."""
+    zones = source.zones[source.zones["status"] == "ok"]
+    found = [
+        _left_out(source.zones),
+        _lost_above_observed(zones),
+        _mostly_empty(zones),
+        _mostly_unknown(source),
+        _beyond_observed(source),
+        _fits(source.zones),
+        _held_out(source),
+        _simpler(source),
+    ]
+    return [check for check in found if check is not None]
+
+
+def _left_out(zones: pd.DataFrame) -> Check:
+    names = zones.loc[zones["left_out"].notna(), "name"].tolist() if "left_out" in zones.columns else []
+    text = f"{_some(names, 'zone')} left out of the totals" if names else "no zone is left out"
+    return Check("left_out", not names, text, {"zones": names})
+
+
+def _lost_above_observed(zones: pd.DataFrame) -> Check:
+    names = zones.loc[zones["lost_mean"] > zones["observed"], "name"].tolist()
+    text = f"{_some(names, 'zone')} with more trips lost than observed" if names else "no zone lost more than it served"
+    return Check("lost_above_observed", not names, text, {"zones": names})
+
+
+def _mostly_empty(zones: pd.DataFrame) -> Check:
+    open_ = zones["available_minutes"] + zones["stockout_minutes"]
+    names = zones.loc[zones["stockout_minutes"] > _MOSTLY * open_, "name"].tolist()
+    text = f"{_some(names, 'zone')} empty most of the time" if names else "no zone is empty most of the time"
+    return Check("mostly_empty", not names, text, {"zones": names})
+
+
+def _mostly_unknown(source: RunSource) -> Check:
+    """Hours of the week that are mostly unknown: totals do not cover them."""
+    with reading("panel"):
+        rows = fetch_all(
+            source.connection,
+            "SELECT (isodow(start_local) - 1) * 24 + hour(start_local) AS slot FROM panel GROUP BY slot "
+            f"HAVING sum(unknown_minutes) > {_MOSTLY} * sum(minutes) ORDER BY slot",
+        )
+    hours = [int(row[0]) for row in rows]
+    count = "1 hour of the week is" if len(hours) == 1 else f"{len(hours) or 'no'} hours of the week are"
+    text = f"{count} mostly unknown"
+    return Check("mostly_unknown", not hours, text, {"hours_of_week": hours})
+
+
+def _beyond_observed(source: RunSource) -> Check:
+    """Zones whose demand in some bin is far above anything that was ever observed there."""
+    with reading("demand.parquet"):
+        rows = fetch_all(
+            source.connection,
+            "SELECT zone FROM demand WHERE observed IS NOT NULL GROUP BY zone "
+            f"HAVING max(demand_mean) > {_BEYOND} * greatest(max(observed), 3) ORDER BY zone",
+        )
+    known = dict(zip(source.zones["zone"], source.zones["name"], strict=True))
+    names = [known.get(row[0], row[0]) for row in rows]
+    text = f"{_some(names, 'zone')} with hours far above anything observed there"
+    return Check(
+        "beyond_observed", not names, text if names else "no estimate is far above what was observed", {"zones": names}
+    )
+
+
+def _fits(zones: pd.DataFrame) -> Check:
+    failed = zones.loc[zones["status"] != "ok", "name"].tolist()
+    loose = zones.loc[zones["converged"].eq(False).fillna(False), "name"].tolist() if "converged" in zones else []
+    parts = [f"{_some(failed, 'zone')} could not be estimated"] if failed else []
+    parts += [f"the fit of {_some(loose, 'zone')} did not converge"] if loose else []
+    return Check(
+        "fits", not parts, "; ".join(parts) or "all fits converged", {"failed": failed, "not_converged": loose}
+    )
+
+
+def _held_out(source: RunSource) -> Check | None:
+    found = (source.info.get("joint") or {}).get("held_out")
+    if not found:
+        return None
+    biased = abs(found["bias"]) > max(_LARGE_BIAS, 2 * found["bias_se"])
+    covered = _COVERAGE[0] <= found["coverage"] <= _COVERAGE[1]
+    text = (
+        f"on {found['bins']:,} held-out bins predictions are {found['bias']:+.1%} off, "
+        f"{found['coverage']:.0%} inside their 90 % interval"
+    )
+    return Check("held_out", not biased and covered, text, dict(found))
+
+
+def _simpler(source: RunSource) -> Check | None:
+    """Lost trips if nobody walked, and if every listed vehicle could be rented; both roughly."""
+    system = source.totals[source.totals["level"] == "system"].set_index("quantity")["mean"]
+    lost = float(system["lost"])
+    if lost <= 0 or "rate_mean" not in source.demand_columns:
+        return None
+    walked = float(system.get("walked_on", 0.0))
+    values = {"lost": lost, "lost_if_nobody_walked": lost + walked}
+    parts = [f"{walked / lost:+.0%} if nobody walked"] if walked >= 0.005 * lost else []
+    with reading("panel"):
+        columns = {str(row[0]) for row in fetch_all(source.connection, "DESCRIBE panel")}
+    if "out_minutes" in columns:
+        with reading("demand.parquet"):
+            ((listed, usable),) = fetch_all(
+                source.connection,
+                "SELECT sum(rate_mean * stockout_minutes / minutes), sum(rate_mean * out_minutes / minutes) "
+                "FROM demand JOIN panel USING (zone, start)",
+            )
+        if usable and abs(ratio := float(listed) / float(usable) - 1) >= 0.005:
+            values["lost_if_all_listed_were_rentable"] = lost * (1 + ratio)
+            parts.append(f"{ratio:+.0%} if every listed vehicle could be rented")
+    if not parts:
+        return None
+    return Check("simpler_assumptions", True, "lost trips would be " + " and ".join(parts), values)
+
+
+def _some(names: list[str], what: str) -> str:
+    """Count names, and name the first few.
+
+    Examples
+    --------
+    >>> _some(["a", "b"], "zone"), _some(list("abcde"), "zone")
+    ('2 zones (a, b)', '5 zones (a, b, c …)')
+    """
+    more = " …" if len(names) > _NAMED else ""
+    return f"{len(names):,} {what}{'s' * (len(names) != 1)} ({', '.join(names[:_NAMED])}{more})"

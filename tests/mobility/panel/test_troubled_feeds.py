@@ -1,0 +1,193 @@
+"""Feeds at any cadence, and feeds with stations that say what is not so: made by the simulator, held against its truth.
+
+Lost trips are counted at the true rates, so that only the panel is judged.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unmet.mobility.panel import Panel, build_panel
+from unmet.simulate import City, simulate_city
+
+ZONE = "America/New_York"
+SIZE: dict[str, Any] = {"stations": 12, "days": 28, "seed": 32}
+
+
+@functools.cache
+def city(**options: Any) -> City:
+    return simulate_city(**SIZE, **options)
+
+
+def panel_of_city(one: City, *, trips: bool = True, **options: Any) -> Panel:
+    given = {"timezone": ZONE, "supply": "listed", **options}
+    return build_panel(one.trips if trips else None, one.status, one.stations, **given)
+
+
+def lost(one: City, panel: Panel) -> tuple[float, float]:
+    """Lost trips by the panel and by the truth, of zones that are in the totals and time that is known."""
+    truth = one.true_rate.rename(columns={"station_id": "zone", "stockout": "truly_out"})
+    rows = panel.panel.merge(truth[["zone", "start", "rate", "truly_out"]], on=["zone", "start"])
+    rows = rows[~rows["zone"].isin(panel.summary["left_out"])]
+    known = 1 - rows["unknown_minutes"] / rows["minutes"]
+    true = float((rows["rate"] * rows["truly_out"] * known).sum())
+    return float((rows["rate"] * rows["out_minutes"] / 60).sum()), true
+
+
+def unknown_share(panel: Panel) -> float:
+    minutes = panel.summary["minutes"]
+    return minutes["unknown"] / sum(minutes.values())
+
+
+def outage_share(one: City) -> float:
+    gaps = one.events[one.events["kind"] == "feed gap"]
+    return float((gaps["end"] - gaps["start"]).dt.total_seconds().sum()) / (SIZE["days"] * 86_400)
+
+
+@pytest.mark.parametrize("polls", ["3", "10", "60", "log:60", "log,60"])
+def test_lost_trips_do_not_depend_on_how_often_the_feed_is_looked_at(polls):
+    one = city(polls=polls, feed_gaps=1)
+    # Between rare looks, trips show when the last vehicle was taken.
+    panel = panel_of_city(one, supply="usable" if "60" in polls else "listed")
+    found, true = lost(one, panel)
+    assert found == pytest.approx(true, rel=0.05)
+    assert outage_share(one) - 0.005 <= unknown_share(panel) <= outage_share(one) + 0.02
+    assert panel.summary["cadence"][0]["minutes"] == pytest.approx(float(polls.split(":")[-1].split(",")[-1]), rel=0.1)
+
+
+def test_the_stations_of_one_look_may_be_recorded_minutes_apart():
+    one = city(polls="60")
+    status = one.status.copy()
+    status["last_reported"] += 20 * status["station_ix"].to_numpy()  # a look takes four minutes
+    panel = build_panel(one.trips, status, one.stations, timezone=ZONE, supply="listed")
+    assert panel.summary["status"] == "polled snapshots"
+    assert panel.summary["feed_outages"] == 0
+    assert unknown_share(panel) < 0.01
+
+
+def test_pickups_of_hourly_looks_are_in_the_hour_in_which_they_happened():
+    one = city(polls="60")
+    inferred, true = (panel_of_city(one, trips=t).panel.groupby("start")["observed"].sum() for t in (False, True))
+    at_once, an_hour_later = (np.corrcoef(inferred[2:-2], true.shift(s)[2:-2])[0, 1] for s in (0, 1))
+    assert at_once > an_hour_later + 0.02
+    remarks = " ".join(panel_of_city(one, trips=False).summary["remarks"])
+    assert "60 minutes apart" in remarks
+    assert "give trips" in remarks
+
+
+TROUBLES = {
+    "valet": {"valet_stations": 1},
+    "stuck terminal": {"stuck_terminals": 1},
+    "quiet closure": {"quiet_closures": 1},
+    "slow evenings": {"evening_polls": 45.0},
+    "re-opening": {"closures": 1, "reopening_hours": 24.0},
+}
+NAMED = {
+    "valet": "of its trips start while the feed shows no vehicle",
+    "stuck terminal": "of its trips start while the feed shows no vehicle",
+    "quiet closure": "closed without saying so",
+    "slow evenings": "45 minutes apart on some days in these hours: 18, 19, 20, 21, 22, 23",
+    "re-opening": "not yet open again",
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_troubles_of_stations_and_feed_are_named_and_do_not_become_lost_trips(trouble):
+    one = city(polls="5", **TROUBLES[trouble])
+    panel = panel_of_city(one)
+    found, true = lost(one, panel)
+    assert found == pytest.approx(true, rel=0.05)
+    (remark,) = [remark for remark in panel.summary["remarks"] if NAMED[trouble] in remark]
+    victims = one.events["station_id"].dropna().unique()
+    if trouble in ("valet", "stuck terminal"):
+        assert panel.summary["left_out"] == list(victims)
+        assert "implausible records" in set(panel.quality["reason"])
+    if trouble in ("valet", "stuck terminal", "quiet closure"):
+        assert victims[0] in remark
+    plain = panel_of_city(city(polls="5"))
+    assert plain.summary["remarks"] == []
+    assert lost(city(polls="5"), plain)[0] == pytest.approx(lost(city(polls="5"), plain)[1], rel=0.05)
+
+
+def test_somebody_who_knows_better_keeps_a_station():
+    one = city(polls="5", valet_stations=1)
+    victim = one.events["station_id"].iloc[0]
+    kept = panel_of_city(one, keep=victim)
+    assert kept.summary["left_out"] == []
+    assert kept.panel.loc[kept.panel["zone"] == victim, "stockout_minutes"].sum() > 0
+    with pytest.raises(ValueError, match="no zone is 'nobody'"):
+        panel_of_city(one, keep="nobody")
+
+
+def test_a_collector_that_slows_down_takes_exposure_and_pickups_with_it():
+    one = city(polls="5", evening_polls=45.0)
+    rows = panel_of_city(one, trips=False).panel
+    hour = rows["start_local"].dt.hour
+    evening = rows[hour.between(19, 22)]
+    assert evening["observed"].isna().mean() > 0.95
+    assert evening["exposure"].mean() < 0.03
+    # Hours with pickups have the pace of the same hours without the trouble.
+    plain = panel_of_city(city(polls="5"), trips=False).panel
+    for h in (16, 17, 18):
+        with_, without = (
+            f.loc[(f["start_local"].dt.hour == h) & f["observed"].notna(), ["observed", "exposure"]].sum()
+            for f in (rows, plain)
+        )
+        if with_["exposure"] > 20:
+            pace = with_["observed"] / with_["exposure"]
+            assert pace == pytest.approx(without["observed"] / without["exposure"], rel=0.1)
+
+
+def test_a_station_whose_trips_are_those_of_another_is_found():
+    one = city(polls="5")
+    busy, quiet = one.trips["start_station_id"].value_counts().index[[0, -1]]
+    trips = one.trips.copy()
+    trips["start_station_id"] = trips["start_station_id"].replace({busy: quiet})
+    panel = build_panel(trips, one.status, one.stations, timezone=ZONE, supply="listed")
+    checks = {row["station"]: row["check"] for row in panel.summary["implausible"]}
+    assert checks[quiet] in ("mismatch", "unseen")
+
+
+def test_a_station_that_leaves_is_closed_and_one_without_records_has_none():
+    one = city(polls="5", leaving_stations=1)
+    gone = one.events["station_id"].iloc[0]
+    never, number = next(s for s in one.stations[["station_id", "station_ix"]].to_numpy() if s[0] != gone)
+    status = one.status[one.status["station_ix"] != number]
+    panel = build_panel(None, status, one.stations, timezone=ZONE, supply="listed")
+    reasons = panel.reasons.set_index(["zone", "reason"])["minutes"]
+    left = one.events["start"].iloc[0]
+    after = panel.panel[(panel.panel["zone"] == gone) & (panel.panel["start"] > left)]
+    after = after[:-1]  # the feed ends within the last hour
+    assert (after["closed_minutes"] == after["minutes"]).all()
+    assert reasons[(gone, "left")] >= len(after) * 60
+    assert set(panel.reasons.loc[panel.reasons["zone"] == never, "reason"]) == {"no_record"}
+    (leaver,) = [remark for remark in panel.summary["remarks"] if "left the feed" in remark]
+    (silent,) = [remark for remark in panel.summary["remarks"] if "without any status record" in remark]
+    assert gone in leaver
+    assert never in silent
+
+
+def test_areas_are_sums_and_wide_zones_are_reported(tmp_path):
+    one = city(polls="5")
+    stations = one.stations.assign(district=["north", "south"] * 6)
+    panel = build_panel(None, one.status, stations, timezone=ZONE, supply="listed", areas="district")
+    assert panel.zones["area"].tolist() == ["north", "south"] * 6
+    with pytest.raises(ValueError, match="no file has a column 'borough'"):
+        build_panel(None, one.status, stations, timezone=ZONE, supply="listed", areas="borough")
+    lat, lon = stations["lat"], stations["lon"]
+    ring = [[lon.min() - 1, lat.min() - 1], [lon.max() + 1, lat.min() - 1], [lon.max() + 1, lat.max() + 1]]
+    ring += [[lon.min() - 1, lat.max() + 1], ring[0]]
+    shape = {"type": "Polygon", "coordinates": [ring]}
+    document = {"type": "FeatureCollection", "features": [{"type": "Feature", "id": "all", "geometry": shape}]}
+    path = tmp_path / "all.geojson"
+    path.write_text(pd.Series([document]).to_json(orient="values")[1:-1], encoding="utf-8")
+    panel = build_panel(None, one.status, stations, timezone=ZONE, supply="listed", areas=str(path))
+    assert set(panel.zones["area"]) == {"all"}
+    wide = build_panel(None, one.status, stations, timezone=ZONE, supply="listed", zones=str(path))
+    assert "zone wider than a walk" in set(wide.quality["reason"])
+    assert "wider than a walk" in wide.summary["remarks"][-1]

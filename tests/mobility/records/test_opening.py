@@ -1,0 +1,80 @@
+"""Opening hours as given, and as GBFS publishes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.records.opening import read_opening_hours
+
+ZONE = "America/New_York"
+
+
+def minute(local: str) -> int:
+    return int(pd.Timestamp(local, tz=ZONE).timestamp()) // 60
+
+
+def changes(spec: str, first: str, last: str) -> list[str]:
+    """Local times at which the system opens or closes between two moments."""
+    begin, end = minute(first), minute(last)
+    shut = np.zeros(end - begin, dtype=bool)
+    for b, e in read_opening_hours(spec).closed(begin, end - 1, ZONE) - begin:
+        shut[b:e] = True
+    at = np.flatnonzero(np.diff(shut.astype(int))) + 1
+    return [f"{pd.Timestamp(60 * (begin + c), unit='s', tz='UTC').tz_convert(ZONE):%a %H:%M}" for c in at]
+
+
+def document(path: Path, data: dict[str, Any]) -> str:
+    path.write_text(json.dumps({"last_updated": 1, "ttl": 0, "version": "2.3", "data": data}), encoding="utf-8")
+    return str(path)
+
+
+def test_daily_hours_may_end_after_midnight_and_follow_the_wall_clock():
+    assert changes("06:00-23:00", "2021-07-01", "2021-07-02") == ["Thu 06:00", "Thu 23:00"]
+    assert changes("20:00-02:00", "2021-07-01", "2021-07-02") == ["Thu 02:00", "Thu 20:00"]
+    assert changes("06:00-23:00", "2021-03-14", "2021-03-15") == ["Sun 06:00", "Sun 23:00"]  # 23 hours long
+
+
+def test_system_hours_are_open_for_any_user_and_calendars_for_their_season(tmp_path):
+    rows = [
+        {"user_types": ["member"], "days": ["fri", "sat"], "start_time": "06:00:00", "end_time": "26:00:00"},
+        {"user_types": ["nonmember"], "days": ["sat"], "start_time": "08:00:00", "end_time": "23:59:59"},
+    ]
+    hours = document(tmp_path / "system_hours.json", {"rental_hours": rows})
+    assert changes(hours, "2021-07-01", "2021-07-05") == ["Fri 06:00", "Sat 02:00", "Sat 06:00", "Sun 02:00"]
+    season = {"start_month": 4, "start_day": 1, "end_month": 11, "end_day": 5}
+    calendar = document(tmp_path / "system_calendar.json", {"calendars": [season]})
+    assert changes(calendar, "2021-03-30", "2021-04-03") == ["Thu 00:00"]
+    assert changes(calendar, "2021-11-04", "2021-11-08") == ["Sat 00:00"]
+    assert changes(f"{calendar},10:00-12:00", "2021-03-31", "2021-04-02") == ["Thu 10:00", "Thu 12:00"]
+    once = document(tmp_path / "once.json", {"calendars": [{**season, "start_year": 2020, "end_year": 2020}]})
+    assert changes(once, "2021-03-30", "2021-04-03") == []
+    winter = {"start_month": 11, "start_day": 1, "end_month": 2, "end_day": 28}
+    over = document(tmp_path / "winter.json", {"calendars": [winter]})
+    assert changes(over, "2021-02-27", "2021-03-03") == ["Mon 00:00"]
+
+
+def test_opening_hours_of_version_3(tmp_path):
+    text = {"opening_hours": "Mo-Fr 06:00-23:00; Sa,Su 08:00-12:00,14:00-18:00; Su off"}
+    spec = document(tmp_path / "system_information.json", text)
+    found = changes(spec, "2021-07-02", "2021-07-05")
+    assert found == ["Fri 06:00", "Fri 23:00", "Sat 08:00", "Sat 12:00", "Sat 14:00", "Sat 18:00"]
+    always = document(tmp_path / "always.json", {"opening_hours": "24/7"})
+    assert changes(always, "2021-07-02", "2021-07-05") == []
+
+
+def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(InputError, match=r"no file 'none.json'"):
+        read_opening_hours("none.json")
+    with pytest.raises(FileFormatError, match=r"data.rental_hours"):
+        read_opening_hours(document(tmp_path / "a.json", {"stations": []}))
+    with pytest.raises(FileFormatError, match=r"such as Mo-Fr"):
+        read_opening_hours(document(tmp_path / "b.json", {"opening_hours": "sunrise-sunset"}))
+    with pytest.raises(InputError, match=r"06:00-23:00"):
+        read_opening_hours("always")

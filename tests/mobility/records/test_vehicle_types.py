@@ -1,0 +1,79 @@
+"""Vehicles and trips of one type."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from unmet._exceptions import FileFormatError, InputError
+from unmet.mobility.panel import build_panel
+from unmet.mobility.records.gbfs import read_station_status
+
+ZONE = "America/New_York"
+
+
+def status() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "station_id": "a",
+            "last_reported": pd.to_datetime(["2021-07-01 08:00", "2021-07-01 08:30", "2021-07-01 09:00"]),
+            "num_bikes_available": [3, 2, 2],
+            "num_ebikes_available": [1, 0, 2],
+            "num_docks_available": [0, 1, 0],
+        }
+    )
+
+
+def trips() -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "started_at": pd.to_datetime(["2021-07-01 08:10", "2021-07-01 08:20", "2021-07-01 08:50"]),
+            "ended_at": pd.to_datetime(["2021-07-01 08:20", "2021-07-01 08:30", "2021-07-01 08:58"]),
+            "start_station_id": "a",
+            "rideable_type": ["electric_bike", "classic_bike", "classic_bike"],
+        }
+    )
+
+
+@pytest.mark.parametrize(("kind", "out", "taken"), [("electric", 30, 1), ("classic", 0, 2), (None, 0, 3)])
+def test_a_zone_is_out_when_it_has_none_of_the_type(kind, out, taken):
+    result = build_panel(trips(), status(), timezone=ZONE, supply="listed", vehicle_type=kind)
+    row = result.panel.iloc[0]
+    assert (row["stockout_minutes"], row["observed"]) == (out, taken)
+    noted = result.quality[result.quality["reason"] == "other type of vehicle"]["rows"].sum()
+    assert noted == 3 - taken
+
+
+def test_records_that_do_not_tell_types_are_refused():
+    with pytest.raises(InputError, match=r"num_ebikes_available"):
+        build_panel(None, status().drop(columns="num_ebikes_available"), timezone=ZONE, vehicle_type="electric")
+    with pytest.raises(InputError, match=r"rideable_type"):
+        build_panel(trips().drop(columns="rideable_type"), status(), timezone=ZONE, vehicle_type="electric")
+    with pytest.raises(InputError, match=r"expected electric or classic"):
+        build_panel(None, status(), timezone=ZONE, vehicle_type="scooter")
+
+
+def test_types_of_gbfs_documents_are_counted_by_their_id(tmp_path: Path):
+    station = {
+        "station_id": "a",
+        "num_vehicles_available": 5,
+        "vehicle_types_available": [{"vehicle_type_id": "e1", "count": 2}, {"vehicle_type_id": "b1", "count": 3}],
+        "is_installed": True,
+        "is_renting": True,
+        "last_reported": "2025-07-01T08:00:00Z",
+    }
+    document = {"last_updated": "2025-07-01T08:00:01Z", "version": "3.1-RC2", "data": {"stations": [station]}}
+    path = tmp_path / "station_status.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert read_station_status(path).available == [5]
+    assert read_station_status(path, vehicle_type="e1").available == [2]
+    assert read_station_status(path, vehicle_type="gone").available == [0]
+    station["num_ebikes_available"] = 2
+    del station["vehicle_types_available"]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert read_station_status(path, vehicle_type="classic").available == [3]
+    with pytest.raises(FileFormatError, match=r"vehicle_types_available is missing"):
+        read_station_status(path, vehicle_type="e1")
