@@ -17,7 +17,7 @@ from unmet.mobility.clock.bins import DAY, Bins, Integers, closed_by_hours, cut_
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, trip_moves, trip_span
-from unmet.mobility.panel.usable import SupplyModel, learn_supply, timelines
+from unmet.mobility.panel.usable import SupplyModel, learn_docks, learn_supply, timelines
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
 from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
@@ -64,6 +64,8 @@ class Evidence:
         Stretches (begin, end) in which the feed is silent.
     supply : SupplyModel, optional
         Usable supply. None if every listed vehicle is taken to be rentable.
+    dock_worth : array, optional
+        Returns over those expected, by number of free docks. None if every listed dock is taken to be usable.
     """
 
     bins: Bins
@@ -79,6 +81,7 @@ class Evidence:
     netted: Spells | None = None
     silent: Integers = field(default_factory=lambda: NO_STRETCHES)
     supply: SupplyModel | None = None
+    dock_worth: NDArray[np.float64] | None = None
 
     @property
     def inferred(self) -> bool:
@@ -140,15 +143,29 @@ def gather(
     if options.hours is not None:
         shut = closed_by_hours(options.hours, first, last, records.timezone)
         overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
-    supply = None
+    supply = dock_worth = None
     if log is not None and options.supply == "usable":
         known = None if span is None else holes
         source = timelines(records, feed, feed_share, silent, order, known, (first, last + 1), options)
         progress("learning which listed vehicles can be rented")
         supply = learn_supply(source, log, overrides, options.timezone)
+        dock_worth = learn_docks(source, log, overrides, options.timezone)
     covered = _covered(bins, holes)
     return Evidence(
-        bins, len(zones), order, group, overrides, covered, log, feed, feed_share, trips, netted, silent, supply
+        bins,
+        len(zones),
+        order,
+        group,
+        overrides,
+        covered,
+        log,
+        feed,
+        feed_share,
+        trips,
+        netted,
+        silent,
+        supply,
+        dock_worth,
     )
 
 

@@ -194,6 +194,9 @@ def _summarise(
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
         "usable_supply": None if evidence.supply is None else evidence.supply.usable.summary(),
+        "dock_curve": None
+        if evidence.dock_worth is None
+        else {str(n): round(float(worth), 4) for n, worth in enumerate(evidence.dock_worth) if n},
         "feed_outages": int(((evidence.silent[:, 0] < bins.edges[-1]) & (evidence.silent[:, 1] > bins.edges[0])).sum()),
     }
 
