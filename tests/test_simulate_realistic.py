@@ -215,7 +215,7 @@ def test_walkers_try_stations_in_order_of_distance():
         unusable=np.zeros(n, dtype=np.intp),
         casual=np.zeros(n, dtype=bool),
     )
-    shift = _Shift(settings, place, riders, [])
+    shift = _Shift(settings, place, riders, [], None)
     served = np.zeros(5)
     w = 0.8 * np.exp(-((place.distance[0] / 300.0) ** 1.5))
     for rider in range(n):

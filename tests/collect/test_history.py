@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,22 @@ def test_names_that_are_no_days_or_files_of_ours_are_refused_or_ignored(tmp_path
         (made.folder / "manifest.json").write_text(json.dumps({"days": days}))
         with pytest.raises(FileFormatError, match="files of each day"):
             made.finished_days()
+
+
+def test_a_manifest_that_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    made = history(tmp_path)
+    (made.folder / "manifest.json").unlink()
+    os.mkfifo(made.folder / "manifest.json")
+    with pytest.raises(FileFormatError, match="expected a file"):
+        made.manifest()
+    assert find_histories(tmp_path) == {}
+
+
+def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
+    made = history(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    (made.folder / ".x.partial").symlink_to(tmp_path / "mine")
+    made.claim("https://example.com/gbfs.json")
+    assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
+    assert not (made.folder / ".x.partial").is_symlink()

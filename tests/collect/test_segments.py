@@ -98,3 +98,17 @@ def test_a_small_frame_of_very_many_values_is_refused_before_it_is_parsed(tmp_pa
             continue
         with pytest.raises(FileFormatError, match="more than 8,000,000 values"):
             list(read_segment(path))
+
+
+def test_what_is_not_a_segment_is_neither_written_nor_waited_for(tmp_path: Path) -> None:
+    precious = tmp_path / "precious.txt"
+    precious.write_text("not ours")
+    (tmp_path / "link.segment").symlink_to(precious)
+    (tmp_path / "dangling.segment").symlink_to(tmp_path / "nothing")
+    (tmp_path / "plain.segment").write_text("not ours")
+    os.mkfifo(tmp_path / "pipe.segment")
+    for name in ("link", "dangling", "plain", "pipe"):
+        with pytest.raises(FileFormatError, match="Move it away"):
+            Segment(tmp_path / f"{name}.segment")
+    assert precious.read_text() == (tmp_path / "plain.segment").read_text() == "not ours"
+    assert not (tmp_path / "nothing").exists()

@@ -14,6 +14,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oracles.shares import gibbs_shares
 from unmet import CensoredGP, InputError, UninformativeWarning
+from unmet.estimators import _model
+from unmet.evidence import maximise
 from unmet.inference import dense
 from unmet.kernels import Constant, Parameter, SquaredExponential
 from unmet.likelihoods import Beta, Gaussian, Observations
@@ -170,6 +172,24 @@ def test_ep_converges_on_hard_mixtures() -> None:
 @pytest.mark.parametrize("n", [200, 1000])
 def test_ep_converges_on_hard_mixtures_of_many_rows(n: int) -> None:
     assert not stress(n, (1e-3, 0.1, 10.0))
+
+
+def test_the_search_starts_with_the_kernel_of_the_rows_without_a_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a kernel far off, the share would be learnt to suit it."""
+    X, _, y, label = labelled(share=(2.0, 8.0))
+    far = SquaredExponential(1.0, 40.0)
+    begun = []
+
+    def recording(objective, starts, *args, **settings):
+        begun.append(starts[0])
+        return maximise(objective, starts, *args, **settings)
+
+    monkeypatch.setattr(_model, "maximise", recording)
+    gp = CensoredGP(far, censoring="share").fit(X, y, label)
+    exact = CensoredGP(far, censoring="drop").fit(X, y, label)
+    assert len(begun) == 3  # exact rows, all rows; the other model
+    np.testing.assert_allclose(begun[1][:3], exact.theta_, atol=0.05)
+    assert gp.share_.mean == pytest.approx(0.2, abs=0.06)
 
 
 class TestUnknownLabels:

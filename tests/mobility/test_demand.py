@@ -43,6 +43,8 @@ COLUMNS = [
     "lost_sd",
     "lost_q05",
     "lost_q95",
+    "usual_rate",
+    *(f"{name}_{k}" for name in ("served", "walked_on", "walked_in", "wanted") for k in ("mean", "sd", "q05", "q95")),
     "flags",
 ]
 

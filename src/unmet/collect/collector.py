@@ -322,8 +322,11 @@ class _SystemCollector:
         """Take up what was written before."""
         self._memory.replay(frame)
         for name, _, text in frame.get("documents", ()):
-            if name == _DISCOVERY:
-                self._add_feeds(feed_addresses(parse_document(text.encode())))
+            if name == _DISCOVERY and text is not None:
+                try:
+                    self._add_feeds(feed_addresses(parse_document(text.encode())))
+                except FileFormatError as reason:
+                    raise FileFormatError(f"{self._history.folder}: a kept gbfs.json: {reason}") from None
         for name, at, *_, error in frame.get("polls", ()):
             if feed := self._feeds.get(name):
                 feed.polled, feed.failures = at, int(error is not None)

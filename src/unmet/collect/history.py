@@ -164,6 +164,8 @@ class SystemHistory:
     def manifest(self) -> dict[str, Any]:
         """Content of ``manifest.json``; without days if there is none yet."""
         path = self.folder / _MANIFEST
+        if path.exists() and not path.is_file():
+            raise FileFormatError(f"{path}: expected a file. Move it away.")
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -177,7 +179,7 @@ class SystemHistory:
     def claim(self, address: str) -> None:
         """Note the address whose feed is kept here, or refuse another one; remove what a kill has left unfinished."""
         for partial in self.folder.rglob(".*.partial"):
-            shutil.rmtree(partial) if partial.is_dir() else partial.unlink()
+            shutil.rmtree(partial) if partial.is_dir() and not partial.is_symlink() else partial.unlink()
         known = self.manifest()
         if known.get("url", address) != address:
             raise InputError(
@@ -284,7 +286,8 @@ def find_histories(folder: Path) -> dict[str, SystemHistory]:
     """
     if (folder / _MANIFEST).is_file() and ((folder / "days").is_dir() or (folder / "open").is_dir()):
         return {folder.name: SystemHistory(folder)}
-    return {path.parent.name: SystemHistory(path.parent) for path in sorted(folder.glob(f"*/{_MANIFEST}"))}
+    found = sorted(path for path in folder.glob(f"*/{_MANIFEST}") if path.is_file())
+    return {path.parent.name: SystemHistory(path.parent) for path in found}
 
 
 def _is_days(days: object) -> bool:

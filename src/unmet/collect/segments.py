@@ -52,9 +52,19 @@ class Segment:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # A link or a pipe is not ours: what it leads to must not be written, nor waited for.
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise FileFormatError(
+                f"{path}: expected a file of the collector, not a link, a folder or a device. Move it away."
+            )
         fresh = not path.exists()
-        self._file = path.open("r+b" if not fresh else "w+b", buffering=0)
-        end = max((end for _, end in _frames(self._file.read())), default=0)
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+        self._file = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+        content = self._file.read()
+        end = max((end for _, end in _frames(content)), default=0)
+        if end == 0 and not _MAGIC.startswith(content[: len(_MAGIC)].rstrip(b"\0")):
+            self._file.close()
+            raise FileFormatError(f"{path}: is not a file of the collector, or its beginning is damaged. Move it away.")
         self._file.truncate(end)
         self._file.seek(end)
         self._lock = threading.Lock()  # a poll is appended by a thread of its own, which `close` waits for

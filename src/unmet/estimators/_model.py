@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -157,10 +157,10 @@ def search(
         Diagnostics of the search.
     """
     # The likelihood's start first: length-scales that suit a wrong one may be far from all good ones.
-    given = model
-    model = _best_lengths(best_start(model), as_given, budget)
-    if (taught := _taught_by_exact_rows(given, as_given, optimizer, max_iter, budget)) is not None:
-        model = max((model, best_start(taught)), key=_value)
+    begun = _best_lengths(_best_start(model), as_given, budget)
+    if (taught := _taught_by_exact_rows(model, as_given, optimizer, max_iter, budget)) is not None:
+        begun = max(begun, _best_start(taught), key=lambda tried: tried.value)
+    model = begun.model
     starts = [model.theta, *random_starts(model.theta, model.bounds, n_restarts, rng)]
     evaluations = 0
     for _ in range(_ROUNDS):
@@ -181,7 +181,14 @@ def search(
     return model, replace(optimum, evaluations=evaluations)
 
 
-def best_start(model: Model) -> Model:
+class _Tried(NamedTuple):
+    """A start of the search, and its log evidence plus log prior; −∞ where it was not computed."""
+
+    model: Model
+    value: float
+
+
+def _best_start(model: Model) -> _Tried:
     """The model at the one of its likelihood's starts that has the highest evidence."""
     best, best_value, sites = model, -np.inf, None
     for likelihood in model.likelihood.starts():
@@ -190,13 +197,7 @@ def best_start(model: Model) -> Model:
         value, sites = result.log_z + tried.log_prior(tried.theta)[0], result.sites
         if result.info.converged and value > best_value:
             best, best_value = tried, value
-    return best
-
-
-def _value(model: Model) -> float:
-    """Log evidence plus log prior where the model stands; −∞ if EP does not converge there."""
-    result = model.infer(model.theta, gradient=False, tol=SEARCH_TOL)
-    return result.log_z + model.log_prior(model.theta)[0] if result.info.converged else -np.inf
+    return _Tried(best, best_value)
 
 
 def _taught_by_exact_rows(
@@ -239,17 +240,18 @@ def planned_better(model: Model, budget: int) -> Model | None:
     return again if again.block.left_out(again.kernel) < 0.9 * model.block.left_out(model.kernel) else None
 
 
-def _best_lengths(model: Model, as_given: Kernel, budget: int) -> Model:
-    """Return the model at the best of a few multiples of the open length-scales.
+def _best_lengths(begun: _Tried, as_given: Kernel, budget: int) -> _Tried:
+    """Return the start at the best of a few multiples of the open length-scales.
 
     Periodic kernels come first, so that the other kernels do not explain what repeats.
     """
     for kind in (Periodic, Stationary):
-        model = _best_lengths_of(kind, model, as_given, budget)
-    return model
+        begun = _best_lengths_of(kind, begun, as_given, budget)
+    return begun
 
 
-def _best_lengths_of(kind: type[Leaf], model: Model, as_given: Kernel, budget: int) -> Model:
+def _best_lengths_of(kind: type[Leaf], begun: _Tried, as_given: Kernel, budget: int) -> _Tried:
+    model = begun.model
     movable = np.concatenate(
         [
             np.full(p.theta.size, isinstance(leaf, kind) and name == "lengthscale" and given.is_open)
@@ -259,7 +261,7 @@ def _best_lengths_of(kind: type[Leaf], model: Model, as_given: Kernel, budget: i
         + [np.zeros(model.likelihood.theta.size)]
     )
     if not movable.any():
-        return model
+        return begun
     low, high = model.bounds.T
     best, best_value, sites = model, -np.inf, None
     for factor in _LENGTHS_TRIED:
@@ -272,4 +274,4 @@ def _best_lengths_of(kind: type[Leaf], model: Model, as_given: Kernel, budget: i
         value, sites = result.log_z + tried.log_prior(theta)[0], result.sites
         if result.info.converged and value > best_value:
             best, best_value = tried, value
-    return best
+    return _Tried(best, best_value)

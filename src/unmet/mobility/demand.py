@@ -113,6 +113,7 @@ class LatentDemand:
         executor: Executor = in_processes,
         progress: Progress | None = None,
         tell: Callable[[str], None] | None = None,
+        base: str | os.PathLike[str] | None = None,
     ) -> RunResult:
         """Estimate every zone.
 
@@ -132,6 +133,9 @@ class LatentDemand:
             Called as ``progress(done, zones, note)``.
         tell : callable, optional
             Called with a sentence for each gap and each finding in the weather, before the work begins.
+        base : path, optional
+            Folder of an earlier run of the same system, with fewer days. If its model still fits, only the last bins
+            are estimated: see `unmet.mobility.runs.keeping`.
 
         Returns
         -------
@@ -165,6 +169,7 @@ class LatentDemand:
                 executor=executor,
                 progress=progress,
                 provenance=self._provenance(features),
+                base=base,
             )
             return replace(result, rows=result.demand()) if out is None else result
 

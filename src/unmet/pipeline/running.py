@@ -30,7 +30,7 @@ OUTPUTS = {
     PANEL: ("panel.parquet",),
     ESTIMATE: tuple(
         f"estimate/{name}"
-        for name in ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "run.json")
+        for name in ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "run.json", "kept.npz")
     ),
     REPORT: ("report.html", "quality.json"),
 }
@@ -246,6 +246,7 @@ def _make_estimate(
         executor=executor or find_executor(chosen.engine),
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
+        base=work.out / "estimate",
     )
     if any(failure["retry"] for failure in result.info["failures"]):
         work.once.add(ESTIMATE)  # a worker died: the same command tries its zones again
@@ -253,6 +254,8 @@ def _make_estimate(
     info = {**result.info, "panel_path": str(work.out / "panel.parquet")}
     with writing(work.out):
         write_info(result.out / "run.json", info)
+        if not (result.out / "kept.npz").exists():
+            (result.out / "kept.npz").touch()  # empty: nothing is kept for a later run
 
 
 def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Path) -> None:

@@ -181,7 +181,9 @@ def test_an_hour_that_did_not_exist_is_repaired_and_counted() -> None:
     ],
 )
 def test_times_are_read_as_written(text: str, utc: str) -> None:
-    with read_records(frame(started_at=[text], start_station_id=["a"]), timezone="America/New_York") as records:
+    order = "mdy" if "/" in text else None
+    trips = frame(started_at=[text], start_station_id=["a"])
+    with read_records(trips, timezone="America/New_York", date_order=order) as records:
         found = records.connection.execute("SELECT started_at FROM trips").fetchall()
     assert [str(t.time()) for (t,) in found] == [utc]
 

@@ -21,8 +21,9 @@ from unmet.estimators import CensoredGP
 from unmet.estimators.together import learn_together
 from unmet.kernels import Kernel, kernel_from_dict
 from unmet.likelihoods.counts import NegativeBinomial
-from unmet.mobility.models.city_curve import city_curve
+from unmet.mobility.models.city_curve import continued, learn_curve
 from unmet.mobility.models.fitting import SEARCH_ITERATIONS, inference_for, search_rows
+from unmet.mobility.models.kept import InputScales, KeptCurve
 from unmet.mobility.models.kernel import demand_kernel
 from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, Hyperparameters, ZoneData, zone_data
 
@@ -50,11 +51,22 @@ class CityModel:
         the zones best together.
     trips : float
         Number of observed trips in all zones.
+    kept : KeptCurve or None
+        What continues the curve to later bins; None if it cannot be.
+    scales : InputScales or None
+        What the inputs of zones are measured by; None if each zone's own rows decide.
     """
 
     curve: pd.DataFrame
     hyperparameters: Hyperparameters
     trips: float
+    kept: KeptCurve | None = None
+    scales: InputScales | None = None
+
+    def at(self, rows: pd.DataFrame) -> Self:
+        """Continue the city model to other bins, from the rows of any zone with the features of their bins."""
+        assert self.kept is not None
+        return replace(self, curve=continued(self.kept, rows), scales=self.kept.scales)
 
     def to_dict(self) -> dict[str, Any]:
         """Give a JSON-able description."""
@@ -126,10 +138,12 @@ def learn_city(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) ->
     """
     kept: dict[int, ZoneData] = {}
     trips: list[float] = []
-    curve = city_curve(_keeping_some(zones, kept, trips, np.random.default_rng(seed)), seed)
-    if curve is None:
+    found = learn_curve(_keeping_some(zones, kept, trips, np.random.default_rng(seed)), seed)
+    if found is None:
         return None
-    return CityModel(curve, _hyperparameters([_with_curve(data, curve) for data in kept.values()], seed), sum(trips))
+    curve, of_later = found
+    hyperparameters = _hyperparameters([_with_curve(data, curve) for data in kept.values()], seed)
+    return CityModel(curve, hyperparameters, sum(trips), of_later)
 
 
 def learn_city_from_rows(zones: Iterable[pd.DataFrame]) -> CityModel | None:

@@ -23,14 +23,16 @@ from unmet._exceptions import ConvergenceWarning
 from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP
+from unmet.estimators.kept import KeptGP
 from unmet.kernels import SquaredExponential
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.fitting import SEARCH_ITERATIONS, inference_for
+from unmet.mobility.models.kept import KeptCurve
 from unmet.mobility.models.kernel import demand_kernel
 from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, NOT_COVARIATES, ZoneData, zone_data
 from unmet.mobility.panel.schema import STATE_MINUTES
 
-__all__ = ["LEAST_ZONES", "city_curve"]
+__all__ = ["LEAST_ZONES", "city_curve", "continued", "learn_curve"]
 
 LEAST_ZONES = 8
 """With fewer zones, a zone's own noise would leak into the city curve."""
@@ -69,6 +71,14 @@ def city_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) ->
     >>> city_curve([]) is None
     True
     """
+    found = learn_curve(zones, seed)
+    return None if found is None else found[0]
+
+
+def learn_curve(
+    zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0
+) -> tuple[pd.DataFrame, KeptCurve | None] | None:
+    """Learn the city's curve as `city_curve` does; return what continues it to later bins too, for long records."""
     totals, bins, count = pd.DataFrame(columns=_TOTALS, dtype=float), pd.DataFrame(), 0
     for rows, data in zones:
         if not data.has_counts:
@@ -85,9 +95,34 @@ def city_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) ->
         # With the same moment for all bins, good and bad days become a constant, which the level absorbs.
         at = data.inputs.assign(**{_MOMENT: float(data.inputs.loc[data.seen, _MOMENT].median())})
         rate = gp.predict_quantiles(at, [0.5], kind="latent")[:, 0]
-        off = _directions(np.log(gp.sample(at, _DRAWS, random_state=seed) / rate), rate)
-    curve = pd.DataFrame({"start": data.start, CITY_RATE: np.log(rate / rate.mean())})
+        draws = np.log(gp.sample(at, _DRAWS, random_state=seed) / rate)
+        level, projection = _directions(draws, rate)
+    kept, moment = KeptGP.of(gp), float(at[_MOMENT].iloc[0])
+    assert data.scales is not None
+    of_later = None if kept is None else KeptCurve(kept, data.scales, moment, rate.mean(), level, projection, seed)
+    return _curve(data.start, rate, rate.mean(), projection @ _centred(draws, level)), of_later
+
+
+def continued(kept: KeptCurve, bins: pd.DataFrame) -> pd.DataFrame:
+    """Give the curve of `city_curve` for other bins, from the rows of any zone with the features of their bins."""
+    states = dict.fromkeys(STATE_MINUTES, 0.0)
+    frame = bins.assign(zone="all zones", observed=0.0, exposure=0.0, censored=False, **states)
+    with threadpool_limits(limits=1):
+        data = zone_data(frame.drop(columns="out_minutes", errors="ignore"), kept.scales)
+        at = data.inputs.assign(**{_MOMENT: kept.moment})
+        rate = kept.gp.predict_quantiles(at, [0.5])[:, 0]
+        draws = np.log(kept.gp.sample(at, _DRAWS, random_state=kept.seed) / rate)
+    return _curve(data.start, rate, kept.rate, kept.projection @ _centred(draws, kept.level))
+
+
+def _curve(start: pd.DatetimeIndex, rate: Array, mean: float, off: Array) -> pd.DataFrame:
+    curve = pd.DataFrame({"start": start, CITY_RATE: np.log(rate / mean)})
     return curve.assign(**dict(zip(CITY_ERRORS, off, strict=True)))
+
+
+def _centred(draws: Array, level: Array) -> Array:
+    draws = draws - level[:, None]
+    return np.asarray(draws - draws.mean(axis=0))
 
 
 def _joined(bins: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
@@ -106,17 +141,20 @@ def _same(left: pd.Series, right: pd.Series) -> bool:
     return bool(((left == right) | (left.isna() & right.isna())).all())
 
 
-def _directions(draws: Array, rate: Array) -> Array:
-    """Give the principal components of draws of a log-rate, times their standard deviations, without the level."""
+def _directions(draws: Array, rate: Array) -> tuple[Array, Array]:
+    """Give the level of each draw of a log-rate, and the projection of centred draws on their principal components.
+
+    With ``U S Vᵀ`` the weighted draws, the components times their standard deviations are ``S Vᵀ/√(n−1)``, which is
+    ``Uᵀ/√(n−1)`` times the draws. The latter also holds at bins that were not among them.
+    """
     share = rate / rate.mean()
-    weight = np.sqrt(share)
-    draws = draws - (draws * share).mean(axis=1, keepdims=True)
-    _, size, rows = np.linalg.svd((draws - draws.mean(axis=0)) * weight, full_matrices=False)
+    level = (draws * share).mean(axis=1)
+    left, _, _ = np.linalg.svd(_centred(draws, level) * np.sqrt(share), full_matrices=False)
     count = len(CITY_ERRORS)
-    off = np.zeros((count, len(rate)))
-    found = min(count, len(size))
-    off[:found] = size[:found, None] * rows[:found] / weight / np.sqrt(len(draws) - 1)
-    return off
+    projection = np.zeros((count, len(draws)))
+    found = min(count, left.shape[1])
+    projection[:found] = left[:, :found].T / np.sqrt(len(draws) - 1)
+    return level, projection
 
 
 def _fit(data: ZoneData, seed: int) -> CensoredGP:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from unmet._exceptions import FileFormatError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.mobility.models.held_out import HeldOut, measure
+from unmet.mobility.models.kept import KeptJoint
 from unmet.mobility.models.shocks import ShockLaw, Shocks, estimate_shocks, learn_law
 from unmet.mobility.models.surroundings import (
     Received,
@@ -98,6 +99,12 @@ class JointCity:
     observed: Array
     walks: Walks
     held_out: HeldOut | None = None
+
+    @property
+    def kept(self) -> KeptJoint:
+        """Give the parts that later bins are estimated with."""
+        within = dict(zip(self.zones, self.within.tolist(), strict=True))
+        return KeptJoint(self.law, self.walking, self.dispersion, within, self.held_out)
 
     @property
     def draws(self) -> int:
@@ -258,6 +265,7 @@ def join_city(
     start: Walking = DEFAULT_WALKING,
     rounds: int = _ROUNDS,
     hidden: BoolArray | None = None,
+    kept: KeptJoint | None = None,
 ) -> JointCity:
     """Learn shocks and walking from all zones, in turns.
 
@@ -275,7 +283,11 @@ def join_city(
         Turns of shocks and walking.
     hidden : array of bool of shape (zones, bins), optional
         Bins to hold out, on which bias and coverage are measured.
+    kept : KeptJoint, optional
+        What was learnt from earlier bins: only the shocks are then estimated.
     """
+    if kept is not None:
+        walking = kept.walking
     known = np.isfinite(table.log_rate)
     hidden = np.zeros(known.shape, dtype=bool) if hidden is None else hidden
     observed = np.where(known & (table.exposure > 0) & ~hidden, table.observed, np.nan)
@@ -297,10 +309,14 @@ def join_city(
     for _ in range(rounds):
         # Walkers would look like shocks that neighbours share: the law is learnt where there are none.
         expected = np.where(alone, table.exposure * np.exp(log_rate + 0.5 * var), np.nan)
-        law, dispersion = learn_law(
-            observed, np.where(np.isfinite(observed), expected, np.nan), table.metres, table.hours
-        )
-        common = float(np.average(dispersion, weights=1e-9 + np.nansum(observed, axis=1)))
+        if kept is None:
+            law, dispersion = learn_law(
+                observed, np.where(np.isfinite(observed), expected, np.nan), table.metres, table.hours
+            )
+            common = float(np.average(dispersion, weights=1e-9 + np.nansum(observed, axis=1)))
+        else:
+            law, common = kept.law, kept.dispersion
+            dispersion = np.array([kept.within.get(zone, common) for zone in table.zones])
         usual = log_rate - 0.5 * law.variance  # shocks of mean 0 raise the mean of a rate
         shocks = estimate_shocks(
             observed,
@@ -319,7 +335,8 @@ def join_city(
             spread = common + shocks.left_out_var
             curve = learn_walking(walks, observed, np.nan_to_num(left_out), rate, dispersion=spread, group=group)
         background = walks.background(curve, rate)
-        change = _level(observed, table.exposure * rate, background)
+        # A kept fit is of rates with the walkers taken off: its level is right.
+        change = _level(observed, table.exposure * rate, background) if kept is None else np.zeros(len(table.zones))
         log_rate, level, last = log_rate + change[:, None], level + change, level
     assert shocks is not None
     joint = JointCity(
@@ -340,7 +357,7 @@ def join_city(
         observed=table.observed,
         walks=walks,
     )
-    return replace(joint, held_out=_measure(joint, table, hidden, seed))
+    return replace(joint, held_out=_measure(joint, table, hidden, seed) if kept is None else kept.held_out)
 
 
 def _measure(joint: JointCity, table: ZoneTable, hidden: BoolArray, seed: int) -> HeldOut | None:
@@ -396,7 +413,10 @@ def table_of(
 
 
 def rough_surroundings(
-    zones: Sequence[ZoneRecord], places: Mapping[str, tuple[float, float]], walking: Walking = DEFAULT_WALKING
+    zones: Sequence[ZoneRecord],
+    places: Mapping[str, tuple[float, float]],
+    walking: Walking = DEFAULT_WALKING,
+    prior_var: float = 0.0,
 ) -> dict[str, Surroundings]:
     """Walkers expected at each zone before anything is estimated: pickups over exposure by hour of week, default curve.
 
@@ -413,7 +433,7 @@ def rough_surroundings(
         at, count = table.start.get_indexer(data.start), len(data.start)
         zero, none = np.zeros(count), np.empty((0, count))
         riders = np.empty((0, count), dtype=np.intp)
-        found[data.zone] = Surroundings(zero, zero, none, 0.0, background[i, at], none, riders, riders, 0.0)
+        found[data.zone] = Surroundings(zero, zero, none, prior_var, background[i, at], none, riders, riders, 0.0)
     return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unmet._typing import Array
+from unmet.mobility.models.kept import KeptFit
 from unmet.mobility.models.zone_data import ZoneData
 
 __all__ = ["ModelFunction", "Rates"]
@@ -36,6 +37,8 @@ class Rates:
     walked_on, walked_in : arrays of shape (draws, n) or None
         Riders who came here first and were served elsewhere, and riders recorded here who came to another zone first.
         None if nobody walks.
+    kept : KeptFit or None
+        The fit, for runs with later bins; None if the model has none to keep.
     """
 
     mean: Array
@@ -50,6 +53,7 @@ class Rates:
     usual: Array | None = None
     walked_on: Array | None = None
     walked_in: Array | None = None
+    kept: KeptFit | None = None
 
 
 ModelFunction = Callable[[ZoneData, int, int], Rates]

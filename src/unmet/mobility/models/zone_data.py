@@ -11,6 +11,7 @@ from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.kernels import Kernel
 from unmet.mobility.clock.bins import hour_of_week
+from unmet.mobility.models.kept import InputScales, KeptFit
 from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.panel.schema import NEEDED_COLUMNS, PANEL_COLUMNS, REBALANCED_COLUMNS, STATE_MINUTES
 
@@ -84,6 +85,10 @@ class ZoneData:
         Hyper-parameters to use; None if the zone's own are to be learnt.
     surroundings : Surroundings or None
         Shocks and walkers of the neighbourhood; None if the zone is estimated by itself.
+    scales : InputScales
+        What the inputs are measured by.
+    kept : KeptFit or None
+        A fit of earlier bins, to use instead of a new one.
     """
 
     zone: str
@@ -101,6 +106,8 @@ class ZoneData:
     notes: dict[str, int]
     hyperparameters: Hyperparameters | None = None
     surroundings: Surroundings | None = None
+    scales: InputScales | None = None
+    kept: KeptFit | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -127,7 +134,7 @@ class ZoneData:
         return self.minutes >= 1440
 
 
-def zone_data(panel: pd.DataFrame) -> ZoneData:
+def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneData:
     """Check and arrange the rows of one zone.
 
     Parameters
@@ -135,6 +142,8 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     panel : DataFrame
         Rows of one zone with the columns of a panel. ``holiday`` and other numeric columns (weather) are used if
         present; ``future`` marks bins after the end of the records.
+    scales : InputScales, optional
+        What the inputs are measured by; found from the rows if not given.
     """
     missing = [c for c in _NEEDED if c not in panel.columns]
     if missing:
@@ -151,7 +160,7 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
     moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
     repaired = exposure < moment
     local = pd.DatetimeIndex(frame["start_local"])
-    inputs, covariates, gaps = _inputs(frame, local)
+    inputs, covariates, gaps, scales = _inputs(frame, local, scales)
     data = ZoneData(
         zone=str(frame["zone"].iloc[0]),
         start=pd.DatetimeIndex(frame["start"]),
@@ -166,6 +175,7 @@ def zone_data(panel: pd.DataFrame) -> ZoneData:
         covariates=covariates,
         flags=np.full(len(frame), "", dtype=object),
         notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
+        scales=scales,
     )
     future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
     _flag(data.flags, future, "future")
@@ -210,9 +220,12 @@ def _flag(flags: np.ndarray, rows: BoolArray, word: str) -> None:
     flags[rows] = [f"{old};{word}" if old else word for old in flags[rows]]
 
 
-def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame, tuple[str, ...], BoolArray]:
+def _inputs(
+    frame: pd.DataFrame, local: pd.DatetimeIndex, scales: InputScales | None
+) -> tuple[pd.DataFrame, tuple[str, ...], BoolArray, InputScales]:
     """Make the columns for the kernels; fill gaps of a covariate with its median, and report those rows."""
-    inputs = pd.DataFrame({"t": (local - local[0]) / pd.Timedelta(days=1)})
+    known = scales or InputScales(local[0], _covariate_scales(frame))
+    inputs = pd.DataFrame({"t": (local - known.origin) / pd.Timedelta(days=1)})
     holiday = frame["holiday"].to_numpy(dtype=float) if "holiday" in frame else np.zeros(len(frame))
     holiday = np.nan_to_num(holiday)
     clock = (local - local.normalize()) / pd.Timedelta(days=1)
@@ -220,7 +233,18 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
     inputs["weekend"] = (inputs["week"] >= 5).astype(float)
     inputs["holiday"] = holiday
     gaps = np.zeros(len(frame), dtype=bool)
-    covariates = []
+    for name, (median, unit) in known.covariates.items():
+        values = frame[name].to_numpy(dtype=float)
+        hole = ~np.isfinite(values)
+        gaps |= hole
+        values = np.where(hole, median, values)
+        inputs[f"x:{name}"] = values if unit is None else np.log1p(values / unit)
+    return inputs, tuple(f"x:{name}" for name in known.covariates), gaps, known
+
+
+def _covariate_scales(frame: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
+    """Find the covariates among the columns; put amounts that are mostly zero, such as rain, on a log scale."""
+    found: dict[str, tuple[float, float | None]] = {}
     for name in frame.columns:
         if name in NOT_COVARIATES or name in _CALENDAR or not pd.api.types.is_numeric_dtype(frame[name]):
             continue
@@ -228,16 +252,9 @@ def _inputs(frame: pd.DataFrame, local: pd.DatetimeIndex) -> tuple[pd.DataFrame,
         hole = ~np.isfinite(values)
         if hole.all() or np.nanmax(values[~hole]) == np.nanmin(values[~hole]):
             continue  # a constant explains nothing
-        gaps |= hole
-        values = np.where(hole, np.median(values[~hole]), values)
-        inputs[f"x:{name}"] = _spread_out(values)
-        covariates.append(f"x:{name}")
-    return inputs, tuple(covariates), gaps
-
-
-def _spread_out(values: Array) -> Array:
-    """Put amounts that are mostly zero, such as rain, on a log scale; leave other values as they are."""
-    positive = values > 0
-    if values.min() >= 0 and 0 < positive.mean() < 0.5:
-        return np.log1p(values / values[positive].mean())
-    return values
+        median = float(np.median(values[~hole]))
+        values = np.where(hole, median, values)
+        positive = values > 0
+        mostly_zero = values.min() >= 0 and 0 < positive.mean() < 0.5
+        found[str(name)] = (median, float(values[positive].mean()) if mostly_zero else None)
+    return found

@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._typing import Array, IntArray
+from unmet._typing import Array, BoolArray, IntArray
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.models.city import CityModel, with_city
 from unmet.mobility.models.held_out import find_held_out
+from unmet.mobility.models.kept import KeptFit
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS, ZoneModel, find_model
 from unmet.mobility.models.surroundings import Surroundings
@@ -111,6 +112,10 @@ class ZoneEstimate:
     walked_on, walked_in : arrays of shape (168, draws) or None
         Draws, by hour of the week, of riders who came here first and were served elsewhere, and of riders recorded here
         who came to another zone first. None if nobody walks.
+    kept : KeptFit or None
+        The fit, for runs with later bins.
+    before : tuple of arrays or None
+        Observed, lost, walked on and walked in of bins before `settled`, by hour of the week.
     """
 
     rows: pd.DataFrame
@@ -119,10 +124,17 @@ class ZoneEstimate:
     summary: dict[str, Any]
     walked_on: Array | None = None
     walked_in: Array | None = None
+    kept: KeptFit | None = None
+    before: tuple[Array, Array, Array, Array] | None = None
 
 
 def estimate_zone(
-    panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None, around: Surroundings | None = None
+    panel: pd.DataFrame,
+    model: DemandModel,
+    city: CityModel | None = None,
+    around: Surroundings | None = None,
+    kept: KeptFit | None = None,
+    settled: pd.Timestamp | None = None,
 ) -> ZoneEstimate:
     """Estimate rate, demand and lost trips of one zone.
 
@@ -137,6 +149,10 @@ def estimate_zone(
         The city model, for models that use it.
     around : Surroundings, optional
         Shocks and walkers of the neighbourhood, from `unmet.mobility.models.joint.JointCity.of`, likewise.
+    kept : KeptFit, optional
+        A fit of earlier bins, to use instead of a new one.
+    settled : Timestamp, optional
+        Bins that start before are also summed by themselves, for a run that estimates only later bins again.
 
     Examples
     --------
@@ -155,15 +171,15 @@ def estimate_zone(
     100       2.0       0.5          3.3
     """
     began = time.process_time()
-    data = replace(with_city(zone_data(panel), city), surroundings=around)
-    if not data.seen.any():
+    data = _arranged(panel, city, around, kept)
+    if not data.seen.any() and kept is None:
         raise InputError("No bin had anything to rent, so its demand cannot be estimated.")
     rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
 
-    def by_hour(draws: Array) -> Array:
+    def by_hour(draws: Array, bins: BoolArray = counted) -> Array:
         total = np.zeros((HOURS_OF_WEEK, model.draws))
-        np.add.at(total, data.slot[counted], draws.T[counted])
+        np.add.at(total, data.slot[bins], draws.T[bins])
         return total
 
     summary = {
@@ -175,8 +191,24 @@ def estimate_zone(
         "cpu_seconds": time.process_time() - began,
     }
     observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=HOURS_OF_WEEK), dtype=float)
-    walked = (None if draws is None else by_hour(draws) for draws in (rates.walked_on, rates.walked_in))
-    return ZoneEstimate(_rows(data, rates), by_hour(rates.lost), observed, summary, *walked)
+    on_by_hour = None if rates.walked_on is None else by_hour(rates.walked_on)
+    in_by_hour = None if rates.walked_in is None else by_hour(rates.walked_in)
+    before = None
+    if settled is not None and rates.kept is not None and rates.walked_on is not None and rates.walked_in is not None:
+        early = counted & (data.start < settled)
+        trips = np.bincount(data.slot[early], data.observed[early], minlength=HOURS_OF_WEEK).astype(float)
+        lost, on, came = (by_hour(draws, early) for draws in (rates.lost, rates.walked_on, rates.walked_in))
+        before = (trips, lost, on, came)
+    own = (_rows(data, rates), by_hour(rates.lost), observed, summary)
+    return ZoneEstimate(*own, walked_on=on_by_hour, walked_in=in_by_hour, kept=rates.kept, before=before)
+
+
+def _arranged(
+    panel: pd.DataFrame, city: CityModel | None, around: Surroundings | None, kept: KeptFit | None
+) -> ZoneData:
+    """Arrange the rows of a zone, with all that is known of it."""
+    data = zone_data(panel, None if city is None else city.scales)
+    return replace(with_city(data, city), surroundings=around, kept=kept)
 
 
 @dataclass(frozen=True)
@@ -195,11 +227,15 @@ class ZoneFit:
 
 
 def fit_usual_rate(
-    panel: pd.DataFrame, model: DemandModel, city: CityModel | None = None, around: Surroundings | None = None
+    panel: pd.DataFrame,
+    model: DemandModel,
+    city: CityModel | None = None,
+    around: Surroundings | None = None,
+    kept: KeptFit | None = None,
 ) -> ZoneFit:
     """Fit the log-rate of one zone, without draws and held-out bins; parameters as of `estimate_zone`."""
-    data = replace(with_city(zone_data(panel), city), surroundings=around)
-    if not data.seen.any() or not data.has_counts:
+    data = _arranged(panel, city, around, kept)
+    if kept is None and (not data.seen.any() or not data.has_counts):
         raise InputError("No bin had anything to rent, or the pickups are not counts.")
     hidden = find_held_out(data.zone, data.observed, data.exposure, model.seed)
     gp, _, level = fit_counts(data.without(hidden), _seed(data.zone, model.seed))

@@ -15,8 +15,10 @@ from unmet._normal import truncated_above
 from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array
 from unmet.estimators import CensoredGP, TobitRegressor
+from unmet.estimators.kept import KeptGP
 from unmet.likelihoods import Beta
 from unmet.mobility.models.fitting import fit_zone, join_messages
+from unmet.mobility.models.kept import KeptFit
 from unmet.mobility.models.kernel import demand_kernel
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.surroundings import Surroundings
@@ -37,7 +39,7 @@ def _rates(gp: CensoredGP, data: ZoneData) -> tuple[Array, Array, Array, Array]:
     return mean, sd, q05, q95
 
 
-def _rate_draws(gp: CensoredGP, data: ZoneData, draws: int, seed: int) -> tuple[Array, Array | None]:
+def _rate_draws(gp: CensoredGP | KeptGP, data: ZoneData, draws: int, seed: int) -> tuple[Array, Array | None]:
     """Draw rates jointly; draw s uses the same error of the city's curve in every zone.
 
     The errors are standard normal weights of the curve's directions. Each draw of the zone has weights of its own. It
@@ -72,10 +74,17 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
     gp, summary, level = fit_counts(data, seed)
     usual, slope = _rate_draws(gp, data, draws, seed)
     spread = 0.0 if data.hyperparameters is None else data.hyperparameters.dispersion_sd
+    if data.kept is not None:
+        spread = data.kept.dispersion_sd
     off = spread * np.random.default_rng(_DISPERSION_SEED).standard_normal(draws)
     shape = (np.exp(off) / gp.dispersion_)[:, None]
     if around is not None:
-        return _among_neighbours(gp, data, around, usual * np.exp(-level), slope, shape, level, seed, summary)
+        rates = _among_neighbours(gp, data, around, usual * np.exp(-level), slope, shape, level, seed, summary)
+        kept = None if isinstance(gp, KeptGP) else KeptGP.of(gp)
+        if kept is None or data.scales is None:
+            return rates
+        return replace(rates, kept=KeptFit(kept, level, spread, summary, data.scales))
+    assert isinstance(gp, CensoredGP), "a kept fit needs the surroundings of its bins"
     rng = np.random.default_rng(seed)
     lost, lost_mean = _stopped(data, usual, shape, data.observed, np.zeros_like(usual), rng)
     future = None
@@ -86,12 +95,14 @@ def exposure(data: ZoneData, draws: int, seed: int) -> Rates:
     return Rates(mean, sd, q05, q95, lost, lost_mean, future, summary, shared)
 
 
-def fit_counts(data: ZoneData, seed: int) -> tuple[CensoredGP, dict[str, Any], float]:
+def fit_counts(data: ZoneData, seed: int) -> tuple[CensoredGP | KeptGP, dict[str, Any], float]:
     """Fit the zone's own log-rate; return the model, a summary and the log by which its rates are too high.
 
     A known shock h multiplies exposure by ``e^h``. As exposure must not exceed 1, all of it is divided by its largest
-    value, by which the rates of the model are then too high.
+    value, by which the rates of the model are then too high. A kept fit is returned as it is.
     """
+    if data.kept is not None:
+        return data.kept.gp, data.kept.summary, data.kept.level
     level = 0.0
     if data.surroundings is not None:
         shock = data.surroundings.shock + 0.5 * data.surroundings.shock_var
@@ -106,7 +117,7 @@ def fit_counts(data: ZoneData, seed: int) -> tuple[CensoredGP, dict[str, Any], f
     return gp, summary, level
 
 
-def log_rate(gp: CensoredGP, data: ZoneData, level: float = 0.0) -> tuple[Array, Array]:
+def log_rate(gp: CensoredGP | KeptGP, data: ZoneData, level: float = 0.0) -> tuple[Array, Array]:
     """Return mean and variance of the logarithm of the zone's rate in every bin."""
     median, upper = np.log(gp.predict_quantiles(data.inputs, [0.5, ndtr(1.0)], kind="latent")).T
     return median - level, np.square(upper - median)
@@ -132,7 +143,7 @@ def _stopped(
 
 
 def _among_neighbours(
-    gp: CensoredGP,
+    gp: CensoredGP | KeptGP,
     data: ZoneData,
     around: Surroundings,
     usual: Array,

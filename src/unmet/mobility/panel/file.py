@@ -52,6 +52,8 @@ class PanelFile:
         Hash of the file's bytes.
     path : Path or None
         The file; None for a panel that was given in memory.
+    first : Timestamp or None
+        `rows_of` leaves out bins that start before.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -61,6 +63,7 @@ class PanelFile:
     metadata: dict[str, Any]
     sha256: str
     path: Path | None
+    first: pd.Timestamp | None = None
 
     def rows_of(self, zone: str) -> pd.DataFrame:
         """Return the rows of one zone, sorted by start, with the features of their bins.
@@ -72,9 +75,10 @@ class PanelFile:
         if self._has("future"):
             rows = f"SELECT *, false AS future FROM ({rows}) UNION ALL BY NAME SELECT $1 AS zone, * FROM future"
         joined = " LEFT JOIN features USING (start)" if self._has("features") else ""
-        sql = f"SELECT * FROM ({rows}){joined} ORDER BY start"
+        later = "" if self.first is None else " WHERE start >= $2"
+        sql = f"SELECT * FROM ({rows}){joined}{later} ORDER BY start"
         with reading(self.label):
-            return fetch_frame(self.connection, sql, [zone])
+            return fetch_frame(self.connection, sql, [zone] if self.first is None else [zone, self.first])
 
     def bins(self) -> pd.DataFrame:
         """Return the distinct bins, ``start, start_local, minutes``. All zones must have the same."""

@@ -183,7 +183,8 @@ def _errors(rates: _Rows, number: IntArray, period: Period, together: Array, pic
     """
     means = np.stack([rates.mean[rows][:, number] for rows in period.similar])
     spreads = np.stack([rates.spread[rows][:, number] for rows in period.similar])
-    relative = np.divide(spreads, means, out=np.zeros_like(means), where=means > 0).mean(axis=0).T
+    # Below `_LEAST` a rate is nothing, whatever its error.
+    relative = np.divide(spreads, means, out=np.zeros_like(means), where=means > _LEAST).mean(axis=0).T
     spread = spreads.reshape(-1, len(number))
     alone, joint = (spread**2).sum(axis=1), spread.sum(axis=1) ** 2
     room = joint - alone

@@ -14,7 +14,8 @@ address on the network, and takes no settings: a view in the file reads the file
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from collections.abc import Iterable
+from os import fspath
 from pathlib import Path
 from urllib.parse import parse_qsl
 
@@ -50,9 +51,9 @@ def copied(workspace: Workspace, given: Given, source: str) -> Given:
     """Replace the addresses of tables by Parquet files with their rows; leave all else as it is."""
     if given is None or is_frame(given):
         return given
-    items = [given] if isinstance(given, str | PathLike) else list(given)
+    items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
     if not any(is_address(item) for item in items):
-        return given
+        return given  # what is no source is refused where files are opened
     return [_copy(workspace, str(fspath(item)), source) if is_address(item) else item for item in items]
 
 

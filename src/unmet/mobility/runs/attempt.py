@@ -28,7 +28,8 @@ from unmet.mobility.models.joint import JointCity
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.runs.checkpoints import Checkpoint, ZoneOutcome, read_checkpoints, write_checkpoint
 from unmet.mobility.runs.folder import RunFolder, earlier_inputs
-from unmet.mobility.runs.outputs import publish
+from unmet.mobility.runs.keeping import Kept, NotKept, ZoneRecord, features_hash, settled_moment, write_kept
+from unmet.mobility.runs.outputs import publish, read_info
 from unmet.mobility.runs.worker import ModelSettings, ZoneBatch
 
 __all__ = ["Attempt", "Join", "LearnCity", "Progress"]
@@ -44,6 +45,7 @@ Join = Callable[..., JointCity | None]
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "duckdb", "joblib")
 _ATTEMPTS = 3
+_OF_RECORDS = ("panel", "features", "horizon")  # inputs that may change from one run to the next
 
 
 @dataclass
@@ -76,6 +78,10 @@ class Attempt:
         Processor time of the city model.
     joint : JointCity or None
         The city estimated as one.
+    city : CityModel or None
+        The city model.
+    kept : Kept or None
+        What an earlier run has kept; zones that it could not estimate are not tried.
     """
 
     place: RunFolder
@@ -90,6 +96,8 @@ class Attempt:
     retried: set[str] = field(default_factory=set)
     city_seconds: float = 0.0
     joint: JointCity | None = None
+    city: CityModel | None = None
+    kept: Kept | None = None
 
     @property
     def folder(self) -> Path:
@@ -167,9 +175,11 @@ class Attempt:
                 self.joint = join(
                     self.file, model, city, *place, executor=executor, jobs=jobs, say=self.report, note=self.note
                 )
-        except MemoryError:
+        except (MemoryError, NotKept):
             raise
         except Exception as error:
+            if self.kept is not None:
+                raise NotKept(f"the new bins could not be estimated from it ({error}).") from error
             self.note(f"The city could not be estimated as one ({error}): each zone is estimated by itself.")
         self.city_seconds += time.process_time() - began
 
@@ -178,7 +188,7 @@ class Attempt:
     ) -> None:
         """Estimate the zones that are left, and write each batch to disk when it is done."""
         done = self.done
-        left = [zone for zone in self.file.zones if zone not in done]
+        left = [zone for zone in (self.file.zones if self.kept is None else self.kept.names) if zone not in done]
         batches = work_through(
             work,
             left,
@@ -204,7 +214,8 @@ class Attempt:
             return ZoneBatch(zones, rows)
         starts = [pd.DatetimeIndex(frame["start"]) for frame in rows]
         around = tuple(self.joint.of(zone, start) for zone, start in zip(zones, starts, strict=True))
-        return ZoneBatch(zones, rows, around)
+        fits = () if self.kept is None else tuple(self.kept.fit(zone) for zone in zones)
+        return ZoneBatch(zones, rows, around, fits)
 
     def _note_lost(self, zones: tuple[str, ...], error: Exception) -> None:
         self.retried.update(zones)
@@ -223,19 +234,55 @@ class Attempt:
     def finish(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Make the files of the run from the checkpoints, and remove these; return the content of ``run.json``."""
         failed = {zone: reason for checkpoint in self.finished for zone, reason in checkpoint.failed.items()}
+        if self.kept is not None:
+            if failed:
+                raise NotKept(f"{len(failed)} zones could not be estimated from it.")
+            failed = dict(self.kept.failures)
         zones = _zone_rows(self.file, {**failed, **self.lost})
         info = self._info(facts, zones, failed)
         self.report("Writing the tables.")
         with writing(self.place.out):
+            hours, keeping = self.file.hours_of_week(), (self.kept, self._keep)
             held_out = None if self.joint is None else self.joint.held_out
-            hours = self.file.hours_of_week()
-            info = publish(self.place.out, self.place.scratch, self.finished, zones, hours, info, held_out)
+            info = publish(self.place.out, self.place.scratch, self.finished, zones, hours, info, held_out, *keeping)
             # If a worker was lost, the same command tries those zones again and needs the finished ones.
             keep = {self.fingerprint} if self.lost else set()
             for folder in self.place.attempts():
                 if folder.name not in keep:
                     shutil.rmtree(folder)
         return info
+
+    def _keep(self, path: Path) -> None:
+        """Write what a later run may use, if there is anything."""
+        starts = self.file.bins()["start"]
+        first, last = starts.iloc[0], starts.iloc[-1]
+        settled = settled_moment(first, last)
+        if self.city is None or self.city.kept is None or self.joint is None or settled is None or self.lost:
+            return
+        scales = self.city.kept.scales.to_dict()
+        records: dict[str, ZoneRecord] = {}
+        for part in self.finished:
+            own = part.records()
+            if own is None or any(header["scales"] != scales for header, _ in own):
+                return
+            records |= zip(part.fitted, own, strict=True)
+        failed = {zone: reason for part in self.finished for zone, reason in part.failed.items()}
+        inputs = {name: value for name, value in self.inputs.items() if name not in _OF_RECORDS}
+        features = features_hash(self.file, settled)
+        write_kept(path, sorted(records.items()), self.city, self.joint.kept, settled, last, inputs, features, failed)
+
+    def _describe_joint(self) -> dict[str, Any] | None:
+        """Describe the city as one; unusual days before the first bin of this attempt are those of the earlier run."""
+        if self.joint is None:
+            return None
+        found = self.joint.describe(self.file.bins())
+        if self.kept is not None:
+            earlier = (read_info(self.kept.folder) or {}).get("joint") or {}
+            first = f"{self.kept.settled:%Y-%m-%d}"
+            days = [day for day in earlier.get("unusual_days", []) if day["day"] < first]
+            days += [day for day in found["unusual_days"] if day["day"] >= first]
+            found["unusual_days"] = sorted(days, key=lambda day: -abs(day["change"]))[: len(found["unusual_days"])]
+        return found
 
     def _info(self, facts: dict[str, Any], zones: pd.DataFrame, failed: dict[str, str]) -> dict[str, Any]:
         reasons = {**failed, **self.lost}
@@ -254,7 +301,7 @@ class Attempt:
             },
             "failures": [{"zone": z, "reason": reasons[z], "retry": z in self.lost} for z in sorted(reasons)],
             "notes": self.notes,
-            "joint": None if self.joint is None else self.joint.describe(self.file.bins()),
+            "joint": self._describe_joint(),
             "costs": _costs(self.finished, self.city_seconds),
             "panel": {k: v for k, v in self.file.metadata.items() if k in ("summary", "quality")},
         }

@@ -6,6 +6,7 @@
                              city.json                  the city model
                              part-<hash>/rows.parquet   the rows of the batch's zones
                                          draws.npz      lost and walkers (zone, hour of week, draw), observed
+                                         fits.npz       what is kept of the fits, if all zones have it
                                          part.json      zones, failures, summaries, costs, checksums
 
 A damaged checkpoint (a torn write, a full disk, a bad sector) is detected by its checksums, removed and computed again.
@@ -29,6 +30,7 @@ from unmet._storage.parquet import write_parquet
 from unmet._storage.seals import sealed, unsealed
 from unmet._storage.writing import replacing
 from unmet._typing import Array
+from unmet.mobility.runs.keeping import ZoneRecord, read_records, write_records, zone_record
 from unmet.mobility.runs.totals import ZoneDraws
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Checkpoint", "ZoneCost", "ZoneOutcome", "read_checkpoints", "write_checkpoint"]
 
-_FILES = ("rows.parquet", "draws.npz")
+_FITS = "fits.npz"
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,12 @@ class Checkpoint:
         """All zones of the batch."""
         return frozenset(self.fitted) | frozenset(self.failed)
 
+    def records(self) -> list[ZoneRecord] | None:
+        """Read what is kept of the fits; None if some zone has nothing to keep."""
+        if not self.fitted:
+            return []
+        return read_records(self.folder / _FITS) if (self.folder / _FITS).exists() else None
+
     def draws(self) -> list[ZoneDraws]:
         """Read the draws of each fitted zone."""
         with np.load(self.folder / "draws.npz", allow_pickle=False) as file:
@@ -110,12 +118,16 @@ def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Pat
                 walked_on=np.stack([_walkers(e, "walked_on") for _, e in fitted]),
                 walked_in=np.stack([_walkers(e, "walked_in") for _, e in fitted]),
             )
+            both = [(getattr(e, "kept", None), getattr(e, "before", None)) for _, e in fitted]  # not of every model
+            records = [zone_record(kept, ZoneDraws(*before)) for kept, before in both if kept and before]
+            if len(records) == len(fitted):
+                write_records(aside / _FITS, records)
         body = {
             "fitted": [o.zone for o, _ in fitted],
             "failed": {o.zone: o.reason for o in outcomes if o.estimate is None},
             "summaries": [{**e.summary, "warnings": "; ".join(o.warnings)} for o, e in fitted],
             "costs": {o.zone: asdict(o.cost) for o in outcomes},
-            "sha256": {name: file_hash(aside / name) for name in _FILES} if fitted else {},
+            "sha256": {path.name: file_hash(path) for path in sorted(aside.iterdir())},
         }
         (aside / "part.json").write_text(sealed(json.dumps(body, default=_plain)), encoding="utf-8")
     return _read(target)

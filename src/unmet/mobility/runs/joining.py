@@ -25,6 +25,7 @@ from unmet.mobility.models.joint import JointCity, ZoneRecord, join_city, rough_
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneFit, fit_usual_rate
 from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.runs.keeping import Kept, check_still_fits
 from unmet.mobility.runs.worker import ZoneBatch, fit_batch
 
 __all__ = ["join_zones", "places_of"]
@@ -55,6 +56,7 @@ def join_zones(
     jobs: int,
     say: Callable[[str], None] = lambda _: None,
     note: Callable[[str], None] = lambda _: None,
+    kept: Kept | None = None,
 ) -> JointCity | None:
     """Estimate the city as one, or read what an earlier attempt has left of it.
 
@@ -68,6 +70,8 @@ def join_zones(
         Where the fits are done.
     say, note : callable
         Called with a sentence before each step, and with one to keep if the city cannot be estimated as one.
+    kept : Kept, optional
+        What an earlier run has learnt: no zone is then fitted.
 
     Returns
     -------
@@ -81,23 +85,30 @@ def join_zones(
         except FileFormatError:
             say("The saved city was damaged on disk and is estimated again.")
     places = places_of(file)
-    records = list(_records(file))
+    records = list(_records(file, kept))
     if len(records) < LEAST_ZONES or records[0].minutes >= _DAY:
         return None
     if not places:
         note("The panel has no coordinates of zones: riders who walk on and shocks that zones share are not estimated.")
         return None
-    say("Fitting all zones for the joint estimate.")
-    fits = _fits(file, records, model, city, folder, scratch, executor, jobs, places)
+    say("Fitting all zones for the joint estimate." if kept is None else "Continuing the fits of an earlier run.")
+    fits = _fits(file, records, model, city, folder, scratch, executor, jobs, places, kept)
     if len(fits) < LEAST_ZONES:
         return None
     say("Estimating shocks and walking for the whole city.")
     table = table_of(fits, {fit.zone: (fit.log_rate, fit.log_rate_var) for fit in fits}, places)
-    hidden = np.zeros(table.observed.shape, dtype=bool)
-    for i, fit in enumerate(fits):
-        at = table.start.get_indexer(fit.start)
-        hidden[i, at] = find_held_out(fit.zone, fit.observed, fit.exposure, model.seed)
-    joint = join_city(table, draws=model.draws, seed=model.seed, walking=model.walking(), hidden=hidden)
+    settings: dict[str, Any] = {"walking": model.walking()}
+    if kept is None:
+        hidden = np.zeros(table.observed.shape, dtype=bool)
+        for i, fit in enumerate(fits):
+            at = table.start.get_indexer(fit.start)
+            hidden[i, at] = find_held_out(fit.zone, fit.observed, fit.exposure, model.seed)
+        settings["hidden"] = hidden
+    else:
+        expected = table.exposure * np.exp(table.log_rate + 0.5 * table.log_rate_var)
+        check_still_fits(kept, table.start, np.where(table.exposure > 0, table.observed, np.nan), expected)
+        settings = {"kept": kept.joint, "rounds": 2}
+    joint = join_city(table, draws=model.draws, seed=model.seed, **settings)
     with replacing(path, scratch=scratch) as aside:
         joint.save(aside)
     return joint
@@ -116,13 +127,13 @@ class _Record:
     slot: Any
 
 
-def _records(file: PanelFile) -> Iterator[ZoneRecord]:
-    for zone in file.zones:
+def _records(file: PanelFile, kept: Kept | None) -> Iterator[ZoneRecord]:
+    for zone in file.zones if kept is None else kept.names:
         try:
             data = zone_data(file.rows_of(zone))
         except Exception:  # told when the zone itself is tried
             continue
-        if data.seen.any() and data.has_counts:
+        if kept is not None or (data.seen.any() and data.has_counts):
             yield _Record(*(getattr(data, f.name) for f in fields(_Record)))
 
 
@@ -136,9 +147,13 @@ def _fits(
     executor: Executor,
     jobs: int,
     places: dict[str, tuple[float, float]],
+    kept: Kept | None,
 ) -> list[ZoneFit]:
     """Fits of all zones in order of name; those that an earlier attempt has finished are read."""
-    around = rough_surroundings(records, places)
+    if kept is None:
+        around = rough_surroundings(records, places)
+    else:
+        around = rough_surroundings(records, places, kept.joint.walking, kept.joint.law.variance)
     zones = [record.zone for record in records]
     chunks = [zones[i : i + _ZONES_PER_CHUNK] for i in range(0, len(zones), _ZONES_PER_CHUNK)]
     done: dict[str, ZoneFit] = {}
@@ -153,7 +168,8 @@ def _fits(
     def load(batch: tuple[int, ...]) -> ZoneBatch:
         chunk = left[batch[0]]
         rows = tuple(file.rows_of(zone) for zone in chunk)
-        return ZoneBatch(tuple(chunk), rows, tuple(around[zone] for zone in chunk))
+        fits = () if kept is None else tuple(kept.fit(zone) for zone in chunk)
+        return ZoneBatch(tuple(chunk), rows, tuple(around[zone] for zone in chunk), fits)
 
     work = partial(fit_batch, fit=partial(fit_usual_rate, city=city), model=model)
     batches = work_through(work, range(len(left)), load, executor=executor, jobs=jobs)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from unmet._storage.sql import connect, fetch_all, literal, path_literal
 from unmet._storage.writing import replacing_files, write_text
 from unmet.mobility.models.held_out import HeldOut
 from unmet.mobility.runs.checkpoints import Checkpoint
+from unmet.mobility.runs.keeping import KEPT, Kept
 from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, tabulate_totals
 
 __all__ = ["TABLES", "check_files", "finished_run", "publish", "read_info", "write_info"]
@@ -36,6 +38,8 @@ def publish(
     hours: Sequence[int],
     info: dict[str, Any],
     held_out: HeldOut | None = None,
+    kept: Kept | None = None,
+    keep: Callable[[Path], None] | None = None,
 ) -> dict[str, Any]:
     """Write all files of a run together, ``run.json`` last; return the content of ``run.json``.
 
@@ -53,10 +57,20 @@ def publish(
         Entries for ``run.json``; checksums and the system's totals are added.
     held_out : HeldOut, optional
         Intervals of totals are widened by the bias and the coverage on held-out bins, beyond what chance explains.
+    kept : Kept, optional
+        An earlier run, whose settled bins are taken over.
+    keep : callable, optional
+        Writes what a later run may take over.
     """
     with replacing_files(out, last="run.json", scratch=scratch) as aside:
-        _merge_rows(parts, aside, scratch / "spill")
-        totals = tabulate_totals(_widened(_draws_by_zone(parts), held_out), hours)
+        _merge_rows(parts, aside, scratch / "spill", kept)
+        draws = _draws_by_zone(parts)
+        if kept is not None:
+            draws = ((zone, kept.before(zone) + own) for zone, own in draws)
+            shutil.copyfile(kept.folder / KEPT, aside / KEPT)
+        elif keep is not None:
+            keep(aside / KEPT)
+        totals = tabulate_totals(_widened(draws, held_out), hours)
         write_parquet(totals, aside / "totals.parquet")
         write_parquet(_zone_table(zones, totals, parts), aside / "zones.parquet")
         system = totals[totals["level"] == "system"].set_index("quantity")
@@ -67,6 +81,7 @@ def publish(
                 for name, row in system.iterrows()
             },
             "outputs": {name: file_hash(aside / name) for name in TABLES},
+            "kept": file_hash(aside / KEPT) if (aside / KEPT).exists() else None,
         }
         return write_info(aside / "run.json", content)
 
@@ -145,7 +160,7 @@ _ESTIMATES = (
 )
 
 
-def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path) -> None:
+def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path, kept: Kept | None) -> None:
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
     if not files:
         empty = {
@@ -169,6 +184,12 @@ def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path) -> None:
             "demand.parquet": f"SELECT {others} FROM merged ORDER BY zone, start",
             "system.parquet": _system_rates(shared) if "rate_sd" in columns else starts,
         }.items():
+            if kept is not None:  # the rows of settled bins, as they were
+                earlier = path_literal(str(kept.folder / name))
+                order = "zone, start" if name == "demand.parquet" else "start"
+                sql = f"""SELECT * FROM ({sql}) UNION ALL BY NAME
+                    SELECT * FROM read_parquet({earlier}) WHERE start < TIMESTAMPTZ {literal(kept.settled.isoformat())}
+                    ORDER BY {order}"""
             connection.execute(f"COPY ({sql}) TO {literal(str(folder / name))} (FORMAT parquet, COMPRESSION zstd)")
 
 

@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,8 @@ from unmet.mobility.models.zone_estimate import estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.runs.attempt import Attempt, Join, LearnCity, Progress
 from unmet.mobility.runs.folder import run_folder
-from unmet.mobility.runs.outputs import finished_run
+from unmet.mobility.runs.keeping import Kept, NotKept, check_records, read_kept, settled_moment
+from unmet.mobility.runs.outputs import finished_run, read_info
 from unmet.mobility.runs.result import RunResult, load_result, read_run
 from unmet.mobility.runs.worker import EstimateZone, ModelSettings, estimate_batch
 
@@ -56,6 +58,7 @@ def run_estimates(
     executor: Executor = in_processes,
     progress: Progress | None = None,
     provenance: Mapping[str, Any] | None = None,
+    base: str | os.PathLike[str] | None = None,
 ) -> RunResult:
     """Estimate every zone of a panel, or resume a run that was interrupted.
 
@@ -89,6 +92,9 @@ def run_estimates(
         Called as ``progress(done, zones, note)``.
     provenance : mapping, optional
         More entries for ``run.json``, such as where the features come from and what they lack.
+    base : path, optional
+        Folder of an earlier run of the same system. If its model still fits, only bins from two weeks before the end
+        of its records on are estimated: see `unmet.mobility.runs.keeping`.
 
     Returns
     -------
@@ -133,26 +139,72 @@ def run_estimates(
         file.set_future(future_bins(file.bins(), horizon, file.timezone) if horizon else None)
         inputs = _inputs(file.sha256, features, model, estimate, learn_city, join, horizon)
         fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
-        attempt = Attempt(place, file, fingerprint, inputs, progress or (lambda done, zones, note: None))
+        tell = progress or (lambda done, zones, note: None)
+        attempt = Attempt(place, file, fingerprint, inputs, tell)
         info = finished_run(place.out, fingerprint)
         if info is not None:
             attempt.progress(len(file.zones), len(file.zones), "This run is finished already; nothing to do.")
             return load_result(place.out, info)
-        attempt.resume()
-        city = None if learn_city is None else attempt.learn_city(learn_city)
-        of_one = estimate if city is None else partial(estimate, city=city)
-        if join is not None and estimate is estimate_zone:
-            attempt.join(join, model, city, executor, workers)
-        attempt.estimate(partial(estimate_batch, estimate=of_one, model=model), executor, workers, chunk)
         facts = {
             "started": started.isoformat(timespec="seconds"),
-            "wall_seconds": round(time.monotonic() - began, 3),
             "jobs": workers,
             "model": model.describe(),
             "panel_path": None if file.path is None else str(file.path),
             "provenance": dict(provenance or {}),
         }
-        return load_result(place.out, attempt.finish(facts))
+
+        def work(attempt: Attempt) -> dict[str, Any]:
+            _estimate_all(attempt, model, estimate, learn_city, join, executor, workers, chunk)
+            return attempt.finish({**facts, "wall_seconds": round(time.monotonic() - began, 3)})
+
+        kept = None if base is None else read_kept(Path(base), (read_info(Path(base)) or {}).get("kept"))
+        if kept is not None:
+            try:
+                check_records(kept, file, inputs)
+                info = work(_continuing(attempt, kept))
+                return load_result(place.out, info)
+            except NotKept as why:
+                attempt.note(f"The model of the earlier run is learnt again: {why}")
+        return load_result(place.out, work(attempt))
+
+
+def _continuing(attempt: Attempt, kept: Kept) -> Attempt:
+    """Give an attempt that estimates only the bins after the settled ones of an earlier run."""
+    inputs = {**attempt.inputs, "kept": kept.sha256}
+    fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
+    later = replace(attempt.file, first=kept.settled)
+    found = replace(attempt, file=later, fingerprint=fingerprint, inputs=inputs, kept=kept, finished=[], notes=[])
+    found.note(f"Only bins from {kept.settled:%Y-%m-%d} on are estimated, with the model learnt before.")
+    return found
+
+
+def _estimate_all(
+    attempt: Attempt,
+    model: ModelSettings,
+    estimate: EstimateZone,
+    learn_city: LearnCity | None,
+    join: Join | None,
+    executor: Executor,
+    workers: int,
+    chunk: int | None,
+) -> None:
+    """Learn the city model, estimate the city as one, then each zone."""
+    attempt.resume()
+    kept = attempt.kept
+    known: dict[str, Any] = {}
+    if kept is not None:
+        attempt.city = kept.city.at(attempt.file.rows_of(kept.names[0]))
+        join = None if join is None else partial(join, kept=kept)
+    elif learn_city is not None:
+        attempt.city = attempt.learn_city(learn_city)
+    if attempt.city is not None:
+        known["city"] = replace(attempt.city, kept=None)  # what continues it is of no use to a zone
+    if join is not None and estimate is estimate_zone:
+        attempt.join(join, model, known.get("city"), executor, workers)
+        bins = attempt.file.bins()["start"]
+        known["settled"] = settled_moment(bins.iloc[0], bins.iloc[-1]) if kept is None else None
+    of_one = partial(estimate, **known) if known else estimate
+    attempt.estimate(partial(estimate_batch, estimate=of_one, model=model), executor, workers, chunk)
 
 
 def _inputs(

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,7 @@ from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome
 
 if TYPE_CHECKING:
+    from unmet.mobility.models.kept import KeptFit
     from unmet.mobility.models.surroundings import Surroundings
     from unmet.mobility.models.zone_estimate import ZoneEstimate, ZoneFit
 
@@ -56,11 +58,21 @@ FitZone = Callable[..., "ZoneFit"]
 
 @dataclass(frozen=True)
 class ZoneBatch:
-    """A few zones, their rows and, if the city was estimated as one, their surroundings."""
+    """A few zones, their rows and, if the city was estimated as one, their surroundings; and fits that were kept."""
 
     zones: tuple[str, ...]
     rows: tuple[pd.DataFrame, ...]
     around: tuple[Surroundings | None, ...] = ()
+    kept: tuple[KeptFit, ...] = ()
+
+    def more(self) -> list[dict[str, Any]]:
+        """Give the arguments of the functions of a zone beside its rows."""
+        known: list[dict[str, Any]] = [{} for _ in self.zones]
+        for name in ("around", "kept"):
+            for arguments, value in zip(known, getattr(self, name), strict=False):
+                if value is not None:
+                    arguments[name] = value
+        return known
 
 
 def estimate_batch(batch: ZoneBatch, *, estimate: EstimateZone, model: ModelSettings) -> list[ZoneOutcome]:
@@ -68,14 +80,11 @@ def estimate_batch(batch: ZoneBatch, *, estimate: EstimateZone, model: ModelSett
 
     A `MemoryError` is raised, not kept as a reason, so that the batch is tried again.
     """
-    around = batch.around or (None,) * len(batch.zones)
-    zones = zip(batch.zones, batch.rows, around, strict=True)
-    return [_estimate(zone, rows, known, estimate, model) for zone, rows, known in zones]
+    zones = zip(batch.zones, batch.rows, batch.more(), strict=True)
+    return [_estimate(zone, rows, partial(estimate, **known), model) for zone, rows, known in zones]
 
 
-def _estimate(
-    zone: str, rows: pd.DataFrame, around: Surroundings | None, estimate: EstimateZone, model: ModelSettings
-) -> ZoneOutcome:
+def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: ModelSettings) -> ZoneOutcome:
     began = time.process_time()
     result, reason = None, None
     with warnings.catch_warnings(record=True) as caught:
@@ -83,7 +92,7 @@ def _estimate(
         warnings.simplefilter("ignore", DeprecationWarning)  # concerns authors of models, not users
         try:
             check_rows(rows)
-            result = estimate(rows, model) if around is None else estimate(rows, model, around=around)
+            result = estimate(rows, model)
             _check_estimate(result, zone, model.draws)
         except MemoryError:
             raise
@@ -100,10 +109,10 @@ def fit_batch(batch: ZoneBatch, *, fit: FitZone, model: ModelSettings) -> list[Z
     fits = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for rows, around in zip(batch.rows, batch.around, strict=True):
+        for rows, known in zip(batch.rows, batch.more(), strict=True):
             try:
                 check_rows(rows)
-                fits.append(fit(rows, model, around=around))
+                fits.append(fit(rows, model, **known))
             except MemoryError:
                 raise
             except Exception:  # reported when the zone itself is estimated

@@ -1,0 +1,270 @@
+"""Keep parts of a finished run, so that a run with a few days more of records estimates only the last bins.
+
+``kept.npz`` has the posteriors of the zones and of the city's curve, the law of shocks, the walking curve, and draws of
+all bins before a moment, `Kept.settled`: two weeks before the end of the records. A later run takes over the rows
+and draws before that moment and estimates the others from what was kept. It always starts from the last run that was
+estimated in full, so that errors do not add up from day to day.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import duckdb
+import numpy as np
+import pandas as pd
+
+from unmet._exceptions import UnmetError
+from unmet._storage.hashes import file_hash, frame_hash
+from unmet._storage.sql import fetch_frame, fetch_one, path_literal, reading
+from unmet._typing import Array
+from unmet.mobility.models.city import CityModel
+from unmet.mobility.models.kept import KeptCurve, KeptFit, KeptJoint
+from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.runs.totals import ZoneDraws
+
+__all__ = [
+    "KEPT",
+    "Kept",
+    "NotKept",
+    "ZoneRecord",
+    "check_records",
+    "check_still_fits",
+    "features_hash",
+    "read_kept",
+    "read_records",
+    "settled_moment",
+    "write_kept",
+    "write_records",
+    "zone_record",
+]
+
+KEPT = "kept.npz"
+_FORMAT = 1
+# Days. Records of the last two weeks may still change what is known of their bins: late trips, and listed vehicles that
+# are found to be unrentable only after some time.
+SETTLED_DAYS = 14
+# A shorter record is estimated fast, and its hyper-parameters still change.
+LEAST_DAYS = 60
+# After so many days the model is learnt anew, so that slow changes of zones do not accumulate.
+MOST_DAYS = 28
+# Pickups of the new bins over those expected, as a logarithm: beyond, the model is learnt anew.
+_LARGEST_MISFIT = 0.25
+# Settled bins whose pickups, and mean change of exposure, may differ from those of the earlier run.
+_FEW_CHANGES, _SMALL_CHANGE = 1e-3, 0.01
+_DRAWS = ("lost", "walked_on", "walked_in")
+_ARRAYS = ("weights", "factor", *_DRAWS, "observed")
+
+
+class NotKept(UnmetError):
+    """The model has to be learnt anew. The message states why."""
+
+
+ZoneRecord = tuple[dict[str, Any], dict[str, Array]]
+"""A zone's fit and its draws of settled bins, as a JSON-able header and arrays."""
+
+
+def zone_record(fit: KeptFit, before: ZoneDraws) -> ZoneRecord:
+    """Arrange what is kept of a zone."""
+    header, arrays = fit.to_parts()
+    draws = {name: np.rint(getattr(before, name)).astype(np.uint32) for name in _DRAWS}
+    return header, {**arrays, **draws, "observed": before.observed}
+
+
+def write_records(path: Path, records: Sequence[ZoneRecord]) -> None:
+    """Write what is kept of some zones."""
+    arrays = {f"{i}_{name}": values for i, (_, own) in enumerate(records) for name, values in own.items()}
+    text = json.dumps([header for header, _ in records], default=str)
+    with path.open("wb") as file:
+        np.savez(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
+
+
+def read_records(path: Path) -> list[ZoneRecord]:
+    """Read what `write_records` wrote."""
+    with np.load(path, allow_pickle=False) as file:
+        headers = json.loads(str(file["header"]))
+        return [(header, {name: file[f"{i}_{name}"] for name in _ARRAYS}) for i, header in enumerate(headers)]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The kept parts of an earlier run.
+
+    Attributes
+    ----------
+    folder, sha256 : Path, str
+        Its folder, and the hash of the file.
+    settled, end : Timestamp
+        Bins before `settled` are taken over. `end` is the start of the last bin of its records.
+    inputs : dict
+        What its estimates depend on, besides the panel and the features.
+    features : str or None
+        Hash of the features of settled bins.
+    city, joint : CityModel, KeptJoint
+        What zones share.
+    names : tuple of str
+        The zones.
+    failures : dict
+        Zone → reason why it could not be estimated.
+    """
+
+    folder: Path
+    sha256: str
+    settled: pd.Timestamp
+    end: pd.Timestamp
+    inputs: dict[str, Any]
+    features: str | None
+    city: CityModel
+    joint: KeptJoint
+    names: tuple[str, ...]
+    failures: dict[str, str]
+    headers: list[dict[str, Any]] = field(repr=False)
+    arrays: Mapping[str, Array] = field(repr=False)
+
+    def fit(self, zone: str) -> KeptFit:
+        """Give the fit of a zone."""
+        i = self.names.index(zone)
+        return KeptFit.from_parts(self.headers[i], {n: self.arrays[f"{i}_{n}"] for n in ("weights", "factor")})
+
+    def before(self, zone: str) -> ZoneDraws:
+        """Give the draws of a zone's settled bins."""
+        i = self.names.index(zone)
+        lost, on, came = (self.arrays[f"{i}_{name}"].astype(float) for name in _DRAWS)
+        return ZoneDraws(self.arrays[f"{i}_observed"], lost, on, came)
+
+
+def write_kept(
+    path: Path,
+    zones: Iterable[tuple[str, ZoneRecord]],
+    city: CityModel,
+    joint: KeptJoint,
+    settled: pd.Timestamp,
+    end: pd.Timestamp,
+    inputs: Mapping[str, Any],
+    features: str | None,
+    failures: Mapping[str, str],
+) -> None:
+    """Write the file; the arguments are the attributes of `Kept`."""
+    assert city.kept is not None
+    names: list[str] = []
+    headers: list[dict[str, Any]] = []
+    arrays: dict[str, Any] = {}
+    for i, (zone, (header, own)) in enumerate(zones):
+        names.append(zone)
+        headers.append(header)
+        arrays |= {f"{i}_{name}": values for name, values in own.items()}
+    curve, own = city.kept.to_parts()
+    arrays |= {f"curve_{name}": values for name, values in own.items()}
+    content = {
+        "format": _FORMAT,
+        "settled": settled.isoformat(),
+        "end": end.isoformat(),
+        "inputs": dict(inputs),
+        "features": features,
+        "city": replace(city, curve=city.curve.iloc[:1]).to_dict(),
+        "curve": curve,
+        "joint": joint.to_dict(),
+        "zones": names,
+        "fits": headers,
+        "failures": dict(failures),
+    }
+    with path.open("wb") as file:
+        np.savez_compressed(file, header=np.array(json.dumps(content, default=str)), **arrays)
+
+
+def read_kept(folder: Path, sha256: str | None) -> Kept | None:
+    """Read what the run in a folder has kept.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    sha256 : str or None
+        Hash of the file in the folder's ``run.json``.
+
+    Returns
+    -------
+    Kept or None
+        None if the run has kept nothing, or the file is damaged or of another run.
+    """
+    try:
+        if sha256 is None or file_hash(folder / KEPT) != sha256:
+            return None
+        with np.load(folder / KEPT, allow_pickle=False) as file:
+            header = json.loads(str(file["header"]))
+            arrays = {name: file[name] for name in file.files if name != "header"}
+        if header["format"] != _FORMAT:
+            return None
+        of_curve = {name.removeprefix("curve_"): arrays[name] for name in arrays if name.startswith("curve_")}
+        return Kept(
+            folder,
+            sha256,
+            pd.Timestamp(header["settled"]),
+            pd.Timestamp(header["end"]),
+            header["inputs"],
+            header["features"],
+            replace(CityModel.from_dict(header["city"]), kept=KeptCurve.from_parts(header["curve"], of_curve)),
+            KeptJoint.from_dict(header["joint"]),
+            tuple(header["zones"]),
+            header["failures"],
+            header["fits"],
+            arrays,
+        )
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError, BadZipFile, UnmetError):
+        return None
+
+
+def check_records(kept: Kept, file: PanelFile, inputs: Mapping[str, Any]) -> None:
+    """Raise `NotKept` if the settled bins are not those of the earlier run, or too much time has passed."""
+    for name, value in kept.inputs.items():
+        if inputs.get(name) != value:
+            raise NotKept(f"the {name} changed.")
+    if features_hash(file, kept.settled) != kept.features:
+        raise NotKept(f"weather or holidays before {kept.settled:%Y-%m-%d} changed.")
+    if sorted({*kept.names, *kept.failures}) != list(file.zones):
+        raise NotKept("the zones changed.")
+    end = file.bins()["start"].iloc[-1]
+    if not kept.end < end <= kept.end + pd.Timedelta(days=MOST_DAYS):
+        raise NotKept(f"its records end on {kept.end:%Y-%m-%d}, the new ones on {end:%Y-%m-%d}.")
+    demand = path_literal(str(kept.folder / "demand.parquet"))
+    sql = f"""
+        SELECT count(*), count(*) FILTER (d.observed IS DISTINCT FROM p.observed), avg(abs(d.exposure - p.exposure)),
+            (SELECT count(*) FROM panel WHERE start < $1 AND zone::VARCHAR NOT IN (SELECT unnest($2)))
+        FROM read_parquet({demand}) d
+        LEFT JOIN panel p ON p.zone::VARCHAR = d.zone AND p.start = d.start WHERE d.start < $1"""
+    with reading(str(kept.folder)):
+        rows, changed, moved, now = fetch_one(file.connection, sql, [kept.settled, [*kept.failures, ""]])
+    if rows != now or changed > _FEW_CHANGES * rows or (moved or 0.0) > _SMALL_CHANGE:
+        what = f"{changed:,} of {rows:,} bins have other pickups, exposure moved by {moved or 0:.1%} on average"
+        raise NotKept(f"records before {kept.settled:%Y-%m-%d} changed: {what}.")
+
+
+def features_hash(file: PanelFile, settled: pd.Timestamp) -> str | None:
+    """Give the hash of the features of settled bins; None without features."""
+    try:
+        sql = "SELECT * FROM features WHERE start < $1 ORDER BY start"
+        return frame_hash(fetch_frame(file.connection, sql, [settled]))
+    except duckdb.CatalogException:
+        return None
+
+
+def check_still_fits(kept: Kept, start: pd.DatetimeIndex, observed: Array, expected: Array) -> None:
+    """Raise `NotKept` if the pickups of the new bins are far from those expected; arrays are (zones, bins)."""
+    new = np.asarray(start > kept.end)
+    seen = np.isfinite(observed) & np.isfinite(expected) & new
+    trips, usual = float(observed[seen].sum()), float(expected[seen].sum())
+    misfit = float(np.log((trips + 1) / (usual + 1)))
+    if abs(misfit) > _LARGEST_MISFIT:
+        raise NotKept(f"the new days have {trips:,.0f} pickups, where the kept model expects {usual:,.0f}.")
+
+
+def settled_moment(first: pd.Timestamp, last: pd.Timestamp) -> pd.Timestamp | None:
+    """Give the moment before which bins are settled, from the first and last bin; None for a short record."""
+    if last - first < pd.Timedelta(days=LEAST_DAYS):
+        return None
+    return last - pd.Timedelta(days=SETTLED_DAYS)
