@@ -120,7 +120,7 @@ def build_from_tables(
         )
         given = Records(connection, ZONE, frozenset(tables), quality, folder)
         zones = "superhubs:200m" if hubs else "stations"
-        return panel_of(given, zones=zones, every=f"{every}min", keep="all", **options)
+        return panel_of(given, zones=zones, every=f"{every}min", keep="all", **({"supply": "listed"} | options))
 
 
 def check(records: list[Record], trips: list[Trip], every: int, hubs: bool, result: Panel, **options: Any) -> None:

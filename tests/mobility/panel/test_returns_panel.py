@@ -21,7 +21,7 @@ def test_returns_are_counts_and_free_docks_are_supply(tmp_path):
     assert side.summary["side"] == "returns"
     pd.testing.assert_series_equal(rows["observed"], whole["returns"], check_names=False)
     known = whole["dock_minutes"].notna()
-    assert (rows["exposure"][known] == (whole["dock_minutes"] / whole["minutes"])[known]).all()
+    assert (rows["exposure"][known] == whole["dock_exposure"][known]).all()
     assert (rows["stockout_minutes"][known] == whole["full_minutes"][known]).all()
     states = rows[["available_minutes", "stockout_minutes", "closed_minutes", "unknown_minutes"]]
     assert (states.sum(axis=1) == rows["minutes"]).all()

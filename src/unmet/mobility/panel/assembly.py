@@ -16,7 +16,7 @@ from unmet.mobility.panel.plausibility import unseen_stations
 from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.pickups import find_changes, known_changes
-from unmet.mobility.supply.served import Served, Unusable, combine_served
+from unmet.mobility.supply.served import Served, Unusable, combine_served, served_by_curve
 from unmet.mobility.supply.spells import (
     Spells,
     Tally,
@@ -65,12 +65,13 @@ class Moved:
 
 @dataclass(frozen=True)
 class ZoneSupply:
-    """Supply of some zones: spells of vehicles and of docks, inferred moves, and the chance to be served."""
+    """Supply of some zones: spells of vehicles and docks, inferred moves, and the chance to get either."""
 
     spells: Spells
     dock_spells: Spells | None = None
     moved: Moved | None = None
     served: Served | None = None
+    docked: Served | None = None
 
 
 def _zone_groups(evidence: Evidence, rebalancing: int, held: list[Unusable]) -> Iterator[tuple[Integers, ZoneSupply]]:
@@ -93,7 +94,9 @@ def _zone_groups(evidence: Evidence, rebalancing: int, held: list[Unusable]) -> 
             served = _served(records, spells, evidence, many, held)
             moved = _infer(records, evidence, rebalancing) if evidence.inferred else None
             behind = min(int(evidence.group[records.station[-1]]) + 1, evidence.zones)
-            yield np.arange(following, behind), ZoneSupply(of_zones(spells), of_zones(dock_spells), moved, served)
+            docked = _docked(dock_spells, evidence, many)
+            supply = ZoneSupply(of_zones(spells), of_zones(dock_spells), moved, served, docked)
+            yield np.arange(following, behind), supply
             following = behind
     if following < evidence.zones:
         yield np.arange(following, evidence.zones), ZoneSupply(no_spells(), no_spells())
@@ -108,6 +111,17 @@ def _served(
     served, unusable = evidence.supply.served(records, spells)
     if unusable is not None:
         held.append(unusable)
+    return _of_zones(served, spells, evidence, many)
+
+
+def _docked(spells: Spells, evidence: Evidence, many: bool) -> Served | None:
+    """Find the chance to get a dock of the zones of some stations."""
+    if evidence.dock_worth is None:
+        return None
+    return _of_zones(served_by_curve(evidence.dock_worth, spells), spells, evidence, many)
+
+
+def _of_zones(served: Served, spells: Spells, evidence: Evidence, many: bool) -> Served:
     if many:
         return combine_served(served, spells, evidence.group)
     return replace(served, owner=evidence.group[served.owner])
@@ -150,7 +164,7 @@ def zone_rows(evidence: Evidence, zones: Integers, tally: Tally, supply: ZoneSup
         **_moves(evidence, zones, known, supply.moved),
         **{f"{state}_minutes": minutes for state, minutes in states.items()},
         **_out(evidence, zones, states["stockout"], supply.served),
-        **_docks(evidence, zones, supply.dock_spells),
+        **_docks(evidence, zones, supply),
         "supply_mean": mean,
         "evidence": _evidence(evidence, known),
     }
@@ -171,14 +185,17 @@ def _out(
     return {"unusable_minutes": np.maximum(unusable, 0.0), "out_minutes": np.maximum(stockout + unusable - lent, 0.0)}
 
 
-def _docks(evidence: Evidence, zones: Integers, spells: Spells | None) -> dict[str, NDArray[Any]]:
-    """Count the minutes with a free dock and without; -1 where docks are unknown throughout the bin."""
-    names = {"dock_minutes": "available", "full_minutes": "stockout"}
-    if spells is None:
-        return {name: np.full((len(zones), len(evidence.bins)), -1) for name in names}
-    tally = count_minutes(spells, zones, evidence.bins.edges, evidence.overrides)
+def _docks(evidence: Evidence, zones: Integers, supply: ZoneSupply) -> dict[str, NDArray[Any]]:
+    """Count the minutes with a free dock, without, and without one to use; -1 where docks are unknown all the bin."""
+    if supply.dock_spells is None:
+        unknown = np.full((len(zones), len(evidence.bins)), -1)
+        return {"dock_minutes": unknown, "full_minutes": unknown, "no_dock_minutes": unknown}
+    tally = count_minutes(supply.dock_spells, zones, evidence.bins.edges, evidence.overrides)
     known = tally.by_state("unknown") < evidence.bins.minutes
-    return {name: np.where(known, tally.by_state(state), -1) for name, state in names.items()}
+    free, full = tally.by_state("available"), tally.by_state("stockout")
+    out = _out(evidence, zones, full, supply.docked)["out_minutes"]
+    columns = {"dock_minutes": free, "full_minutes": full, "no_dock_minutes": out}
+    return {name: np.where(known, minutes, -1) for name, minutes in columns.items()}
 
 
 def _moves(

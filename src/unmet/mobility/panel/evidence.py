@@ -18,7 +18,7 @@ from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.plausibility import Implausible, find_implausible, kept_zones, unseen_stations
 from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, station_events, trip_moves, trip_span
-from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
+from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_docks, learn_supply
 from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
@@ -78,6 +78,8 @@ class Evidence:
         Usable supply. None if every listed vehicle is taken to be rentable.
     implausible : list of Implausible
         Stations whose records contradict each other, in zones that are not kept.
+    dock_worth : array, optional
+        Returns over those expected, by number of free docks. None if every listed dock is taken to be usable.
     """
 
     bins: Bins
@@ -95,6 +97,7 @@ class Evidence:
     closures: Integers = field(default_factory=lambda: NO_STRETCHES)
     supply: SupplyModel | None = None
     implausible: list[Implausible] = field(default_factory=list)
+    dock_worth: NDArray[np.float64] | None = None
 
     @property
     def inferred(self) -> bool:
@@ -165,7 +168,7 @@ def gather(
     if options.hours is not None:
         shut = read_opening_hours(options.hours).closed(first, last, records.timezone)
         overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
-    supply, found = None, []
+    supply, dock_worth, found = None, None, []
     if log is not None and activity is not None:
         nothing = np.empty(0, dtype=np.int64)
         events = (nothing, nothing) if span is None else station_events(records.connection, order, records.folder)
@@ -185,6 +188,7 @@ def gather(
             )
             progress("learning which listed vehicles can be rented")
             supply = learn_supply(source, log, overrides, options.timezone)
+            dock_worth = learn_docks(source, log, overrides, options.timezone)
     return Evidence(
         bins=bins,
         zones=len(zones),
@@ -200,6 +204,7 @@ def gather(
         silent=silent,
         closures=still,
         supply=supply,
+        dock_worth=dock_worth,
         implausible=found,
     )
 

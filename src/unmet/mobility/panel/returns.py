@@ -17,13 +17,14 @@ from unmet.mobility.panel.saving import copy_panel, read_panel
 
 __all__ = ["write_returns_panel"]
 
-_NEEDED = ("returns", "dock_minutes", "full_minutes")
+_NEEDED = ("returns", "dock_minutes", "full_minutes", "no_dock_minutes", "dock_exposure")
 _ROWS = """
     SELECT zone, start, start_local, minutes, returns AS observed,
         coalesce(dock_minutes, 0) AS available_minutes, coalesce(full_minutes, 0) AS stockout_minutes,
         CASE WHEN dock_minutes IS NULL THEN 0 ELSE minutes - dock_minutes - full_minutes END AS closed_minutes,
         CASE WHEN dock_minutes IS NULL THEN minutes ELSE 0 END AS unknown_minutes,
-        coalesce(dock_minutes, 0) / minutes AS exposure, coalesce(full_minutes, 0) > 0 AS censored
+        coalesce(no_dock_minutes, 0) AS out_minutes, coalesce(dock_exposure, 0) AS exposure,
+        coalesce(full_minutes, 0) > 0 AS censored
     FROM read_parquet({file}) ORDER BY zone, start"""
 
 
@@ -33,7 +34,7 @@ def write_returns_panel(panel: Path, target: Path) -> Path:
     Parameters
     ----------
     panel : Path
-        A panel file with ``returns``, ``dock_minutes`` and ``full_minutes``.
+        A panel file with ``returns``, ``dock_minutes``, ``full_minutes``, ``no_dock_minutes`` and ``dock_exposure``.
     target : Path
         The file to write. It appears whole or not at all.
 

@@ -180,10 +180,17 @@ SCHEMA: tuple[PanelColumn, ...] = (
         np.int16,
     ),
     PanelColumn(
+        "no_dock_minutes",
+        FLOAT,
+        "Expected minutes in which the zone accepted returns and no dock could be used, listed or not.",
+        "CASE WHEN no_dock_minutes >= 0 THEN no_dock_minutes::DOUBLE END",
+        np.float32,
+    ),
+    PanelColumn(
         "dock_exposure",
         FLOAT,
-        "Share of the bin in which a rider could return a vehicle: `dock_minutes / minutes`.",
-        "CASE WHEN dock_minutes >= 0 THEN dock_minutes / minutes END",
+        "Expected share of the bin in which a rider could return a vehicle.",
+        "CASE WHEN dock_minutes >= 0 THEN (dock_minutes + full_minutes - no_dock_minutes::DOUBLE) / minutes END",
     ),
     PanelColumn(
         "supply_mean",

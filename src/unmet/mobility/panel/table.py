@@ -218,6 +218,9 @@ def _summarise(
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
         "usable_supply": None if evidence.supply is None else evidence.supply.usable.summary(),
+        "dock_curve": None
+        if evidence.dock_worth is None
+        else {str(n): round(float(worth), 4) for n, worth in enumerate(evidence.dock_worth) if n},
         "feed_outages": _outages(evidence),
         "keep": options.keep,
         "implausible": implausible,

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
+from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.served import Served, Unusable, find_served
 from unmet.mobility.supply.silence import Feed, StationActivity
 from unmet.mobility.supply.spells import Override, Spells, status_spells
 from unmet.mobility.supply.status_log import StatusLog, StatusRecords
-from unmet.mobility.supply.timeline import Events, Timeline, find_timeline, status_events
-from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
-from unmet.mobility.supply.usual_rates import make_calendar
+from unmet.mobility.supply.timeline import AMPLE, Events, Timeline, find_timeline, status_events
+from unmet.mobility.supply.usable_learning import UsableSupply, learn_curve, learn_usable
+from unmet.mobility.supply.usual_rates import Calendar, make_calendar
 
-__all__ = ["SupplyModel", "Timelines", "learn_supply"]
+__all__ = ["SupplyModel", "Timelines", "learn_docks", "learn_supply"]
 
 _MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 
@@ -42,6 +43,8 @@ class Timelines:
         Stretches (begin, end) that the trip files do not cover.
     period : tuple of int
         First minute of the panel, and the one behind its last.
+    docks : bool
+        Whether timelines are those of docks: free docks are listed, returns take them and pickups bring them.
     """
 
     feed: Feed
@@ -54,9 +57,10 @@ class Timelines:
     returns: Integers
     holes: Integers
     period: tuple[int, int]
+    docks: bool = False
 
     def find(self, records: StatusRecords, spells: Spells) -> Timeline:
-        """Return the timeline of some stations, from their records and trips."""
+        """Return the timeline of some stations, from their records (as of vehicles), spells and trips."""
         events = status_events(
             records,
             self.feed,
@@ -73,6 +77,9 @@ class Timelines:
             station, minute = some >> 32, (some & 0xFFFFFFFF) + 1
             one, none = np.ones(len(some), dtype=np.int64), np.zeros(len(some), dtype=np.int64)
             events += Events(station, minute, one * taken, one * (1 - taken), none, none > 0)
+        if self.docks:
+            none = np.zeros_like(events.disabled)
+            events = replace(events, pickups=events.returned, returned=events.pickups, disabled=none)
         begin, end = self.period
         inside = (spells.end > begin) & (spells.begin < end)
         return find_timeline(Spells(*(getattr(spells, f.name)[inside] for f in fields(spells))), events)
@@ -119,11 +126,22 @@ def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], t
     timezone : str
         Time zone of the system.
     """
-    shut = np.array([[o.begin, o.end] for o in overrides], dtype=np.int64).reshape(-1, 2)
-    calendar = make_calendar(source.period[0], source.period[1] - 1, timezone, shut)
+    calendar = _calendar(source, overrides, timezone)
     trips = len(source.pickups) > 0
     enough = trips or source.feed.cadence.looks <= _LONGEST_CADENCE
     return SupplyModel(learn_usable(_sample(source, log), calendar, enough=enough, trips=trips), source)
+
+
+def learn_docks(source: Timelines, log: StatusLog, overrides: list[Override], timezone: str) -> NDArray[np.float64]:
+    """Learn what listed docks are worth: returns over those expected by number of free docks; as `learn_supply`."""
+    if not len(source.returns) and source.feed.cadence.looks > _LONGEST_CADENCE:
+        return np.ones(AMPLE)
+    return learn_curve(_sample(replace(source, docks=True), log), _calendar(source, overrides, timezone))
+
+
+def _calendar(source: Timelines, overrides: list[Override], timezone: str) -> Calendar:
+    shut = np.array([[o.begin, o.end] for o in overrides], dtype=np.int64).reshape(-1, 2)
+    return make_calendar(source.period[0], source.period[1] - 1, timezone, shut)
 
 
 def _sample(source: Timelines, log: StatusLog) -> Timeline:
@@ -132,7 +150,7 @@ def _sample(source: Timelines, log: StatusLog) -> Timeline:
     fit = _MOST_RECORDS * len(heard) // int(log.records.sum())
     number = min(max(fit, 1), len(heard), _MOST_STATIONS)
     parts = [
-        source.find(records, source.spells(records))
+        source.find(records, source.spells(dock_records(records) if source.docks else records))
         for records in log.of_stations(heard[np.arange(number) * len(heard) // number])
     ]
     return Timeline(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Timeline)))

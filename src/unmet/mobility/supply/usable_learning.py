@@ -14,7 +14,7 @@ from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
 from unmet.mobility.supply.usable import Fault, Smoothed, Steps, log_likelihood, log_likelihoods, served_share, smooth
 from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar, CityRates, StationRates, fit_city, tally_hours
 
-__all__ = ["UsableSupply", "learn_fault", "learn_usable", "served", "with_expected"]
+__all__ = ["UsableSupply", "learn_curve", "learn_fault", "learn_usable", "served", "with_expected"]
 
 Floats = NDArray[np.float64]
 NUMBERS = np.arange(1, AMPLE)
@@ -140,9 +140,7 @@ def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True,
     rates = fit_city(tally, calendar)
     steps = _thin(fortnights(timeline, rates.stations(tally)), _CORRECTED_FROM)
     pickups, expected = _by_number(steps, steps.pickups), _by_number(steps, steps.expected)
-    worth = np.minimum((pickups + _CURVE_PICKUPS) / (expected + _CURVE_PICKUPS), 1.0)
-    worth[0] = 0.0
-    known = float(expected[1:3].sum())
+    worth, known = _average(pickups, expected)
     if not enough or known < FEWEST_FOR_CURVE:
         return UsableSupply("listed", rates, None, worth, one, worth, 0.0)
     if known < FEWEST_FOR_MODEL:
@@ -156,6 +154,24 @@ def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True,
     before = pickups / np.maximum(expected, 1e-9)
     before[0] = 0.0
     return UsableSupply("hidden", rates, fault, before, correction, after, gain)
+
+
+def learn_curve(timeline: Timeline, calendar: Calendar) -> Floats:
+    """Learn what listed vehicles, or docks, are worth on average by their number, shape (AMPLE,); 1 without records."""
+    if len(timeline) == 0:
+        return np.ones(AMPLE)
+    tally = tally_hours(timeline, calendar)
+    rates = fit_city(tally, calendar).stations(tally)
+    steps = _thin(fortnights(timeline, rates), _CORRECTED_FROM)
+    worth, known = _average(_by_number(steps, steps.pickups), _by_number(steps, steps.expected))
+    return worth if known >= FEWEST_FOR_CURVE else np.ones(AMPLE)
+
+
+def _average(pickups: Floats, expected: Floats) -> tuple[Floats, float]:
+    """Pickups over those expected by number listed, leaning towards 1; and those expected with one or two listed."""
+    worth = np.minimum((pickups + _CURVE_PICKUPS) / (expected + _CURVE_PICKUPS), 1.0)
+    worth[0] = 0.0
+    return worth, float(expected[1:3].sum())
 
 
 def served(fault: Fault, steps: Steps, found: Smoothed, correction: Floats | None = None) -> Floats:
