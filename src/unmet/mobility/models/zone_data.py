@@ -85,12 +85,12 @@ class ZoneData:
         Hyper-parameters to use; None if the zone's own are to be learnt.
     surroundings : Surroundings or None
         Shocks and walkers of the neighbourhood; None if the zone is estimated by itself.
-    hidden : array of bool or None
-        Bins with trips that are mostly unknown: nothing is learnt from them.
     scales : InputScales
         What the inputs are measured by.
     kept : KeptFit or None
         A fit of earlier bins, to use instead of a new one.
+    hidden : array of bool or None
+        Bins with trips that are mostly unknown: nothing is learnt from them.
     """
 
     zone: str
@@ -108,9 +108,9 @@ class ZoneData:
     notes: dict[str, int]
     hyperparameters: Hyperparameters | None = None
     surroundings: Surroundings | None = None
-    hidden: BoolArray | None = None
     scales: InputScales | None = None
     kept: KeptFit | None = None
+    hidden: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -180,8 +180,8 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
         covariates=covariates,
         flags=np.full(len(frame), "", dtype=object),
         notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
-        hidden=hidden,
         scales=scales,
+        hidden=hidden,
     )
     future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
     _flag(data.flags, future, "future")
