@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from unmet.mobility.supply.cadence import Cadence
 from unmet.mobility.supply.served import Served, combine_served, served_by_curve
 from unmet.mobility.supply.silence import Feed
 from unmet.mobility.supply.spells import Spells
@@ -120,7 +121,8 @@ def test_a_van_is_what_trips_do_not_explain(covered):
         np.arange(n) == 0,
     )
     ones = (np.arange(300) % 60 == 0).astype(np.int64)
-    feed = Feed(0, ones, ones, ones > 0, ones, 0 * ones, polled=True)
+    hourly = Cadence(np.full(5, 60.0), np.ones(5, dtype=bool), np.ones(5, dtype=bool))
+    feed = Feed(0, ones, ones, ones > 0, ones, 0 * ones, hourly)
     found = status_events(
         records,
         feed,
