@@ -108,6 +108,7 @@ def test_settings_from_the_file_of_the_current_folder_and_one_json_document_on_s
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
         "estimate",
         "panel.parquet",
+        "quality.json",
         "report.html",
         "stages.json",
     ]

@@ -91,6 +91,7 @@ def test_the_truth_is_that_of_the_city(told, folder):
     assert by_zone == wanted.groupby("station_id").size().to_dict()
 
 
+@pytest.mark.slow
 def test_a_person_sees_observed_estimated_and_true_side_by_side_and_the_page(told, folder):
     done = demo(folder)
     assert done.returncode == 0, done.stderr

@@ -201,6 +201,7 @@ def test_no_error_contains_the_password(hostile_run, server, address):
 # ---- workbooks
 
 
+@pytest.mark.slow
 def test_a_workbook_has_the_numbers_of_the_parquet_files_and_no_formula(hostile_run, parquet, tmp_path):
     path = tmp_path / "city.xlsx"
     exported = export_to(hostile_run.folder, str(path), panel=hostile_run.panel)

@@ -63,6 +63,7 @@ class LatentDemand:
 
     Examples
     --------
+    >>> import pandas as pd
     >>> from unmet.execution import serially
     >>> start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
     >>> panel = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})

@@ -163,6 +163,7 @@ def test_what_a_trial_hides_does_not_come_in_by_way_of_the_other_zones(city, sho
     assert known(rows, "a.parquet") == known(changed, "b.parquet")
 
 
+@pytest.mark.slow
 def test_what_zones_share_comes_back_from_json_to_the_last_digit(shared):
     back = CityModel.from_dict(json.loads(json.dumps(shared.to_dict())))
     pd.testing.assert_frame_equal(back.curve, shared.curve)

@@ -240,6 +240,7 @@ def long_feed(seed: int) -> list[Record]:
     return records
 
 
+@pytest.mark.slow
 def test_two_weeks_with_outage_closure_and_dead_station_are_those_of_the_slow_reference():
     records = long_feed(1)
     result = build(records, [], 360)
