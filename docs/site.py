@@ -29,7 +29,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def _file(name: str) -> str:
-    return (Path(__file__).parent.parent / name).read_text(encoding="utf-8")
+    """The text of a file of the repository, whose links begin at its top, as a page of the site, which is in docs."""
+    return (Path(__file__).parent.parent / name).read_text(encoding="utf-8").replace("](docs/", "](")
 
 
 def on_page_content(content: str, **_: Any) -> str:
