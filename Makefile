@@ -12,7 +12,7 @@ export MKL_NUM_THREADS = 1
 QUICK := tests/kernels tests/likelihoods tests/decisions tests/mobility/clock tests/mobility/zones tests/mobility/supply \
 	tests/mobility/features tests/test_imports.py tests/test_docstrings.py tests/test_metrics.py tests/test_normal.py
 
-.PHONY: help setup demo test test-quick test-all check lint types fuzz bench docs figures wheel clean
+.PHONY: help setup demo test test-quick test-all check lint types fuzz faults bench docs figures wheel clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,9 @@ MINUTES ?= 10
 
 fuzz: setup  ## damaged files of every kind, for MINUTES=10: no crash, no hang, bounded memory
 	$(BIN)/python tests/fuzz/fuzz.py --minutes $(MINUTES)
+
+faults: setup  ## a run killed before and after every change that it makes to the disk: a quarter of an hour
+	UNMET_FAULTS=all $(BIN)/python -m pytest -q tests/pipeline/test_killed.py
 
 check: lint types test-all  ## lint, types and all tests
 

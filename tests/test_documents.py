@@ -25,7 +25,7 @@ CODE = {"python", "py", "pycon"}
 SHELL = {"console", "bash", "sh", "shell"}
 OTHER = {"text", "toml"}
 # Targets that are too long for every run of the tests; CI runs the others.
-BY_HAND = {"bench", "figures"}
+BY_HAND = {"bench", "faults", "figures"}
 
 
 def name_of(path: Path) -> str:

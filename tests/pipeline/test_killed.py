@@ -20,7 +20,17 @@ COMPILER = shutil.which("cc")
 
 @pytest.mark.skipif(sys.platform != "linux" or COMPILER is None, reason="needs Linux and a C compiler (cc)")
 @pytest.mark.slow
-@pytest.mark.parametrize("moments", [2, 0], ids=["short", "every change"])
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(2, id="short"),
+        pytest.param(
+            0,
+            id="every change",
+            marks=pytest.mark.skipif("UNMET_FAULTS" not in os.environ, reason="long: run by make faults"),
+        ),
+    ],
+)
 def test_a_run_killed_at_any_change_is_refused_or_right_and_goes_on_to_the_same_bytes(tmp_path, monkeypatch, moments):
     """The short form tries every rename of the publishing, and a few changes before it."""
     in_one_process(monkeypatch)
