@@ -37,13 +37,13 @@ demo: $(STAMP)-all  ## a simulated city from records to a report, beside the tru
 	@$(BIN)/unmet demo --out out/demo
 
 test: setup  ## the tests without the slow ones, and the twenty slowest of them
-	$(BIN)/python -m pytest -n auto -m "not slow" --durations=20
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" --durations=20
 
 test-quick: setup  ## tests of single functions: under ninety seconds
-	$(BIN)/python -m pytest -n auto -q -m "not slow" $(QUICK)
+	$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow" $(QUICK)
 
 test-all: setup  ## all tests
-	$(BIN)/python -m pytest -n auto --durations=20
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=20
 
 lint: setup  ## style
 	$(BIN)/ruff check .
