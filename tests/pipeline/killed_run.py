@@ -28,7 +28,7 @@ from unmet.report import export_tables
 
 assert all([binfeatures, panel, stages])  # imported before the forks
 TABLES = ("panel.parquet", *(f"estimate/{name}.parquet" for name in ("demand", "zones", "totals", "system")))
-FILES = sorted([*TABLES, "estimate/run.json", "quality.json", "report.html", "stages.json"])
+FILES = sorted([*TABLES, "estimate/kept.npz", "estimate/run.json", "quality.json", "report.html", "stages.json"])
 
 
 def in_a_fork(work) -> int:
