@@ -85,6 +85,7 @@ def test_the_import_picture_is_drawn_anew_after_a_change(theme, monkeypatch):
         assert file.read_text(encoding="utf-8") == draw(theme), f"{name}: run `make figures`"
 
 
+@pytest.mark.slow
 def test_the_report_has_its_picture_taken(tmp_path, monkeypatch):
     report = load("report", monkeypatch)
     if report.find_browser() is None:

@@ -79,6 +79,7 @@ def content(out: Path) -> dict[str, bytes]:
     return {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
 
 
+@pytest.mark.slow
 def test_settings_from_the_file_of_the_current_folder_and_one_json_document_on_stdout(city, tmp_path):
     (tmp_path / "unmet.toml").write_text(
         f"""

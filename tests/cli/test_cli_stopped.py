@@ -64,7 +64,7 @@ def test_a_panel_that_is_stopped_leaves_nothing(city, tmp_path, number, code, mo
 @pytest.mark.parametrize(
     "at",
     [
-        "unmet.mobility.runs.attempt:write_checkpoint",
+        pytest.param("unmet.mobility.runs.attempt:write_checkpoint", marks=pytest.mark.slow),
         pytest.param("unmet.report:write_report", marks=pytest.mark.slow),
         pytest.param("unmet.pipeline.stages:move_files", marks=pytest.mark.slow),
     ],

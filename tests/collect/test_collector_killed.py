@@ -19,6 +19,7 @@ from unmet.collect import SystemHistory
 KILLS = 20
 
 
+@pytest.mark.slow
 def test_a_collector_killed_at_random_moments_loses_no_answered_poll_and_repeats_none(tmp_path: Path) -> None:
     """Each answer has a number of its own as the count of station ``a``: it must be found once.
 

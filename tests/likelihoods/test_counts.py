@@ -95,6 +95,7 @@ def test_small_and_large_counts_meet_where_the_way_to_sum_their_tail_changes():
 
 @kinds
 @pytest.mark.parametrize("dispersion", [0.0, 0.1, 20.0])
+@pytest.mark.slow
 def test_tilted_moments_equal_a_very_fine_grid(dispersion, censored):
     counts = (1, 30, 10_000) if censored else (0, 1, 30, 10_000)
     grid = itertools.product(counts, (1e-6, 1.0), (-30.0, 0.0, 5.0, 30.0), (1e-8, 0.1, 10.0, 1e4))

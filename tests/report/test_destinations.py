@@ -130,6 +130,7 @@ def test_a_killed_export_leaves_the_old_tables_in_duckdb(hostile_run, plain_run,
         same(read_duckdb(tmp_path / "city.duckdb", name), parquet[name])
 
 
+@pytest.mark.slow
 def test_a_killed_export_leaves_the_old_tables_in_postgresql(hostile_run, plain_run, parquet, server):
     export_to(hostile_run.folder, server.url, panel=hostile_run.panel, name="jc")
     kill_export(plain_run, server.url)

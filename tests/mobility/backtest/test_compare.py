@@ -268,6 +268,7 @@ def test_a_lost_worker_costs_its_zones_another_attempt():
     assert any("z1" in note for _, _, note in notes)
 
 
+@pytest.mark.slow
 def test_processes_give_what_one_process_gives():
     panel = PANEL[PANEL["zone"] != "z2"]
     here = run(panel, ["weekly-mean"], tasks=["replay"])
