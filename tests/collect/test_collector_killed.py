@@ -11,6 +11,7 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pandas as pd
+import pytest
 from feed_server import NOON, FeedServer, Reply, Request, status
 
 from unmet._storage.parquet import read_parquet
