@@ -39,6 +39,9 @@ Result = TypeVar("Result")
 # One thread of linear algebra per process: several pools on one machine compete for its processors, and the order in
 # which threads add numbers changes the last digits.
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR")}
+# Signals that end a run, and seconds for which they may have to wait.
+_SIGNALS = {signal.SIGINT, signal.SIGTERM}
+_MOMENT = 0.2
 
 
 class WorkerDied(Exception):
@@ -212,13 +215,11 @@ def in_processes(
                 broken = not _submit_all(pool, function, waiting, under_way)
                 if not under_way and not waiting:
                     return
-                done, _ = wait(under_way, return_when=FIRST_COMPLETED)
-                for future in done:
-                    error = future.exception()
-                    if isinstance(error, BrokenProcessPool):
+                for future, outcome in _finished(under_way):
+                    if isinstance(outcome, BrokenProcessPool):
                         broken = True
                     else:
-                        yield under_way.pop(future), future.result() if error is None else _plain(error)
+                        yield under_way.pop(future), outcome
             for item in under_way.values():
                 yield item, WorkerDied("the worker process ended without a result")
         finally:
@@ -246,6 +247,18 @@ def _submit_all(
     return True
 
 
+def _finished(under_way: Iterable[Future[Result]]) -> list[tuple[Future[Result], Result | Exception]]:
+    """Give the outcomes of items that are done, after a moment's wait if there are none.
+
+    An interrupt within `wait` can leave the lock of a future taken, for which the pool's manager then waits for ever.
+    So interrupts are held meanwhile, and the wait is short.
+    """
+    with _interrupts_held():
+        done, _ = wait(under_way, timeout=_MOMENT, return_when=FIRST_COMPLETED)
+        errors = [(future, future.exception()) for future in done]
+        return [(future, future.result() if error is None else _plain(error)) for future, error in errors]
+
+
 def _pool(jobs: int) -> Any:  # loky ships no types
     from joblib.externals.loky import ProcessPoolExecutor
 
@@ -254,11 +267,11 @@ def _pool(jobs: int) -> Any:  # loky ships no types
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Block Ctrl-C for a moment: a worker started now inherits the block until its own handler is set."""
+    """Block Ctrl-C and SIGTERM for a moment: a worker or thread started now inherits the block."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
@@ -272,7 +285,7 @@ def _end_with_parent(parent: int) -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
     def watch() -> None:
         while os.getppid() == parent:
