@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from unmet._storage.sql import connect, fetch_all, path_literal, reading
+from unmet._storage.temporary import temporary_folder
 from unmet.collect.history import SystemHistory
 from unmet.collect.memory import STATUS, VEHICLE_FEEDS
 
@@ -105,8 +104,8 @@ def summarise(history: SystemHistory, now: float) -> SystemSummary:
 
 def _polls(history: SystemHistory) -> tuple[list[tuple[float, float | None, int | None, str | None]], int]:
     """Polls of the main feed, in order: time, last_updated, rows, error; and the number of days."""
-    with tempfile.TemporaryDirectory(prefix="unmet-") as scratch, reading(str(history.folder)), connect() as connection:
-        files = history.files("polls", Path(scratch))
+    with temporary_folder() as scratch, reading(str(history.folder)), connect() as connection:
+        files = history.files("polls", scratch)
         if not files:
             return [], 0
         listed = ", ".join(path_literal(str(path)) for path in files)
