@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,7 +77,7 @@ def summarise(history: SystemHistory, now: float) -> SystemSummary:
     now : float
         The present, in seconds since 1970.
     """
-    size = sum(path.stat().st_size for path in history.folder.rglob("*") if path.is_file())
+    size = sum(_size(path) for path in history.folder.rglob("*"))
     known: dict[str, Any] = {"system": history.folder.name, "size": size, "damaged": history.damaged()}
     polls, days = _polls(history)
     known |= {"days": days, "polls": len(polls), "failed": sum(error is not None for *_, error in polls)}
@@ -100,6 +102,14 @@ def summarise(history: SystemHistory, now: float) -> SystemSummary:
         first_with = next(moment for moment, updated, _ in good if updated == good[-1][1])
         known["stale"] = max(now - first_with, 0.0)
     return SystemSummary(**known)
+
+
+def _size(path: Path) -> int:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:  # moved by the collector just now
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def _polls(history: SystemHistory) -> tuple[list[tuple[float, float | None, int | None, str | None]], int]:
