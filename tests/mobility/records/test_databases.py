@@ -39,7 +39,10 @@ def read(given: object) -> list[tuple[object, ...]]:
         return records.connection.sql("SELECT started_at, start_station, end_station FROM trips ORDER BY 1").fetchall()
 
 
-@pytest.mark.parametrize("rest", ["", "?table=trips", "?table=raw.rides", "#SELECT * FROM trips;", "#FROM raw.rides"])
+@pytest.mark.parametrize(
+    "rest",
+    ["", "?table=trips", "?table=raw.rides", "#SELECT * FROM trips;", "#SELECT * FROM trips -- all", "#FROM raw.rides"],
+)
 def test_a_table_a_view_and_a_query_give_the_rows_of_the_frame(database, rest):
     assert read(f"duckdb://{database}{rest}") == read(TRIPS)
 

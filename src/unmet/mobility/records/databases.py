@@ -73,7 +73,7 @@ def _copy(workspace: Workspace, address: str, source: str) -> Path:
     rows = folder / f"{source}.parquet"
     try:
         with _locked(path, folder, workspace.memory) as connection, _ending(connection, rows, path):
-            connection.execute(f"COPY ({_one_select(connection, query)}) TO {literal(str(rows))} (FORMAT parquet)")
+            connection.execute(f"COPY ({_one_select(connection, query)}\n) TO {literal(str(rows))} (FORMAT parquet)")
     except duckdb.Error as error:
         raise InputError(f"{path}: {_explain(error)} The query for {source} was: {query}") from error
     return rows
