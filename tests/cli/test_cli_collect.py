@@ -142,6 +142,8 @@ def test_systems_come_from_lines_or_from_the_public_catalogue(tmp_path: Path) ->
         (["x=http://y/", "x=http://z/"], "the same name"),
         (["http://x/", "--for", "soon"], "--for: expected a time"),
         (["http://x/", "--for", "-1h"], "--for: expected a time"),
+        (["http://x/", "--contact", "a\r\nHost: b"], "contact: expected ASCII text"),
+        (["http://x/", "--contact", "Zoë"], "contact: expected ASCII text"),
         (["http://x/", "--systems", "nowhere.txt"], "cannot be read as a list of systems"),
         (["status", "nowhere"], "no history of a feed is here"),
     ],
