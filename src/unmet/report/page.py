@@ -110,6 +110,7 @@ def write_report(
     plotly = _plotly()
     with open_run(run, panel, trust=trust) as source:
         _check_target(target)
+        source.check_outputs(target)
         data = _data(source, title, None if truth is None else Path(truth), progress)
     _write(target, _page(data, plotly))
     if quality is not None:
