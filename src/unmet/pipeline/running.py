@@ -30,7 +30,10 @@ OUTPUTS = {
     PANEL: ("panel.parquet",),
     ESTIMATE: tuple(
         f"estimate/{name}"
-        for name in ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "run.json", "kept.npz")
+        for name in (
+            *("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "draws.npz"),
+            *("run.json", "kept.npz"),
+        )
     ),
     REPORT: ("report.html", "quality.json"),
 }

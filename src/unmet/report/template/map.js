@@ -128,7 +128,7 @@ function _drawMarks() {
   const smallest = map.largest / 4.5;
   const radius = (i) => smallest + (map.largest - smallest) * Math.sqrt(most > 0 ? (zones.lost_mean[i] || 0) / most : 0);
   map.marks = [];
-  const order = zones.zone.map((_, i) => i).filter((i) => data.map.x[i] !== null);
+  const order = zones.zone.map((_, i) => i).filter((i) => data.map.x[i] !== null && inArea(i));
   order.sort((a, b) => radius(b) - radius(a)); // small ones on top
   for (const i of order) {
     const rings = data.map.shapes && data.map.shapes[i];

@@ -1,5 +1,6 @@
 // The series of a zone: observed points, the rate with its band, stock-outs shaded; and its week as heat maps.
 
+const MONDAY = Date.UTC(2024, 0, 1); // any
 const MOST_DRAWN = 1600; // bins; a longer window is drawn by day
 const shown = { zone: EVERY, from: 0, to: 0, byDay: false, left: 46 };
 const _daily = () => data.bins.minutes >= 1440;
@@ -27,6 +28,16 @@ function setWindow(from, to) {
   shown.to = first + length;
 }
 
+/** The window was chosen by hand: draw it and keep it in the address. */
+function _moved() {
+  shown.moved = true;
+  keepInAddress();
+  return drawSeries();
+}
+
+/** A time of day within the chosen part, so that whole days are asked for by their kind alone. */
+const _hourOfPart = () => (chosen.part === null ? 0 : data.story.parts[chosen.part][0] * 3600000);
+
 function buildSeries() {
   const [start, end] = _period();
   const fineEnd = data.bins.future === null ? end : clock.bins[data.bins.future];
@@ -37,7 +48,7 @@ function buildSeries() {
   const step = (sign) => () => {
     const length = shown.to - shown.from;
     setWindow(shown.from + sign * length, shown.to + sign * length);
-    drawSeries();
+    _moved();
   };
   const place = byId("window");
   const add = (text, name, action) => {
@@ -53,7 +64,7 @@ function buildSeries() {
         const middle = shown.to - shown.from < 0.98 * (end - start) ? (shown.from + shown.to) / 2 : fineEnd;
         setWindow(middle - (length * DAY) / 2, middle + (length * DAY) / 2);
       }
-      drawSeries();
+      _moved();
     });
   }
   add("▶", "Later", step(1));
@@ -86,15 +97,16 @@ async function drawSeries() {
   const values = shown.byDay ? own.days : own.bins;
   const step = shown.byDay ? DAY : data.bins.minutes * 60000;
   const [first, last] = _slice(times, shown.from, shown.to);
-  const cut = (name) => Array.from(values[name].slice(first, last));
   const at = Array.from(times.slice(first, last));
+  const asked = at.map((t) => (shown.byDay || _daily() ? chosen.days === null || inChoice(t + _hourOfPart()) : inChoice(t)));
+  const cut = (name) => Array.from(values[name].slice(first, last), (v, k) => (asked[k] ? v : NaN));
   const part = {
     at, step, middle: at.map((t) => t + step / 2),
     ...Object.fromEntries(["observed", "rate", "low", "high", "lost", "stockout", "off"].map((n) => [n, cut(n)])),
   };
   const unit = shown.byDay ? "day" : data.period.bin;
   byId("resolution").textContent = shown.byDay
-    ? `by day; the band adds up the limits of the ${data.period.bin}s` + (data.bins.all ? "" : `; single ${data.period.bin}s from ${_date(clock.bins[0])}`)
+    ? `by day${chosen.part === null ? "" : ", all hours"}; the band adds up the limits of the ${data.period.bin}s` + (data.bins.all ? "" : `; single ${data.period.bin}s from ${_date(clock.bins[0])}`)
     : "";
   _drawKeys(unit, part.off.some((v) => v > 0));
   await Plotly.react(byId("series"), _traces(part), _layout(part, unit), CONFIG);
@@ -256,12 +268,12 @@ function listenToSeries() {
     if (change["xaxis.autorange"]) setWindow(..._period());
     else if ("xaxis.range[0]" in change) setWindow(_moment(change["xaxis.range[0]"]), _moment(change["xaxis.range[1]"]));
     else return;
-    drawSeries();
+    _moved();
   });
   byId("strip").on("plotly_selected", (event) => {
     if (!event || !event.range) return;
     setWindow(...event.range.x.map(_moment));
-    drawSeries();
+    _moved();
   });
 }
 
@@ -276,8 +288,9 @@ async function drawWeek() {
   const slots = WEEKDAYS.map((_, d) => Array.from({ length: hours }, (_, h) => d * 24 + h));
   const length = perHour ? data.bins.minutes / 60 : 1; // of a bin, in what is counted per
   const mean = (total, slot) => (week.bins[slot] > 0 && known(total) ? total / (week.bins[slot] * length) : null);
-  const observed = slots.map((day) => day.map((s) => mean(week.observed[s], s)));
-  const demand = slots.map((day) => day.map((s) => mean(week.observed[s] + week.lost[s], s)));
+  const asked = (s) => inChoice(MONDAY + s * 3600000);
+  const observed = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s], s) : null)));
+  const demand = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s] + week.lost[s], s) : null)));
   const facts = slots.map((day) => day.map((s) => [
     number(week.lost[s]), interval(week.low[s], week.high[s]), percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
     week.extrapolated[s] > 0 ? "<br>never had supply: extrapolated" : "", slotName(day[0] + (s % 24)),
