@@ -39,9 +39,9 @@ _WORST = 60  # rows of the page's table
 def forecast_rows(source: RunSource) -> pd.DataFrame:
     """Return one row per zone and future bin; none without a forecast.
 
-    Columns: ``zone, name, start, start_local, minutes``, ``demand_mean, demand_q05, demand_q95`` (riders), ``rate_mean``
-    (their expected number), ``risk`` (missing after the first day, or if the level or the docks of a zone are unknown),
-    ``usual_out`` and ``expected_lost`` (``rate_mean`` times the risk).
+    Columns are `FORECAST_COLUMNS`: ``demand_mean`` (riders, with limits), ``rate_mean`` (their expected number),
+    ``risk`` (missing after the first day, or if the level or the docks of a zone are unknown), ``usual_out``, and
+    ``expected_lost`` (``rate_mean`` times the risk).
     """
     ahead = np.flatnonzero(source.bins["future"].to_numpy())
     limits = [name for name in ("demand_q05", "demand_q95") if name in source.demand_columns]
@@ -136,15 +136,12 @@ def forecast_by_bin(source: RunSource, rows: pd.DataFrame) -> pd.DataFrame:
     ]
 
 
-def forecast_sentence(rows: pd.DataFrame, by_bin: pd.DataFrame) -> str:
+def forecast_sentence(by_bin: pd.DataFrame) -> str:
     """Describe the forecast in a sentence or two."""
     hours = by_bin["minutes"].sum() / 60
-    first, last = by_bin["start_local"].iloc[0], by_bin["start_local"].iloc[-1]
-    text = (
-        f"In the {hours:g} hours from {first:%A, %-d %B, %H:%M} about {by_bin['rate_mean'].sum():,.0f} riders are "
-        "expected."
-    )
-    assert last >= first
+    first = by_bin["start_local"].iloc[0]
+    riders = f"about {by_bin['rate_mean'].sum():,.0f} riders are expected"
+    text = f"In the {hours:g} hours from {first:%A}, {first.day} {first:%B, %H:%M} {riders}."
     if by_bin["expected_lost"].notna().any():
         day = by_bin[by_bin["expected_lost"].notna()]
         text += (
@@ -165,7 +162,7 @@ def forecast_data(source: RunSource) -> dict[str, Any] | None:
     worst = rows.nlargest(_WORST, order)
     keep = ["minutes", "demand_mean", "demand_q05", "demand_q95", "risk", "usual_out", "expected_lost"]
     return {
-        "sentence": forecast_sentence(rows, by_bin),
+        "sentence": forecast_sentence(by_bin),
         "bins": {"at": _moments(by_bin), **_listed(by_bin.drop(columns=["start", "start_local"]))},
         "worst": {
             "number": [numbers[zone] for zone in worst["zone"]],

@@ -110,15 +110,17 @@ def pack_run(source: RunSource, progress: Callable[[int, int], None] | None = No
     fine_from = _fine_from(source)
     zones = source.zones
     counted = (zones["status"] == "ok") & (zones["left_out"].isna() if "left_out" in zones else True)
-    estimated, area_of = counted.tolist(), zones["area"].tolist() if "area" in zones else [None] * len(zones)
+    estimated = counted.tolist()
+    named = zones["area"] if "area" in zones else [None] * len(zones)
+    area_of = [area if isinstance(area, str) else None for area in named]
     system = SystemSeries(source)
-    areas = {area: SystemSeries(source, whole=False) for area in sorted({a for a in area_of if isinstance(a, str)})}
+    areas = {area: SystemSeries(source, whole=False) for area in sorted({a for a in area_of if a is not None})}
     packed, weeks = [], []
     for number, series in each_zone(source):
         if estimated[number]:
             system.add(series)
-            if area_of[number] in areas:
-                areas[area_of[number]].add(series)
+            if (area := area_of[number]) is not None:
+                areas[area].add(series)
         packed.append(_packed(series, fine_from))
         weeks.append(series.week)
         if progress is not None:

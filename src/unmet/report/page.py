@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import unmet
 from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.writing import write_text, writing
 from unmet.mobility.panel.file import PanelFile
+from unmet.report.basemap import read_basemap
 from unmet.report.forecast import forecast_data
 from unmet.report.packing import PACKED, pack, pack_integers, pack_run
 from unmet.report.places import plane
@@ -61,6 +63,7 @@ def write_report(
     trust: bool = False,
     quality: str | os.PathLike[str] | None = None,
     compare: str | None = None,
+    basemap: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Write the report of a run as one HTML file.
@@ -84,6 +87,8 @@ def write_report(
     compare : str, optional
         Weeks to compare first: ``4w`` (the last four against the four before) or ``year`` (the same weeks of the year
         before); default: four weeks, or half of a shorter record.
+    basemap : path, optional
+        GeoJSON of streets (lines) and water (polygons) to draw behind the map.
     progress : callable, optional
         Called as ``progress(done, zones)``.
 
@@ -119,7 +124,8 @@ def write_report(
     plotly = _plotly()
     with open_run(run, panel, trust=trust) as source:
         _check_target(target)
-        data = _data(source, title, None if truth is None else Path(truth), compare, progress)
+        paths = (None if path is None else Path(path) for path in (truth, basemap))
+        data = _data(source, title, next(paths), compare, next(paths), progress)
     _write(target, _page(data, plotly))
     if quality is not None:
         _write(Path(quality), json.dumps(data["checks"], indent=2, ensure_ascii=False) + "\n")
@@ -147,6 +153,7 @@ def _data(
     title: str | None,
     truth: Path | None,
     compare: str | None,
+    basemap: Path | None,
     progress: Callable[[int, int], None] | None,
 ) -> dict[str, Any]:
     """Collect everything that the page shows, as JSON values."""
@@ -162,7 +169,7 @@ def _data(
         "period": _period(source),
         "headline": headline(source, zones),
         "zones": _columns(zones.drop(columns=["lat", "lon"])),
-        "map": plane(source.zones),
+        "map": plane(source.zones, None if basemap is None else partial(read_basemap, basemap)),
         "fields": {"drawn": list(PACKED), "week": list(WEEKLY)},
         "bins": {
             "local": pack_integers(local[packed.fine_from :]),

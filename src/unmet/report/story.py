@@ -21,7 +21,17 @@ from unmet.mobility.runs.periods import DRAWS, PeriodDraws, read_draws
 from unmet.report.packing import pack
 from unmet.report.source import RunSource
 
-__all__ = ["Choice", "Comparison", "Weeks", "comparisons", "read_weeks", "story_data", "week_rows"]
+__all__ = [
+    "Choice",
+    "Comparison",
+    "Weeks",
+    "check_compare",
+    "compare",
+    "comparisons",
+    "read_weeks",
+    "story_data",
+    "week_rows",
+]
 
 Choice = tuple[str | None, str | None, str | None]
 """Area, kind of days, part of the day; None for all."""
@@ -29,6 +39,7 @@ Choice = tuple[str | None, str | None, str | None]
 QUANTITIES = ("wanted", "served", "walked_on", "lost")
 """Riders who came to a zone first; of those, served there, served nearby, and served nowhere."""
 
+WEEK_COLUMNS = ("area", "week", "whole", "quantity", "mean", "q05", "q95")
 _WEEK, _DAY, _YEAR = 7 * 1440, 1440, 52  # minutes, minutes, weeks
 _PART_BIN = 120  # minutes; longer bins reach into two parts of the day
 _LENGTHS = (1, 4, 13)  # weeks to compare
@@ -109,9 +120,8 @@ def _by_choice(
             chosen &= (names["days"] == days).to_numpy()
         if part is not None:
             chosen &= (names["part"] == part).to_numpy()
-        sums = np.zeros((len(QUANTITIES), len(mondays), values.shape[2]))
-        np.add.at(sums, (slice(None), week[chosen]), values[:, chosen])
-        found[days, part] = sums, float(own.observed[chosen].sum())
+        adding = (np.arange(len(mondays))[:, None] == week) & chosen
+        found[days, part] = adding.astype(float) @ values, float(own.observed[chosen].sum())
     return found
 
 
@@ -181,16 +191,28 @@ def _against_year(n: int, stop: int) -> Comparison:
 
 
 def _asked(first: str, count: int, stop: int) -> dict[str, Comparison]:
-    match = re.fullmatch(r"0*([1-9]\d{0,3})w", first)
-    if match is None and first != "year":
-        raise InputError(f"compare: expected a number of weeks such as 4w, or year; got {first!r}.")
-    needed = 2 * int(match[1]) if match else _YEAR + 1
+    asked = check_compare(first)
+    needed = _YEAR + 1 if asked is None else 2 * asked
     if needed > count:
         raise InputError(
             f"compare: {first} needs {needed} whole weeks of records; the record has {count}. Give fewer weeks."
         )
-    assert match is not None
-    return {first: _against_before(int(match[1]), stop)}
+    assert asked is not None
+    return {first: _against_before(asked, stop)}
+
+
+def check_compare(given: str | None) -> int | None:
+    """Check ``--compare``; return the number of weeks, or None for a year or nothing.
+
+    Examples
+    --------
+    >>> check_compare("4w"), check_compare("year")
+    (4, None)
+    """
+    match = re.fullmatch(r"0*([1-9]\d{0,3})w", given or "")
+    if match is None and given not in (None, "year"):
+        raise InputError(f"compare: expected a number of weeks such as 4w, or year; got {given!r}.")
+    return None if match is None else int(match[1])
 
 
 def compare(draws: Array, pair: Comparison) -> dict[str, Any]:
@@ -240,7 +262,7 @@ def week_rows(weeks: Weeks) -> pd.DataFrame:
                 frame = pd.DataFrame({"week": weeks.mondays, "whole": weeks.whole, "quantity": name})
                 frame.insert(0, "area", pd.Series([area] * len(frame), dtype="str"))
                 frames.append(frame.assign(mean=draws[k].mean(axis=-1), q05=low, q95=high))
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(WEEK_COLUMNS))
 
 
 def story_data(source: RunSource, first: str | None = None) -> dict[str, Any]:

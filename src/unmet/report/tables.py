@@ -94,7 +94,9 @@ def part_tables(source: RunSource, weeks: pd.DataFrame) -> dict[tuple[str | None
     found = {}
     for (days, part), own in rows.groupby(["days", "part"], dropna=False):
         choice = (days if isinstance(days, str) else None, part if isinstance(part, str) else None)
-        by_zone = own.pivot(index="zone", columns="quantity", values=["mean", "q05", "q95"]).reindex(source.zones["zone"])
+        by_zone = own.pivot(index="zone", columns="quantity", values=["mean", "q05", "q95"]).reindex(
+            source.zones["zone"]
+        )
         hours = weeks[weeks["hour_of_week"].isin(hours_of(*choice))].groupby("zone")[["stockout_hours", "open_hours"]]
         spent = hours.sum().reindex(source.zones["zone"])
         found[choice] = pd.DataFrame(

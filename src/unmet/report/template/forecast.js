@@ -29,7 +29,8 @@ function buildForecast() {
 /** A bin in words, with its start and end: "Mon 27 May, 08:00 – 09:00". */
 function binText(start, minutes) {
   const clock = (t) => new Date(t).toISOString().slice(11, 16);
-  const day = new Date(start).toLocaleDateString("en-GB", { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
+  const [weekday, date] = [{ weekday: "short" }, { day: "numeric", month: "short" }].map((how) => new Date(start).toLocaleDateString("en-GB", { ...how, timeZone: "UTC" }));
+  const day = `${weekday} ${date}`;
   return minutes >= 1440 ? day : `${day}, ${clock(start)} – ${clock(start + minutes * 60000)}`;
 }
 
@@ -53,7 +54,7 @@ async function drawForecast() {
     line(share(bins.risk), { yaxis: "y2", line: { color: lost, width: 2 } }),
   ];
   const layout = {
-    ...baseLayout(), showlegend: false, hovermode: "x unified", dragmode: false, margin: { l: 58, r: 8, t: 8, b: 24 },
+    ...baseLayout(), showlegend: false, hovermode: "closest", hoverdistance: 60, dragmode: false, margin: { l: 58, r: 8, t: 8, b: 36 },
     xaxis: { ...axis(), type: "date", fixedrange: true, showgrid: false, anchor: "y2", range: [bins.at[0], bins.at[bins.at.length - 1] + bins.minutes[0] * 60000] },
     yaxis: { ...axis(), domain: [0.45, 1], rangemode: "tozero", fixedrange: true, zeroline: false, title: { text: `riders per ${data.period.bin}`, standoff: 4 } },
     yaxis2: { ...axis(), domain: [0, 0.38], rangemode: "tozero", fixedrange: true, zeroline: false, title: { text: "% of riders", standoff: 4 } },
@@ -73,12 +74,12 @@ const _change = (ratio) => `${ratio >= 1 ? "+" : "−"}${Math.abs(100 * (ratio -
 
 /** The effect of a column in a sentence: its strongest value against the usual one. */
 function _effectText(effect) {
-  const value = (v) => Number(v.toPrecision(2)).toLocaleString("en");
+  const value = (v) => Number(v.toPrecision(2)).toLocaleString("en").replace("-", "−");
   const range = (k) => `${_change(effect.mean[k])} riders (90 %: ${_change(effect.q05[k])} to ${_change(effect.q95[k])})`;
   if (effect.name === "holiday") return `A public holiday has ${range(0)} compared with a Wednesday.`;
   const last = effect.values.length - 1;
   const ends = effect.usual <= effect.values[0] ? [last] : [0, last];
-  return ends.map((k) => `${value(effect.values[k])} instead of ${value(effect.usual)}: ${range(k)}`).join("; ") + ".";
+  return ends.map((k) => `${effect.name} ${value(effect.values[k])} instead of ${value(effect.usual)}: ${range(k)}`).join("; ") + ".";
 }
 
 function buildEffects() {

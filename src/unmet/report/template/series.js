@@ -101,14 +101,14 @@ async function drawSeries() {
   const asked = at.map((t) => (shown.byDay || _daily() ? chosen.days === null || inChoice(t + _hourOfPart()) : inChoice(t)));
   const cut = (name) => Array.from(values[name].slice(first, last), (v, k) => (asked[k] ? v : NaN));
   const part = {
-    at, step, middle: at.map((t) => t + step / 2),
+    at, step, sum: zone === EVERY && zones.zone.length > 1, middle: at.map((t) => t + step / 2),
     ...Object.fromEntries(["observed", "rate", "low", "high", "lost", "stockout", "off"].map((n) => [n, cut(n)])),
   };
   const unit = shown.byDay ? "day" : data.period.bin;
   byId("resolution").textContent = shown.byDay
     ? `by day${chosen.part === null ? "" : ", all hours"}; the band adds up the limits of the ${data.period.bin}s` + (data.bins.all ? "" : `; single ${data.period.bin}s from ${_date(clock.bins[0])}`)
     : "";
-  _drawKeys(unit, part.off.some((v) => v > 0));
+  _drawKeys(unit, part);
   await Plotly.react(byId("series"), _traces(part), _layout(part, unit), CONFIG);
   drawStrip(own);
 }
@@ -131,6 +131,7 @@ function _traces(part) {
   const points = (y, marker) => ({
     x: part.middle, y, type: "scatter", mode: "markers", marker, hoverinfo: "skip",
   });
+  if (part.sum) return _sumTraces(part, line, points, blank, narrow);
   const missed = part.observed.map((v, k) => part.stockout[k] > 0);
   return [
     _shade(part, "off", "muted", 0.22),
@@ -151,34 +152,63 @@ function _traces(part) {
     points(part.observed.map((v, k) => (missed[k] ? blank(v) : null)), {
       size: narrow ? 3.5 : 5.5, color: colour("card"), line: { color: ink, width: 1.2 },
     }),
-    // One trace without marks answers for all of them: points of others may be far from where the pointer is.
-    { x: part.middle, y: part.rate.map((r, k) => blank(Number.isNaN(r) ? part.observed[k] : r)), type: "scatter", mode: "markers",
-      marker: { opacity: 0 }, customdata: part.at.map((_, k) => [_pointText(part, k)]), hovertemplate: "%{customdata[0]}<extra></extra>" },
+    _hoverTrace(part, blank),
+  ];
+}
+
+/** One trace without marks answers for all of them: points of others may be far from where the pointer is. */
+function _hoverTrace(part, blank) {
+  return {
+    x: part.middle, y: part.rate.map((r, k) => blank(Number.isNaN(r) ? part.observed[k] : r)), type: "scatter", mode: "markers",
+    marker: { opacity: 0 }, customdata: part.at.map((_, k) => [_pointText(part, k)]), hovertemplate: "%{customdata[0]}<extra></extra>",
+  };
+}
+
+/** A sum of zones: somewhere a zone is always empty, so stock-outs are a share, in a panel of their own. */
+function _sumTraces(part, line, points, blank, narrow) {
+  const [demand, lost] = [colour("demand"), colour("lost")];
+  const wanted = part.observed.map((v, k) => v + (part.lost[k] || 0));
+  return [
+    line(part.low, { line: { width: 0 } }),
+    line(part.high, { line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(demand, 0.25) }),
+    line(part.rate, { line: { color: demand, width: 2 } }),
+    line(wanted, { line: { color: lost, width: 1.2 } }),
+    points(part.observed.map(blank), { size: narrow ? 3 : 4.5, color: colour("ink") }),
+    line(part.stockout.map((v) => 100 * v), { yaxis: "y3", line: { color: lost, width: 1 }, fill: "tozeroy", fillcolor: withAlpha(lost, 0.3) }),
+    _hoverTrace(part, blank),
   ];
 }
 
 function _pointText(part, k) {
-  const lines = [`observed ${number(part.observed[k])}`];
+  const lines = [`<b>${binText(part.at[k], part.step / 60000)}</b>`, `observed ${number(part.observed[k])}`];
   if (part.lost[k] > 0) lines.push(`lost ${number(part.lost[k])}`);
-  if (!Number.isNaN(part.rate[k])) lines.push(`rate ${number(part.rate[k])} (${interval(part.low[k], part.high[k])})`);
-  if (part.stockout[k] > 0) lines.push(`out of stock ${percent(part.stockout[k])} of the time`);
+  if (!Number.isNaN(part.rate[k])) lines.push(`rate ${number(part.rate[k])}${Number.isNaN(part.low[k]) ? "" : ` (${interval(part.low[k], part.high[k])})`}`);
+  if (part.stockout[k] > 0) lines.push(`out of stock ${percent(part.stockout[k])} of the ${part.sum ? "zones' time" : "time"}`);
   if (part.off[k] > 0) lines.push(`closed or unknown ${percent(part.off[k])}`);
   return lines.join("<br>");
 }
 
 /** What the signs in the series mean. */
-function _drawKeys(unit, anyOff) {
+function _drawKeys(unit, part) {
   const dot = (hollow) => drawn("circle", { cx: 9, cy: 6, r: 3, fill: hollow ? colour("card") : colour("ink"), stroke: colour("ink"), "stroke-width": 1.2 });
   const box = (fill) => drawn("rect", { x: 2, y: 0, width: 14, height: 12, rx: 2, fill });
   const [demand, lost, muted] = [colour("demand"), colour("lost"), colour("muted")];
-  const keys = [
+  const path = (d, tone, width) => drawn("path", { d, stroke: tone, "stroke-width": width, fill: "none" });
+  const band = part.low.some((v) => !Number.isNaN(v)) ? [[shown.byDay ? "band" : "90 % band", box(withAlpha(demand, 0.22))]] : [];
+  const keys = part.sum ? [
+    ["observed", dot(false)],
+    ["observed + lost", path("M0 6h18", lost, 1.6)],
+    [`rate per ${unit}`, path("M0 6h18", demand, 2.4)],
+    ...band,
+    ["below: share of zones' time out of stock", box(withAlpha(lost, 0.3))],
+  ] : [
     ["observed", dot(false)],
     ["observed, with a stock-out", dot(true)],
     ["lost", drawn("path", { d: "M9 12V1M5 1h8", stroke: lost, "stroke-width": 2, fill: "none" })],
     [`rate per ${unit}`, drawn("path", { d: "M0 6h18", stroke: demand, "stroke-width": 2.4 })],
-    [shown.byDay ? "band" : "90 % band", box(withAlpha(demand, 0.22))],
+    ...band,
     ["out of stock", box(withAlpha(lost, 0.3))],
-    ...(anyOff ? [["closed or unknown", box(withAlpha(muted, 0.3))]] : []),
+    ...(part.off.some((v) => v > 0) ? [["closed or unknown", box(withAlpha(muted, 0.3))]] : []),
   ];
   byId("keys").replaceChildren(
     ...keys.map(([text, sign]) => {
@@ -216,13 +246,15 @@ function _layout(part, unit) {
   const visible = ahead !== null && ahead > shown.from && ahead < shown.to;
   return {
     ...baseLayout(),
-    margin: { l: shown.left, r: 8, t: 8, b: 24 },
+    margin: { l: shown.left, r: 8, t: 8, b: 34 },
     showlegend: false,
-    hovermode: "x unified",
+    hovermode: "x",
     dragmode: touch ? false : "zoom", // a finger on a chart scrolls the page
-    xaxis: { ...axis(), type: "date", range: [shown.from, shown.to], showgrid: false, hoverformat: shown.byDay || _daily() ? "%a %-d %b %Y" : "%a %-d %b %Y, %H:%M", showspikes: false },
-    yaxis: { ...axis(), overlaying: "y2", range: [bottom * 1.06, top * 1.06], fixedrange: true, title: { text: `trips per ${unit}`, standoff: 4 } , tickmode: "auto", zeroline: false },
-    yaxis2: { range: [0, 1], visible: false, fixedrange: true },
+    xaxis: { ...axis(), type: "date", range: [shown.from, shown.to], showgrid: false, hoverformat: "%a %-d %b %Y", showspikes: false, anchor: part.sum ? "y3" : "y" },
+    yaxis: { ...axis(), ...(part.sum ? { domain: [0.3, 1] } : { overlaying: "y2" }), range: [bottom * 1.06, top * 1.06], fixedrange: true, title: { text: `trips per ${unit}`, standoff: 4 } , tickmode: "auto", zeroline: false },
+    ...(part.sum
+      ? { yaxis3: { ...axis(), domain: [0, 0.22], rangemode: "tozero", fixedrange: true, zeroline: false, nticks: 3, title: { text: "% out", standoff: 4 } } }
+      : { yaxis2: { range: [0, 1], visible: false, fixedrange: true } }),
     shapes: visible ? [line] : [],
     annotations: visible ? [note] : [],
   };
@@ -251,7 +283,7 @@ function drawStrip(own) {
   const box = { type: "rect", xref: "x", yref: "paper", y0: 0, y1: 1, line: { width: 0 }, fillcolor: withAlpha(colour("muted"), 0.3), layer: "above" };
   const layout = {
     ...baseLayout(), showlegend: false, dragmode: "select", selectdirection: "h", hovermode: false,
-    margin: { l: shown.left, r: 8, t: 4, b: 20 },
+    margin: { l: shown.left, r: 8, t: 4, b: 30 },
     xaxis: { ...axis(), type: "date", range: [start, end], fixedrange: true, showgrid: false },
     yaxis: { visible: false, fixedrange: true, rangemode: "tozero" },
     shapes: [{ ...box, x0: start, x1: shown.from }, { ...box, x0: shown.to, x1: end }],

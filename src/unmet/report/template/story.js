@@ -189,11 +189,12 @@ async function drawStory() {
   ];
   const side = { ...axis(), fixedrange: true, zeroline: false, rangemode: "tozero" };
   const layout = {
-    ...baseLayout(), barmode: "stack", showlegend: false, margin: { l: 58, r: 8, t: 8, b: 24 }, bargap: 0.15, hovermode: "closest", dragmode: false,
+    ...baseLayout(), barmode: "stack", showlegend: false, margin: { l: 58, r: 8, t: 8, b: 34 }, bargap: 0.15, hovermode: "closest", dragmode: false,
     xaxis: { ...axis(), type: "date", range: [start[0], _weekEnd(start.length - 1)], fixedrange: true, showgrid: false, anchor: `y${rows.length > 1 ? rows.length : ""}` },
     yaxis: { ...side, domain: domains[0], title: { text: "riders per week", standoff: 4 } },
     yaxis2: { ...side, domain: domains[1], title: { text: "% lost", standoff: 4 } },
-    ...Object.fromEntries(weather.map((name, k) => [`yaxis${k + 3}`, { ...side, rangemode: "normal", domain: domains[k + 2], nticks: 3, title: { text: plain(name, 12), standoff: 4 } }])),
+    ...Object.fromEntries(weather.map((name, k) => [`yaxis${k + 3}`, { ...side, rangemode: "normal", domain: domains[k + 2], nticks: 3 }])),
+    annotations: weather.map((name, k) => ({ text: `${plain(name, 40)}, mean of the week`, x: 0, xref: "paper", y: domains[k + 2][1], yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 10.5, color: colour("muted") } })),
   };
   byId("story-chart").style.height = `${250 + 56 * weather.length}px`;
   await Plotly.react(byId("story-chart"), traces, layout, { responsive: true, displayModeBar: false });
