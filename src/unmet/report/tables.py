@@ -80,7 +80,8 @@ def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.Dat
 def part_tables(source: RunSource, weeks: pd.DataFrame) -> dict[tuple[str | None, str | None], pd.DataFrame]:
     """Return a table of zones for each kind of days and part of the day; there are none for long bins.
 
-    Columns: ``observed, demand_mean, lost_mean, lost_q05, lost_q95, stockout_share``, in the order of the run's zones.
+    Columns: ``observed, demand_mean, lost_mean, lost_q05, lost_q95, stockout_hours, open_hours, stockout_share``, in
+    the order of the run's zones.
 
     Parameters
     ----------
@@ -104,6 +105,7 @@ def part_tables(source: RunSource, weeks: pd.DataFrame) -> dict[tuple[str | None
                 "observed": by_zone["mean", "observed"].to_numpy(),
                 "demand_mean": by_zone["mean", "demand"].to_numpy(),
                 **{f"lost_{limit}": by_zone[limit, "lost"].to_numpy() for limit in _LIMITS},
+                **{name: spent[name].to_numpy() for name in ("stockout_hours", "open_hours")},
                 "stockout_share": (spent["stockout_hours"] / spent["open_hours"]).to_numpy(),
             }
         )

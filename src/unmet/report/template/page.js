@@ -170,10 +170,10 @@ async function start() {
     clearTimeout(waiting);
     waiting = setTimeout(everything, 150);
   });
-  // Paper is light and narrow, whatever the screen.
+  // Paper is light, whatever the screen.
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing");
-    for (const details of document.querySelectorAll("details")) details.open = true;
+    for (const details of document.querySelectorAll("#checks, #how details")) details.open = true;
     everything();
     for (const chart of document.querySelectorAll(".chart")) if (chart.data) Plotly.relayout(chart, { width: chart.clientWidth, height: chart.clientHeight });
   });

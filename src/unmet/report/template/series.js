@@ -174,7 +174,7 @@ function _sumTraces(part, line, points, blank, narrow) {
     line(part.rate, { line: { color: demand, width: 2 } }),
     line(wanted, { line: { color: lost, width: 1.2 } }),
     points(part.observed.map(blank), { size: narrow ? 3 : 4.5, color: colour("ink") }),
-    line(part.stockout.map((v) => 100 * v), { yaxis: "y3", line: { color: lost, width: 1 }, fill: "tozeroy", fillcolor: withAlpha(lost, 0.3) }),
+    { type: "bar", x: part.middle, y: part.stockout.map((v) => blank(100 * v)), width: part.step, yaxis: "y3", marker: { color: withAlpha(lost, 0.55), line: { width: 0 } }, hoverinfo: "skip" },
     _hoverTrace(part, blank),
   ];
 }

@@ -1,7 +1,8 @@
 // The story of the period: riders by week, whether it is getting better, and the choice of area, days and hours.
 
 const chosen = { area: null, days: null, part: null, pair: 0 };
-const _everyZone = Object.fromEntries(["observed", "demand_mean", "lost_mean", "lost_q05", "lost_q95", "stockout_share", "lost_share"].map((name) => [name, zones[name]]));
+zones.open_hours = zones.available_hours.map((v, i) => v + zones.stockout_hours[i]);
+const _everyZone = Object.fromEntries(["observed", "demand_mean", "lost_mean", "lost_q05", "lost_q95", "stockout_hours", "open_hours", "stockout_share", "lost_share"].map((name) => [name, zones[name]]));
 const WEEK_TONES = { served: "demand", walked_on: "walked", lost: "lost" };
 const WEEK_NAMES = { wanted: "wanted", served: "served", walked_on: "walked on", lost: "lost" };
 
@@ -38,9 +39,8 @@ function headlineOfChoice() {
   const some = zones.zone.map((_, i) => i).filter((i) => inArea(i) && !failed(i));
   const time = { stockout: 0, open: 0 };
   for (const i of some) {
-    const open = (_everyZone.stockout_share[i] === null ? 0 : 1) * _openHours(i);
-    time.open += open;
-    time.stockout += open * (zones.stockout_share[i] || 0);
+    time.open += zones.open_hours[i] || 0;
+    time.stockout += zones.stockout_hours[i] || 0;
   }
   return {
     ...data.headline, observed: { mean: found.observed }, demand: wanted, lost, walked_on,
@@ -48,14 +48,6 @@ function headlineOfChoice() {
     stockout_share: time.open > 0 ? time.stockout / time.open : null, stockout_hours: time.stockout,
     zones: { ...data.headline.zones, chosen: some.length }, true_demand: undefined,
   };
-}
-
-/** Open hours of a zone within the chosen hours of the week, as far as its share of them goes. */
-function _openHours(i) {
-  const all = zones.available_hours[i] + zones.stockout_hours[i];
-  const days = chosen.days === null ? 7 : chosen.days === "weekends" ? 2 : 5;
-  const hours = chosen.part === null ? 24 : data.story.parts[chosen.part][1] - data.story.parts[chosen.part][0];
-  return (all * days * hours) / 168;
 }
 
 /** Put the numbers of the choice into `zones`, which map, table and cards read. */

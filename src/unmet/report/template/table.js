@@ -117,7 +117,8 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
 }
 
 function buildZoneTable(choose) {
-  const most = Math.max(...zones.lost_mean.map((v) => v || 0), 1e-9);
+  const largest = () => Math.max(...zones.lost_mean.map((v, i) => (inArea(i) && v) || 0), 1e-9);
+  let most = largest();
   const plainColumn = (key, label, show, hint) => ({
     key, label, hint, value: (i) => zones[key][i], show: (i) => show(zones[key][i]),
   });
@@ -152,6 +153,7 @@ function buildZoneTable(choose) {
     if (event.key === "Enter" && shown.length) choose(shown[0]);
   });
   const rebuild = () => {
+    most = largest();
     made.rebuild();
     find();
   };
