@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mobility.planning": {"_storage", "decisions", "mobility.clock", "mobility.records"},
     "simulate": {"_storage"},
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
-    "report": {"_storage"}
+    "report": {"_storage", "decisions"}
     | {f"mobility.{name}" for name in ("clock", "panel", "planning", "records", "runs", "supply")},
     "pipeline": {"_storage", "execution", "mobility.planning", "report", "simulate"} | DATA | ESTIMATES,
     "cli": {"_storage", "collect", "execution", "experiments", "mobility.backtest", "mobility.planning"}

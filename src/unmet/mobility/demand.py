@@ -209,6 +209,7 @@ class LatentDemand:
             "weather_columns": list(features.weather),
             "holidays": self.holidays,
             "weather_gaps": features.gaps.to_dict("records"),
+            "weather_by_week": features.by_week,
             "weather_quality": features.quality.to_dict("records"),
         }
 

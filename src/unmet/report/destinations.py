@@ -13,7 +13,7 @@ from unmet._exceptions import InputError
 from unmet._storage.sql import connect, fetch_one, literal, path_literal
 from unmet._storage.writing import replacing, writing
 from unmet.mobility.panel.saving import check_new_file
-from unmet.report.databases import write_to_duckdb
+from unmet.report.databases import RunTables, write_to_duckdb
 from unmet.report.export import export_tables, report_tables
 from unmet.report.postgresql import hide_secrets, write_to_postgresql
 from unmet.report.source import open_run
@@ -97,14 +97,13 @@ def export_to(
             source.check_outputs(Path(out))
             return Exported(str(out), {"demand": _write_nixtla(source.connection, Path(out), source.minutes)})
         tables = report_tables(source, zone_table(source))
-        if to.startswith("duckdb://"):
-            path = Path(to.removeprefix("duckdb://"))
-            rows = write_to_duckdb(source.connection, tables, path, schema, name or _run_name(run), report)
-            return Exported(str(path), rows)
         if to.lower().endswith(".xlsx"):
             return Exported(to, write_workbook(source.connection, tables, Path(to), report))
-        rows = write_to_postgresql(source.connection, tables, to, schema, name or _run_name(run), report)
-        return Exported(hide_secrets(to), rows)
+        named = RunTables(source.connection, tables, schema, name or _run_name(run), report)
+        if to.startswith("duckdb://"):
+            path = Path(to.removeprefix("duckdb://"))
+            return Exported(str(path), write_to_duckdb(named, path))
+        return Exported(hide_secrets(to), write_to_postgresql(named, to))
 
 
 def _check(to: str, out: object, name: str | None, schema: str) -> None:
