@@ -124,7 +124,7 @@ def backtest_command(
     if hide not in ("weeks", "hours"):
         raise InputError(f"hide: expected weeks or hours, got {hide!r}.")
     # Imported here to keep `unmet --help` fast.
-    from unmet.execution import find_executor
+    from unmet.engines import find_executor
     from unmet.mobility.backtest.compare import backtest
     from unmet.mobility.backtest.output import writing_backtest
     from unmet.mobility.features.bins import bin_features

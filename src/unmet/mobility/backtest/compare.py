@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError, UnmetError
-from unmet.execution import Executor, count_workers, in_processes, work_through
+from unmet.execution import Executor, count_workers, describe_executor, in_processes, work_through
 from unmet.mobility.backtest.scoring import answer, metrics_of, tally, tidy
 from unmet.mobility.backtest.trials import HELD_OUT, TASKS, Trial, hold_out, replay
 from unmet.mobility.models.city import CityModel, learn_city, with_city
@@ -154,7 +154,8 @@ def backtest(
     """
     design = _Design(_records(models), tuple(tasks), folds, share, seed, draws)
     report = progress or (lambda done, zones, note: None)
-    workers = count_workers(jobs)
+    describe_executor(executor)  # raises if its workers are unfit
+    workers = count_workers(jobs, executor)
     with opened(panel) as file:
         file.set_features(features)
         file.set_future(None)

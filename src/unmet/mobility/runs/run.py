@@ -26,7 +26,7 @@ import pandas as pd
 import unmet
 from unmet._exceptions import InputError
 from unmet._storage.hashes import frame_hash
-from unmet.execution import Executor, count_workers, in_processes
+from unmet.execution import Executor, count_workers, describe_executor, in_processes
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.models.zone_estimate import estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
@@ -126,7 +126,7 @@ def run_estimates(
     0    a     ok     672.0              30.0
     """
     estimate = estimate or estimate_zone
-    workers = count_workers(jobs)
+    count_workers(1 if jobs is None else jobs)  # raises for a number below 1
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk: expected a whole number of at least 1, got {chunk}.")
     if horizon < 0:
@@ -145,9 +145,12 @@ def run_estimates(
         if info is not None:
             attempt.progress(len(file.zones), len(file.zones), "This run is finished already; nothing to do.")
             return load_result(place.out, info)
+        engine = describe_executor(executor)  # raises if its workers are unfit
+        workers = count_workers(jobs, executor)
         facts = {
             "started": started.isoformat(timespec="seconds"),
             "jobs": workers,
+            "engine": engine,
             "model": model.describe(),
             "panel_path": None if file.path is None else str(file.path),
             "provenance": dict(provenance or {}),
