@@ -233,7 +233,9 @@ def test_what_to_act_on_is_ranked_and_leads_to_its_zone(plain):
     zone = int(page.locator("#act-table tbody tr").nth(1).get_attribute("data-zone"))
     plain.choose(lambda: page.locator("#act-table tbody button").nth(1).click(), zone)
     # What was chosen down here is shown further up, and comes into sight.
-    plain.until("Math.abs(document.getElementById('zone').getBoundingClientRect().top) < 5")
+    plain.until(
+        "((top) => top >= -40 && top < 0.7 * innerHeight)(document.getElementById('zone').getBoundingClientRect().top)"
+    )
     assert page.evaluate("document.getElementById('act-map').data[0].z.length") > 0
 
 

@@ -20,10 +20,11 @@ from unmet.mobility.models.city import learn_city, with_city
 from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.factors import city_factor, local_factor
 from unmet.mobility.models.held_out import coverage, draw_counts, find_held_out
-from unmet.mobility.models.joint import join_city, rough_surroundings, table_of
-from unmet.mobility.models.surroundings import ZoneTable
+from unmet.mobility.models.joint import join_city
+from unmet.mobility.models.surroundings import rough_surroundings
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_models import fit_counts, log_rate
+from unmet.mobility.models.zone_table import ZoneTable, table_of
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.runs.joining import places_of
 

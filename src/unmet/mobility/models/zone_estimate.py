@@ -213,7 +213,7 @@ def _arranged(
 
 @dataclass(frozen=True)
 class ZoneFit:
-    """A zone as `unmet.mobility.models.joint.table_of` needs it: its record, and its log-rate without shocks."""
+    """A zone as `unmet.mobility.models.zone_table.table_of` needs it: its record, and its log-rate without shocks."""
 
     zone: str
     start: pd.DatetimeIndex

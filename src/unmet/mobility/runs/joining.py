@@ -21,9 +21,11 @@ from unmet.execution import Executor, work_through
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.held_out import find_held_out
-from unmet.mobility.models.joint import JointCity, ZoneRecord, join_city, rough_surroundings, table_of
+from unmet.mobility.models.joint import JointCity, join_city
+from unmet.mobility.models.surroundings import rough_surroundings
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneFit, fit_usual_rate
+from unmet.mobility.models.zone_table import ZoneRecord, table_of
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.runs.keeping import Kept, check_still_fits
 from unmet.mobility.runs.worker import ZoneBatch, fit_batch

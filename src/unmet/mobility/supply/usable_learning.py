@@ -12,7 +12,15 @@ from scipy.special import expit, logit
 
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
 from unmet.mobility.supply.usable import Fault, Smoothed, Steps, log_likelihood, log_likelihoods, served_share, smooth
-from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar, CityRates, StationRates, fit_city, tally_hours
+from unmet.mobility.supply.usual_rates import (
+    HOURS_OF_WEEK,
+    Calendar,
+    CityRates,
+    Memory,
+    StationRates,
+    fit_city,
+    tally_hours,
+)
 
 __all__ = ["UsableSupply", "learn_curve", "learn_fault", "learn_usable", "served", "with_expected"]
 
@@ -134,7 +142,7 @@ def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True,
     """
     one = np.ones(AMPLE)
     if len(timeline) == 0:
-        city = CityRates(calendar, np.ones(HOURS_OF_WEEK), np.ones(len(calendar)), np.ones(3))
+        city = CityRates(calendar, np.ones(HOURS_OF_WEEK), np.ones(len(calendar)), np.ones(3), Memory())
         return UsableSupply("listed", city, None, one, one, one, 0.0)
     tally = tally_hours(timeline, calendar)
     rates = fit_city(tally, calendar)
