@@ -65,18 +65,31 @@ class Cluster:
                 env={**os.environ, **self.for_drivers, **_FOR_DAEMONS},
                 stdout=out,
                 stderr=subprocess.STDOUT,
+                cwd=self.folder,
                 preexec_fn=_die_with_parent,
             )
         self.started.append(process)
         return log
 
     def add_workers(self, count: int) -> None:
-        """Start workers with one core each."""
-        common = "worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"
+        """Start workers. An application gets two of their cores, so that two applications fit."""
+        common = "worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "2g", "--webui-port", "0"
         folders = [self.folder / f"work-{uuid.uuid4().hex}" for _ in range(count)]
         logs = [self.start(*common, "--work-dir", str(folder), self.url) for folder in folders]
         for log in logs:
             wait_for_line("(Successfully registered)", log)
+
+    def pids(self, words: str) -> list[int]:
+        """Processes that work in the folder of this cluster and have these words in their command."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                here = entry.name.isdigit() and Path(os.readlink(entry / "cwd")).is_relative_to(self.folder)
+                if here and words in (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode():
+                    found.append(int(entry.name))
+            except OSError:  # has ended, or is not ours
+                continue
+        return sorted(found)
 
     def stop(self) -> None:
         """End everything that was started."""
@@ -98,7 +111,7 @@ def wait_for_line(pattern: str, log: Path) -> str:
 def running_cluster(folder: Path):
     """Start a master and two workers, and stop them in the end."""
     (folder / "spark-defaults.conf").write_text(
-        "spark.executor.memory 512m\nspark.driver.memory 512m\nspark.ui.enabled false\n"
+        "spark.cores.max 2\nspark.executor.memory 512m\nspark.driver.memory 512m\nspark.ui.enabled false\n"
         f"spark.local.dir {folder}\nspark.driver.host 127.0.0.1\n"
     )
     own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(folder), "PYSPARK_PYTHON": sys.executable}
