@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from unmet import cli
 from unmet._storage.parquet import read_parquet, write_parquet
-from unmet.execution import ENGINES, serially
+from unmet.engines import ENGINES
+from unmet.execution import serially
 from unmet.mobility.backtest import compare as module
 from unmet.mobility.backtest.output import FILES
 from unmet.mobility.panel import write_panel

@@ -126,7 +126,7 @@ def backtest_command(
         )
         return
     # Imported here to keep `unmet --help` fast.
-    from unmet.execution import find_executor
+    from unmet.engines import find_executor
     from unmet.mobility.backtest.compare import backtest
     from unmet.mobility.backtest.output import writing_backtest
     from unmet.mobility.features.bins import bin_features
