@@ -72,6 +72,7 @@ def plan_run(
         scenarios=chosen.scenarios,
         seed=chosen.seed,
         returned=_returned(source),
+        shock_variance=_shock_variance(source),
     )
     if levels is None and status is None:
         levels = levels_from_panel(source.connection, source.zones, source.bins, period)
@@ -79,6 +80,12 @@ def plan_run(
         timezone = str(source.summary.get("timezone", "UTC"))
         levels = levels_from_status(source.zones, status, stations, timezone)
     return make_plan(source.zones, rates, levels, period, chosen)
+
+
+def _shock_variance(source: RunSource) -> float:
+    """Return the variance of the shocks that the run found; 0 if its zones are estimated one by one."""
+    law = (source.info.get("joint") or {}).get("shocks")
+    return 0.0 if law is None else float(law["city_variance"] + law["local_variance"])
 
 
 def _returned(source: RunSource) -> str | None:
