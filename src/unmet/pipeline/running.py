@@ -232,12 +232,14 @@ def _queries(settings: RunSettings) -> dict[str, list[str]]:
 def _make_panel(chosen: RunSettings, work: Work) -> None:
     from unmet.mobility.panel.build import write_panel
 
+    earlier = work.earlier(PANEL, ("trips", "status"))
     write_panel(
         work.aside / "panel.parquet",
         list(chosen.trips) or None,
         list(chosen.status) or None,
         list(chosen.stations) or None,
         progress=lambda step: work.tell(Event(PANEL, "step", step)),
+        earlier=None if earlier is None else earlier / "panel.parquet",
         **panel_options(chosen),
     )
 
