@@ -19,14 +19,15 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from unmet._exceptions import InputError
+from unmet._exceptions import InputError, UnmetError
+from unmet._stamp import stamp
 
 __all__ = [
-    "ENGINES",
     "Executor",
+    "UnfitWorker",
     "WorkerDied",
     "count_workers",
-    "find_executor",
+    "describe_executor",
     "in_processes",
     "serially",
     "work_through",
@@ -48,6 +49,10 @@ class WorkerDied(Exception):
     """The outcome of an item whose worker ended without a result; another item may have caused it."""
 
 
+class UnfitWorker(UnmetError):
+    """A worker cannot give the results of this process. It ends all work: no item is to blame."""
+
+
 class Executor(Protocol):
     """The interface of an executor.
 
@@ -61,6 +66,13 @@ class Executor(Protocol):
 
     The functions and items of this package can be pickled, read no files and keep nothing between calls. An executor
     may therefore call them in any process on any machine.
+
+    An executor may have more attributes, as `unmet.engines.spark.OnSpark` has:
+
+    * ``slots``: the number of items that its workers do at a time, the default of `jobs`;
+    * ``check()``: raises `UnfitWorker` if its workers would give other results; returns a description;
+    * ``by_reference = True``: all workers reach the files of this machine by the same paths. Items then name zones, and
+      workers read the rows and write the finished zones themselves.
     """
 
     def __call__(
@@ -142,8 +154,8 @@ def _work_on(function: Callable[[Item], Result], loaded: tuple[tuple[Key, ...], 
         return function(loaded[1])
 
 
-def count_workers(jobs: int | None) -> int:
-    """Give the number of workers asked for; one per processor if None.
+def count_workers(jobs: int | None, executor: Executor | None = None) -> int:
+    """Give the number of workers asked for; if None, the slots of the executor, or one per processor.
 
     Examples
     --------
@@ -151,6 +163,9 @@ def count_workers(jobs: int | None) -> int:
     3
     """
     if jobs is None:
+        slots: int | None = getattr(executor, "slots", None)
+        if slots is not None:
+            return max(1, slots)
         from joblib import cpu_count
 
         return int(cpu_count())
@@ -159,19 +174,18 @@ def count_workers(jobs: int | None) -> int:
     return jobs
 
 
-def find_executor(engine: str | Executor) -> Executor:
-    """Give the executor of a name in `ENGINES`; an executor is returned as it is.
+def describe_executor(executor: Executor) -> dict[str, Any]:
+    """Check the workers of an executor, and describe it for ``run.json``: its name, and versions that decide digits.
 
     Examples
     --------
-    >>> find_executor("serial") is serially
-    True
+    >>> describe_executor(serially)["name"]
+    'serially'
     """
-    if not isinstance(engine, str):
-        return engine
-    if engine not in ENGINES:
-        raise InputError(f"engine: expected one of {', '.join(ENGINES)}; got {engine!r}.")
-    return ENGINES[engine]
+    check: Callable[[], dict[str, Any]] | None = getattr(executor, "check", None)
+    if check is not None:
+        return check()
+    return {"name": getattr(executor, "__name__", type(executor).__name__), "stamp": stamp()}
 
 
 def serially(
@@ -297,7 +311,3 @@ def _end_with_parent(parent: int) -> None:
 
 def _plain(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else WorkerDied(repr(error))
-
-
-ENGINES: dict[str, Executor] = {"processes": in_processes, "serial": serially}
-"""Executors by the names that settings and the command line use."""

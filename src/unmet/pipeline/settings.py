@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from unmet.execution import ENGINES
+from unmet.engines import ENGINE_WORDS
 from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS
 from unmet.mobility.panel.options import PANEL_OPTIONS
 
@@ -166,9 +166,7 @@ class RunSettings:
     jobs: int | None = _setting(
         None, "estimate", "whole", "Number of worker processes; default: one per processor.", "2"
     )
-    engine: str = _setting(
-        "processes", "estimate", "text", f"Where zones are estimated: {', '.join(ENGINES)}.", '"processes"'
-    )
+    engine: str = _setting("processes", "estimate", "text", f"Where the work is done: {ENGINE_WORDS}.", '"processes"')
 
     title: str | None = _setting(None, "report", "text", "Title of the report.", '"Bikes of our city, spring 2024"')
     truth: str | None = _setting(

@@ -100,6 +100,12 @@ def write_to_duckdb(tables: RunTables, path: Path) -> dict[str, int]:
         connection.execute("COMMIT")
     except duckdb.IOException as error:
         raise InputError(f"{path}: cannot be written; the disk may be full. Existing tables are unchanged.") from error
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ConstraintException) as error:
+        raise InputError(
+            f"{path}: the schema {tables.schema!r} cannot be used: it belongs to DuckDB, or has views or tables of "
+            "another program under the names of the report's tables. Choose another with --schema. Existing tables "
+            "are unchanged."
+        ) from error
     finally:
         with suppress(duckdb.TransactionException):  # it was committed
             connection.execute("ROLLBACK")

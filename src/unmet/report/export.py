@@ -99,6 +99,7 @@ def export_tables(
             text = json.dumps(_features(source, zones), ensure_ascii=False, allow_nan=False)
             (aside / "zones.geojson").write_text(text, encoding="utf-8")
         names = sorted(path.name for path in aside.iterdir())
+        source.check_outputs(*(folder / name for name in names))
     return [folder / name for name in names]
 
 

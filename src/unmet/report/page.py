@@ -124,6 +124,7 @@ def write_report(
     plotly = _plotly()
     with open_run(run, panel, trust=trust) as source:
         _check_target(target)
+        source.check_outputs(target)
         paths = (None if path is None else Path(path) for path in (truth, basemap))
         data = _data(source, title, next(paths), compare, next(paths), progress)
     _write(target, _page(data, plotly))

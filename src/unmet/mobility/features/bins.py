@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import connect
+from unmet._storage.temporary import temporary_folder
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.clock.periods import describe_periods, period_numbers
 from unmet.mobility.clock.timezones import zone_info
@@ -156,7 +155,7 @@ def read_weather(
 def _read(given: Given, timezone: str, columns: Sequence[str] | None) -> tuple[pd.DataFrame, QualityLog]:
     zone_info(timezone)
     log = QualityLog()
-    with tempfile.TemporaryDirectory(prefix="unmet-") as folder, connect(memory=_MEMORY) as connection:
-        make_weather(Workspace(connection, Path(folder), _MEMORY), given, timezone, None, log, columns)
+    with temporary_folder() as folder, connect(memory=_MEMORY) as connection:
+        make_weather(Workspace(connection, folder, _MEMORY), given, timezone, None, log, columns)
         frame = connection.execute('SELECT * FROM weather ORDER BY "at"').df()
     return frame, log

@@ -23,7 +23,7 @@ from unmet.mobility.models.city import CityModel, with_city
 from unmet.mobility.models.held_out import find_held_out
 from unmet.mobility.models.kept import KeptFit
 from unmet.mobility.models.rates import Rates
-from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS, ZoneModel, find_model
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS, ZoneModel, check_draws, find_model
 from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
@@ -65,8 +65,7 @@ class DemandModel:
     def __post_init__(self) -> None:
         if self.zone_model.name != self.name:
             raise InputError(f"name: expected that of the record, {self.zone_model.name!r}; got {self.name!r}.")
-        if self.draws < 20:
-            raise InputError(f"draws: expected 20 or more, so that intervals mean something; got {self.draws}.")
+        check_draws(self.draws)
         if not isinstance(self.walk, str):
             object.__setattr__(self, "walk", tuple(self.walk))
         self.walking()  # raises if it is no curve

@@ -38,7 +38,7 @@ from unmet.mobility.runs.totals import ZoneDraws
 if TYPE_CHECKING:
     from unmet.mobility.models.zone_estimate import ZoneEstimate
 
-__all__ = ["Checkpoint", "ZoneCost", "ZoneOutcome", "read_checkpoints", "write_checkpoint"]
+__all__ = ["Checkpoint", "ZoneCost", "ZoneOutcome", "read_checkpoint", "read_checkpoints", "write_checkpoint"]
 
 _FITS, _PERIODS = "fits.npz", "periods.npz"
 
@@ -136,7 +136,7 @@ def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Pat
             "sha256": {path.name: file_hash(path) for path in sorted(aside.iterdir())},
         }
         (aside / "part.json").write_text(sealed(json.dumps(body, default=_plain)), encoding="utf-8")
-    return _read(target)
+    return read_checkpoint(target)
 
 
 def _walkers(estimate: ZoneEstimate, name: str) -> Array:
@@ -168,7 +168,7 @@ def read_checkpoints(folder: Path) -> tuple[list[Checkpoint], int]:
     removed = 0
     for path in sorted(folder.glob("part-*")):
         try:
-            part = _read(path)
+            part = read_checkpoint(path)
             _check(part)
         except (OSError, ValueError, KeyError, TypeError):
             shutil.rmtree(path)
@@ -183,7 +183,8 @@ def read_checkpoints(folder: Path) -> tuple[list[Checkpoint], int]:
     return parts, removed
 
 
-def _read(folder: Path) -> Checkpoint:
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read a finished batch."""
     body = json.loads(unsealed(folder / "part.json"))
     costs = {zone: ZoneCost(**cost) for zone, cost in body["costs"].items()}
     return Checkpoint(folder, tuple(body["fitted"]), body["failed"], tuple(body["summaries"]), costs)
