@@ -44,10 +44,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mobility.runs": {"_storage", "execution", "mobility.clock", "mobility.panel", "mobility.models"},
     "mobility.backtest": {"_storage", "execution", "metrics", "mobility.panel", "mobility.models", "mobility.runs"},
     "mobility.demand": {"_storage", "execution"} | DATA | ESTIMATES,
-    "mobility.planning": {"_storage", "decisions", "mobility.clock", "mobility.records"},
+    "mobility.planning": {"_storage", "decisions", "mobility.clock", "mobility.records", "mobility.zones"},
     "simulate": {"_storage"},
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
-    "report": {"_storage"}
+    "report": {"_storage", "decisions"}
     | {f"mobility.{name}" for name in ("clock", "panel", "planning", "records", "runs", "supply")},
     "pipeline": {"_storage", "engines", "execution", "mobility.planning", "report", "simulate"} | DATA | ESTIMATES,
     "cli": {"_storage", "collect", "engines", "execution", "experiments", "mobility.backtest", "mobility.planning"}

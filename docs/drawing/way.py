@@ -147,7 +147,7 @@ ARROWS = {
     "report": ("runs", "planning"),
     "demand": ("runs", "features"),
     "runs": ("models",),
-    "planning": ("decisions", "records"),
+    "planning": ("decisions", "zones"),
     "models": ("estimators", "panel"),
     "plots": ("estimators",),
     "estimators": ("evidence", "inference"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["backtest_command"]
 
 _FAILED = 5
-_TRIALS, _DECISIONS = "Trials", "Decisions"
+_trial = partial(typer.Option, rich_help_panel="Trials")
+_decision = partial(typer.Option, rich_help_panel="Decisions")
 
 
 def backtest_command(
+    context: typer.Context,
     panel: Annotated[
         Path,
         typer.Argument(help="Panel file written by `unmet panel`; with --decisions a folder of `unmet simulate`."),
@@ -40,51 +43,32 @@ def backtest_command(
         str,
         typer.Option(help=f"Models to compare, separated by commas: {', '.join(MODELS)}."),
     ] = ",".join(COMPARED_MODELS),
-    tasks: Annotated[
-        str, typer.Option(help="Tasks, separated by commas: held-out, replay.", rich_help_panel=_TRIALS)
-    ] = "held-out,replay",
+    tasks: Annotated[str, _trial(help="Tasks, separated by commas: held-out, replay.")] = "held-out,replay",
     hide: Annotated[
         str,
-        typer.Option(
+        _trial(
             metavar="<weeks|hours>",
             help="Hide whole weeks, or 5 % of the fully stocked hours: then the city as one is compared with the "
             "baselines city-factor and local-factor.",
-            rich_help_panel=_TRIALS,
         ),
     ] = "weeks",
-    folds: Annotated[
-        int, typer.Option(min=1, help="Number of trials per task; each hides other weeks.", rich_help_panel=_TRIALS)
-    ] = 1,
+    folds: Annotated[int, _trial(min=1, help="Number of trials per task; each hides other weeks.")] = 1,
     share: Annotated[
-        float,
-        typer.Option(
-            help="Share of weeks hidden (held-out) or of days with reduced supply (replay).", rich_help_panel=_TRIALS
-        ),
+        float, _trial(help="Share of weeks hidden (held-out) or of days with reduced supply (replay).")
     ] = 0.2,
     decisions: Annotated[
         bool,
-        typer.Option(
-            "--decisions",
-            help="Act on the plans of each model in a simulated city, and count the riders turned away.",
-            rich_help_panel=_DECISIONS,
+        _decision(
+            "--decisions", help="Act on the plans of each model in a simulated city, and count the riders turned away."
         ),
     ] = False,
-    days: Annotated[int, typer.Option(min=1, help="Last days of the city to plan.", rich_help_panel=_DECISIONS)] = 7,
+    days: Annotated[int, _decision(min=1, help="Last days of the city to plan.")] = 7,
     moves: Annotated[
-        float,
-        typer.Option(
-            min=0.0, max=1.0, help="Vehicles that may be moved, as a share of the fleet.", rich_help_panel=_DECISIONS
-        ),
+        float, _decision(min=0.0, max=1.0, help="Vehicles that may be moved, as a share of the fleet.")
     ] = 0.5,
-    returns: Annotated[
-        bool, typer.Option("--returns", help="Estimate returns with each model too.", rich_help_panel=_DECISIONS)
-    ] = False,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Random seed; the same seed gives the same scores.", rich_help_panel=_TRIALS)
-    ] = 0,
-    draws: Annotated[
-        int, typer.Option(min=20, help="Number of posterior draws per model.", rich_help_panel=_TRIALS)
-    ] = 200,
+    returns: Annotated[bool, _decision("--returns", help="Estimate returns with each model too.")] = False,
+    seed: Annotated[int, _trial(min=0, help="Random seed; the same seed gives the same scores.")] = 0,
+    draws: Annotated[int, _trial(min=20, help="Number of posterior draws per model.")] = 200,
     weather: flags.Weather = None,
     weather_columns: flags.WeatherColumns = None,
     timezone: flags.WeatherTimezone = None,
@@ -116,13 +100,14 @@ def backtest_command(
 
     Example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
     """
+    if hide not in ("weeks", "hours"):
+        raise InputError(f"hide: expected weeks or hours, got {hide!r}.")
+    _refuse_unused(context, "decisions" if decisions else hide)
     if decisions:
         _backtest_decisions(
             panel, out, models, quiet, held_out=days, moves_share=moves, returns=returns, draws=draws, jobs=jobs
         )
         return
-    if hide not in ("weeks", "hours"):
-        raise InputError(f"hide: expected weeks or hours, got {hide!r}.")
     # Imported here to keep `unmet --help` fast.
     from unmet.engines import find_executor
     from unmet.mobility.backtest.compare import backtest
@@ -168,17 +153,37 @@ def backtest_command(
         )
 
 
+_PLANNING = ("days", "moves", "returns")
+_FEATURES = ("weather", "weather_columns", "timezone", "holidays")
+_UNUSED = {
+    "weeks": _PLANNING,
+    "hours": ("models", "tasks", "folds", "share", *_PLANNING, "jobs", "engine"),
+    "decisions": ("tasks", "hide", "folds", "share", "seed", *_FEATURES, "engine"),
+}
+
+
+def _refuse_unused(context: typer.Context, kind: str) -> None:
+    """Refuse options that were given and would be ignored."""
+    for name in _UNUSED[kind]:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            chosen = {"decisions": "with --decisions", "hours": "with --hide hours", "weeks": "without --decisions"}
+            raise InputError(f"--{name.replace('_', '-')}: has no effect {chosen[kind]}. Leave it out.")
+
+
 def _backtest_hours(
     panel: PanelFile, out: Path, features: pd.DataFrame, seed: int, draws: int, stderr: Console
 ) -> None:
     """Compare the city as one with two baselines on hidden hours, and write the scores."""
-    from unmet._storage.writing import write_text
+    from unmet._storage.writing import write_text, writing
     from unmet.mobility.backtest.hours import hidden_hours
 
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     with stderr.status("hiding hours") as status:
         scores = hidden_hours(panel, features=features, seed=seed, draws=draws, progress=status.update)
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "hidden_hours.csv", scores.to_csv(index=False))
+    with writing(out):
+        write_text(out / "hidden_hours.csv", scores.to_csv(index=False))
     if stderr.quiet:
         return
     table = Table(title=f"{int(scores['rows'].iloc[0]):,} hidden hours", title_justify="left")

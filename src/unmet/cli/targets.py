@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["targets_command"]
 
 _SHOWN = 12
-_PLAN = "The plan"
+_plan = partial(typer.Option, rich_help_panel="The plan")
+_files = partial(_plan, metavar="<path>")
 
 
 def targets_command(
@@ -30,59 +32,31 @@ def targets_command(
     out: Annotated[Path, typer.Option(help="Folder for the tables; created if missing.")],
     day: Annotated[
         str | None,
-        typer.Option(
+        _plan(
             help="Day to plan, YYYY-MM-DD, or a weekday such as monday for its usual day; default: the first day after "
-            "the records. A day within the run's forecast (--horizon) uses the forecast, with its weather.",
-            rich_help_panel=_PLAN,
+            "the records. A day within the run's forecast (--horizon) uses the forecast, with its weather."
         ),
     ] = None,
     start: Annotated[
         str,
-        typer.Option(
-            "--from",
-            help="Time of day from which riders are counted: overnight (midnight), or a time such as 06:00.",
-            rich_help_panel=_PLAN,
-        ),
+        _plan("--from", help="Time of day from which riders are counted: overnight (midnight), or a time as 06:00."),
     ] = "overnight",
-    hours: Annotated[
-        float, typer.Option(help="Hours until the next visit: a whole number of bins.", rich_help_panel=_PLAN)
-    ] = 24.0,
+    hours: Annotated[float, _plan(help="Hours until the next visit: a whole number of bins.")] = 24.0,
     status: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="<path>",
-            help="Status file or GBFS station_status document with the levels now; default: those of the panel.",
-            rich_help_panel=_PLAN,
-        ),
+        _files(help="Status file or GBFS station_status document with the levels now; default: those of the panel."),
     ] = None,
     stations: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="<path>",
-            help="Table of stations, if the ids of --status differ from the run's.",
-            rich_help_panel=_PLAN,
-        ),
+        list[str] | None, _files(help="Table of stations, if the ids of --status differ from the run's.")
     ] = None,
     fleet: Annotated[
-        int | None,
-        typer.Option(
-            min=0, help="Vehicles at stations after the moves; default: as many as now.", rich_help_panel=_PLAN
-        ),
+        int | None, _plan(min=0, help="Vehicles at stations after the moves; default: as many as now.")
     ] = None,
-    moves: Annotated[
-        int | None,
-        typer.Option(min=0, help="Vehicles that the vans can move; default: no limit.", rich_help_panel=_PLAN),
-    ] = None,
-    least_gain: Annotated[
-        float, typer.Option(min=0.0, help="Riders that each moved vehicle must gain.", rich_help_panel=_PLAN)
-    ] = 0.1,
-    no_bike: Annotated[
-        float, typer.Option(min=0.0, help="Penalty of a rider who finds no vehicle (p).", rich_help_panel=_PLAN)
-    ] = 1.0,
-    no_dock: Annotated[
-        float, typer.Option(min=0.0, help="Penalty of a rider who finds no dock (h).", rich_help_panel=_PLAN)
-    ] = 1.0,
-    draws: Annotated[int, typer.Option(min=20, help="Scenarios of the day.", rich_help_panel=_PLAN)] = 200,
+    moves: Annotated[int | None, _plan(min=0, help="Vehicles that the vans can move; default: no limit.")] = None,
+    least_gain: Annotated[float, _plan(min=0.0, help="Riders that each moved vehicle must gain.")] = 0.1,
+    no_bike: Annotated[float, _plan(min=0.0, help="Penalty of a rider who finds no vehicle (p).")] = 1.0,
+    no_dock: Annotated[float, _plan(min=0.0, help="Penalty of a rider who finds no dock (h).")] = 1.0,
+    draws: Annotated[int, _plan(min=20, help="Scenarios of the day.")] = 200,
     seed: flags.Seed = 0,
     format_: Annotated[
         str, typer.Option("--format", help="Formats, separated by commas: csv, parquet, geojson.")

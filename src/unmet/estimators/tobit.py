@@ -208,18 +208,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95), kind: str = "demand") -> Array:
         """Predict quantiles, with the uncertainty of the coefficients (but not that of the scale).
 
-        Parameters
-        ----------
-        X : array-like or DataFrame of shape (n, d)
-            Inputs.
-        q : float or sequence of float
-            Probabilities, between 0 and 1.
-        kind : {"demand", "latent"}
-            "demand" is a new, uncensored observation. "latent" is its expectation.
-
-        Returns
-        -------
-        array of shape (n,) for one probability, else (n, len(q))
+        Parameters and result are those of `CensoredGP.predict_quantiles`; "latent" is the expectation.
         """
         levels = probabilities(q)
         choice("kind", kind, KINDS)

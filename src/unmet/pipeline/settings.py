@@ -176,6 +176,17 @@ class RunSettings:
         "truth.parquet of a simulated city; the report then shows its true demand.",
         '"city/truth.parquet"',
     )
+    compare: str | None = _setting(
+        None,
+        "report",
+        "text",
+        "Weeks that the report compares first: 4w (the last four against the four before), or year (the same weeks of "
+        "the year before); default: four weeks, or half of a shorter record.",
+        '"4w"',
+    )
+    basemap: str | None = _setting(
+        None, "report", "path", "GeoJSON of streets (lines) and water (polygons) behind the map.", '"lines.geojson"'
+    )
 
 
 def about(name: str) -> About:
@@ -195,7 +206,7 @@ def settings_by_table(table: str) -> list[str]:
     Examples
     --------
     >>> settings_by_table("report")
-    ['title', 'truth']
+    ['title', 'truth', 'compare', 'basemap']
     """
     return [name for name, known in _ABOUT.items() if known.table == table]
 

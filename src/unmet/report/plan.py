@@ -23,12 +23,14 @@ _DIGITS = 4
 LIMITS = (
     "A rider is turned away who finds no vehicle or no dock at the station they come to. Some of them walk or ride to "
     "the next station and are served there.",
-    "Within the day stations are independent of each other: a rider turned away at one is not added to its neighbour.",
+    "The totals simulate the city: riders walk on to the next station, ride on to a free dock, and trips that are not "
+    "made bring no vehicle back. Levels, moves and curves treat stations as independent of each other, so their gains "
+    "do not add up to the total.",
     "No van drives between the moves and the end of the day.",
-    "Returns do not depend on rentals elsewhere. They are scaled so that as many vehicles come back as leave.",
+    "Wanted returns follow the rentals of the whole city, not those of single stations.",
     "Listed vehicles count as usable, and a holiday as any other day of its weekday, unless the run has a forecast.",
-    "Intervals cover weather, shocks and errors of the estimate: nine of ten such days lie within them, but for the "
-    "chance of single riders.",
+    "Intervals cover weather, shocks and errors of the estimate, those of the totals the chance of single riders too: "
+    "nine of ten such days lie within them.",
 )
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from unmet.mobility.planning.levels import Levels, levels_from_panel, levels_fro
 from unmet.mobility.planning.period import choose_period
 from unmet.mobility.planning.plan import DEPOT, Plan, PlanOptions, make_plan
 from unmet.mobility.planning.rates import scenario_rates
+from unmet.mobility.planning.riding import Habits, ride_plan
 from unmet.mobility.records.files import Given
 from unmet.mobility.runs.outputs import check_files, read_info
 from unmet.report.export import FORMATS, appearing, copy_table
@@ -72,13 +74,31 @@ def plan_run(
         scenarios=chosen.scenarios,
         seed=chosen.seed,
         returned=_returned(source),
+        shock_variance=_shock_variance(source),
     )
     if levels is None and status is None:
         levels = levels_from_panel(source.connection, source.zones, source.bins, period)
     elif levels is None:
         timezone = str(source.summary.get("timezone", "UTC"))
         levels = levels_from_status(source.zones, status, stations, timezone)
-    return make_plan(source.zones, rates, levels, period, chosen)
+    plan = make_plan(source.zones, rates, levels, period, chosen)
+    return replace(plan, totals=ride_plan(plan, source.zones, _habits(source)))
+
+
+def _habits(source: RunSource) -> Habits:
+    """Return how far riders walk and how often vehicles break, as the run and its panel found them."""
+    curve = (source.info.get("joint") or {}).get("walking")
+    usable = (source.summary.get("usable_supply") or {}).get("parameters") or {}
+    breakage = float(usable.get("breakage", 0.0))
+    if curve is None:
+        return Habits(breakage=breakage)
+    return Habits(tuple(curve["metres"]), tuple(curve["chance"]), breakage)
+
+
+def _shock_variance(source: RunSource) -> float:
+    """Return the variance of the shocks that the run found; 0 if its zones are estimated one by one."""
+    law = (source.info.get("joint") or {}).get("shocks")
+    return 0.0 if law is None else float(law["city_variance"] + law["local_variance"])
 
 
 def _returned(source: RunSource) -> str | None:
@@ -154,6 +174,7 @@ def write_targets(
                     text = json.dumps({"type": "FeatureCollection", "features": features}, ensure_ascii=False)
                     (aside / f"{name}.geojson").write_text(text, encoding="utf-8")
             names = sorted(path.name for path in aside.iterdir())
+            source.check_outputs(*(folder / name for name in names))
     return plan, moves, [folder / name for name in names]
 
 

@@ -23,7 +23,7 @@ from unmet.mobility.backtest.scoring import answer, metrics_of, tally, tidy
 from unmet.mobility.backtest.trials import HELD_OUT, TASKS, Trial, hold_out, replay
 from unmet.mobility.models.city import CityModel, learn_city, with_city
 from unmet.mobility.models.rates import ModelFunction
-from unmet.mobility.models.registry import COMPARED_MODELS, MODELS, ZoneModel, find_model
+from unmet.mobility.models.registry import COMPARED_MODELS, MODELS, ZoneModel, check_draws, find_model
 from unmet.mobility.models.zone_data import ZoneData, zone_data
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.opening import AnyPanel, opened
@@ -85,8 +85,7 @@ class _Design:
                 f"folds (1 or more) times share (between 0 and 1) may not exceed 1, because each fold has weeks of "
                 f"its own; got {self.folds} and {self.share}"
             )
-        if self.draws < 20:
-            raise InputError(f"draws: expected 20 or more, so that intervals mean something; got {self.draws}.")
+        check_draws(self.draws)
 
 
 def backtest(

@@ -55,6 +55,8 @@ class CityModel:
         What continues the curve to later bins; None if it cannot be.
     scales : InputScales or None
         What the inputs of zones are measured by; None if each zone's own rows decide.
+    effects : tuple of dict
+        Effects of weather and holidays: see `unmet.mobility.models.effects.find_effects`.
     """
 
     curve: pd.DataFrame
@@ -62,6 +64,7 @@ class CityModel:
     trips: float
     kept: KeptCurve | None = None
     scales: InputScales | None = None
+    effects: tuple[dict[str, Any], ...] = ()
 
     def at(self, rows: pd.DataFrame) -> Self:
         """Continue the city model to other bins, from the rows of any zone with the features of their bins."""
@@ -78,6 +81,7 @@ class CityModel:
             "kernel": self.hyperparameters.kernel.to_dict(),
             "dispersion": self.hyperparameters.dispersion,
             "dispersion_sd": self.hyperparameters.dispersion_sd,
+            "effects": list(self.effects),
         }
 
     @classmethod
@@ -91,9 +95,10 @@ class CityModel:
             kernel = kernel_from_dict(description["kernel"])
             parameters = Hyperparameters(kernel, float(description["dispersion"]), float(description["dispersion_sd"]))
             trips = float(description["trips"])
+            effects = tuple(description.get("effects", ()))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise FileFormatError(f"The file does not contain a saved city model: {error!r}.") from error
-        return cls(curve, parameters, trips)
+        return cls(curve, parameters, trips, effects=effects)
 
 
 def with_city(data: ZoneData, city: CityModel | None) -> ZoneData:
@@ -141,9 +146,9 @@ def learn_city(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) ->
     found = learn_curve(_keeping_some(zones, kept, trips, np.random.default_rng(seed)), seed)
     if found is None:
         return None
-    curve, of_later = found
+    curve, of_later, effects = found
     hyperparameters = _hyperparameters([_with_curve(data, curve) for data in kept.values()], seed)
-    return CityModel(curve, hyperparameters, sum(trips), of_later)
+    return CityModel(curve, hyperparameters, sum(trips), of_later, effects=tuple(effects))
 
 
 def learn_city_from_rows(zones: Iterable[pd.DataFrame]) -> CityModel | None:

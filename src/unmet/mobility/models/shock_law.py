@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from unmet._exceptions import NumericalError
 from unmet._typing import Array
 from unmet.inference.ep import Sites
 from unmet.inference.statespace import StateSpace
@@ -28,6 +29,7 @@ _FEATURES = 60
 _MOST_ZONES = 400
 # Zones and bins whose evidence refines it: those with the most trips.
 _REFINED_ZONES, _REFINED_BINS, _REFINING_STEPS = 40, 1500, 8
+_NOT_POSSIBLE = 1e12  # cost of a law that has no evidence
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,11 @@ def refine_law(
         features, decay = spatial_features(tried, near, hours)
         offset = usual - 0.5 * tried.variance
         off = (theta - centre) / _PRIOR_SD
-        return float(0.5 * off @ off) - StateSpace(features, decay, step, place, offset, steps).log_normaliser(held)
+        try:
+            evidence = StateSpace(features, decay, step, place, offset, steps).log_normaliser(held)
+        except NumericalError:  # sites of negative precision (walkers) bound the variance that they fit to
+            return _NOT_POSSIBLE
+        return float(0.5 * off @ off) - evidence
 
     options = {"maxiter": _REFINING_STEPS, "eps": 1e-3}
     found = minimize(cost, _logs(law), method="L-BFGS-B", bounds=_BOUNDS, options=options)  # type: ignore[call-overload]

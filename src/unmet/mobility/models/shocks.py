@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unmet._exceptions import NumericalError
 from unmet._parameters import Parameter
 from unmet._typing import Array, BoolArray
 from unmet.inference.ep import Sites, expectation_propagation
@@ -102,7 +103,10 @@ def estimate_shocks(
     others = None if background is None else background[zone, bin_]
     obs = Observations(y, y, exposure[zone, bin_], background=others)
     likelihood = NegativeBinomial(Parameter(dispersion, fixed=True)) if dispersion > 0 else Poisson()
-    ep = expectation_propagation(space, likelihood, obs, start, tol=_TOLERANCE, max_sweeps=_SWEEPS)
+    try:
+        ep = expectation_propagation(space, likelihood, obs, start, tol=_TOLERANCE, max_sweeps=_SWEEPS)
+    except NumericalError:  # sites of another law may leave no posterior under this one
+        ep = expectation_propagation(space, likelihood, obs, None, tol=_TOLERANCE, max_sweeps=_SWEEPS)
     assert isinstance(ep.posterior, Filtered)
     mean, var = space.everywhere(ep.posterior)
     rest_mean, rest_var = mean.copy(), var.copy()

@@ -16,12 +16,14 @@ from unmet.decisions import LostRiders, expected_lost, rebalance, target_level
 from unmet.mobility.planning.levels import Levels
 from unmet.mobility.planning.period import OVERNIGHT, Period
 from unmet.mobility.planning.rates import StationRates
+from unmet.mobility.zones.distance import metres_between
 
-__all__ = ["Plan", "PlanOptions", "Station", "make_plan"]
+__all__ = ["Plan", "PlanOptions", "Station", "make_plan", "totals_table"]
 
 DEPOT = -1
-_KM_PER_DEGREE = 111.195
 _FORCED = 1e6  # riders; a vehicle that must come to or leave the depot does so before any other move
+_MOST_PENALTY = 1000  # beyond, it would outweigh _FORCED at a busy station
+_MOST_SCENARIOS = 10_000
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,14 @@ class PlanOptions:
     def __post_init__(self) -> None:
         for name in ("no_bike", "no_dock", "least_gain", "tolerance"):
             value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise InputError(f"{name}: expected a number of at least 0, got {value}.")
+            if not 0 <= value <= _MOST_PENALTY:
+                raise InputError(f"{name}: expected a number from 0 to {_MOST_PENALTY:,}, got {value}.")
         for name in ("fleet", "moves"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise InputError(f"{name}: expected a whole number of at least 0, got {value}.")
-        if self.scenarios < 20:
-            raise InputError(f"scenarios: expected 20 or more, so that intervals mean something; got {self.scenarios}.")
+        if not 20 <= self.scenarios <= _MOST_SCENARIOS:
+            raise InputError(f"scenarios (--draws): expected 20 to {_MOST_SCENARIOS:,}, got {self.scenarios:,}.")
 
 
 @dataclass(frozen=True)
@@ -315,27 +317,39 @@ _MOVE_COLUMNS = ["source", "target", "bikes", "km", "gain_mean", "gain_q05", "ga
 
 def _distances(stations: Sequence[Station], zones: pd.DataFrame) -> Array:
     """Kilometres between stations, and 0 to the depot, which is the last row and column. Unknown positions: 0."""
-    at = zones.iloc[[station.number for station in stations]][["lat", "lon"]].to_numpy(dtype=float)
-    scale = np.array([1.0, np.cos(np.radians(np.nanmean(at[:, 0])) if np.isfinite(at[:, 0]).any() else 0.0)])
-    plane = at * scale * _KM_PER_DEGREE
+    at = zones.iloc[[station.number for station in stations]]
+    lat, lon = (at[name].to_numpy(dtype=float) for name in ("lat", "lon"))
     km = np.zeros((len(at) + 1, len(at) + 1))
-    km[:-1, :-1] = np.nan_to_num(np.hypot(*(plane[:, None] - plane[None]).transpose(2, 0, 1)))
+    km[:-1, :-1] = np.nan_to_num(metres_between(lat[:, None], lon[:, None], lat, lon) / 1000.0)
     return km
 
 
 def _totals(stations: Sequence[Station], options: PlanOptions) -> pd.DataFrame:
     """Sum riders turned away over stations, scenario by scenario."""
-    rows = {}
-    for name, level in (("now", "now"), ("planned", "planned")):
-        at = [(station, getattr(station, level)) for station in stations]
-        rows[name] = (
-            np.sum([s.lost.rentals[:, k] for s, k in at], axis=0),
-            np.sum([s.lost.returns[:, k] for s, k in at], axis=0),
-        )
-    rows["gain"] = (rows["now"][0] - rows["planned"][0], rows["now"][1] - rows["planned"][1])
-    found = []
-    for name, (no_bike, no_dock) in rows.items():
-        cost = options.no_bike * no_bike + options.no_dock * no_dock
-        summary = {key.removeprefix("x_"): value for key, value in _summary("x", cost).items()}
-        found.append({"quantity": name, "no_bike": float(no_bike.mean()), "no_dock": float(no_dock.mean()), **summary})
-    return pd.DataFrame(found).set_index("quantity")
+    no_bike, no_dock = (
+        {
+            name: np.sum([getattr(s.lost, what)[:, getattr(s, name)] for s in stations], axis=0)
+            for name in ("now", "planned")
+        }
+        for what in ("rentals", "returns")
+    )
+    return totals_table(no_bike, no_dock, options)
+
+
+def totals_table(no_bike: dict[str, Array], no_dock: dict[str, Array], options: PlanOptions) -> pd.DataFrame:
+    """Describe riders turned away by all stations: see `Plan.totals`.
+
+    Parameters
+    ----------
+    no_bike, no_dock : dict
+        Riders in each scenario, by ``now`` and ``planned``.
+    options : PlanOptions
+        The penalties.
+    """
+    rows = []
+    for name in ("now", "planned", "gain"):
+        bike, dock = (x["now"] - x["planned"] if name == "gain" else x[name] for x in (no_bike, no_dock))
+        cost = _summary("x", options.no_bike * bike + options.no_dock * dock)
+        described = {key.removeprefix("x_"): value for key, value in cost.items()}
+        rows.append({"quantity": name, "no_bike": float(bike.mean()), "no_dock": float(dock.mean()), **described})
+    return pd.DataFrame(rows).set_index("quantity")

@@ -3,8 +3,8 @@
 A scenario is a day for all stations together. Its rentals are those of a recent day of the same weekday without its
 shocks (weather and season are in it), times the shocks of a recent day, times an error of the estimate that lasts for
 some hours, times the dispersion of each bin. Its returns are those of the same days in the run of returns, or the
-returns by hour of the week if there is no such run. They are scaled so that as many vehicles come back as leave: riders
-who would now be served return theirs too.
+returns by hour of the week if there is no such run. In each bin they follow the rentals of the whole city. They are
+scaled so that as many vehicles come back as leave: riders who would now be served return theirs too.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._memory import check_memory
 from unmet._storage.sql import fetch_frame
 from unmet._typing import Array, IntArray
 from unmet.mobility.planning.period import Period
@@ -57,6 +58,7 @@ def scenario_rates(
     scenarios: int = 200,
     seed: int = 0,
     returned: str | None = None,
+    shock_variance: float = 0.0,
 ) -> StationRates:
     """Draw scenarios of the rates of every estimated zone.
 
@@ -74,6 +76,9 @@ def scenario_rates(
     returned : str, optional
         View with the estimated returns, which has the columns of ``demand``; default: returns over time with a free
         dock, by hour of the week.
+    shock_variance : float
+        Variance of the shocks that zones share. Rates have these shocks, and the dispersion of a zone contains their
+        variance, which is subtracted from it.
     """
     generator = np.random.default_rng([seed, 17])
     rates = _rows(connection, "demand", len(zones), period)
@@ -81,17 +86,26 @@ def scenario_rates(
     number = np.flatnonzero(estimated & (zones["status"] == "ok").to_numpy())
     if not number.size:
         raise InputError("No zone of this run has estimates for the period, so there is nothing to plan.")
+    # Rates, returns, their errors, and a temporary copy of each.
+    check_memory(6 * len(number) * scenarios * period.intervals, f"A plan of {scenarios:,} scenarios", "Use fewer.")
     picks = _Picks.draw(period, (len(number), scenarios, period.intervals), generator)
     together = _together(system, bins, np.concatenate(period.similar))
     rentals = _day(rates, number, period, picks) * _errors(rates, number, period, together, picks)
-    rentals *= _gamma(_dispersion(zones, number)[:, None, None], rentals.shape, generator)
+    beside_shocks = np.maximum(_dispersion(zones, number) - shock_variance, 0.0)
+    rentals *= _gamma(beside_shocks[:, None, None], rentals.shape, generator)
     if returned is None:
         hourly = _returns_by_hour(connection, len(zones), period)[number]
         returns = np.broadcast_to(hourly[:, None, :], rentals.shape)
     else:
         returns = np.nan_to_num(_day(_rows(connection, returned, len(zones), period), number, period, picks))
-    total = rentals.sum(axis=(0, 2)) / np.maximum(returns.sum(axis=(0, 2)), _LEAST)
-    return StationRates(number, rentals, returns * total[:, None], period.hours)
+    return StationRates(number, rentals, _following(rentals, returns), period.hours)
+
+
+def _following(rentals: Array, returns: Array) -> Array:
+    """Let returns follow the rentals of all zones in each bin; as many vehicles come back in a scenario as leave."""
+    city = rentals.sum(axis=0)
+    followed = returns * (city / np.maximum(city.mean(axis=0), _LEAST))
+    return np.asarray(followed * (city.sum(axis=1) / np.maximum(followed.sum(axis=(0, 2)), _LEAST))[:, None])
 
 
 @dataclass(frozen=True)

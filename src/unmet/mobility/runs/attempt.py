@@ -324,6 +324,7 @@ class Attempt:
             "failures": [{"zone": z, "reason": reasons[z], "retry": z in self.lost} for z in sorted(reasons)],
             "notes": self.notes,
             "joint": self._describe_joint(),
+            "effects": [] if self.city is None else list(self.city.effects),
             "costs": _costs(self.finished, self.city_seconds),
             "panel": {k: v for k, v in self.file.metadata.items() if k in ("summary", "quality")},
         }

@@ -20,11 +20,12 @@ from unmet.mobility.models.held_out import HeldOut
 from unmet.mobility.panel.plausibility import kept_zones
 from unmet.mobility.runs.checkpoints import Checkpoint
 from unmet.mobility.runs.keeping import KEPT, Kept
+from unmet.mobility.runs.periods import DRAWS, PeriodDraws, sum_by_area, write_draws
 from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, tabulate_totals
 
 __all__ = ["TABLES", "check_files", "finished_run", "publish", "read_info", "write_info"]
 
-TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet")
+TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", DRAWS)
 # An estimate for one bin above 3 times the most that was ever observed there, and 5, is not believed.
 _FAR, _FEW = 3, 5
 _SORT_MEMORY = 500_000_000  # bytes
@@ -79,6 +80,9 @@ def publish(
         areas = dict(zip(placed["zone"], placed["area"], strict=True))
         totals = tabulate_totals(_widened(draws, held_out), hours, left_out=left_out, areas=areas)
         write_parquet(totals, aside / "totals.parquet")
+        by_area = sum_by_area(_periods_by_zone(parts, kept), left_out, areas)
+        error, spread = _widening(held_out)
+        write_draws(aside / DRAWS, {area: draws.widened(error, spread) for area, draws in by_area.items()})
         zones = zones.assign(left_out=pd.Series([left_out.get(zone) for zone in zones["zone"]], dtype="str"))
         write_parquet(_zone_table(zones, totals, parts), aside / "zones.parquet")
         system = totals[totals["level"] == "system"].set_index("quantity")
@@ -251,10 +255,26 @@ def _draws_by_zone(parts: Sequence[Checkpoint]) -> Iterator[tuple[str, ZoneDraws
         yield zone, held[1][i]
 
 
+def _periods_by_zone(parts: Sequence[Checkpoint], kept: Kept | None) -> Iterator[tuple[str, PeriodDraws]]:
+    """Yield the draws of zones by period, those of the earlier run included, in order of name."""
+    place = sorted((zone, number) for number, part in enumerate(parts) for zone in part.fitted)
+    held: tuple[int, dict[str, PeriodDraws]] | None = None
+    for zone, number in place:
+        if held is None or held[0] != number:
+            held = (number, parts[number].periods())
+        own = held[1].get(zone)
+        if own is not None:
+            yield zone, own if kept is None else kept.periods_before(zone) + own
+
+
+def _widening(held_out: HeldOut | None) -> tuple[float, float]:
+    return (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
+
+
 def _widened(draws: Iterator[tuple[str, ZoneDraws]], held_out: HeldOut | None) -> Iterator[tuple[str, ZoneDraws]]:
-    error, spread = (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
+    error, spread = _widening(held_out)
     for zone, of_zone in draws:
-        yield zone, of_zone if (error, spread) == (0.0, 1.0) else of_zone.widened(error, spread)
+        yield zone, of_zone.widened(error, spread)
 
 
 def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Checkpoint]) -> pd.DataFrame:

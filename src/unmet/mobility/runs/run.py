@@ -41,7 +41,7 @@ from unmet.mobility.runs.worker import EstimateZone, ModelSettings, estimate_bat
 __all__ = ["Progress", "RunResult", "read_run", "run_estimates"]
 
 # Raised when checkpoints of earlier versions can no longer be read.
-_FORMAT = 3
+_FORMAT = 4
 
 
 def run_estimates(

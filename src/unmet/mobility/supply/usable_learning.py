@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
+from unmet.mobility.supply.broken import Fault, Steps, served_share
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
-from unmet.mobility.supply.usable import Fault, Smoothed, Steps, log_likelihood, log_likelihoods, served_share, smooth
+from unmet.mobility.supply.usable import Smoothed, log_likelihood, log_likelihoods, smooth
 from unmet.mobility.supply.usual_rates import (
     HOURS_OF_WEEK,
     Calendar,
     CityRates,
-    Memory,
     StationRates,
     fit_city,
     tally_hours,
@@ -66,7 +66,7 @@ class UsableSupply:
     Attributes
     ----------
     method : str
-        ``hidden`` (the hidden state of `unmet.mobility.supply.usable`), ``curve`` (an average by number listed), or
+        ``hidden`` (the hidden state of `unmet.mobility.supply.broken`), ``curve`` (an average by number listed), or
         ``listed`` (every listed vehicle can be rented: too few records to learn from).
     rates : CityRates
         What stations have in common in the pickups to expect.
@@ -142,7 +142,7 @@ def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True,
     """
     one = np.ones(AMPLE)
     if len(timeline) == 0:
-        city = CityRates(calendar, np.ones(HOURS_OF_WEEK), np.ones(len(calendar)), np.ones(3), Memory())
+        city = CityRates(calendar, np.ones(HOURS_OF_WEEK), np.ones(len(calendar)), np.ones(3))
         return UsableSupply("listed", city, None, one, one, one, 0.0)
     tally = tally_hours(timeline, calendar)
     rates = fit_city(tally, calendar)

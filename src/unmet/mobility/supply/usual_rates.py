@@ -1,9 +1,10 @@
 """How many pickups to expect at a station in any hour if there is something to rent.
 
 A first pass over the records: `rate = profile of the station by hour of the week × factor of the city in that very
-hour`. Profiles lean on the city's where a station's own pickups are few. All minutes with a vehicle listed are used,
-each for what so many listed vehicles are worth on average. (Minutes with many vehicles alone would do, were it not for
-how they end: a count that stops when demand was high makes rates too high, the more so the finer they are.)
+hour × what the station's own hours around it say`. Profiles lean on the city's where a station's own pickups are few.
+All minutes with a vehicle listed are used, each for what so many listed vehicles are worth on average. (Minutes with
+many vehicles alone would do, were it not for how they end: a count that stops when demand was high makes rates too
+high, the more so the finer they are.)
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class CityRates:
     shape: Floats
     factor: Floats
     worth: Floats
-    memory: Memory
+    memory: Memory = Memory()
 
     def stations(self, tally: HourTally) -> StationRates:
         """Find the rates of some stations."""
@@ -209,7 +210,7 @@ def fit_city(tally: HourTally, calendar: Calendar, rounds: int = 4) -> CityRates
     which = calendar.hour_of_week
     pickups = tally.pickups.sum(axis=0, dtype=np.float32)
     own_pickups = _by_hour_of_week(pickups, which)
-    city = CityRates(calendar, np.ones(HOURS_OF_WEEK), np.ones(len(which)), np.ones(_CLASSES), Memory())
+    city = CityRates(calendar, np.ones(HOURS_OF_WEEK), np.ones(len(which)), np.ones(_CLASSES))
     for _ in range(rounds):
         minutes = np.einsum("csh,c->sh", tally.minutes, city.worth.astype(np.float32))
         here = _by_hour_of_week(minutes * city.factor, which)

@@ -40,17 +40,25 @@ function addDownloads() {
   }
 }
 
-/** The zone that the address names (#zone=id), or all zones. */
-function zoneInAddress() {
-  const wanted = new URLSearchParams(location.hash.slice(1)).get("zone");
-  const found = wanted === null ? -1 : zones.zone.indexOf(wanted);
-  return found < 0 ? EVERY : found;
+/** The view that the address names: #zone=id&area=…&days=…&part=…&from=2024-03-04&to=2024-03-11. */
+function stateInAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const one = (name, allowed) => (allowed.includes(given.get(name)) ? given.get(name) : null);
+  const day = (name) => Date.parse(`${given.get(name)}T00:00Z`);
+  return {
+    zone: given.has("zone") ? zones.zone.indexOf(given.get("zone")) : EVERY,
+    choice: { area: one("area", data.story.areas), days: one("days", data.story.days), part: one("part", Object.keys(data.story.parts)) },
+    window: day("to") > day("from") ? [day("from"), day("to")] : null,
+  };
 }
 
-function keepInAddress(i) {
-  const state = i === EVERY ? location.pathname + location.search : `#${new URLSearchParams({ zone: zones.zone[i] })}`;
+function keepInAddress() {
+  const state = new URLSearchParams();
+  if (shown.zone !== EVERY) state.set("zone", zones.zone[shown.zone]);
+  for (const name of ["area", "days", "part"]) if (chosen[name] !== null) state.set(name, chosen[name]);
+  if (shown.moved) for (const name of ["from", "to"]) state.set(name, new Date(shown[name]).toISOString().slice(0, 10));
   try {
-    history.replaceState(null, "", state);
+    history.replaceState(null, "", state.size ? `#${state}` : location.pathname + location.search);
   } catch {
     // Some browsers refuse this for files opened from disk; the page works without it.
   }
