@@ -49,7 +49,7 @@ def done(source, tmp_path_factory):
 
 
 def test_each_city_has_its_report_and_the_page_links_to_it(done):
-    out, rows = done
+    out, _ = done
     page = (out / PAGE).read_text(encoding="utf-8")
     links = re.findall('href="([^"]*)"', page)
     assert sorted(links) == ["Bergen/report.html", "Oslo%20%26%20%3Cwest%3E/report.html"]
@@ -72,7 +72,7 @@ def test_the_numbers_are_those_of_the_runs(done):
 
 
 def test_a_city_that_fails_has_a_reason_and_the_others_are_done(done):
-    out, rows = done
+    _, rows = done
     assert [row.city for row in rows if row.reason is not None] == ["Nowhere"]
     assert "trips" in next(row.reason for row in rows if row.city == "Nowhere")
 
