@@ -27,7 +27,9 @@ def city() -> City:
 def plain_run(city, tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp("plain")
     city.truth.to_parquet(folder / "truth.parquet")
-    return replace(run_on(city, folder, horizon=48), truth=folder / "truth.parquet")
+    stations = city.stations.assign(district=["North", "South"] * 6)
+    run = run_on(city, folder, horizon=48, stations=stations, areas="district")
+    return replace(run, truth=folder / "truth.parquet")
 
 
 @pytest.fixture(scope="session")

@@ -154,8 +154,8 @@ def _failures_table(result: RunResult, labels: dict[str, str]) -> Table:
 
 
 def add_zone_column(table: Table) -> None:
-    """Add a column for zone names, which may be of any length."""
-    table.add_column("zone", no_wrap=True, overflow="ellipsis", max_width=24)
+    """Add a column for zone names, which may be of any length: long ones are wrapped."""
+    table.add_column("zone", overflow="fold", max_width=24)
 
 
 def count(value: float) -> str:

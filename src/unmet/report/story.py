@@ -18,6 +18,8 @@ from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray
 from unmet.mobility.clock.periods import DAYS, PARTS, describe_periods, period_numbers
 from unmet.mobility.runs.periods import DRAWS, PeriodDraws, read_draws
+from unmet.mobility.runs.totals import QUANTITIES as ALL_QUANTITIES
+from unmet.mobility.runs.totals import ZoneDraws
 from unmet.report.packing import pack
 from unmet.report.source import RunSource
 
@@ -90,7 +92,7 @@ def read_weeks(source: RunSource) -> Weeks:
     for area in [None, *named]:
         summed = _together(list(by_area.values())) if area is None else by_area[area]
         if summed is not None:
-            for (days, part), (sums, trips) in _by_choice(summed, mondays, source.minutes).items():
+            for (days, part), (sums, trips) in _by_choice(summed, mondays, source).items():
                 draws[area, days, part], observed[area, days, part] = sums, trips
     return Weeks(mondays, whole, draws, observed)
 
@@ -103,25 +105,25 @@ def _together(draws: list[PeriodDraws]) -> PeriodDraws | None:
 
 
 def _by_choice(
-    summed: PeriodDraws, mondays: pd.DatetimeIndex, minutes: int
+    summed: PeriodDraws, mondays: pd.DatetimeIndex, source: RunSource
 ) -> dict[tuple[str | None, str | None], tuple[Array, float]]:
     """Sum by week the periods of each kind of days and part of the day; and sum the recorded trips."""
     names = describe_periods(summed.periods)
     week = mondays.get_indexer(pd.DatetimeIndex(names["week"]))
-    own = summed.draws
-    served = own.observed[:, None] - own.walked_in
-    values = np.stack([served + own.walked_on + own.lost, served, own.walked_on, own.lost])
+    own, widening = summed.draws, source.info.get("widening") or {}
     found: dict[tuple[str | None, str | None], tuple[Array, float]] = {}
-    kinds = (None, *DAYS) if minutes <= _DAY else (None,)
-    parts = (None, *PARTS) if minutes <= _PART_BIN else (None,)
+    kinds = (None, *DAYS) if source.minutes <= _DAY else (None,)
+    parts = (None, *PARTS) if source.minutes <= _PART_BIN else (None,)
     for days, part in product(kinds, parts):
         chosen = np.ones(len(names), dtype=bool)
         if days is not None:
             chosen &= (names["days"] == days).to_numpy()
         if part is not None:
             chosen &= (names["part"] == part).to_numpy()
-        adding = (np.arange(len(mondays))[:, None] == week) & chosen
-        found[days, part] = adding.astype(float) @ values, float(own.observed[chosen].sum())
+        adding = ((np.arange(len(mondays))[:, None] == week) & chosen).astype(float)
+        sums = ZoneDraws(*(adding @ values for values in (own.observed, own.lost, own.walked_on, own.walked_in)))
+        named = dict(zip(ALL_QUANTITIES, sums.widened(**widening).quantities(), strict=True))
+        found[days, part] = np.stack([named[name] for name in QUANTITIES]), float(sums.observed.sum())
     return found
 
 

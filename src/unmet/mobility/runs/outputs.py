@@ -78,11 +78,10 @@ def publish(
         left_out = _left_out(zones, aside / "demand.parquet", info.get("panel", {}).get("summary", {}))
         placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
         areas = dict(zip(placed["zone"], placed["area"], strict=True))
-        totals = tabulate_totals(_widened(draws, held_out), hours, left_out=left_out, areas=areas)
+        widening = (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
+        totals = tabulate_totals(draws, hours, left_out=left_out, areas=areas, widening=widening)
         write_parquet(totals, aside / "totals.parquet")
-        by_area = sum_by_area(_periods_by_zone(parts, kept), left_out, areas)
-        error, spread = _widening(held_out)
-        write_draws(aside / DRAWS, {area: draws.widened(error, spread) for area, draws in by_area.items()})
+        write_draws(aside / DRAWS, sum_by_area(_periods_by_zone(parts, kept), left_out, areas))
         zones = zones.assign(left_out=pd.Series([left_out.get(zone) for zone in zones["zone"]], dtype="str"))
         write_parquet(_zone_table(zones, totals, parts), aside / "zones.parquet")
         system = totals[totals["level"] == "system"].set_index("quantity")
@@ -92,6 +91,7 @@ def publish(
                 str(name): {k: float(row[k]) for k in ("mean", "sd", "q025", "q05", "q50", "q95", "q975")}
                 for name, row in system.iterrows()
             },
+            "widening": dict(zip(("error", "spread"), widening, strict=True)),
             "left_out": [{"zone": zone, "why": why} for zone, why in left_out.items()],
             "outputs": {name: file_hash(aside / name) for name in TABLES},
             "kept": file_hash(aside / KEPT) if (aside / KEPT).exists() else None,
@@ -265,16 +265,6 @@ def _periods_by_zone(parts: Sequence[Checkpoint], kept: Kept | None) -> Iterator
         own = held[1].get(zone)
         if own is not None:
             yield zone, own if kept is None else kept.periods_before(zone) + own
-
-
-def _widening(held_out: HeldOut | None) -> tuple[float, float]:
-    return (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
-
-
-def _widened(draws: Iterator[tuple[str, ZoneDraws]], held_out: HeldOut | None) -> Iterator[tuple[str, ZoneDraws]]:
-    error, spread = _widening(held_out)
-    for zone, of_zone in draws:
-        yield zone, of_zone.widened(error, spread)
 
 
 def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Checkpoint]) -> pd.DataFrame:

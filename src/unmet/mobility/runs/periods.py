@@ -1,7 +1,7 @@
 """Draws of sums over zones by period, kept so that a report can sum them again: by week, area, part of the day.
 
 ``draws.npz`` of a run has them by area, without zones that are left out of the totals. Intervals of any sum of periods
-and areas, and of the difference of two such sums, come from these draws.
+and areas, and of the difference of two such sums, come from these draws, after `ZoneDraws.widened` of the sums.
 """
 
 from __future__ import annotations
@@ -64,10 +64,6 @@ class PeriodDraws:
             wide[at] = own
             columns.append(wide)
         return ZoneDraws(*columns)
-
-    def widened(self, error: float, spread: float) -> PeriodDraws:
-        """As `ZoneDraws.widened`."""
-        return PeriodDraws(self.periods, self.draws.widened(error, spread))
 
     def to_parts(self) -> dict[str, Array]:
         """Give its arrays by name, as small as they can be."""

@@ -97,7 +97,7 @@ def tally_hours(timeline: Timeline, calendar: Calendar) -> HourTally:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the hours around an hour say of it: a neighbourhood may be busy that day, and few vehicles are left then.
+    """Weight of the hours around an hour: a neighbourhood may be busy that day, and few vehicles are left then.
 
     Attributes
     ----------

@@ -17,10 +17,10 @@ function buildForecast() {
     columns: [
       { key: "zone", label: "Zone", text: true, value: (k) => zones.name[worst.number[k]], show: (k) => zones.name[worst.number[k]] },
       { key: "at", label: "When", hint: "Start and end of the hour, local time", value: (k) => worst.at[k], show: (k) => binText(worst.at[k], worst.minutes[k]) },
-      { key: "riders", label: "Riders", hint: "Expected riders", value: (k) => worst.demand_mean[k], show: (k) => number(worst.demand_mean[k]) },
-      { key: "interval", label: "90 %", hint: "90 % interval of riders; sorted by width", value: (k) => worst.demand_q95[k] - worst.demand_q05[k], show: (k) => interval(worst.demand_q05[k], worst.demand_q95[k]) },
-      { key: "risk", label: "Risk", hint: "Chance that a rider who comes finds nothing, if no vehicle is moved", value: (k) => worst.risk[k], show: (k) => percent(worst.risk[k]) },
-      { key: "lost", label: "Find nothing", hint: "Riders expected to find nothing, if no vehicle is moved", value: (k) => worst.expected_lost[k], show: (k) => number(worst.expected_lost[k]), bar: (k) => (worst.expected_lost[k] || 0) / most },
+      { key: "riders", label: "Riders expected", hint: "Expected riders", value: (k) => worst.demand_mean[k], show: (k) => number(worst.demand_mean[k]) },
+      { key: "interval", label: "90 % interval", hint: "90 % interval of riders; sorted by width", value: (k) => worst.demand_q95[k] - worst.demand_q05[k], show: (k) => interval(worst.demand_q05[k], worst.demand_q95[k]) },
+      { key: "risk", label: "Risk to find nothing", hint: "Chance that a rider who comes finds nothing, if no vehicle is moved", value: (k) => worst.risk[k], show: (k) => percent(worst.risk[k]) },
+      { key: "lost", label: "Riders who find nothing", hint: "Riders expected to find nothing, if no vehicle is moved", value: (k) => worst.expected_lost[k], show: (k) => number(worst.expected_lost[k]), bar: (k) => (worst.expected_lost[k] || 0) / most },
       { key: "usual", label: "Usually empty", hint: "Share of the open time out of stock at this hour of the week, in the records", value: (k) => worst.usual_out[k], show: (k) => percent(worst.usual_out[k]) },
     ],
   });

@@ -121,6 +121,7 @@ async function start() {
   };
   buildHeadline();
   buildChecks();
+  buildWords();
   await buildPlan();
   buildMap(choose);
   const zoneTable = buildZoneTable(choose);

@@ -124,17 +124,17 @@ function buildZoneTable(choose) {
   });
   const columns = [
     { key: "name", label: "Zone", text: true, value: (i) => zones.name[i], show: (i) => zones.name[i] },
-    { ...plainColumn("lost_mean", "Lost", number, "Riders who found nothing and were served nowhere"), bar: (i) => Math.min((zones.lost_mean[i] || 0) / most, 1),
+    { ...plainColumn("lost_mean", "Lost trips", number, "Riders who found nothing and were served nowhere"), bar: (i) => Math.min((zones.lost_mean[i] || 0) / most, 1),
       show: (i) => (failed(i) ? "failed" : number(zones.lost_mean[i])) },
-    { key: "interval", label: "90 %", hint: "90 % interval of lost trips; sorted by width",
+    { key: "interval", label: "90 % interval", hint: "90 % interval of lost trips; sorted by width",
       value: (i) => (known(zones.lost_q95[i]) ? zones.lost_q95[i] - zones.lost_q05[i] : null),
       show: (i) => (failed(i) ? "" : interval(zones.lost_q05[i], zones.lost_q95[i])) },
-    plainColumn("lost_share", "Share", percent, "Share of demand that was lost"),
-    plainColumn("stockout_share", "Empty", percent, "Share of the open time out of stock"),
-    plainColumn("observed", "Observed", number, "Observed trips"),
-    plainColumn("demand_mean", "Demand", number, "Observed plus lost trips"),
+    plainColumn("lost_share", "Share lost", percent, "Share of demand that was lost"),
+    plainColumn("stockout_share", "Time empty", percent, "Share of the open time out of stock"),
+    plainColumn("observed", "Observed trips", number, "Trips that were recorded"),
+    plainColumn("demand_mean", "Demand", number, "Riders who came to the zone first, served or not"),
   ];
-  if (zones.true_demand) columns.push(plainColumn("true_demand", "True", number, "True demand of the simulated city"));
+  if (zones.true_demand) columns.push(plainColumn("true_demand", "True demand", number, "True demand of the simulated city"));
   const rows = zones.zone.map((_, i) => i);
   const made = sortableTable({
     place: byId("zone-table"), caption: "Zones with observed, lost and demanded trips", columns, rows, choose,

@@ -1,4 +1,23 @@
-// Trust at a glance, tables to take along, and a link that opens the same view.
+// Words, trust at a glance, tables to take along, and a link that opens the same view.
+
+const WORDS = [
+  ["Observed", "trips that were recorded"],
+  ["Demand (wanted)", "riders who came to a zone first, served or not"],
+  ["Served", "riders who came to a zone and rented there"],
+  ["Walked on", "riders who found a zone empty and were served at one nearby"],
+  ["Lost", "riders who found a zone open but empty and were served nowhere"],
+  ["Rate", "riders expected in a bin with something to rent all the time: the number to plan with"],
+  ["Out of stock", "open, with nothing to rent"],
+  ["Risk", "chance that a rider who comes finds nothing"],
+  ["Zone", "a station, or several stations taken as one place"],
+  ["Bin", "the stretch of time that is counted together, by the local clock"],
+  ["90 % interval", "the truth is inside in nine of ten such cases, if model and records are right"],
+  ["Left out", "a zone whose records or estimates are not believed: shown, but in no total"],
+];
+
+function buildWords() {
+  byId("words").querySelector("dl").append(...WORDS.flatMap(([word, meaning]) => [element("dt", {}, word), element("dd", {}, meaning)]));
+}
 
 function buildChecks() {
   const bad = data.checks.filter((check) => !check.good);
