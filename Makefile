@@ -43,7 +43,8 @@ test-quick: setup  ## tests of single functions: under ninety seconds
 	$(BIN)/python -m pytest -n auto --dist worksteal -q -m "not slow" $(QUICK)
 
 test-all: setup  ## all tests
-	$(BIN)/python -m pytest -n auto --dist worksteal --durations=20
+	$(BIN)/python -m pytest -n auto --dist worksteal --durations=20 -m "not spark"
+	$(BIN)/python -m pytest --durations=5 -m spark tests  # one cluster for all of them
 
 lint: setup  ## style
 	$(BIN)/ruff check .

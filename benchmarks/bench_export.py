@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from unmet._storage.sql import connect
+from unmet.report.databases import RunTables
 from unmet.report.postgresql import write_to_postgresql
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -34,7 +35,9 @@ def main() -> None:
         )
         for time_ in ("first", "again"):
             began, cpu, at_server = time.monotonic(), time.process_time(), _seconds_of_server()
-            written = write_to_postgresql(connection, {"bins": "FROM made"}, server.url, "unmet", "a", lambda _: None)
+            written = write_to_postgresql(
+                RunTables(connection, {"bins": "FROM made"}, "unmet", "a", lambda _: None), server.url
+            )
             seconds = time.monotonic() - began
             at_server = _seconds_of_server() - at_server
             print(

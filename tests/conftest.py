@@ -16,3 +16,26 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the real data is not there: {folder} (set UNMET_DATA to its folder)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(tmp_path_factory):
+    """A Spark master with two workers on this machine, for all tests of a session."""
+    from engines.cluster import need_java, running_cluster
+
+    need_java()
+    with running_cluster(tmp_path_factory.mktemp("spark")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def on_spark(spark_cluster):
+    """The executor of the cluster."""
+    from unmet.engines.spark import OnSpark
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in spark_cluster.for_drivers.items():
+            patch.setenv(name, value)
+        executor = OnSpark(spark_cluster.url)
+        yield executor
+        executor.stop()

@@ -12,11 +12,14 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from unmet import InputError
-from unmet.execution import ENGINES, WorkerDied, count_workers, find_executor, in_processes, serially, work_through
+from unmet.engines import ENGINES, find_executor
+from unmet.execution import WorkerDied, count_workers, describe_executor, in_processes, serially, work_through
 
 
 def example():
@@ -39,12 +42,29 @@ EXECUTORS = {
     "in_processes": lambda: nullcontext(in_processes),
     "on_pool": on_a_pool,
 }
-OUTLIVES_A_DEAD_WORKER = ["in_processes"]
+# Executors that need a fixture.
+ON_SPARK = pytest.param("on_spark", marks=[pytest.mark.slow, pytest.mark.spark])
 
 
-@pytest.fixture(scope="module", params=EXECUTORS)
+@contextmanager
+def executor_called(name, request):
+    if name in EXECUTORS:
+        with EXECUTORS[name]() as found:
+            yield found
+    else:
+        yield request.getfixturevalue(name)
+
+
+@pytest.fixture(scope="module", params=[*EXECUTORS, ON_SPARK])
 def executor(request):
-    with EXECUTORS[request.param]() as found:
+    with executor_called(request.param, request) as found:
+        yield found
+
+
+@pytest.fixture(params=["in_processes", ON_SPARK])
+def robust_executor(request):
+    """Executors that outlive a dead worker."""
+    with executor_called(request.param, request) as found:
         yield found
 
 
@@ -117,10 +137,8 @@ def test_no_items_give_no_outcomes(executor):
     assert list(executor(square, [], 2)) == []
 
 
-@pytest.mark.parametrize("name", OUTLIVES_A_DEAD_WORKER)
-def test_a_worker_that_dies_is_the_outcome_of_what_was_under_way_only(name):
-    with EXECUTORS[name]() as executor:
-        outcomes = dict(executor(partial(die_at, culprits=(4,)), iter(range(8)), 2))
+def test_a_worker_that_dies_is_the_outcome_of_what_was_under_way_only(robust_executor):
+    outcomes = dict(robust_executor(partial(die_at, culprits=(4,)), iter(range(8)), 2))
     assert sorted(outcomes) == list(range(8))
     died = {item for item, outcome in outcomes.items() if isinstance(outcome, WorkerDied)}
     assert 4 in died
@@ -144,10 +162,10 @@ def test_keys_are_worked_through_in_batches(executor):
         assert sorted(batches) == [((1, 2), 3), ((3, 4), 7), ((5,), 5)]
 
 
-def test_a_key_whose_worker_dies_once_is_done_at_the_second_try(tmp_path):
+def test_a_key_whose_worker_dies_once_is_done_at_the_second_try(robust_executor, tmp_path):
     lost = []
     work = partial(die_at, culprits=(2,), log=tmp_path)
-    options = {"executor": in_processes, "jobs": 2, "lost": lambda keys, error: lost.append((keys, type(error)))}
+    options = {"executor": robust_executor, "jobs": 2, "lost": lambda keys, error: lost.append((keys, type(error)))}
     with closing(work_through(work, range(5), first, **options)) as batches:
         assert sorted(batches) == [((i,), i) for i in range(5)]
     assert ((2,), WorkerDied) in lost
@@ -209,8 +227,20 @@ def test_closing_the_loop_closes_the_executor():
 def test_engines_are_found_by_name_and_executors_are_passed_on():
     assert {name: find_executor(name) for name in ENGINES} == {"processes": in_processes, "serial": serially}
     assert find_executor(first) is first
-    with pytest.raises(InputError, match="expected one of processes, serial; got 'magic'"):
+    with pytest.raises(InputError, match="expected one of processes, serial, or a Spark cluster as spark://host:port"):
         find_executor("magic")
+
+
+def test_an_executor_is_described_with_the_versions_that_decide_digits():
+    described = describe_executor(in_processes)
+    assert described["name"] == "in_processes"
+    assert described["stamp"]["NumPy"] == np.__version__
+    assert described["stamp"]["BLAS"]
+
+
+def test_the_default_number_of_workers_is_what_the_executor_has():
+    assert count_workers(None, SimpleNamespace(slots=7)) == 7
+    assert count_workers(3, SimpleNamespace(slots=7)) == 3
 
 
 def test_a_number_of_workers_is_at_least_one_and_one_per_processor_by_default():

@@ -16,7 +16,7 @@ import unmet
 ROOT = Path(unmet.__file__).parent
 
 # Every part may import itself and the common ground.
-GROUND = {"_normal", "_linalg", "_memory", "_exceptions", "_typing", "_parameters"}
+GROUND = {"_normal", "_linalg", "_memory", "_exceptions", "_typing", "_parameters", "_stamp"}
 SCIENCE = {"kernels", "likelihoods", "inference", "evidence", "estimators"}
 DATA = {f"mobility.{name}" for name in ("clock", "records", "zones", "supply", "panel", "features")}
 ESTIMATES = {f"mobility.{name}" for name in ("models", "runs", "demand")}
@@ -27,9 +27,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         name: set()
         for name in (*GROUND, "_storage", "execution", "censoring", "decisions", "metrics", "kernels", "likelihoods")
     },
+    "engines": {"execution"},
+    "spreading": {"_storage", "execution"},
     "inference": {"kernels", "likelihoods"},
     "evidence": {"kernels", "likelihoods", "inference"},
-    "estimators": {"_storage"} | SCIENCE,
+    "estimators": {"_storage", "spreading"} | SCIENCE,
     "plots": {"estimators"},
     "mobility": set(),
     "mobility.clock": {"_storage"},
@@ -39,17 +41,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mobility.supply": {"_storage", "mobility.clock"},
     "mobility.panel": {"_storage", "mobility.clock", "mobility.records", "mobility.zones", "mobility.supply"},
     "mobility.features": {"_storage", "mobility.clock", "mobility.records", "mobility.panel"},
-    "mobility.models": {"_storage", "mobility.clock", "mobility.zones", "mobility.panel"} | SCIENCE,
-    "mobility.runs": {"_storage", "execution", "mobility.clock", "mobility.panel", "mobility.models"},
-    "mobility.backtest": {"_storage", "execution", "metrics", "mobility.panel", "mobility.models", "mobility.runs"},
+    "mobility.models": {"_storage", "spreading", "mobility.clock", "mobility.zones", "mobility.panel"} | SCIENCE,
+    "mobility.runs": {"_storage", "execution", "spreading", "mobility.clock", "mobility.panel", "mobility.models"},
+    "mobility.backtest": {
+        "_storage",
+        "execution",
+        "spreading",
+        "metrics",
+        "mobility.panel",
+        "mobility.models",
+        "mobility.runs",
+    },
     "mobility.demand": {"_storage", "execution"} | DATA | ESTIMATES,
     "mobility.planning": {"_storage", "decisions", "mobility.clock", "mobility.records", "mobility.zones"},
     "simulate": {"_storage"},
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
-    "report": {"_storage"}
+    "report": {"_storage", "decisions"}
     | {f"mobility.{name}" for name in ("clock", "panel", "planning", "records", "runs", "supply")},
-    "pipeline": {"_storage", "execution", "mobility.planning", "report", "simulate"} | DATA | ESTIMATES,
-    "cli": {"_storage", "collect", "execution", "experiments", "mobility.backtest", "mobility.planning"}
+    "pipeline": {"_storage", "engines", "execution", "mobility.planning", "report", "simulate"} | DATA | ESTIMATES,
+    "cli": {"_storage", "collect", "engines", "execution", "experiments", "mobility.backtest", "mobility.planning"}
     | {"pipeline", "report", "simulate"}
     | DATA
     | ESTIMATES,

@@ -160,10 +160,10 @@ ARROWS = {
 }
 """Imports between parts, without those that others imply; `tests/test_figures.py` compares them with the code."""
 GROUND = (
-    ("_storage", "execution", "censoring", "metrics"),
-    ("_exceptions", "_linalg", "_memory", "_normal", "_parameters", "_typing"),
+    ("_storage", "execution", "spreading", "engines", "censoring", "metrics"),
+    ("_exceptions", "_linalg", "_memory", "_normal", "_parameters", "_stamp", "_typing"),
 )
-"""Parts that import only those in the rows below them."""
+"""Parts that import only each other and those in the row below them."""
 _ROW, _BOX = 52, (104, 30)
 
 

@@ -19,16 +19,21 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-from unmet._exceptions import InputError
+from unmet._exceptions import InputError, UnmetError
+from unmet._stamp import stamp
 
 __all__ = [
-    "ENGINES",
     "Executor",
+    "UnfitWorker",
     "WorkerDied",
     "count_workers",
-    "find_executor",
+    "describe_executor",
+    "end_pool",
+    "finished",
     "in_processes",
+    "process_pool",
     "serially",
+    "submit_all",
     "work_through",
 ]
 
@@ -48,6 +53,10 @@ class WorkerDied(Exception):
     """The outcome of an item whose worker ended without a result; another item may have caused it."""
 
 
+class UnfitWorker(UnmetError):
+    """A worker cannot give the results of this process. It ends all work: no item is to blame."""
+
+
 class Executor(Protocol):
     """The interface of an executor.
 
@@ -61,6 +70,13 @@ class Executor(Protocol):
 
     The functions and items of this package can be pickled, read no files and keep nothing between calls. An executor
     may therefore call them in any process on any machine.
+
+    An executor may have more attributes, as `unmet.engines.spark.OnSpark` has:
+
+    * ``slots``: the number of items that its workers do at a time, the default of `jobs`;
+    * ``check()``: raises `UnfitWorker` if its workers would give other results; returns a description;
+    * ``by_reference = True``: all workers reach the files of this machine by the same paths. Items then name zones, and
+      workers read the rows and write the finished zones themselves.
     """
 
     def __call__(
@@ -142,8 +158,8 @@ def _work_on(function: Callable[[Item], Result], loaded: tuple[tuple[Key, ...], 
         return function(loaded[1])
 
 
-def count_workers(jobs: int | None) -> int:
-    """Give the number of workers asked for; one per processor if None.
+def count_workers(jobs: int | None, executor: Executor | None = None) -> int:
+    """Give the number of workers asked for; if None, the slots of the executor, or one per processor.
 
     Examples
     --------
@@ -151,6 +167,9 @@ def count_workers(jobs: int | None) -> int:
     3
     """
     if jobs is None:
+        slots: int | None = getattr(executor, "slots", None)
+        if slots is not None:
+            return max(1, slots)
         from joblib import cpu_count
 
         return int(cpu_count())
@@ -159,19 +178,18 @@ def count_workers(jobs: int | None) -> int:
     return jobs
 
 
-def find_executor(engine: str | Executor) -> Executor:
-    """Give the executor of a name in `ENGINES`; an executor is returned as it is.
+def describe_executor(executor: Executor) -> dict[str, Any]:
+    """Check the workers of an executor, and describe it for ``run.json``: its name, and versions that decide digits.
 
     Examples
     --------
-    >>> find_executor("serial") is serially
-    True
+    >>> describe_executor(serially)["name"]
+    'serially'
     """
-    if not isinstance(engine, str):
-        return engine
-    if engine not in ENGINES:
-        raise InputError(f"engine: expected one of {', '.join(ENGINES)}; got {engine!r}.")
-    return ENGINES[engine]
+    check: Callable[[], dict[str, Any]] | None = getattr(executor, "check", None)
+    if check is not None:
+        return check()
+    return {"name": getattr(executor, "__name__", type(executor).__name__), "stamp": stamp()}
 
 
 def serially(
@@ -206,16 +224,16 @@ def in_processes(
     remaining = iter(items)
     waiting: list[Item] = []  # taken from `items`, and not started because the pool was broken
     while True:
-        pool = _pool(jobs)
+        pool = process_pool(jobs)
         under_way: dict[Future[Result], Item] = {}
         try:
             broken = False
             while not broken:
                 waiting.extend(islice(remaining, jobs - len(under_way) - len(waiting)))
-                broken = not _submit_all(pool, function, waiting, under_way)
+                broken = not submit_all(pool, function, waiting, under_way)
                 if not under_way and not waiting:
                     return
-                for future, outcome in _finished(under_way):
+                for future, outcome in finished(under_way):
                     if isinstance(outcome, BrokenProcessPool):
                         broken = True
                     else:
@@ -223,14 +241,21 @@ def in_processes(
             for item in under_way.values():
                 yield item, WorkerDied("the worker process ended without a result")
         finally:
-            # Processes with work under way are ended here: if loky's manager kills them itself, it fails on an item
-            # that was submitted a moment ago and prints a traceback.
-            for process in list((pool._processes or {}).values()) if under_way else []:
-                process.terminate()
-            pool.shutdown(wait=True, kill_workers=not under_way)
+            end_pool(pool, busy=bool(under_way))
 
 
-def _submit_all(
+def end_pool(pool: Any, *, busy: bool) -> None:
+    """End the processes of a pool, whether or not they have work under way.
+
+    Processes with work under way are ended here: if loky's manager kills them itself, it fails on an item that was
+    submitted a moment ago and prints a traceback.
+    """
+    for process in list((pool._processes or {}).values()) if busy else []:
+        process.terminate()
+    pool.shutdown(wait=True, kill_workers=not busy)
+
+
+def submit_all(
     pool: Any,
     function: Callable[[Item], Result],
     waiting: list[Item],
@@ -247,7 +272,7 @@ def _submit_all(
     return True
 
 
-def _finished(under_way: Iterable[Future[Result]]) -> list[tuple[Future[Result], Result | Exception]]:
+def finished(under_way: Iterable[Future[Result]]) -> list[tuple[Future[Result], Result | Exception]]:
     """Give the outcomes of items that are done, after a moment's wait if there are none.
 
     An interrupt within `wait` can leave the lock of a future taken, for which the pool's manager then waits for ever.
@@ -259,7 +284,8 @@ def _finished(under_way: Iterable[Future[Result]]) -> list[tuple[Future[Result],
         return [(future, future.result() if error is None else _plain(error)) for future, error in errors]
 
 
-def _pool(jobs: int) -> Any:  # loky ships no types
+def process_pool(jobs: int) -> Any:  # loky ships no types
+    """Make a pool of processes that end with this one, with one thread of linear algebra each."""
     from joblib.externals.loky import ProcessPoolExecutor
 
     return ProcessPoolExecutor(max_workers=jobs, env=ONE_THREAD, initializer=_end_with_parent, initargs=(os.getpid(),))
@@ -297,7 +323,3 @@ def _end_with_parent(parent: int) -> None:
 
 def _plain(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) else WorkerDied(repr(error))
-
-
-ENGINES: dict[str, Executor] = {"processes": in_processes, "serial": serially}
-"""Executors by the names that settings and the command line use."""

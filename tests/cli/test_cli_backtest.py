@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from unmet import cli
 from unmet._storage.parquet import read_parquet, write_parquet
-from unmet.execution import ENGINES, serially
+from unmet.engines import ENGINES
+from unmet.execution import serially
 from unmet.mobility.backtest import compare as module
 from unmet.mobility.backtest.output import FILES
 from unmet.mobility.panel import write_panel
@@ -145,3 +146,16 @@ def test_hidden_hours_are_scored_against_two_baselines(tmp_path):
 def test_something_else_to_hide_is_refused(panel, tmp_path, monkeypatch, capsys):
     assert run_main(monkeypatch, str(panel), "--out", str(tmp_path / "out"), "--hide", "days") == 2
     assert "hide: expected weeks or hours, got 'days'" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--hide", "hours", "--share", "0.1"], "--share: has no effect with --hide hours"),
+        (["--decisions", "--weather", "w.csv"], "--weather: has no effect with --decisions"),
+        (["--days", "3"], "--days: has no effect without --decisions"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(tmp_path, given, said):
+    result = CliRunner().invoke(cli.app, ["backtest", "panel.parquet", "--out", str(tmp_path / "b"), *given])
+    assert said in str(result.exception)

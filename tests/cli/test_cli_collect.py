@@ -42,6 +42,18 @@ def test_once_collects_and_status_shows_it(server: FeedServer, tmp_path: Path) -
     assert (summary["system"], summary["polls"], summary["rows"], summary["damaged"]) == ("oslo", 1, 1, [])
 
 
+def test_status_ends_with_1_if_a_file_is_damaged(server: FeedServer, tmp_path: Path) -> None:
+    out = tmp_path / "feeds"
+    call("collect", f"oslo={server.url}/gbfs.json", "--out", out, "--once")
+    (segment,) = out.glob("oslo/open/*.segment")
+    content = bytearray(segment.read_bytes())
+    content[40] ^= 1
+    segment.write_bytes(content)
+    shown = call("collect", "status", out)
+    assert (shown.exit_code, shown.stdout.count("oslo: damaged: open/")) == (1, 1)
+    assert call("collect", "status", out, "--json").exit_code == 1
+
+
 def test_once_without_any_answer_ends_with_1(server: FeedServer, tmp_path: Path) -> None:
     server.routes.clear()
     result = call("collect", f"{server.url}/gbfs.json", "--out", tmp_path / "feeds", "--once")
@@ -130,6 +142,8 @@ def test_systems_come_from_lines_or_from_the_public_catalogue(tmp_path: Path) ->
         (["x=http://y/", "x=http://z/"], "the same name"),
         (["http://x/", "--for", "soon"], "--for: expected a time"),
         (["http://x/", "--for", "-1h"], "--for: expected a time"),
+        (["http://x/", "--contact", "a\r\nHost: b"], "contact: expected ASCII text"),
+        (["http://x/", "--contact", "Zoë"], "contact: expected ASCII text"),
         (["http://x/", "--systems", "nowhere.txt"], "cannot be read as a list of systems"),
         (["status", "nowhere"], "no history of a feed is here"),
     ],

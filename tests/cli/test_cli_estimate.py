@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from unmet import cli
 from unmet._storage.parquet import read_parquet, write_parquet
-from unmet.execution import ENGINES, serially
+from unmet.engines import ENGINES
+from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
 from unmet.mobility.runs import run as runs
 

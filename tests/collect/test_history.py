@@ -228,3 +228,24 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     made.claim("https://example.com/gbfs.json")
     assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
     assert not (made.folder / ".x.partial").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["open", f"open/{DAY}.segment", "days/2026-01-01", "manifest.json"])
+def test_a_link_in_a_history_is_refused_by_readers_and_by_the_collector(tmp_path: Path, name: str) -> None:
+    made = history(tmp_path)
+    (made.folder / "days").mkdir(exist_ok=True)
+    path, other = made.folder / name, tmp_path / "other"
+    path.rename(other) if path.exists() else other.mkdir()
+    path.symlink_to(other)
+    assert made.damaged() == [name]
+    for use in (lambda: made.check_content("changes"), lambda: made.claim("https://example.com/gbfs.json")):
+        with pytest.raises(FileFormatError, match=f"{name}: is a symbolic link"):
+            use()
+    assert other.exists()
+
+
+def test_a_day_that_was_moved_away_is_no_damage(tmp_path: Path) -> None:
+    made = history(tmp_path)
+    made.finish(DAY)
+    (made.folder / "days" / DAY).rename(tmp_path / "archived")
+    assert made.damaged() == []

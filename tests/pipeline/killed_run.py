@@ -20,7 +20,8 @@ from pathlib import Path
 from small_city import city_settings
 
 from unmet._exceptions import InputError
-from unmet.execution import ENGINES, serially
+from unmet.engines import ENGINES
+from unmet.execution import serially
 from unmet.mobility.features import bins as binfeatures
 from unmet.mobility.panel import build as panel
 from unmet.pipeline import run, stages

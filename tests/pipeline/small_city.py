@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from unmet.execution import ENGINES, serially
+from unmet.engines import ENGINES
+from unmet.execution import serially
 from unmet.pipeline import RunSettings
 from unmet.simulate import simulate_city
 

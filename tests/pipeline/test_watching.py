@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from unmet._exceptions import InputError
-from unmet.pipeline.watching import keep_current, next_round
+from unmet.pipeline.watching import keep_current
 
 
 class Clock:
@@ -74,5 +76,15 @@ def test_a_bug_is_not_taken_for_a_passing_trouble():
         keep_current(wrong, 60.0, print, wait=lambda seconds: None)
 
 
-def test_a_clock_that_was_set_back_waits_no_longer_than_the_interval():
-    assert next_round(1000.0, 60.0, 400.0) == 1060.0
+@pytest.mark.parametrize(("later", "expected"), [(59.999, 0.001), (-86_400.0, 60.0)])
+def test_the_wait_is_never_negative_nor_longer_than_the_interval(later, expected):
+    """Also if the clock reaches the next round between two looks, or was set back by a day."""
+    looks, waits, rounds = iter([1000.0, 1000.0 + later]), [], count()
+
+    def once() -> None:
+        if next(rounds):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        keep_current(once, 60.0, print, now=lambda: next(looks, 2000.0), wait=waits.append)
+    assert waits == [pytest.approx(expected)]

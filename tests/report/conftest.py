@@ -27,7 +27,9 @@ def city() -> City:
 def plain_run(city, tmp_path_factory) -> Run:
     folder = tmp_path_factory.mktemp("plain")
     city.truth.to_parquet(folder / "truth.parquet")
-    return replace(run_on(city, folder, horizon=48), truth=folder / "truth.parquet")
+    stations = city.stations.assign(district=["North", "South"] * 6)
+    run = run_on(city, folder, horizon=48, stations=stations, areas="district")
+    return replace(run, truth=folder / "truth.parquet")
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +68,9 @@ def browser() -> Iterator[Any]:
         launched.close()
 
 
+_PATIENCE = 60  # seconds
+
+
 @dataclass
 class Opened:
     """A page from disk, with what it complained of and asked for."""
@@ -81,8 +86,13 @@ class Opened:
 
     def until(self, condition: str) -> None:
         """Wait until an expression holds, asked at every frame (the page's own policy forbids to evaluate text)."""
-        look = f"const look = () => (({condition}) ? done() : requestAnimationFrame(look)); look();"
-        self.page.evaluate(f"() => new Promise((done) => {{ {look} }})")
+        look = (
+            f"const look = () => (({condition}) ? done(true) : performance.now() > last ? done(false)"
+            " : requestAnimationFrame(look)); look();"
+        )
+        last = f"const last = performance.now() + {1000 * _PATIENCE};"
+        held = self.page.evaluate(f"() => new Promise((done) => {{ {last} {look} }})")
+        assert held, f"did not hold within {_PATIENCE} seconds: {condition}"
 
     def column(self, number: int, table: str = "#zone-table") -> list[str]:
         cells = f"document.querySelectorAll('{table} tbody tr > :nth-child({number})')"

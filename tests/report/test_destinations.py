@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import traceback
@@ -15,7 +16,7 @@ import pytest
 from report.postgres_server import ENCODED, PASSWORD, Server, find_binaries, running_server
 from report.small_runs import run_on
 from unmet._exceptions import InputError
-from unmet.report import export_tables, export_to
+from unmet.report import export_tables, export_to, write_report
 
 TABLES = ["headline", "zones", "hours_of_week", "act", "bins", "totals", "quality"]
 
@@ -278,3 +279,44 @@ def test_a_folder_gets_parquet_files(hostile_run, parquet, tmp_path):
 def test_places_that_make_no_sense_are_refused(hostile_run, to, out):
     with pytest.raises(InputError, match=r"expected|needs"):
         export_to(hostile_run.folder, to, out=out, panel=hostile_run.panel)
+
+
+# ---- Outputs that must not be written
+
+
+@pytest.mark.parametrize(
+    ("to", "more", "said"),
+    [
+        ("duckdb://:memory:", {}, "the path of a file"),
+        ("duckdb://a.db?table=t", {}, "the path of a file"),
+        ("tables.xls", {}, "not taken for a folder"),
+        ("duckdb://{folder}/a.db", {"name": "a" * 201}, "--name: expected at most 200 bytes"),
+        ("duckdb://{folder}/a.db", {"schema": "ä" * 40}, "--schema: expected at most 63 bytes"),
+        ("duckdb://{folder}/a.db", {"schema": "information_schema"}, "schema 'information_schema' cannot be used"),
+        ("duckdb://{folder}/taken.db", {}, "schema 'unmet' cannot be used"),
+        ("{folder}/none/a.xlsx", {}, "There is no folder"),
+    ],
+)
+def test_places_that_cannot_be_written_are_refused(hostile_run, tmp_path, to, more, said):
+    with duckdb.connect(str(tmp_path / "taken.db")) as connection:
+        connection.execute("CREATE SCHEMA unmet; CREATE VIEW unmet.zones AS SELECT 'a' AS run")
+    with pytest.raises(InputError, match=said):
+        export_to(hostile_run.folder, to.format(folder=tmp_path), panel=hostile_run.panel, **more)
+
+
+def test_no_output_replaces_a_file_of_the_run(hostile_run, tmp_path):
+    run, panel = tmp_path / "run", tmp_path / "panel.parquet"
+    shutil.copytree(hostile_run.folder, run)
+    shutil.copy(hostile_run.panel, panel)
+    (tmp_path / "link").symlink_to(run)
+    before = {path: path.read_bytes() for path in [panel, *run.iterdir()]}
+    for write in (
+        lambda: export_to(run, str(run), panel=panel),
+        lambda: export_tables(run, tmp_path / "link", panel=panel),
+        lambda: export_to(run, "nixtla", out=run / "demand.parquet", panel=panel),
+        lambda: export_to(run, "nixtla", out=panel, panel=panel),
+        lambda: write_report(run, run / "run.json", panel=panel),
+    ):
+        with pytest.raises(InputError, match="is a file of this run"):
+            write()
+    assert {path: path.read_bytes() for path in [panel, *run.iterdir()]} == before

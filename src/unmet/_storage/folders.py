@@ -12,9 +12,15 @@ from typing import Any
 from unmet._exceptions import InputError
 from unmet._storage.writing import writing
 
-__all__ = ["describe_change", "hold_folder", "remove_if_empty"]
+__all__ = ["check_regular", "describe_change", "hold_folder", "remove_if_empty"]
 
 _HASH = re.compile("[0-9a-f]{64}")
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what exists and is no file: reading a pipe would wait without end, and a device has no end."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: expected a file; this is a folder, a pipe or a device.")
 
 
 @contextmanager

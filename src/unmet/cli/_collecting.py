@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.folders import check_regular
 from unmet.collect import Clock, Collected, CollectorSettings, System, collect
 
 __all__ = ["collect_until_stopped", "parse_headers", "parse_systems"]
@@ -102,6 +103,7 @@ def _as_name(text: str) -> str:
 
 
 def _from_file(path: Path) -> list[tuple[str, str]]:
+    check_regular(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,17 +1,34 @@
-"""The console of all commands: names from files cannot control the terminal."""
+"""The console of all commands: names from files cannot control the terminal, and tables fit into narrow ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from rich import console
+from rich.measure import Measurement
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
 __all__ = ["Console"]
 
 # Control characters but tab and line end, as the symbols that Unicode has for them, or as "�".
 _VISIBLE = {i: chr(0x2400 + i) for i in range(32) if chr(i) not in "\t\n"}
 _VISIBLE |= {127: "\u2421", **dict.fromkeys(range(128, 160), "\ufffd")}
+
+
+_WIDEST = 1000  # columns: more than any table has
+
+
+def _as_lines(table: Table) -> console.Group:
+    """Write a table that is too wide one cell to a line, so that no word or number is cut."""
+    lines: list[console.RenderableType] = [] if table.title is None else [table.title]
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        for k, (column, cell) in enumerate(zip(table.columns, row, strict=True)):
+            name = column.header.plain if isinstance(column.header, Text) else str(column.header)
+            value = cell.copy() if isinstance(cell, Text) else Text.from_markup(str(cell))
+            lines.append(Text.assemble("" if k == 0 else "  ", f"{name}: " if name else "", value, overflow="fold"))
+    return console.Group(*lines)
 
 
 class Console(console.Console):
@@ -28,6 +45,10 @@ class Console(console.Console):
         self, renderable: console.RenderableType, options: console.ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         """Render to segments. Those that rich makes to control the terminal stay as they are."""
+        if isinstance(renderable, Table):
+            own = options or self.options
+            if Measurement.get(self, own.update(max_width=_WIDEST), renderable).minimum > own.max_width:
+                renderable = _as_lines(renderable)
         for segment in super().render(renderable, options):
             shown = segment.text if segment.control else segment.text.translate(_VISIBLE)
             yield segment if shown == segment.text else Segment(shown, segment.style)

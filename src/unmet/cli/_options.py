@@ -18,7 +18,9 @@ __all__ = [
     "RUN_PANEL",
     "Areas",
     "AsJson",
+    "Basemap",
     "CensoredRule",
+    "Compare",
     "Draws",
     "End",
     "Engine",
@@ -123,6 +125,8 @@ Engine = Annotated[str, option("engine", rich_help_panel=RUN_PANEL)]
 
 Title = Annotated[str | None, option("title")]
 Truth = Annotated[Path | None, option("truth")]
+Compare = Annotated[str | None, option("compare")]
+Basemap = Annotated[Path | None, option("basemap")]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Do not compare the run's files with their checksums; read them as they are.")
 ]

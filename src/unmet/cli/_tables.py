@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -23,6 +24,7 @@ __all__ = [
     "counted",
     "duration",
     "end_if_zones_failed",
+    "forecast_table",
     "interval",
     "print_estimate",
     "zone_labels",
@@ -45,6 +47,27 @@ def print_estimate(console: Console, result: RunResult) -> None:
         console.print(_zones_table(worst, labels))
     if result.failures:
         console.print(_failures_table(result, labels))
+
+
+def forecast_table(rows: pd.DataFrame, labels: dict[str, str]) -> Table:
+    """Return the zones and hours of a forecast in which most riders are expected to find nothing."""
+    lost = "expected_lost" if rows["expected_lost"].notna().any() else "rate_mean"
+    table = Table(title="Forecast: where most riders would find nothing", title_justify="left")
+    add_zone_column(table)
+    for name in ("hour", "riders", "90 % interval", "risk to find nothing", "find nothing"):
+        table.add_column(name, justify="right")
+    for row in rows.nlargest(_WORST, lost).to_dict("records"):
+        end = row["start_local"] + timedelta(minutes=float(row["minutes"]))
+        known = math.isfinite(row["risk"])
+        table.add_row(
+            Text(labels[row["zone"]]),
+            f"{row['start_local']:%a %H:%M} – {end:%H:%M}",
+            f"{row['demand_mean']:.1f}",
+            interval(row["demand_q05"], row["demand_q95"]) if math.isfinite(row["demand_q05"]) else "",
+            f"{row['risk']:.0%}" if known else "unknown",
+            f"{row['expected_lost']:.1f}" if known else "",
+        )
+    return table
 
 
 def end_if_zones_failed(result: RunResult) -> None:
@@ -131,8 +154,8 @@ def _failures_table(result: RunResult, labels: dict[str, str]) -> Table:
 
 
 def add_zone_column(table: Table) -> None:
-    """Add a column for zone names, which may be of any length."""
-    table.add_column("zone", no_wrap=True, overflow="ellipsis", max_width=24)
+    """Add a column for zone names, which may be of any length: long ones are wrapped."""
+    table.add_column("zone", overflow="fold", max_width=24)
 
 
 def count(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +31,7 @@ _decision = partial(typer.Option, rich_help_panel="Decisions")
 
 
 def backtest_command(
+    context: typer.Context,
     panel: Annotated[
         Path,
         typer.Argument(
@@ -102,15 +102,16 @@ def backtest_command(
 
     Example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
     """
+    if hide not in ("weeks", "hours"):
+        raise InputError(f"hide: expected weeks or hours, got {hide!r}.")
+    _refuse_unused(context, "decisions" if decisions else hide)
     if decisions:
         _backtest_decisions(
             panel, out, models, quiet, held_out=days, moves_share=moves, returns=returns, draws=draws, jobs=jobs
         )
         return
-    if hide not in ("weeks", "hours"):
-        raise InputError(f"hide: expected weeks or hours, got {hide!r}.")
     # Imported here to keep `unmet --help` fast.
-    from unmet.execution import find_executor
+    from unmet.engines import find_executor
     from unmet.mobility.backtest.compare import backtest
     from unmet.mobility.backtest.output import writing_backtest
     from unmet.mobility.features.bins import bin_features
@@ -154,17 +155,37 @@ def backtest_command(
         )
 
 
+_PLANNING = ("days", "moves", "returns")
+_FEATURES = ("weather", "weather_columns", "timezone", "holidays")
+_UNUSED = {
+    "weeks": _PLANNING,
+    "hours": ("models", "tasks", "folds", "share", *_PLANNING, "jobs", "engine"),
+    "decisions": ("tasks", "hide", "folds", "share", "seed", *_FEATURES, "engine"),
+}
+
+
+def _refuse_unused(context: typer.Context, kind: str) -> None:
+    """Refuse options that were given and would be ignored."""
+    for name in _UNUSED[kind]:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            chosen = {"decisions": "with --decisions", "hours": "with --hide hours", "weeks": "without --decisions"}
+            raise InputError(f"--{name.replace('_', '-')}: has no effect {chosen[kind]}. Leave it out.")
+
+
 def _backtest_hours(
     panel: PanelFile, out: Path, features: pd.DataFrame, seed: int, draws: int, stderr: Console
 ) -> None:
     """Compare the city as one with two baselines on hidden hours, and write the scores."""
-    from unmet._storage.writing import write_text
+    from unmet._storage.writing import write_text, writing
     from unmet.mobility.backtest.hours import hidden_hours
 
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
     with stderr.status("hiding hours") as status:
         scores = hidden_hours(panel, features=features, seed=seed, draws=draws, progress=status.update)
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "hidden_hours.csv", scores.to_csv(index=False))
+    with writing(out):
+        write_text(out / "hidden_hours.csv", scores.to_csv(index=False))
     if stderr.quiet:
         return
     table = Table(title=f"{int(scores['rows'].iloc[0]):,} hidden hours", title_justify="left")
@@ -178,6 +199,7 @@ def _backtest_hours(
 
 def _backtest_decisions(given: Path, out: Path, models: str, quiet: bool, **options: Any) -> None:
     """Compare the decisions of models in the simulated city of a folder, or in the recorded city of an unmet.toml."""
+    from unmet._storage.temporary import temporary_folder
     from unmet.pipeline import make_settings
     from unmet.pipeline.decisions import DECISION_MODELS, compare_decisions
     from unmet.pipeline.worlds import recorded_world, simulated_world
@@ -185,10 +207,10 @@ def _backtest_decisions(given: Path, out: Path, models: str, quiet: bool, **opti
 
     chosen = DECISION_MODELS if models == ",".join(COMPARED_MODELS) else tuple(_names(models))
     stderr = Console(stderr=True, quiet=quiet)
-    with stderr.status("reading the city") as status, tempfile.TemporaryDirectory(prefix="unmet-") as scratch:
+    with stderr.status("reading the city") as status, temporary_folder() as scratch:
         if given.suffix == ".toml":
             settings = make_settings(given)
-            city = recorded_world(settings, Path(scratch), jobs=options["jobs"], progress=status.update)
+            city = recorded_world(settings, scratch, jobs=options["jobs"], progress=status.update)
         else:
             city = simulated_world(read_city(given))
         result = compare_decisions(city, models=chosen, progress=status.update, **options)

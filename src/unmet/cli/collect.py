@@ -65,7 +65,8 @@ def collect_command(
     every poll. It can be killed at any time: at most the poll under way is lost, and the same command goes on.
     SIGTERM and Ctrl-C end it when the poll under way is written. Needs the extra `collect`.
 
-    `unmet collect status feeds` shows uptime, gaps, staleness, size and damaged files.
+    `unmet collect status feeds` shows uptime, gaps, staleness, size and damaged files. It ends with 1 if a file
+    is damaged.
 
     For example:
 
@@ -115,14 +116,16 @@ def _print_status(folders: list[Path], *, as_json: bool) -> None:
         found += [summarise(history, time.time()) for history in histories.values()]
     if as_json:
         typer.echo(json.dumps({"systems": [asdict(summary) for summary in found]}, indent=2))
-        return
-    console = Console()
-    console.print(_status_table(found))
-    for summary in found:
-        if summary.error:
-            console.print(Text(f"{summary.system}: the last poll failed: {summary.error}"), soft_wrap=True)
-        for path in summary.damaged[:_LINES_OF_DAMAGE]:
-            console.print(Text(f"{summary.system}: damaged: {path}", style="red"), soft_wrap=True)
+    else:
+        console = Console()
+        console.print(_status_table(found))
+        for summary in found:
+            if summary.error:
+                console.print(Text(f"{summary.system}: the last poll failed: {summary.error}"), soft_wrap=True)
+            for path in summary.damaged[:_LINES_OF_DAMAGE]:
+                console.print(Text(f"{summary.system}: damaged: {path}", style="red"), soft_wrap=True)
+    if any(summary.damaged for summary in found):
+        raise typer.Exit(1)
 
 
 def _status_table(summaries: list[SystemSummary]) -> Table:

@@ -67,7 +67,7 @@ def estimate_command(
 
     Example: unmet estimate panel.parquet --out run/ --weather weather.csv --holidays US --jobs 4
     """
-    from unmet.execution import find_executor
+    from unmet.engines import find_executor
     from unmet.mobility.demand import LatentDemand
 
     if side not in _SIDES:

@@ -28,6 +28,8 @@ def report_command(
     ] = None,
     title: flags.Title = None,
     truth: flags.Truth = None,
+    compare: flags.Compare = None,
+    basemap: flags.Basemap = None,
     trust: flags.Trust = False,
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
@@ -49,6 +51,8 @@ def report_command(
             panel=panel,
             title=title,
             truth=truth,
+            compare=compare,
+            basemap=basemap,
             trust=trust,
             progress=lambda done, zones: progress(done, zones, ""),
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from unmet._exceptions import InputError
+from unmet.cli import _options as flags
 from unmet.cli._console import Console
 from unmet.cli._help import Command, Group
 from unmet.cli._progress import stoppable, zone_progress
@@ -56,9 +57,17 @@ def _folder(experiment: str, data: Path | None, week: str | None = None) -> Path
 
 @contextmanager
 def _run(
-    out: Path, quick: bool, full: bool, seed: int, jobs: int, warm_start: bool = False, data: Path | None = None
+    out: Path,
+    quick: bool,
+    full: bool,
+    seed: int,
+    jobs: int,
+    engine: str,
+    warm_start: bool = False,
+    data: Path | None = None,
 ) -> Iterator[Run]:
     """Provide the settings of a run, with progress on standard error and finished cells kept after Ctrl-C."""
+    from unmet.engines import find_executor
     from unmet.experiments import Run
 
     if quick and full:
@@ -69,7 +78,8 @@ def _run(
     stderr = Console(stderr=True)
     progress = partial(zone_progress, stderr, "Computing cells", "cells")
     with stoppable(stderr):
-        yield Run(out, level, seed, jobs, warm_start, data, console=stderr, progress=progress)
+        executor = None if engine == "processes" else find_executor(engine)
+        yield Run(out, level, seed, jobs, warm_start, data, console=stderr, progress=progress, executor=executor)
 
 
 @reproduce_app.command("synthetic", cls=Command)
@@ -79,6 +89,7 @@ def synthetic_command(
     full: Full = False,
     seed: Seed = 0,
     jobs: Jobs = -1,
+    engine: flags.Engine = "processes",
     noise_variance: Annotated[
         float,
         typer.Option(
@@ -89,13 +100,18 @@ def synthetic_command(
     """Fit a known function whose peaks are censored (section 4.2, figure 1)."""
     from unmet.experiments import synthetic
 
-    with _run(out, quick, full, seed, jobs) as run:
+    with _run(out, quick, full, seed, jobs, engine) as run:
         synthetic.reproduce(run, noise_variance)
 
 
 @reproduce_app.command("motorcycle", cls=Command)
 def motorcycle_command(
-    out: Out = Path("out/motorcycle"), quick: Quick = False, full: Full = False, seed: Seed = 0, jobs: Jobs = -1
+    out: Out = Path("out/motorcycle"),
+    quick: Quick = False,
+    full: Full = False,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    engine: flags.Engine = "processes",
 ) -> None:
     """Fit the motorcycle data under censoring of growing extent and intensity (section 4.3, figures 2-4).
 
@@ -103,7 +119,7 @@ def motorcycle_command(
     """
     from unmet.experiments import motorcycle
 
-    with _run(out, quick, full, seed, jobs) as run:
+    with _run(out, quick, full, seed, jobs, engine) as run:
         motorcycle.reproduce(run)
 
 
@@ -127,6 +143,7 @@ def bike_command(
     full: Full = False,
     seed: Seed = 0,
     jobs: Jobs = -1,
+    engine: flags.Engine = "processes",
     warm_start: Warm = False,
     data: Annotated[
         Path | None,
@@ -140,7 +157,7 @@ def bike_command(
     from unmet.experiments import bike
 
     folder = out or _folder("bike" if data else f"bike-{source.value}", data)
-    with _run(folder, quick, full, seed, jobs, warm_start, data) as run:
+    with _run(folder, quick, full, seed, jobs, engine, warm_start, data) as run:
         bike.reproduce(run, source.value)
 
 
@@ -157,6 +174,7 @@ def taxi_command(
     full: Full = False,
     seed: Seed = 0,
     jobs: Jobs = -1,
+    engine: flags.Engine = "processes",
     warm_start: Warm = False,
     data: Annotated[
         Path | None,
@@ -181,5 +199,5 @@ def taxi_command(
 
     first_day = f"{week:%Y-%m-%d}" if week else None
     folder = out or _folder("taxi", data, first_day)
-    with _run(folder, quick, full, seed, jobs, warm_start, data) as run:
+    with _run(folder, quick, full, seed, jobs, engine, warm_start, data) as run:
         taxi.reproduce(run, first_day)

@@ -14,7 +14,7 @@ from unmet.cli import _options as flags
 from unmet.cli._console import Console
 from unmet.cli._ending import print_error
 from unmet.cli._progress import stage_progress, stoppable
-from unmet.cli._tables import end_if_zones_failed, print_estimate
+from unmet.cli._tables import end_if_zones_failed, forecast_table, print_estimate, zone_labels
 from unmet.cli.panel import panel_facts
 from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL
 
@@ -66,6 +66,8 @@ def run_command(
     engine: flags.Engine = "processes",
     title: flags.Title = None,
     truth: flags.Truth = None,
+    compare: flags.Compare = None,
+    basemap: flags.Basemap = None,
     watch: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +142,7 @@ def _given(ctx: typer.Context) -> dict[str, Any]:
     for name in ("trips", "status", "stations"):
         if name in given:
             given[name] = tuple(given[name])
-    for name in ("weather", "truth"):
+    for name in ("weather", "truth", "basemap"):
         if name in given:
             given[name] = str(given[name])
     if "weather_columns" in given:
@@ -157,9 +159,29 @@ def print_run(console: Console, outcome: RunOutcome) -> None:
     checks = json.loads(outcome.report.with_name("quality.json").read_text(encoding="utf-8"))
     found = "; ".join(check["sentence"] for check in checks if not check["good"])
     console.print(Text(f"Before you send this on: {found}." if found else "Checks: nothing found."))
+    print_story(console, outcome)
     # A path is copied from here, so it must not be wrapped.
     console.print(Text(f"Tables: {outcome.estimate.out}"), soft_wrap=True)
     console.print(Text.assemble("Report: ", (str(outcome.report), "bold")), soft_wrap=True)
+
+
+def print_story(console: Console, outcome: RunOutcome) -> None:
+    """Print whether it is getting better, and the forecast if there is one."""
+    from unmet.report.forecast import forecast_by_bin, forecast_rows, forecast_sentence
+    from unmet.report.source import open_run
+    from unmet.report.story import compare, comparisons, read_weeks
+
+    with open_run(outcome.settings.out, trust=True) as source:  # every file was hashed just now
+        weeks = read_weeks(source)
+        pairs = comparisons(weeks, outcome.settings.compare)
+        rows = forecast_rows(source)
+        by_bin = forecast_by_bin(source, rows)
+    if pairs and (None, None, None) in weeks.draws:
+        sentence = compare(weeks.draws[None, None, None], pairs[0])["sentence"]
+        console.print(Text(f"Is it getting better? {sentence}"))
+    if len(rows):
+        console.print(Text(f"Forecast: {forecast_sentence(by_bin)}"))
+        console.print(forecast_table(rows, zone_labels(outcome.estimate.zones)))
 
 
 def init_command(

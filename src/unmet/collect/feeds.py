@@ -6,6 +6,7 @@ import math
 import random
 from dataclasses import dataclass
 
+from unmet._exceptions import InputError
 from unmet.collect.documents import Document
 from unmet.collect.requests import Answer
 
@@ -41,6 +42,10 @@ class CollectorSettings:
     timeout: float = 30.0
     most_bytes: int = 50_000_000
     dead_after: float = 1800.0
+
+    def __post_init__(self) -> None:
+        if not (self.contact.isascii() and self.contact.isprintable()):
+            raise InputError(f"contact: expected ASCII text without line breaks, for a header; got {self.contact!r}.")
 
     @property
     def user_agent(self) -> str:

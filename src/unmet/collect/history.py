@@ -20,6 +20,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import islice
@@ -180,6 +181,7 @@ class SystemHistory:
         """Note the address whose feed is kept here, or refuse another one; remove what a kill has left unfinished."""
         for partial in self.folder.rglob(".*.partial"):
             shutil.rmtree(partial) if partial.is_dir() and not partial.is_symlink() else partial.unlink()
+        self._refuse_links()
         known = self.manifest()
         if known.get("url", address) != address:
             raise InputError(
@@ -239,20 +241,28 @@ class SystemHistory:
         return rows
 
     def damaged(self) -> list[str]:
-        """Files whose content is not what was written: by the manifest, or by the checksums of a segment."""
-        wrong = []
-        for day, hashes in sorted(self.manifest()["days"].items()):
-            for name, expected in sorted(hashes.items()):
-                path = self.folder / "days" / day / name
-                if not path.is_file() or file_hash(path) != expected:
-                    wrong.append(f"days/{day}/{name}")
-        return wrong + [f"open/{day}{SEGMENT}" for day in self.open_days() if damaged_bytes(self.segment(day))]
+        """Files whose content is not what was written: by the manifest, or by the checksums of a segment; and links.
+
+        A day whose folder is missing is no damage: old days may be moved away.
+        """
+        wrong = {str(path.relative_to(self.folder)) for path in self._links()}
+        for day, hashes in self.manifest()["days"].items():
+            folder = self.folder / "days" / day
+            for name, expected in hashes.items() if folder.is_dir() else ():
+                if not (folder / name).is_file() or file_hash(folder / name) != expected:
+                    wrong.add(f"days/{day}/{name}")
+        for day in self.open_days():
+            with suppress(FileNotFoundError):  # the collector has finished this day just now
+                if damaged_bytes(self.segment(day)):
+                    wrong.add(f"open/{day}{SEGMENT}")
+        return sorted(wrong)
 
     def check_content(self, *tables: str) -> None:
         """Refuse tables that were damaged or changed: without a change in them, a station would keep an earlier state.
 
         Days that are missing are no damage: every day states all stations at its start.
         """
+        self._refuse_links()
         names = {f"{table}.parquet" for table in tables}
         for wrong in self.damaged():
             path = self.folder / wrong
@@ -261,6 +271,17 @@ class SystemHistory:
                     f"{path}: was damaged or changed since it was collected. Restore it from a copy, or move its day "
                     "out of the folder: other days can be read without it."
                 )
+
+    def _links(self) -> list[Path]:
+        """Symbolic links in the folder. The collector makes none: what they lead to is not its own."""
+        return sorted(path for path in self.folder.rglob("*") if path.is_symlink())
+
+    def _refuse_links(self) -> None:
+        for link in self._links():
+            raise FileFormatError(
+                f"{link}: is a symbolic link, and the history of a feed has none. Move the file itself to this place, "
+                "or link the whole folder of the system."
+            )
 
     def _write_day(self, day: str, folder: Path, tables: Iterable[str]) -> None:
         """Write tables of a segment as Parquet files; those without rows only where a reader expects them."""

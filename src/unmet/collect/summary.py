@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from unmet._storage.sql import connect, fetch_all, path_literal, reading
+from unmet._storage.temporary import temporary_folder
 from unmet.collect.history import SystemHistory
 from unmet.collect.memory import STATUS, VEHICLE_FEEDS
 
@@ -76,7 +77,7 @@ def summarise(history: SystemHistory, now: float) -> SystemSummary:
     now : float
         The present, in seconds since 1970.
     """
-    size = sum(path.stat().st_size for path in history.folder.rglob("*") if path.is_file())
+    size = sum(_size(path) for path in history.folder.rglob("*"))
     known: dict[str, Any] = {"system": history.folder.name, "size": size, "damaged": history.damaged()}
     polls, days = _polls(history)
     known |= {"days": days, "polls": len(polls), "failed": sum(error is not None for *_, error in polls)}
@@ -103,10 +104,18 @@ def summarise(history: SystemHistory, now: float) -> SystemSummary:
     return SystemSummary(**known)
 
 
+def _size(path: Path) -> int:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:  # moved by the collector just now
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
 def _polls(history: SystemHistory) -> tuple[list[tuple[float, float | None, int | None, str | None]], int]:
     """Polls of the main feed, in order: time, last_updated, rows, error; and the number of days."""
-    with tempfile.TemporaryDirectory(prefix="unmet-") as scratch, reading(str(history.folder)), connect() as connection:
-        files = history.files("polls", Path(scratch))
+    with temporary_folder() as scratch, reading(str(history.folder)), connect() as connection:
+        files = history.files("polls", scratch)
         if not files:
             return [], 0
         listed = ", ".join(path_literal(str(path)) for path in files)

@@ -8,6 +8,7 @@ from unmet.decisions.chargers import erlang_loss, expected_lost_at_chargers
 from unmet.decisions.docks import Layout, move_docks
 from unmet.decisions.fleet import Allocation, Move, allocate_fleet, fleet_curve, rebalance
 from unmet.decisions.riding import Network, Outcome, Riders, draw_riders, ride
+from unmet.decisions.risk import TimeOut, time_out
 from unmet.decisions.station import LostRiders, expected_level, expected_lost, with_day_factor
 from unmet.decisions.targets import Target, target_level, value_of_a_dock, value_of_bikes
 
@@ -20,6 +21,7 @@ __all__ = [
     "Outcome",
     "Riders",
     "Target",
+    "TimeOut",
     "allocate_fleet",
     "draw_riders",
     "erlang_loss",
@@ -31,6 +33,7 @@ __all__ = [
     "rebalance",
     "ride",
     "target_level",
+    "time_out",
     "value_of_a_dock",
     "value_of_bikes",
     "with_day_factor",

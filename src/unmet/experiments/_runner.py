@@ -20,7 +20,15 @@ import numpy as np
 
 from unmet._exceptions import InputError, UnmetError
 from unmet._storage.writing import write_text
-from unmet.execution import Executor, WorkerDied, count_workers, in_processes, serially, work_through
+from unmet.execution import (
+    Executor,
+    WorkerDied,
+    count_workers,
+    describe_executor,
+    in_processes,
+    serially,
+    work_through,
+)
 
 __all__ = ["Cell", "Progress", "Result", "generator", "run_cells"]
 
@@ -110,7 +118,9 @@ def run_cells(
     -------
     list of Result
     """
-    workers = count_workers(None if jobs == -1 else jobs)
+    if executor is not None:
+        describe_executor(executor)  # raises if its workers are unfit
+    workers = count_workers(None if jobs == -1 else jobs, executor)
     _make_folder(folder)
     paths = [folder / cell.file_name for cell in cells]
     kept = [_read(path) for path in paths]

@@ -80,6 +80,10 @@ class StateSpace:
             var[rows] = np.einsum("ij,ij->i", phi @ P_s, phi)
         return Filtered(mean, var, log_normaliser, means=means, covariances=covariances)
 
+    def log_normaliser(self, sites: Sites) -> float:
+        """The log of the integral of the prior times the given sites."""
+        return self._filter(sites)[2]
+
     def everywhere(self, posterior: Filtered) -> tuple[Array, Array]:
         """Posterior mean and variance of ``Φ z`` at all places and steps, shape (places, steps)."""
         mean, var = np.empty((len(self.features), self.steps)), np.empty((len(self.features), self.steps))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from unmet._storage.temporary import temporary_folder
 from unmet.execution import Executor, in_processes
 from unmet.mobility.clock.horizon import horizon_bins, usual_minutes
 from unmet.mobility.features.bins import BinFeatures, bin_features
@@ -145,7 +145,7 @@ class LatentDemand:
             ``failures``.
         """
         settings = self.settings()
-        with opened(panel) as file, tempfile.TemporaryDirectory(prefix="unmet-") as folder:
+        with opened(panel) as file, temporary_folder() as folder:
             steps = horizon_bins(self.horizon, usual_minutes(file.bins()))
             features = bin_features(
                 file,
@@ -161,7 +161,7 @@ class LatentDemand:
             result = run_estimates(
                 file,
                 settings,
-                Path(folder) / "run" if out is None else out,
+                folder / "run" if out is None else out,
                 features=features.frame,
                 jobs=jobs,
                 horizon=steps,
@@ -209,6 +209,7 @@ class LatentDemand:
             "weather_columns": list(features.weather),
             "holidays": self.holidays,
             "weather_gaps": features.gaps.to_dict("records"),
+            "weather_by_week": features.by_week,
             "weather_quality": features.quality.to_dict("records"),
         }
 

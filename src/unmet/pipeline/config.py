@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.folders import check_regular
 from unmet.pipeline.settings import TABLES, RunSettings, about, settings_by_table
 
 __all__ = ["CONFIG_NAME", "example_config", "make_settings", "read_config", "write_example"]
@@ -61,6 +62,7 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         Fields of `RunSettings`; paths are resolved against the file's folder.
     """
     file = Path(path)
+    check_regular(file)
     try:
         with file.open("rb") as stream:
             content = stream.read(_LARGEST + 1)

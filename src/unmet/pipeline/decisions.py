@@ -7,7 +7,6 @@ who are the same for all, ride from the planned levels. The city is simulated, o
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._storage.temporary import temporary_folder
 from unmet._storage.writing import replacing_files, writing
 from unmet._typing import IntArray
 from unmet.execution import Executor, in_processes
@@ -115,8 +115,7 @@ def compare_decisions(
         raise InputError(f"held_out: expected 1 to {len(days) - 14} days, so that two weeks remain; got {held_out}.")
     tell = progress or (lambda _: None)
     rows = []
-    with tempfile.TemporaryDirectory(prefix="unmet-") as scratch:
-        folder = Path(scratch)
+    with temporary_folder() as folder:
         tell("Building the panel of the first days.")
         world.write_panel(folder / "panel.parquet", days[-held_out])
         for name in models:

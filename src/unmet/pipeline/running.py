@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
-from unmet.execution import count_workers, find_executor
+from unmet.engines import find_executor
+from unmet.execution import count_workers
 from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
 from unmet.pipeline.events import Event, Progress, Stage
 from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings, panel_options
@@ -30,7 +31,10 @@ OUTPUTS = {
     PANEL: ("panel.parquet",),
     ESTIMATE: tuple(
         f"estimate/{name}"
-        for name in ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "run.json", "kept.npz")
+        for name in (
+            *("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "draws.npz"),
+            *("run.json", "kept.npz"),
+        )
     ),
     REPORT: ("report.html", "quality.json"),
 }
@@ -38,7 +42,7 @@ OUTPUTS = {
 _DECIDES = {
     PANEL: tuple(setting for option, setting in PANEL_SETTINGS.items() if PANEL_OPTIONS[option].changes_panel),
     ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws", "walk"),
-    REPORT: ("title",),
+    REPORT: ("title", "compare"),
 }
 
 
@@ -155,6 +159,8 @@ def _check(settings: RunSettings) -> LatentDemand:
     from unmet.mobility.demand import LatentDemand
     from unmet.mobility.features.bins import read_weather
     from unmet.mobility.features.covariates import add_holidays
+    from unmet.report.basemap import check_basemap
+    from unmet.report.story import check_compare
     from unmet.report.tables import check_truth
 
     if find_spec("plotly") is None:
@@ -173,6 +179,9 @@ def _check(settings: RunSettings) -> LatentDemand:
         raise InputError("weather_columns: columns were given without weather (--weather).")
     if settings.truth is not None:
         check_truth(Path(settings.truth))
+    if settings.basemap is not None:
+        check_basemap(Path(settings.basemap))
+    check_compare(settings.compare)
     names = ("model", "draws", "seed", "walk", "weather", "weather_columns", "timezone", "holidays", "horizon")
     return LatentDemand(**{name: getattr(settings, name) for name in names})
 
@@ -198,7 +207,7 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
     estimate = {} if settings.weather is None else {"weather": expand(settings.weather, "weather")}
     if settings.walk.lower().endswith(".csv"):
         estimate["walk"] = expand(settings.walk, "walk")
-    report = {} if settings.truth is None else {"truth": [Path(settings.truth)]}
+    report = {name: [Path(path)] for name in ("truth", "basemap") if (path := getattr(settings, name)) is not None}
     out = settings.out.resolve()
     for name, files in {**panel, **estimate, **report}.items():
         inside = next((file for file in files if out in file.resolve().parents), None)
@@ -270,6 +279,8 @@ def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Pa
             panel=panel,
             title=chosen.title,
             truth=None if chosen.truth is None else Path(chosen.truth),
+            compare=chosen.compare,
+            basemap=chosen.basemap,
             trust=True,  # every file was hashed just now
             quality=work.aside / "quality.json",
             progress=lambda done, zones: work.tell(Event(REPORT, "step", f"drawing zone {done} of {zones}")),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from unmet.execution import ENGINES
+from unmet.engines import ENGINE_WORDS
 from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS
 from unmet.mobility.panel.options import PANEL_OPTIONS
 
@@ -166,9 +166,7 @@ class RunSettings:
     jobs: int | None = _setting(
         None, "estimate", "whole", "Number of worker processes; default: one per processor.", "2"
     )
-    engine: str = _setting(
-        "processes", "estimate", "text", f"Where zones are estimated: {', '.join(ENGINES)}.", '"processes"'
-    )
+    engine: str = _setting("processes", "estimate", "text", f"Where the work is done: {ENGINE_WORDS}.", '"processes"')
 
     title: str | None = _setting(None, "report", "text", "Title of the report.", '"Bikes of our city, spring 2024"')
     truth: str | None = _setting(
@@ -177,6 +175,17 @@ class RunSettings:
         "path",
         "truth.parquet of a simulated city; the report then shows its true demand.",
         '"city/truth.parquet"',
+    )
+    compare: str | None = _setting(
+        None,
+        "report",
+        "text",
+        "Weeks that the report compares first: 4w (the last four against the four before), or year (the same weeks of "
+        "the year before); default: four weeks, or half of a shorter record.",
+        '"4w"',
+    )
+    basemap: str | None = _setting(
+        None, "report", "path", "GeoJSON of streets (lines) and water (polygons) behind the map.", '"lines.geojson"'
     )
 
 
@@ -197,7 +206,7 @@ def settings_by_table(table: str) -> list[str]:
     Examples
     --------
     >>> settings_by_table("report")
-    ['title', 'truth']
+    ['title', 'truth', 'compare', 'basemap']
     """
     return [name for name, known in _ABOUT.items() if known.table == table]
 

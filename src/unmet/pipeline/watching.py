@@ -51,7 +51,8 @@ def keep_current(
     began = now()
     run_once()
     while True:
-        wait(next_round(began, seconds, now()) - now())
+        at = now()  # once: a clock that goes on between two looks would give a negative time
+        wait(min(next_round(began, seconds, at) - at, seconds))
         try:
             run_once()
         except (UnmetError, OSError) as error:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -12,7 +13,7 @@ from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal
 from unmet.report.export import columns_of
 
-__all__ = ["RUN", "check_types", "plain_columns", "write_to_duckdb"]
+__all__ = ["RUN", "RunTables", "check_types", "write_to_duckdb"]
 
 RUN = "run"
 """Column of every table in a database: the name of the run."""
@@ -26,15 +27,39 @@ _WIDE = {
 }
 
 
-def plain_columns(connection: duckdb.DuckDBPyConnection, sql: str, run: str) -> tuple[str, dict[str, str]]:
-    """Give a query with the column ``run`` before those of `sql`, and the types of its columns, all of them plain."""
-    parts = [f"{literal(run)} AS {RUN}"]
-    for name, type_ in columns_of(connection, sql).items():
-        quoted = identifier(name)
-        as_type = _WIDE.get(type_, "VARCHAR")
-        parts.append(quoted if as_type == type_ else f"{quoted}::{as_type} AS {quoted}")
-    query = f"SELECT {', '.join(parts)} FROM ({sql})"
-    return query, columns_of(connection, query)
+@dataclass(frozen=True)
+class RunTables:
+    """The tables of a run, to be written to a database.
+
+    Attributes
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Has the tables of the report.
+    queries : mapping
+        Name → SQL.
+    schema, run : str
+        Schema of the tables, and value of their column ``run``.
+    progress : callable
+        Called with the name of each table.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    queries: Mapping[str, str]
+    schema: str
+    run: str
+    progress: Callable[[str], None]
+
+    def __iter__(self) -> Iterator[tuple[str, str, dict[str, str]]]:
+        """Yield name, query and types of each table: the column ``run``, then the others, all of plain types."""
+        for table, sql in self.queries.items():
+            self.progress(table)
+            parts = [f"{literal(self.run)} AS {RUN}"]
+            for name, type_ in columns_of(self.connection, sql).items():
+                quoted = identifier(name)
+                as_type = _WIDE.get(type_, "VARCHAR")
+                parts.append(quoted if as_type == type_ else f"{quoted}::{as_type} AS {quoted}")
+            query = f"SELECT {', '.join(parts)} FROM ({sql})"
+            yield table, query, columns_of(self.connection, query)
 
 
 def check_types(table: str, expected: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
@@ -53,34 +78,15 @@ def check_types(table: str, expected: Mapping[str, str], found: Mapping[str, str
     return [name for name in expected if name not in found]
 
 
-def write_to_duckdb(
-    connection: duckdb.DuckDBPyConnection,
-    tables: Mapping[str, str],
-    path: Path,
-    schema: str,
-    run: str,
-    progress: Callable[[str], None],
-) -> dict[str, int]:
-    """Replace the rows of a run in a DuckDB file, in one transaction.
-
-    Parameters
-    ----------
-    connection : duckdb.DuckDBPyConnection
-        Has the tables of the report.
-    tables : mapping
-        Name → SQL.
-    path : Path
-        The file; created if missing.
-    schema, run : str
-        Schema of the tables, and value of their column ``run``.
-    progress : callable
-        Called with the name of each table.
+def write_to_duckdb(tables: RunTables, path: Path) -> dict[str, int]:
+    """Replace the rows of a run in a DuckDB file, in one transaction; the file is created if missing.
 
     Returns
     -------
     dict
         Table → number of rows of this run.
     """
+    connection = tables.connection
     try:
         connection.execute(f"ATTACH {literal(str(path))} AS target (TYPE duckdb)")
     except duckdb.Error as error:
@@ -90,10 +96,16 @@ def write_to_duckdb(
         ) from error
     try:
         connection.execute("BEGIN")
-        rows = _write(connection, tables, f"target.{identifier(schema)}", run, progress)
+        rows = _write(tables)
         connection.execute("COMMIT")
     except duckdb.IOException as error:
         raise InputError(f"{path}: cannot be written; the disk may be full. Existing tables are unchanged.") from error
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ConstraintException) as error:
+        raise InputError(
+            f"{path}: the schema {tables.schema!r} cannot be used: it belongs to DuckDB, or has views or tables of "
+            "another program under the names of the report's tables. Choose another with --schema. Existing tables "
+            "are unchanged."
+        ) from error
     finally:
         with suppress(duckdb.TransactionException):  # it was committed
             connection.execute("ROLLBACK")
@@ -101,24 +113,17 @@ def write_to_duckdb(
     return rows
 
 
-def _write(
-    connection: duckdb.DuckDBPyConnection,
-    tables: Mapping[str, str],
-    schema: str,
-    run: str,
-    progress: Callable[[str], None],
-) -> dict[str, int]:
+def _write(tables: RunTables) -> dict[str, int]:
+    connection, schema = tables.connection, f"target.{identifier(tables.schema)}"
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     rows = {}
-    for name, sql in tables.items():
-        progress(name)
-        query, types = plain_columns(connection, sql, run)
+    for name, query, types in tables:
         target = f"{schema}.{identifier(name)}"
         columns = ", ".join(f"{identifier(column)} {type_}" for column, type_ in types.items())
         connection.execute(f"CREATE TABLE IF NOT EXISTS {target} ({columns})")
         found = {str(row[0]): str(row[1]) for row in fetch_all(connection, f"DESCRIBE {target}")}
         for column in check_types(name, types, found):
             connection.execute(f"ALTER TABLE {target} ADD COLUMN {identifier(column)} {types[column]}")
-        connection.execute(f"DELETE FROM {target} WHERE {RUN} = ?", [run])
+        connection.execute(f"DELETE FROM {target} WHERE {RUN} = ?", [tables.run])
         (rows[name],) = fetch_one(connection, f"INSERT INTO {target} BY NAME {query}")
     return rows

@@ -12,7 +12,8 @@ import duckdb
 from unmet._exceptions import InputError
 from unmet._storage.sql import connect, fetch_one, literal, path_literal
 from unmet._storage.writing import replacing, writing
-from unmet.report.databases import write_to_duckdb
+from unmet.mobility.panel.saving import check_new_file
+from unmet.report.databases import RunTables, write_to_duckdb
 from unmet.report.export import export_tables, report_tables
 from unmet.report.postgresql import hide_secrets, write_to_postgresql
 from unmet.report.source import open_run
@@ -25,6 +26,8 @@ _EXPECTED = (
     "duckdb://FILE, postgresql://USER@HOST/DATABASE, a file that ends in .xlsx, nixtla, or a folder for Parquet files"
 )
 _HOUR = 60
+_LONGEST = {"name": 200, "schema": 63}  # PostgreSQL cuts longer names of schemas; that of the run is in every row
+_NOT_FOLDERS = (".xls", ".ods", ".csv", ".parquet", ".db", ".duckdb")
 
 
 @dataclass(frozen=True)
@@ -90,22 +93,27 @@ def export_to(
     with open_run(run, panel, trust=trust) as source:
         if to == "nixtla":
             assert out is not None
+            check_new_file(Path(out))
+            source.check_outputs(Path(out))
             return Exported(str(out), {"demand": _write_nixtla(source.connection, Path(out), source.minutes)})
         tables = report_tables(source, zone_table(source))
-        if to.startswith("duckdb://"):
-            path = Path(to.removeprefix("duckdb://"))
-            rows = write_to_duckdb(source.connection, tables, path, schema, name or _run_name(run), report)
-            return Exported(str(path), rows)
         if to.lower().endswith(".xlsx"):
             return Exported(to, write_workbook(source.connection, tables, Path(to), report))
-        rows = write_to_postgresql(source.connection, tables, to, schema, name or _run_name(run), report)
-        return Exported(hide_secrets(to), rows)
+        named = RunTables(source.connection, tables, schema, name or _run_name(run), report)
+        if to.startswith("duckdb://"):
+            path = Path(to.removeprefix("duckdb://"))
+            return Exported(str(path), write_to_duckdb(named, path))
+        return Exported(hide_secrets(to), write_to_postgresql(named, to))
 
 
 def _check(to: str, out: object, name: str | None, schema: str) -> None:
     scheme, separator, rest = to.partition("://")
     if separator and (scheme not in ("duckdb", "postgresql", "postgres") or not rest):
         raise InputError(f"{hide_secrets(to)}: expected {_EXPECTED}.")
+    if rest == ":memory:" or (scheme == "duckdb" and "?" in rest):
+        raise InputError(f"{to}: expected duckdb:// and the path of a file; got {rest!r}.")
+    if not separator and to.lower().endswith(_NOT_FOLDERS):
+        raise InputError(f"{to}: expected {_EXPECTED}. A name with this ending is not taken for a folder.")
     if not to:
         raise InputError(f"to: expected {_EXPECTED}; got nothing.")
     if (to == "nixtla") != (out is not None):
@@ -114,6 +122,9 @@ def _check(to: str, out: object, name: str | None, schema: str) -> None:
         raise InputError(f"{out}: expected a file that ends in .parquet or .csv.")
     if name == "" or not schema or "\0" in schema + (name or ""):
         raise InputError("expected a name for the run and for the schema, without NUL characters.")
+    for what, text in (("name", name or ""), ("schema", schema)):
+        if len(text.encode(errors="replace")) > _LONGEST[what]:
+            raise InputError(f"--{what}: expected at most {_LONGEST[what]} bytes, got {len(text):,} signs.")
 
 
 def _run_name(run: str | os.PathLike[str]) -> str:

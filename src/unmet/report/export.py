@@ -7,6 +7,8 @@ headline       totals of the system with intervals, the share of time out of sto
 zones          one per zone; also as GeoJSON, with its point or polygon
 hours_of_week  one per zone and hour of the week
 areas          one per area, the sum of its zones; only if the panel has areas
+weeks          one per area (missing: all zones), week and quantity, with intervals
+forecast       one per zone and hour ahead, with the risk to find nothing; only with a forecast
 act            zones and hours where one more vehicle would have served most riders, best first
 bins           one per zone and bin: minutes by state, rate, demand and lost trips
 totals         all totals with their quantiles
@@ -34,9 +36,11 @@ from unmet._storage.sql import fetch_all, identifier, literal, one_thread
 from unmet._storage.writing import replacing_files, writing
 from unmet.mobility.records.quality import QUALITY_COLUMNS
 from unmet.mobility.supply.states import STATE_MINUTES
+from unmet.report.forecast import forecast_rows
 from unmet.report.places import geometry
 from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run
+from unmet.report.story import read_weeks, week_rows
 from unmet.report.tables import act_table, area_table, headline, week_table, zone_table
 
 __all__ = ["FORMATS", "appearing", "columns_of", "copy_table", "export_tables", "report_tables"]
@@ -95,6 +99,7 @@ def export_tables(
             text = json.dumps(_features(source, zones), ensure_ascii=False, allow_nan=False)
             (aside / "zones.geojson").write_text(text, encoding="utf-8")
         names = sorted(path.name for path in aside.iterdir())
+        source.check_outputs(*(folder / name for name in names))
     return [folder / name for name in names]
 
 
@@ -125,6 +130,8 @@ def _register(source: RunSource, zones: pd.DataFrame) -> None:
         "total_rows": source.totals.assign(number=range(len(source.totals))),
         "zone_names": zones[["zone", "name"]],
         "area_rows": area_table(source),
+        "week_sums": week_rows(read_weeks(source)),
+        "forecast_rows": forecast_rows(source),
         "quality_rows": source.quality if len(source.quality.columns) else pd.DataFrame(columns=QUALITY_COLUMNS),
     }
     for name, frame in frames.items():
@@ -148,6 +155,8 @@ def _tables(source: RunSource) -> dict[str, str]:
         "hours_of_week": "SELECT * FROM week_rows",
         "act": "SELECT * FROM act_rows",
         **({"areas": "SELECT * FROM area_rows"} if (source.totals["level"] == "area").any() else {}),
+        "weeks": "SELECT * FROM week_sums",
+        **({"forecast": "SELECT * FROM forecast_rows"} if source.bins["future"].any() else {}),
         "bins": bins,
         "totals": "SELECT level, zone, z.name, t.* EXCLUDE (level, zone, number) "
         "FROM total_rows t LEFT JOIN zone_names z USING (zone) ORDER BY t.number",

@@ -42,7 +42,9 @@ class Packed:
         ``drawn`` and ``week`` (see `pack`) of each zone, in the order of the run's zones: `PACKED` of the bins from
         `fine_from` on and then of the days; `WEEKLY` of the hours of the week.
     system : dict
-        The same for all zones together.
+        The same for all zones together, without those that are left out of the totals.
+    areas : dict
+        The same for each area, by name.
     fine_from : int
         The first bin that the page shows singly.
     weeks : list of dict
@@ -51,6 +53,7 @@ class Packed:
 
     zones: list[dict[str, Any]]
     system: dict[str, Any]
+    areas: dict[str, dict[str, Any]]
     fine_from: int
     weeks: list[dict[str, Array]]
 
@@ -105,17 +108,25 @@ def _text(raw: bytes) -> str:
 def pack_run(source: RunSource, progress: Callable[[int, int], None] | None = None) -> Packed:
     """Pack all zones, with the rows of a few in memory at a time."""
     fine_from = _fine_from(source)
-    estimated = (source.zones["status"] == "ok").tolist()
+    zones = source.zones
+    counted = (zones["status"] == "ok") & (zones["left_out"].isna() if "left_out" in zones else True)
+    estimated = counted.tolist()
+    named = zones["area"] if "area" in zones else [None] * len(zones)
+    area_of = [area if isinstance(area, str) else None for area in named]
     system = SystemSeries(source)
+    areas = {area: SystemSeries(source, whole=False) for area in sorted({a for a in area_of if a is not None})}
     packed, weeks = [], []
     for number, series in each_zone(source):
         if estimated[number]:
             system.add(series)
+            if (area := area_of[number]) is not None:
+                areas[area].add(series)
         packed.append(_packed(series, fine_from))
         weeks.append(series.week)
         if progress is not None:
             progress(number + 1, len(estimated))
-    return Packed(packed, _packed(system.series(), fine_from), fine_from, weeks)
+    of_areas = {area: _packed(own.series(), fine_from) for area, own in areas.items()}
+    return Packed(packed, _packed(system.series(), fine_from), of_areas, fine_from, weeks)
 
 
 def _packed(series: ZoneSeries, fine_from: int) -> dict[str, Any]:

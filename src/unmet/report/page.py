@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,15 @@ import unmet
 from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.writing import write_text, writing
 from unmet.mobility.panel.file import PanelFile
-from unmet.report.packing import PACKED, pack_integers, pack_run
+from unmet.report.basemap import read_basemap
+from unmet.report.forecast import forecast_data
+from unmet.report.packing import PACKED, pack, pack_integers, pack_run
 from unmet.report.places import plane
 from unmet.report.plan import plan_data
 from unmet.report.series import WEEKLY, day_numbers
 from unmet.report.source import RunSource, open_run
-from unmet.report.tables import act_table, flag_counts, headline, true_demand, week_table, zone_table
+from unmet.report.story import story_data
+from unmet.report.tables import act_table, flag_counts, headline, part_tables, true_demand, week_table, zone_table
 from unmet.report.trust import check_run
 from unmet.report.words import (
     area_rows,
@@ -42,7 +46,10 @@ from unmet.report.words import (
 
 __all__ = ["write_report"]
 
-_SCRIPTS = ("numbers.js", "map.js", "table.js", "series.js", "plan.js", "act.js", "how.js", "trust.js", "page.js")
+_SCRIPTS = (
+    *("numbers.js", "map.js", "table.js", "series.js", "story.js", "forecast.js", "plan.js", "act.js", "how.js"),
+    *("trust.js", "page.js"),
+)
 _DIGITS = 9  # enough for the page to round to the same digits as the tables
 
 
@@ -55,6 +62,8 @@ def write_report(
     truth: str | os.PathLike[str] | None = None,
     trust: bool = False,
     quality: str | os.PathLike[str] | None = None,
+    compare: str | None = None,
+    basemap: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Path:
     """Write the report of a run as one HTML file.
@@ -75,6 +84,11 @@ def write_report(
         Do not compare the files of the run with their checksums.
     quality : path, optional
         A JSON file to write the checks of the page to.
+    compare : str, optional
+        Weeks to compare first: ``4w`` (the last four against the four before) or ``year`` (the same weeks of the year
+        before); default: four weeks, or half of a shorter record.
+    basemap : path, optional
+        GeoJSON of streets (lines) and water (polygons) to draw behind the map.
     progress : callable, optional
         Called as ``progress(done, zones)``.
 
@@ -110,7 +124,9 @@ def write_report(
     plotly = _plotly()
     with open_run(run, panel, trust=trust) as source:
         _check_target(target)
-        data = _data(source, title, None if truth is None else Path(truth), progress)
+        source.check_outputs(target)
+        paths = (None if path is None else Path(path) for path in (truth, basemap))
+        data = _data(source, title, next(paths), compare, next(paths), progress)
     _write(target, _page(data, plotly))
     if quality is not None:
         _write(Path(quality), json.dumps(data["checks"], indent=2, ensure_ascii=False) + "\n")
@@ -134,7 +150,12 @@ def _plotly() -> str:
 
 
 def _data(
-    source: RunSource, title: str | None, truth: Path | None, progress: Callable[[int, int], None] | None
+    source: RunSource,
+    title: str | None,
+    truth: Path | None,
+    compare: str | None,
+    basemap: Path | None,
+    progress: Callable[[int, int], None] | None,
 ) -> dict[str, Any]:
     """Collect everything that the page shows, as JSON values."""
     zones = zone_table(source, None if truth is None else true_demand(source, truth))
@@ -149,7 +170,7 @@ def _data(
         "period": _period(source),
         "headline": headline(source, zones),
         "zones": _columns(zones.drop(columns=["lat", "lon"])),
-        "map": plane(source.zones),
+        "map": plane(source.zones, None if basemap is None else partial(read_basemap, basemap)),
         "fields": {"drawn": list(PACKED), "week": list(WEEKLY)},
         "bins": {
             "local": pack_integers(local[packed.fine_from :]),
@@ -160,7 +181,12 @@ def _data(
         },
         "series": packed.zones,
         "system": packed.system,
+        "areas": packed.areas,
+        "parts": _parts(source, weeks),
         "act": _columns(worst.drop(columns=["zone", "name", "day", "hour"])),
+        "story": story_data(source, compare),
+        "forecast": forecast_data(source),
+        "effects": source.info.get("effects") or [],
         "plan": plan_data(source),
         "how": _how(source),
         "checks": [check.to_dict() for check in check_run(source)],
@@ -199,6 +225,14 @@ def _how(source: RunSource) -> dict[str, Any]:
         "notes": [str(note) for note in source.info.get("notes", [])],
         "assumptions": assumptions(source),
     }
+
+
+def _parts(source: RunSource, weeks: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the tables of zones by kind of days and part of the day, packed."""
+    return [
+        {"days": days, "part": part, "fields": list(table.columns), **pack([(table[c].to_numpy(), 0.0) for c in table])}
+        for (days, part), table in part_tables(source, weeks).items()
+    ]
 
 
 def _columns(table: pd.DataFrame) -> dict[str, list[Any]]:

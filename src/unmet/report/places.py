@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,21 +11,30 @@ from numpy.typing import NDArray
 
 from unmet._typing import Array
 
-__all__ = ["centre", "geometry", "plane"]
+__all__ = ["Base", "centre", "geometry", "plane", "simplified"]
+
+Base = Callable[[Callable[[Array], Array], tuple[Array, Array]], dict[str, Any]]
 
 _KM_PER_DEGREE = 111.195
 # Corners closer to the outline than this share of the map's width are removed.
 _COARSE = 0.0005
 
 
-def plane(zones: pd.DataFrame) -> dict[str, Any] | None:
+def plane(zones: pd.DataFrame, base: Base | None = None) -> dict[str, Any] | None:
     """Return the positions of the zones on the map, or None if no zone has one.
+
+    Parameters
+    ----------
+    zones : pandas.DataFrame
+        The zones.
+    base : callable, optional
+        Gives what is behind the zones, from the projection of the map and the corners of the zones on it.
 
     Returns
     -------
     dict
         ``x``, ``y`` (km east and north, None if unknown) and, for polygons, ``shapes``: per zone a list of rings of
-        ``[x, y]``, or None.
+        ``[x, y]``, or None; and ``base``, if it is given.
     """
     lat, lon = _centres(zones)
     known = np.isfinite(lat) & np.isfinite(lon)
@@ -44,6 +54,8 @@ def plane(zones: pd.DataFrame) -> dict[str, Any] | None:
     at = project(np.column_stack([lon, lat]))
     found: dict[str, Any] = {"x": _listed(at[:, 0]), "y": _listed(at[:, 1])}
     shapes = [_rings(polygon) for polygon in zones["polygon"]]
+    if base is not None:
+        found["base"] = base(project, (np.nanmin(at, axis=0), np.nanmax(at, axis=0)))
     if any(shapes):
         drawn = [[project(ring) for ring in rings] for rings in shapes]
         corners = np.concatenate([ring for rings in drawn for ring in rings])
@@ -112,6 +124,11 @@ def _coarser(ring: Array, tolerance: float) -> Array:
             keep[middle] = True
             pending += [(first, middle), (middle, last)]
     return ring[keep]
+
+
+def simplified(line: Array, tolerance: float) -> Array:
+    """Remove points of an open or closed line that lie closer than the tolerance to the rest of it."""
+    return _coarser(line, tolerance) if len(line) > 2 else line
 
 
 def _listed(values: Array) -> list[float | None]:

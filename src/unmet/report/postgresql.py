@@ -6,16 +6,14 @@ No message contains the password of an address.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-import duckdb
-
 from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.sql import identifier
-from unmet.report.databases import RUN, check_types, plain_columns
+from unmet.report.databases import RUN, RunTables, check_types
 
 __all__ = ["hide_secrets", "write_to_postgresql"]
 
@@ -45,31 +43,21 @@ def hide_secrets(url: str) -> str:
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0].partition('#')[0]}"
 
 
-def write_to_postgresql(
-    connection: duckdb.DuckDBPyConnection,
-    tables: Mapping[str, str],
-    url: str,
-    schema: str,
-    run: str,
-    progress: Callable[[str], None],
-) -> dict[str, int]:
-    """Replace the rows of a run in a PostgreSQL database, in one transaction.
+def write_to_postgresql(tables: RunTables, url: str) -> dict[str, int]:
+    """Replace the rows of a run in a PostgreSQL database, in one transaction; return the number of rows by table.
 
-    Readers see the earlier rows until the transaction ends; views and permissions stay. Parameters are those of
-    `unmet.report.databases.write_to_duckdb`, and `url` for the database.
+    Readers see the earlier rows until the transaction ends; views and permissions stay.
     """
-    secrets = _secrets(url)
-    with _explained(url, secrets), _connected(url) as server, server.cursor() as cursor:
+    schema = tables.schema
+    with _explained(url, _secrets(url)), _connected(url) as server, server.cursor() as cursor:
         # Two exports into the same schema wait for each other.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtext($1))", [f"unmet.{schema}"])
         cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
         rows = {}
-        for name, sql in tables.items():
-            progress(name)
-            query, types = plain_columns(connection, sql, run)
+        for name, query, types in tables:
             _prepare(cursor, schema, name, {column: _TYPES[type_] for column, type_ in types.items()})
-            cursor.execute(f"DELETE FROM {identifier(schema)}.{identifier(name)} WHERE {RUN} = $1", [run])
-            rows[name] = cursor.adbc_ingest(name, connection.sql(query), mode="append", db_schema_name=schema)
+            cursor.execute(f"DELETE FROM {identifier(schema)}.{identifier(name)} WHERE {RUN} = $1", [tables.run])
+            rows[name] = cursor.adbc_ingest(name, tables.connection.sql(query), mode="append", db_schema_name=schema)
         server.commit()
         return rows
 

@@ -165,13 +165,14 @@ def _summed(values: Array, groups: csr_matrix) -> Array:
 
 
 class SystemSeries:
-    """The sum of the zones that were estimated, which grows by `add`.
+    """The sum of some zones, which grows by `add`.
 
-    The limits of its rate come from ``system.parquet``, which includes the errors that zones share.
+    The limits of the rate of all zones come from ``system.parquet``, which includes the errors that zones share. Those
+    of a part of the zones are unknown.
     """
 
-    def __init__(self, source: RunSource) -> None:
-        self.source = source
+    def __init__(self, source: RunSource, *, whole: bool = True) -> None:
+        self.source, self.whole = source, whole
         self.sums = {name: np.zeros(len(source.bins)) for name in (*DRAWN, "seen", "known", "estimated")}
         self.week = {name: np.zeros(HOURS_OF_WEEK) for name in WEEKLY}
 
@@ -194,7 +195,7 @@ class SystemSeries:
             return np.where(sums[count] > 0, values, np.nan)
 
         sd = self.source.system.get("rate_sd", pd.Series(dtype=float)).reindex(self.source.bins["start"])
-        half = _NORMAL_Q95 * np.nan_to_num(sd.to_numpy(dtype=float))
+        half = _NORMAL_Q95 * np.nan_to_num(sd.to_numpy(dtype=float)) * (1.0 if self.whole else np.nan)
         zones = np.maximum(sums["known"], 1)
         own = {
             "observed": where("seen", sums["observed"]),
@@ -205,6 +206,6 @@ class SystemSeries:
             "stockout": where("known", sums["stockout"] / zones),
             "off": where("known", sums["off"] / zones),
         }
-        limits = _week_limits(self.source, "hour_of_week").get("", _NO_LIMITS)
+        limits = _week_limits(self.source, "hour_of_week").get("", _NO_LIMITS) if self.whole else _NO_LIMITS
         days = _by_day(own, self.source, _days_of(self.source.bins))
         return ZoneSeries(own, days, {**self.week, **limits})

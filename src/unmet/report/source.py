@@ -15,12 +15,13 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.hashes import file_hash
-from unmet._storage.ledger import read_ledger
+from unmet._storage.ledger import LEDGER_NAME, read_ledger
 from unmet._storage.parquet import read_parquet
 from unmet._storage.sql import fetch_all, fetch_frame, path_literal, reading
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.opening import opened
+from unmet.mobility.runs.keeping import KEPT
 from unmet.mobility.runs.outputs import TABLES, check_files, read_info
 from unmet.mobility.supply.states import STATE_MINUTES
 
@@ -62,6 +63,8 @@ class RunSource:
         Columns of ``demand.parquet``.
     folder : pathlib.Path
         The folder of the run's tables.
+    files : frozenset of pathlib.Path
+        Files of the run and its panel, which no output may replace.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -76,6 +79,13 @@ class RunSource:
     unusable: pd.DataFrame
     demand_columns: frozenset[str]
     folder: Path
+    files: frozenset[Path]
+
+    def check_outputs(self, *targets: Path) -> None:
+        """Refuse to write over a file of the run or its panel."""
+        for target in targets:
+            if target.resolve() in self.files:
+                raise InputError(f"{target}: is a file of this run. Name another file or folder to write to.")
 
     @property
     def minutes(self) -> int:
@@ -137,9 +147,15 @@ def open_run(
             pd.DataFrame(file.metadata.get("unusable", {})),
             columns,
             folder,
+            _files_of(folder, file),
         )
         with reading(str(folder)):  # also what a report asks of the tables later
             yield source
+
+
+def _files_of(folder: Path, panel: PanelFile) -> frozenset[Path]:
+    own = {folder / name for name in (*TABLES, "run.json", KEPT)} | {folder.parent / LEDGER_NAME}
+    return frozenset(path.resolve() for path in (own if panel.path is None else own | {panel.path}))
 
 
 def _run_folder(given: Path) -> Path:

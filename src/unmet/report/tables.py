@@ -14,6 +14,7 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, path_literal, reading
 from unmet._typing import Array
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
+from unmet.mobility.clock.periods import hours_of
 from unmet.mobility.supply.states import STATE_MINUTES
 from unmet.report.source import RunSource
 
@@ -23,6 +24,7 @@ __all__ = [
     "check_truth",
     "flag_counts",
     "headline",
+    "part_tables",
     "true_demand",
     "week_table",
     "zone_table",
@@ -68,9 +70,46 @@ def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.Dat
     table["message"] = zones["message"].fillna("") if "message" in zones.columns else ""
     extrapolated = flag_counts(source).get("extrapolation", {})
     table["extrapolated_bins"] = [extrapolated.get(zone, 0) for zone in table["zone"]]
+    if "area" in zones.columns:
+        table["area"] = zones["area"]
     if truth is not None:
         table["true_demand"] = [truth.get(zone, 0) for zone in table["zone"]]
     return table
+
+
+def part_tables(source: RunSource, weeks: pd.DataFrame) -> dict[tuple[str | None, str | None], pd.DataFrame]:
+    """Return a table of zones for each kind of days and part of the day; there are none for long bins.
+
+    Columns: ``observed, demand_mean, lost_mean, lost_q05, lost_q95, stockout_hours, open_hours, stockout_share``, in
+    the order of the run's zones.
+
+    Parameters
+    ----------
+    source : RunSource
+        The run.
+    weeks : pandas.DataFrame
+        Its `week_table`.
+    """
+    totals = source.totals[source.totals["level"] == "zone_part"]
+    rows = totals[totals["quantity"].isin(["observed", "demand", "lost"])]
+    found = {}
+    for (days, part), own in rows.groupby(["days", "part"], dropna=False):
+        choice = (days if isinstance(days, str) else None, part if isinstance(part, str) else None)
+        by_zone = own.pivot(index="zone", columns="quantity", values=["mean", "q05", "q95"]).reindex(
+            source.zones["zone"]
+        )
+        hours = weeks[weeks["hour_of_week"].isin(hours_of(*choice))].groupby("zone")[["stockout_hours", "open_hours"]]
+        spent = hours.sum().reindex(source.zones["zone"])
+        found[choice] = pd.DataFrame(
+            {
+                "observed": by_zone["mean", "observed"].to_numpy(),
+                "demand_mean": by_zone["mean", "demand"].to_numpy(),
+                **{f"lost_{limit}": by_zone[limit, "lost"].to_numpy() for limit in _LIMITS},
+                **{name: spent[name].to_numpy() for name in ("stockout_hours", "open_hours")},
+                "stockout_share": (spent["stockout_hours"] / spent["open_hours"]).to_numpy(),
+            }
+        )
+    return found
 
 
 def area_table(source: RunSource) -> pd.DataFrame:

@@ -174,6 +174,7 @@ def write_targets(
                     text = json.dumps({"type": "FeatureCollection", "features": features}, ensure_ascii=False)
                     (aside / f"{name}.geojson").write_text(text, encoding="utf-8")
             names = sorted(path.name for path in aside.iterdir())
+            source.check_outputs(*(folder / name for name in names))
     return plan, moves, [folder / name for name in names]
 
 

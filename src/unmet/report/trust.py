@@ -60,23 +60,26 @@ def check_run(source: RunSource) -> list[Check]:
     return [check for check in found if check is not None]
 
 
+def _about_zones(name: str, zones: list[str], found: str, none: str) -> Check:
+    """A check that finds zones: good if there are none."""
+    return Check(name, not zones, f"{_some(zones, 'zone')} {found}" if zones else none, {"zones": zones})
+
+
 def _left_out(zones: pd.DataFrame) -> Check:
     names = zones.loc[zones["left_out"].notna(), "name"].tolist() if "left_out" in zones.columns else []
-    text = f"{_some(names, 'zone')} left out of the totals" if names else "no zone is left out"
-    return Check("left_out", not names, text, {"zones": names})
+    return _about_zones("left_out", names, "left out of the totals", "no zone is left out")
 
 
 def _lost_above_observed(zones: pd.DataFrame) -> Check:
     names = zones.loc[zones["lost_mean"] > zones["observed"], "name"].tolist()
-    text = f"{_some(names, 'zone')} with more trips lost than observed" if names else "no zone lost more than it served"
-    return Check("lost_above_observed", not names, text, {"zones": names})
+    found = "with more trips lost than observed"
+    return _about_zones("lost_above_observed", names, found, "no zone lost more than it served")
 
 
 def _mostly_empty(zones: pd.DataFrame) -> Check:
     open_ = zones["available_minutes"] + zones["stockout_minutes"]
     names = zones.loc[zones["stockout_minutes"] > _MOSTLY * open_, "name"].tolist()
-    text = f"{_some(names, 'zone')} empty most of the time" if names else "no zone is empty most of the time"
-    return Check("mostly_empty", not names, text, {"zones": names})
+    return _about_zones("mostly_empty", names, "empty most of the time", "no zone is empty most of the time")
 
 
 def _mostly_unknown(source: RunSource) -> Check:
@@ -103,10 +106,8 @@ def _beyond_observed(source: RunSource) -> Check:
         )
     known = dict(zip(source.zones["zone"], source.zones["name"], strict=True))
     names = [known.get(row[0], row[0]) for row in rows]
-    text = f"{_some(names, 'zone')} with hours far above anything observed there"
-    return Check(
-        "beyond_observed", not names, text if names else "no estimate is far above what was observed", {"zones": names}
-    )
+    found = "with hours far above anything observed there"
+    return _about_zones("beyond_observed", names, found, "no estimate is far above what was observed")
 
 
 def _fits(zones: pd.DataFrame) -> Check:

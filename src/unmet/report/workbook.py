@@ -12,7 +12,9 @@ import duckdb
 
 from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.sql import identifier
+from unmet._storage.temporary import temporary_folder
 from unmet._storage.writing import replacing, writing
+from unmet.mobility.panel.saving import check_new_file
 from unmet.report.export import columns_of
 
 __all__ = ["write_workbook"]
@@ -38,6 +40,7 @@ def write_workbook(
     """
     try:
         import xlsxwriter
+        from xlsxwriter.exceptions import FileCreateError
     except ImportError as error:
         raise MissingExtraError("xlsxwriter", "excel", "Workbooks") from error
     rows = {}
@@ -48,15 +51,19 @@ def write_workbook(
         "strings_to_numbers": False,
         "default_date_format": "yyyy-mm-dd hh:mm",
     }
-    with writing(path, "An existing file is unchanged."), replacing(path) as aside:
-        book = xlsxwriter.Workbook(str(aside), options)
+    check_new_file(path)
+    with writing(path, "An existing file is unchanged."), temporary_folder() as scratch, replacing(path) as aside:
+        book = xlsxwriter.Workbook(str(aside), {**options, "tmpdir": str(scratch)})
         book.set_properties({"created": _MADE})
         try:
             for name, sql in tables.items():
                 progress(name)
                 rows[name] = _write_table(book, connection, name, sql)
         finally:
-            book.close()
+            try:
+                book.close()
+            except FileCreateError as error:
+                raise error.args[0] from None  # the system's error
     return rows
 
 

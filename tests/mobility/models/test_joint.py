@@ -11,9 +11,11 @@ import pytest
 from unmet import FileFormatError, InputError
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import JointCity, join_city
-from unmet.mobility.models.shocks import ShockLaw, estimate_shocks, learn_law
-from unmet.mobility.models.surroundings import ZoneTable, walks_between
+from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
+from unmet.mobility.models.shocks import estimate_shocks
+from unmet.mobility.models.surroundings import walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
+from unmet.mobility.models.zone_table import ZoneTable
 from unmet.mobility.zones.distance import metres_between
 
 LAW = ShockLaw(city_variance=0.06, city_hours=5.0, local_variance=0.08, local_hours=4.0, local_metres=600.0)
@@ -65,11 +67,25 @@ def test_the_law_is_found_in_the_residuals() -> None:
         table, _, _, _ = simulated(seed, bins=3000, walking=NO_WALKING)
         expected = np.where(table.exposure > 0, np.exp(table.log_rate), np.nan)
         observed = np.where(table.exposure > 0, table.observed, np.nan)
-        law, dispersion = learn_law(observed, expected, table.metres)
+        law = learn_law(observed, expected, table.metres)
+        dispersion = own_dispersion(observed, expected, law)
         found.append([law.city_variance, law.city_hours, law.local_variance, law.local_hours, law.local_metres])
         assert (dispersion < 0.05).all()  # all of the spread is shared
     middle = np.median(found, axis=0)
     np.testing.assert_allclose(middle, [0.06, 5.0, 0.08, 4.0, 600.0], rtol=0.5)
+
+
+def test_the_evidence_leads_from_a_wrong_law_to_the_right_one() -> None:
+    table, _, _, _ = simulated(5, zones=14, bins=900, walking=NO_WALKING)
+    law, evidence = ShockLaw(0.01, 12.0, 0.02, 12.0, 1500.0), []
+    for _ in range(4):
+        usual = table.log_rate - 0.5 * law.variance
+        found = estimate_shocks(table.observed, table.exposure, usual, None, law, table.metres, dispersion=0.0)
+        evidence.append(found.log_evidence)
+        law = refine_law(law, found.space, found.sites, table.log_rate, table.metres, 1.0)
+    assert np.diff(evidence)[0] > 10
+    assert (np.diff(evidence) > -0.5).all()  # up to EP's own error
+    np.testing.assert_allclose(list(law.to_dict().values()), list(LAW.to_dict().values()), rtol=0.45)
 
 
 def test_shocks_of_hidden_bins_are_found_and_their_intervals_hold() -> None:

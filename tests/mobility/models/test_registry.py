@@ -69,6 +69,12 @@ def test_names_and_records_that_cannot_be_are_refused():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("draws", [19, 10_001, 10**20])
+def test_draws_that_give_no_interval_or_do_not_fit_in_memory_are_refused(draws):
+    with pytest.raises(InputError, match="draws: expected 20 to 10,000"):
+        DemandModel(draws=draws)
+
+
 def test_a_model_of_ones_own_runs_in_processes_and_is_in_the_report(tmp_path):
     panel = known_panel(zones=2, days=21)
     write_parquet(panel, tmp_path / "panel.parquet")

@@ -179,7 +179,13 @@ def test_moved_docks_keep_their_number_and_gain(zones, rates, period):
     assert moved["gain"][0] > 0
 
 
-@pytest.mark.parametrize("wrong", [{"fleet": -1}, {"no_bike": -1.0}, {"scenarios": 5}, {"least_gain": np.nan}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"fleet": -1}, {"no_bike": -1.0}, {"no_dock": 1e308}, {"least_gain": np.nan}, {"least_gain": np.inf},
+        {"scenarios": 5}, {"scenarios": 10**20},
+    ],
+)  # fmt: skip
 def test_impossible_options_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         PlanOptions(**wrong)

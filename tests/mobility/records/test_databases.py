@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from unmet._exceptions import InputError
+from unmet.mobility.records import databases
 from unmet.mobility.records.read import read_records
 
 TRIPS = pd.DataFrame(
@@ -38,7 +39,10 @@ def read(given: object) -> list[tuple[object, ...]]:
         return records.connection.sql("SELECT started_at, start_station, end_station FROM trips ORDER BY 1").fetchall()
 
 
-@pytest.mark.parametrize("rest", ["", "?table=trips", "?table=raw.rides", "#SELECT * FROM trips;", "#FROM raw.rides"])
+@pytest.mark.parametrize(
+    "rest",
+    ["", "?table=trips", "?table=raw.rides", "#SELECT * FROM trips;", "#SELECT * FROM trips -- all", "#FROM raw.rides"],
+)
 def test_a_table_a_view_and_a_query_give_the_rows_of_the_frame(database, rest):
     assert read(f"duckdb://{database}{rest}") == read(TRIPS)
 
@@ -98,3 +102,23 @@ def test_a_missing_file_and_another_kind_of_file_are_named(tmp_path):
     (tmp_path / "x.duckdb").write_text("something else")
     with pytest.raises(InputError, match="another kind of file"):
         read(f"duckdb://{tmp_path / 'x.duckdb'}")
+
+
+@pytest.mark.parametrize(
+    ("view", "limit"),
+    [
+        (
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n AS at FROM r",
+            "_MOST_SECONDS",
+        ),
+        ("SELECT hash(range) AS started_at FROM range(1000000000000)", "_MOST_MORE"),
+    ],
+)
+def test_a_view_without_end_is_stopped(tmp_path, monkeypatch, view, limit):
+    path = tmp_path / "endless.db"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"CREATE VIEW trips AS {view}")
+    monkeypatch.setattr(databases, limit, 0)
+    monkeypatch.setattr(databases, "_BETWEEN", 0.01)
+    with pytest.raises(InputError, match="the query was stopped"):
+        read_records(f"duckdb://{path}", timezone="UTC", memory="100MB")

@@ -78,3 +78,31 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path):
         read_opening_hours(document(tmp_path / "b.json", {"opening_hours": "sunrise-sunset"}))
     with pytest.raises(InputError, match=r"06:00-23:00"):
         read_opening_hours("always")
+
+
+HOURS = {"days": ["mon"], "start_time": "06:00:00", "end_time": "23:00:00"}
+SEASON = {"start_month": 4, "start_day": 1, "end_month": 10, "end_day": 31}
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"rental_hours": []}, "a list of 1 to 100 under 'rental_hours', found 0"),
+        ({"rental_hours": [HOURS] * 101}, "found 101"),
+        ({"rental_hours": {"a": HOURS}}, "found dict"),
+        ({"rental_hours": [HOURS | {"end_time": "99999999999:00:00"}]}, "hour: expected a whole number from 0 to 47"),
+        ({"rental_hours": [HOURS | {"end_time": "-6:00:00"}]}, "hour: expected"),
+        ({"rental_hours": [HOURS | {"end_time": "06:60:00"}]}, "minute or second: expected"),
+        ({"rental_hours": [HOURS | {"days": []}]}, "is never open"),
+        ({"calendars": []}, "a list of 1 to 100 under 'calendars'"),
+        ({"calendars": [SEASON | {"start_month": 13}]}, "start_month: expected a whole number from 1 to 12"),
+        ({"calendars": [SEASON | {"end_day": float("inf")}]}, "end_day: expected"),
+        ({"calendars": [SEASON | {"start_year": 10**30}]}, "start_year: expected"),
+        ({"opening_hours": "off"}, "is never open"),
+        ({"opening_hours": "Mo " * 100_000}, "expected days and times"),
+    ],
+)
+def test_hours_that_cannot_be_are_refused_in_a_short_sentence(tmp_path, data, said):
+    with pytest.raises(InputError, match=said) as refused:
+        read_opening_hours(document(tmp_path / "hours.json", data))
+    assert len(str(refused.value)) < 500

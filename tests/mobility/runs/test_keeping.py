@@ -18,6 +18,7 @@ from unmet.kernels import Linear, Periodic, SquaredExponential
 from unmet.mobility.demand import LatentDemand
 from unmet.mobility.panel import write_panel
 from unmet.mobility.runs.keeping import KEPT, NotKept, check_still_fits, read_kept
+from unmet.mobility.runs.periods import read_draws
 from unmet.mobility.runs.run import RunResult
 from unmet.simulate import simulate_city
 
@@ -107,6 +108,9 @@ def test_settled_bins_are_taken_over_and_sums_agree(base, continued):
     assert rows["lost_mean"].sum() == pytest.approx(lost, rel=0.02)  # means of draws
     observed = result.totals.query("level == 'system' and quantity == 'observed'")["mean"].item()
     assert rows["observed"].sum() == observed
+    periods = read_draws(result.out / "draws.npz")[""]
+    assert periods.draws.observed.sum() == observed
+    assert periods.draws.lost.sum(axis=0).mean() == pytest.approx(lost)
     assert (result.out / KEPT).read_bytes() == (base / KEPT).read_bytes()  # the next run starts from the same
 
 

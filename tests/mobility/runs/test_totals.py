@@ -11,6 +11,7 @@ from toy_model import ToyModel, estimate_toy, toy_panel
 
 from unmet.execution import serially
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
+from unmet.mobility.clock.periods import hours_of
 from unmet.mobility.runs import run_estimates
 from unmet.mobility.runs.totals import QUANTILES, QUANTITIES, ZoneDraws, tabulate_totals
 
@@ -57,10 +58,31 @@ def test_every_total_is_that_of_the_summed_draws(zones, table, level):
             for quantity, draws in zip(QUANTITIES, values, strict=True):
                 row = next(rows)
                 assert row.quantity == quantity
-                np.testing.assert_allclose(row[5:], expected(draws), rtol=1e-12, atol=1e-12)
+                np.testing.assert_allclose(row[7:], expected(draws), rtol=1e-12, atol=1e-12)
                 assert row.zone == chosen[0] if level.startswith("zone") else row.zone != row.zone
                 if level.endswith("hour_of_week"):
                     assert row.hour_of_week == few[0]
+
+
+def test_parts_of_the_day_and_kinds_of_days_are_sums_of_hours(zones, table):
+    some = table[table["level"] == "zone_part"]
+    assert len(some) == 17 * len(QUANTITIES) * len(zones)
+    for name, draws in zones:
+        for days, part in ((None, "morning"), ("weekends", None), ("weekdays", "late")):
+            rows = some[some["zone"] == name]
+            rows = rows[rows["days"].isna() if days is None else rows["days"] == days]
+            rows = rows[rows["part"].isna() if part is None else rows["part"] == part].set_index("quantity")
+            lost = draws.lost[hours_of(days, part)].sum(axis=0)
+            np.testing.assert_allclose(
+                rows.loc["lost", ["mean", "q05", "q95"]].to_list(), [lost.mean(), *np.quantile(lost, [0.05, 0.95])]
+            )
+
+
+def test_every_row_is_widened_and_keeps_its_mean(zones, table):
+    wider = tabulate_totals(zones, widening=(0.1, 1.5))
+    lost = (table["quantity"] == "lost").to_numpy()
+    np.testing.assert_allclose(wider["mean"], table["mean"], rtol=1e-9)
+    assert (wider["sd"] > table["sd"])[lost & (table["level"] == "zone").to_numpy()].all()
 
 
 def test_the_systems_spread_is_not_the_sum_of_the_zones_spreads(table):
@@ -82,7 +104,7 @@ def test_hours_in_which_no_bin_starts_have_no_rows_and_change_no_total(zones, ta
     ]
     few = tabulate_totals(daily, midnights)
     assert few["hour_of_week"].dropna().unique().tolist() == list(midnights)
-    every = tabulate_totals(daily)
+    every = tabulate_totals(daily).query("level != 'zone_part'")
     kept = every[every["hour_of_week"].isna() | every["hour_of_week"].isin(midnights)].reset_index(drop=True)
     pd.testing.assert_frame_equal(few, kept)
 

@@ -10,6 +10,7 @@ import sys
 from toy_model import ToyModel, estimate_toy
 
 from unmet import execution as executors
+from unmet.engines import find_executor
 from unmet.mobility.runs import run_estimates
 
 
@@ -28,13 +29,26 @@ def kill_before_rename(number: int) -> None:
     os.replace = replace
 
 
+def kill_after(zones: int):
+    """Die when so many zones are done."""
+
+    def progress(done: int, all_zones: int, note: str) -> None:
+        if done >= zones:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return progress
+
+
 def main() -> int:
     panel, out, text = sys.argv[1:]
     options = json.loads(text)
     if "kill_before_rename" in options:
         kill_before_rename(options.pop("kill_before_rename"))
     model = ToyModel(**options.pop("model", {}))
-    executor = getattr(executors, options.pop("executor"))
+    name = options.pop("executor")
+    executor = find_executor(name) if "://" in name else getattr(executors, name)
+    if "kill_after" in options:
+        options["progress"] = kill_after(options.pop("kill_after"))
     result = run_estimates(panel, model, out, estimate=estimate_toy, executor=executor, **options)
     print(json.dumps({"failures": result.failures, "notes": result.info["notes"], "zones": result.info["zones"]}))
     return 1 if result.failures else 0

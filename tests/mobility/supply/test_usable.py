@@ -9,20 +9,11 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from unmet.mobility.supply import usable, usable_learning
+from unmet.mobility.supply import broken, usable, usable_learning
+from unmet.mobility.supply.broken import BRIEF, BROKEN, MOST_BROKEN, STATES, Fault, Steps
 from unmet.mobility.supply.served import find_served
 from unmet.mobility.supply.timeline import Timeline
-from unmet.mobility.supply.usable import (
-    BRIEF,
-    BROKEN,
-    MOST_BROKEN,
-    STATES,
-    Fault,
-    Steps,
-    log_likelihood,
-    log_likelihoods,
-    smooth,
-)
+from unmet.mobility.supply.usable import log_likelihood, log_likelihoods, smooth
 from unmet.mobility.supply.usable_learning import UsableSupply, learn_fault, served
 from unmet.mobility.supply.usual_rates import CityRates, make_calendar
 
@@ -127,7 +118,7 @@ def matrices(fault: Fault, steps: Steps) -> tuple[list[np.ndarray], list[np.ndar
 def enumerate_paths(fault: Fault, steps: Steps) -> tuple[np.ndarray, np.ndarray, float]:
     """Sum over every path of hidden states of one station: begin and end of each step, and the log-likelihood."""
     drifts, events = matrices(fault, steps)
-    start = usable.initial(fault, steps)[0]
+    start = broken.initial(fault, steps)[0]
     begin, end = np.zeros((len(steps), STATES)), np.zeros((len(steps), STATES))
     total = 0.0
     # A path is the state at the begin and at the end of each step.
@@ -187,8 +178,8 @@ def test_splitting_repairs_from_the_rest_is_accurate_for_steps_of_two_hours():
             rate[s, s - 1] += fault.recovery
             rate[s, s] -= fault.recovery
     exact = expm(rate * 120)
-    drift = usable._Drift(fault, steps)
-    found = usable._ahead(np.eye(STATES), drift.of(np.zeros(STATES, dtype=int)))
+    drift = broken.Drift(fault, steps)
+    found = broken.carry_ahead(np.eye(STATES), drift.of(np.zeros(STATES, dtype=int)))
     np.testing.assert_allclose(found, exact, atol=0.02)
 
 

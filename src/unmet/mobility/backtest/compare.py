@@ -18,16 +18,18 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError, UnmetError
-from unmet.execution import Executor, count_workers, in_processes, work_through
+from unmet.execution import Executor, count_workers, describe_executor, in_processes, serially, work_through
 from unmet.mobility.backtest.scoring import answer, metrics_of, tally, tidy
 from unmet.mobility.backtest.trials import HELD_OUT, TASKS, Trial, hold_out, replay
 from unmet.mobility.models.city import CityModel, learn_city, with_city
 from unmet.mobility.models.rates import ModelFunction
-from unmet.mobility.models.registry import COMPARED_MODELS, MODELS, ZoneModel, find_model
+from unmet.mobility.models.registry import COMPARED_MODELS, MODELS, ZoneModel, check_draws, find_model
 from unmet.mobility.models.zone_data import ZoneData, zone_data
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.opening import AnyPanel, opened
+from unmet.mobility.panel.reference import PanelReference
 from unmet.mobility.runs.worker import check_rows
+from unmet.spreading import Spread, spread_over_processes
 
 __all__ = ["DEFAULT_MODELS", "Backtest", "ModelFunction", "backtest"]
 
@@ -84,8 +86,7 @@ class _Design:
                 f"folds (1 or more) times share (between 0 and 1) may not exceed 1, because each fold has weeks of "
                 f"its own; got {self.folds} and {self.share}"
             )
-        if self.draws < 20:
-            raise InputError(f"draws: expected 20 or more, so that intervals mean something; got {self.draws}.")
+        check_draws(self.draws)
 
 
 def backtest(
@@ -154,13 +155,18 @@ def backtest(
     """
     design = _Design(_records(models), tuple(tasks), folds, share, seed, draws)
     report = progress or (lambda done, zones, note: None)
-    workers = count_workers(jobs)
+    describe_executor(executor)  # raises if its workers are unfit
+    workers = count_workers(jobs, executor)
     with opened(panel) as file:
         file.set_features(features)
         file.set_future(None)
         report(0, len(file.zones), "")
-        work = partial(_try_zone, design=design, cities=_learn_cities(file, design, report))
-        results = _try_zones(file, work, executor, workers, report)
+        reference = PanelReference.of(file, features) if getattr(executor, "by_reference", False) else None
+        # In processes of this machine, whatever the executor: see `unmet.spreading`.
+        with spread_over_processes(1 if executor is serially else min(workers, count_workers(None))) as spread:
+            cities = _learn_cities(file, design, report, spread)
+        work = partial(_try_zone, design=design, cities=cities, reference=reference)
+        results = _try_zones(file, work, executor, workers, report, reference)
         done = [results[zone] for zone in file.zones]
     fits = pd.concat([fits for _, fits in done], ignore_index=True)
     if fits["reason"].notna().all():
@@ -178,26 +184,33 @@ def _records(models: Sequence[str | ZoneModel] | Mapping[str, ModelFunction]) ->
     return {record.name: record for record in map(find_model, models)}
 
 
-_Item = tuple[str, pd.DataFrame]
+_Item = tuple[str, pd.DataFrame | None]  # a zone and its rows; None if the worker reads them
 _Done = tuple[pd.DataFrame, pd.DataFrame]  # sums of scores, and the list of fits
 _Cities = dict[tuple[str, int], CityModel | None]  # by task and fold
 _Report = Callable[[int, int, str], None]
 
 
 def _try_zones(
-    file: PanelFile, work: Callable[[_Item], _Done], executor: Executor, jobs: int, report: _Report
+    file: PanelFile,
+    work: Callable[[_Item], _Done],
+    executor: Executor,
+    jobs: int,
+    report: _Report,
+    reference: PanelReference | None,
 ) -> dict[str, _Done]:
     """Try the models on every zone."""
     results: dict[str, _Done] = {}
 
     def load(zones: tuple[str, ...]) -> _Item:
-        return zones[0], file.rows_of(zones[0])
+        return zones[0], file.rows_of(zones[0]) if reference is None else None
 
     def lost(zones: tuple[str, ...], error: Exception) -> None:
         report(len(results), len(file.zones), f"The worker on {zones[0]} was lost; the zone is tried again.")
 
     with closing(work_through(work, file.zones, load, executor=executor, jobs=jobs, lost=lost)) as outcomes:
         for (zone,), outcome in outcomes:
+            if reference is not None and isinstance(outcome, UnmetError):
+                raise outcome  # the panel is out of reach: no zone is to blame
             if isinstance(outcome, Exception):
                 outcome = pd.DataFrame(), _fits([_no_fit(zone, _reason(outcome))])
             results[zone] = outcome
@@ -205,7 +218,7 @@ def _try_zones(
     return results
 
 
-def _learn_cities(file: PanelFile, design: _Design, report: _Report) -> _Cities:
+def _learn_cities(file: PanelFile, design: _Design, report: _Report, spread: Spread) -> _Cities:
     """Learn the city model of each trial, from the data that the trial does not hide."""
     if not any(model.uses_city for model in design.models.values()):
         return {}
@@ -223,7 +236,7 @@ def _learn_cities(file: PanelFile, design: _Design, report: _Report) -> _Cities:
     found: _Cities = {}
     for trial in product(design.tasks, range(design.folds)):
         try:
-            found[trial] = learn_city(left(*trial), design.seed)
+            found[trial] = learn_city(left(*trial), design.seed, spread)
         except MemoryError:
             raise
         except Exception as error:
@@ -233,9 +246,13 @@ def _learn_cities(file: PanelFile, design: _Design, report: _Report) -> _Cities:
     return found
 
 
-def _try_zone(item: _Item, *, design: _Design, cities: _Cities) -> _Done:
+def _try_zone(item: _Item, *, design: _Design, cities: _Cities, reference: PanelReference | None) -> _Done:
     """Try the models on one zone: a plain function of its rows, which may run anywhere."""
     zone, rows = item
+    if rows is None:
+        assert reference is not None
+        with reference.opened() as file:
+            rows = file.rows_of(zone)
     sums: dict[tuple[str, str], list[pd.DataFrame]] = {}
     fits = []
     for task, fold in product(design.tasks, range(design.folds)):

@@ -20,10 +20,12 @@ from unmet.mobility.models.city import learn_city, with_city
 from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.factors import city_factor, local_factor
 from unmet.mobility.models.held_out import coverage, draw_counts, find_held_out
-from unmet.mobility.models.joint import join_city, rough_surroundings, table_of
-from unmet.mobility.models.surroundings import ZoneTable
+from unmet.mobility.models.joint import join_city
+from unmet.mobility.models.registry import check_draws
+from unmet.mobility.models.surroundings import rough_surroundings
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_models import fit_counts, log_rate
+from unmet.mobility.models.zone_table import ZoneTable, table_of
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.runs.joining import places_of
 
@@ -66,6 +68,7 @@ def hidden_hours(
     """
     if not 0 < share < 1:
         raise InputError(f"share: expected a share of the bins, above 0 and below 1; got {share}.")
+    check_draws(draws)
     with opened(panel) as file:
         file.set_features(features)
         pairs, masks = [], {}
@@ -95,6 +98,8 @@ def hidden_hours(
         at = table.start.get_indexer(data.start)
         hidden[i, at] = masks[data.zone]
         truth[i, at] = zone_data(rows).observed
+    if not hidden.any():
+        raise InputError("There is no bin with full supply to hide: no hidden hour can be scored.")
     return _compare(table, truth, hidden, draws, seed)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import connect
+from unmet._storage.temporary import temporary_folder
 from unmet.mobility.clock.horizon import future_bins
+from unmet.mobility.clock.periods import describe_periods, period_numbers
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.features.covariates import add_calendar, add_holidays, add_weather
 from unmet.mobility.panel.file import PanelFile
@@ -38,12 +39,15 @@ class BinFeatures:
         Rows of the weather that were rejected, repaired or noted.
     weather : tuple of str
         Weather columns that models can use: the chosen ones that are not constant.
+    by_week : dict
+        ``week`` (its Monday) and the mean of each weather column over the bins of the week; empty without weather.
     """
 
     frame: pd.DataFrame
     gaps: pd.DataFrame
     quality: pd.DataFrame
     weather: tuple[str, ...] = ()
+    by_week: dict[str, list[Any]] = field(default_factory=dict)
 
 
 def bin_features(
@@ -113,7 +117,14 @@ def _with_weather(
     for name in names:
         if name not in used:
             log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
-    return BinFeatures(joined.panel, joined.gaps, log.frame(), used)
+    return BinFeatures(joined.panel, joined.gaps, log.frame(), used, _by_week(joined.panel, used))
+
+
+def _by_week(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, list[Any]]:
+    week = describe_periods(period_numbers(pd.DatetimeIndex(frame["start_local"])))["week"]
+    means = frame[list(names)].groupby(week.to_numpy()).mean()
+    columns = {name: [None if pd.isna(v) else round(float(v), 4) for v in means[name]] for name in names}
+    return {"week": [f"{day:%Y-%m-%d}" for day in means.index], **columns}
 
 
 def read_weather(
@@ -144,7 +155,7 @@ def read_weather(
 def _read(given: Given, timezone: str, columns: Sequence[str] | None) -> tuple[pd.DataFrame, QualityLog]:
     zone_info(timezone)
     log = QualityLog()
-    with tempfile.TemporaryDirectory(prefix="unmet-") as folder, connect(memory=_MEMORY) as connection:
-        make_weather(Workspace(connection, Path(folder), _MEMORY), given, timezone, None, log, columns)
+    with temporary_folder() as folder, connect(memory=_MEMORY) as connection:
+        make_weather(Workspace(connection, folder, _MEMORY), given, timezone, None, log, columns)
         frame = connection.execute('SELECT * FROM weather ORDER BY "at"').df()
     return frame, log

@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,7 @@ from unmet.estimators import CensoredGP
 from unmet.estimators.kept import KeptGP
 from unmet.kernels import SquaredExponential
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
+from unmet.mobility.models.effects import find_effects
 from unmet.mobility.models.fitting import SEARCH_ITERATIONS, inference_for
 from unmet.mobility.models.kept import KeptCurve
 from unmet.mobility.models.kernel import demand_kernel
@@ -77,8 +79,11 @@ def city_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) ->
 
 def learn_curve(
     zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0
-) -> tuple[pd.DataFrame, KeptCurve | None] | None:
-    """Learn the city's curve as `city_curve` does; return what continues it to later bins too, for long records."""
+) -> tuple[pd.DataFrame, KeptCurve | None, list[dict[str, Any]]] | None:
+    """Learn the city's curve as `city_curve` does.
+
+    Also return what continues it to later bins, for long records, and the effects of weather and holidays.
+    """
     totals, bins, count = pd.DataFrame(columns=_TOTALS, dtype=float), pd.DataFrame(), 0
     for rows, data in zones:
         if not data.has_counts:
@@ -97,10 +102,11 @@ def learn_curve(
         rate = gp.predict_quantiles(at, [0.5], kind="latent")[:, 0]
         draws = np.log(gp.sample(at, _DRAWS, random_state=seed) / rate)
         level, projection = _directions(draws, rate)
+        effects = find_effects(gp, data, at, seed)
     kept, moment = KeptGP.of(gp), float(at[_MOMENT].iloc[0])
     assert data.scales is not None
     of_later = None if kept is None else KeptCurve(kept, data.scales, moment, rate.mean(), level, projection, seed)
-    return _curve(data.start, rate, rate.mean(), projection @ _centred(draws, level)), of_later
+    return _curve(data.start, rate, rate.mean(), projection @ _centred(draws, level)), of_later, effects
 
 
 def continued(kept: KeptCurve, bins: pd.DataFrame) -> pd.DataFrame:

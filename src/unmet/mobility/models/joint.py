@@ -12,11 +12,10 @@ from i. Each zone makes that split from the same seed, and sums over all zones a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -24,21 +23,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmet._exceptions import FileFormatError
-from unmet._typing import Array, BoolArray, IntArray
+from unmet._typing import Array, BoolArray
 from unmet.mobility.models.held_out import HeldOut, measure
 from unmet.mobility.models.kept import KeptJoint
-from unmet.mobility.models.shocks import ShockLaw, Shocks, estimate_shocks, learn_law
+from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
+from unmet.mobility.models.shocks import Shocks, estimate_shocks
 from unmet.mobility.models.surroundings import (
     Received,
     Surroundings,
-    ZoneTable,
     relative_walking,
     walks_between,
 )
 from unmet.mobility.models.walking import DEFAULT_WALKING, Walking, Walks, learn_walking
-from unmet.mobility.zones.distance import metres_between
+from unmet.mobility.models.zone_table import ZoneTable
 
-__all__ = ["JointCity", "join_city", "rough_surroundings", "table_of"]
+__all__ = ["JointCity", "join_city"]
 
 _ROUNDS = 3
 _UNUSUAL_DAYS = 5  # that are described
@@ -307,12 +306,14 @@ def join_city(
     level = last = np.zeros(len(table.zones))
     shocks: Shocks | None = None
     for _ in range(rounds):
-        # Walkers would look like shocks that neighbours share: the law is learnt where there are none.
+        # Walkers would look like shocks that neighbours share: residuals are taken where there are none.
         expected = np.where(alone, table.exposure * np.exp(log_rate + 0.5 * var), np.nan)
         if kept is None:
-            law, dispersion = learn_law(
-                observed, np.where(np.isfinite(observed), expected, np.nan), table.metres, table.hours
-            )
+            if shocks is None:
+                law = learn_law(observed, expected, table.metres, table.hours)
+            else:
+                law = refine_law(shocks.law, shocks.space, shocks.sites, log_rate, table.metres, table.hours)
+            dispersion = own_dispersion(observed, expected, law)
             common = float(np.average(dispersion, weights=1e-9 + np.nansum(observed, axis=1)))
         else:
             law, common = kept.law, kept.dispersion
@@ -377,89 +378,3 @@ def _level(observed: Array, own: Array, background: Array) -> Array:
     mine = np.where(seen, np.nan_to_num(observed) * own / np.maximum(own + background, 1e-12), 0.0)
     expected = np.where(seen, own, 0.0)
     return np.asarray(np.log((mine.sum(axis=1) + 1.0) / (expected.sum(axis=1) + 1.0)))
-
-
-def table_of(
-    zones: Sequence[ZoneRecord], rates: Mapping[str, tuple[Array, Array]], places: Mapping[str, tuple[float, float]]
-) -> ZoneTable:
-    """Arrange zones over common bins.
-
-    Parameters
-    ----------
-    zones : sequence of ZoneData
-        The zones.
-    rates : mapping
-        Zone → mean and variance of its log-rate.
-    places : mapping
-        Zone → latitude and longitude; zones that are missing share the city's shocks alone.
-    """
-    unit = zones[0].start.unit
-    moments = np.unique(np.concatenate([data.start.as_unit(unit).asi8 for data in zones]))
-    start = pd.DatetimeIndex(moments.view(f"M8[{unit}]")).tz_localize("UTC")
-    shape = (len(zones), len(start))
-    observed, log_rate = np.full(shape, np.nan), np.full(shape, np.nan)
-    exposure, stockout, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    slot = np.zeros(len(start), dtype=np.intp)
-    for i, data in enumerate(zones):
-        at = start.get_indexer(data.start)
-        slot[at] = data.slot
-        observed[i, at], exposure[i, at], stockout[i, at] = data.observed, data.exposure, data.stockout
-        log_rate[i, at], var[i, at] = rates[data.zone]
-    lat, lon = np.array([places.get(data.zone, (np.nan, np.nan)) for data in zones], dtype=float).T
-    names = tuple(data.zone for data in zones)
-    hours = zones[0].minutes / 60
-    metres = metres_between(lat[:, None], lon[:, None], lat, lon)
-    return ZoneTable(names, start, observed, exposure, stockout, log_rate, var, metres, hours, slot)
-
-
-def rough_surroundings(
-    zones: Sequence[ZoneRecord],
-    places: Mapping[str, tuple[float, float]],
-    walking: Walking = DEFAULT_WALKING,
-    prior_var: float = 0.0,
-) -> dict[str, Surroundings]:
-    """Walkers expected at each zone before anything is estimated: pickups over exposure by hour of week, default curve.
-
-    Fitted without them, zones beside empty ones would take walkers for riders of their own, and later turns would free
-    themselves of that but slowly.
-    """
-    rates = {data.zone: (np.log(_rough_rate(data)), np.zeros(len(data.start))) for data in zones}
-    table = table_of(zones, rates, places)
-    stockout = np.where(np.isfinite(table.observed), table.stockout, 0.0)
-    walks = walks_between(table.exposure, stockout, table.metres)
-    background = walks.background(walking, np.nan_to_num(np.exp(table.log_rate)))
-    found = {}
-    for i, data in enumerate(zones):
-        at, count = table.start.get_indexer(data.start), len(data.start)
-        zero, none = np.zeros(count), np.empty((0, count))
-        riders = np.empty((0, count), dtype=np.intp)
-        found[data.zone] = Surroundings(zero, zero, none, prior_var, background[i, at], none, riders, riders, 0.0)
-    return found
-
-
-def _rough_rate(data: ZoneRecord) -> Array:
-    """Pickups over exposure by hour of week, with the zone's mean seen once more."""
-    seen = np.isfinite(data.observed) & (data.exposure > 0)
-    count, time = np.where(seen, np.nan_to_num(data.observed), 0.0), np.where(seen, data.exposure, 0.0)
-    mean = (count.sum() + 0.5) / (time.sum() + 1.0)
-    by_slot = (np.bincount(data.slot, count, minlength=168) + mean) / (np.bincount(data.slot, time, minlength=168) + 1)
-    return np.asarray(by_slot[data.slot])
-
-
-class ZoneRecord(Protocol):
-    """The part of a zone's data that `table_of` needs."""
-
-    @property
-    def zone(self) -> str: ...
-    @property
-    def start(self) -> pd.DatetimeIndex: ...
-    @property
-    def minutes(self) -> float: ...
-    @property
-    def observed(self) -> Array: ...
-    @property
-    def exposure(self) -> Array: ...
-    @property
-    def stockout(self) -> Array: ...
-    @property
-    def slot(self) -> IntArray: ...

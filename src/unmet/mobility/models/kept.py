@@ -15,7 +15,7 @@ import pandas as pd
 from unmet._typing import Array
 from unmet.estimators.kept import KeptGP
 from unmet.mobility.models.held_out import HeldOut
-from unmet.mobility.models.shocks import ShockLaw
+from unmet.mobility.models.shock_law import ShockLaw
 from unmet.mobility.models.walking import Walking
 
 __all__ = ["InputScales", "KeptCurve", "KeptFit", "KeptJoint"]

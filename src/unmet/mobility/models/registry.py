@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from unmet.mobility.models.rates import ModelFunction, Rates
     from unmet.mobility.models.zone_data import ZoneData
 
-__all__ = ["COMPARED_MODELS", "DEFAULT_DRAWS", "DEFAULT_MODEL", "MODELS", "ZoneModel", "find_model"]
+__all__ = ["COMPARED_MODELS", "DEFAULT_DRAWS", "DEFAULT_MODEL", "MODELS", "ZoneModel", "check_draws", "find_model"]
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,7 @@ DEFAULT_MODEL = "exposure"
 
 DEFAULT_DRAWS = 400
 """Joint posterior draws of a run."""
+_FEWEST_DRAWS, _MOST_DRAWS = 20, 10_000  # fewer give no intervals; more take gigabytes for the year of a zone
 
 COMPARED_MODELS = ("exposure", "weekly-mean", "drop-censored", "observed")
 """The models that a backtest compares by default."""
@@ -178,3 +179,9 @@ def find_model(model: str | ZoneModel) -> ZoneModel:
     if model not in MODELS:
         raise InputError(f"no model {model!r}; expected one of {', '.join(MODELS)}, or a ZoneModel")
     return MODELS[model]
+
+
+def check_draws(draws: int) -> None:
+    """Refuse a number of posterior draws that gives no intervals or does not fit in memory."""
+    if not _FEWEST_DRAWS <= draws <= _MOST_DRAWS:
+        raise InputError(f"draws: expected {_FEWEST_DRAWS} to {_MOST_DRAWS:,}, got {draws:,}.")

@@ -6,15 +6,16 @@ what walked on from i. Each zone makes that split from the same seed, and sums o
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from unmet._typing import Array, IntArray
-from unmet.mobility.models.walking import REACH, Walking, Walks
+from unmet.mobility.models.walking import DEFAULT_WALKING, REACH, Walking, Walks
+from unmet.mobility.models.zone_table import ZoneRecord, table_of
 
-__all__ = ["Received", "Surroundings", "ZoneTable", "relative_walking", "walks_between"]
+__all__ = ["Received", "Surroundings", "relative_walking", "rough_surroundings", "walks_between"]
 
 # Seeds of what is drawn alike for all zones.
 _WALKING_SEED, _SPLIT_SEED = 3, 4
@@ -56,40 +57,6 @@ def walks_between(exposure: Array, stockout: Array, metres: Array, reach: float 
         none = np.empty(0, dtype=np.intp)
         return Walks(none, none, none, np.empty(0), np.empty(0), np.empty(0))
     return Walks(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-@dataclass(frozen=True)
-class ZoneTable:
-    """The zones of a city as arrays over common bins, with what each was estimated to be by itself.
-
-    Attributes
-    ----------
-    zones : tuple of str
-        Names.
-    start : DatetimeIndex
-        Of the bins, UTC, evenly spaced but for changes of the clock.
-    observed, exposure, stockout : arrays of shape (zones, bins)
-        As of a zone's data; NaN, 0 and 0 where a zone has no row.
-    log_rate, log_rate_var : arrays of shape (zones, bins)
-        Of the rate without shocks; NaN where it is not known.
-    metres : array of shape (zones, zones)
-        Distances; NaN where not known.
-    hours : float
-        Length of a bin.
-    slot : integer array of shape (bins,)
-        Hour of the week, by the wall clock.
-    """
-
-    zones: tuple[str, ...]
-    start: pd.DatetimeIndex
-    observed: Array
-    exposure: Array
-    stockout: Array
-    log_rate: Array
-    log_rate_var: Array
-    metres: Array
-    hours: float
-    slot: IntArray
 
 
 @dataclass(frozen=True)
@@ -186,3 +153,37 @@ class Surroundings:
     riders_on: IntArray
     riders_in: IntArray
     within: float
+
+
+def rough_surroundings(
+    zones: Sequence[ZoneRecord],
+    places: Mapping[str, tuple[float, float]],
+    walking: Walking = DEFAULT_WALKING,
+    prior_var: float = 0.0,
+) -> dict[str, Surroundings]:
+    """Walkers expected at each zone before anything is estimated: pickups over exposure by hour of week, default curve.
+
+    Fitted without them, zones beside empty ones would take walkers for riders of their own, and later turns would free
+    themselves of that but slowly.
+    """
+    rates = {data.zone: (np.log(_rough_rate(data)), np.zeros(len(data.start))) for data in zones}
+    table = table_of(zones, rates, places)
+    stockout = np.where(np.isfinite(table.observed), table.stockout, 0.0)
+    walks = walks_between(table.exposure, stockout, table.metres)
+    background = walks.background(walking, np.nan_to_num(np.exp(table.log_rate)))
+    found = {}
+    for i, data in enumerate(zones):
+        at, count = table.start.get_indexer(data.start), len(data.start)
+        zero, none = np.zeros(count), np.empty((0, count))
+        riders = np.empty((0, count), dtype=np.intp)
+        found[data.zone] = Surroundings(zero, zero, none, prior_var, background[i, at], none, riders, riders, 0.0)
+    return found
+
+
+def _rough_rate(data: ZoneRecord) -> Array:
+    """Pickups over exposure by hour of week, with the zone's mean seen once more."""
+    seen = np.isfinite(data.observed) & (data.exposure > 0)
+    count, time = np.where(seen, np.nan_to_num(data.observed), 0.0), np.where(seen, data.exposure, 0.0)
+    mean = (count.sum() + 0.5) / (time.sum() + 1.0)
+    by_slot = (np.bincount(data.slot, count, minlength=168) + mean) / (np.bincount(data.slot, time, minlength=168) + 1)
+    return np.asarray(by_slot[data.slot])

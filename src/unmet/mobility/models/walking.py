@@ -20,6 +20,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.folders import check_regular
 from unmet._typing import Array, BoolArray, IntArray
 
 __all__ = ["DEFAULT_WALKING", "NO_WALKING", "REACH", "Walking", "Walks", "learn_walking", "read_curve"]
@@ -118,6 +119,7 @@ def read_curve(path: Path) -> tuple[float, ...]:
 
     The curve is linear between the rows, flat before the first and after the last, and 0 from 700 metres on.
     """
+    check_regular(path)
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = sorted((float(row["metres"]), float(row["chance"])) for row in csv.DictReader(file))

@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_matrix
 
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
+from unmet.mobility.clock.periods import period_numbers
 from unmet.mobility.models.city import CityModel, with_city
 from unmet.mobility.models.held_out import find_held_out
 from unmet.mobility.models.kept import KeptFit
 from unmet.mobility.models.rates import Rates
-from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS, ZoneModel, find_model
+from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS, ZoneModel, check_draws, find_model
 from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
@@ -63,8 +65,7 @@ class DemandModel:
     def __post_init__(self) -> None:
         if self.zone_model.name != self.name:
             raise InputError(f"name: expected that of the record, {self.zone_model.name!r}; got {self.name!r}.")
-        if self.draws < 20:
-            raise InputError(f"draws: expected 20 or more, so that intervals mean something; got {self.draws}.")
+        check_draws(self.draws)
         if not isinstance(self.walk, str):
             object.__setattr__(self, "walk", tuple(self.walk))
         self.walking()  # raises if it is no curve
@@ -116,6 +117,9 @@ class ZoneEstimate:
         The fit, for runs with later bins.
     before : tuple of arrays or None
         Observed, lost, walked on and walked in of bins before `settled`, by hour of the week.
+    periods, before_periods : tuples of arrays or None
+        Numbers of periods (`unmet.mobility.clock.periods`), and observed, lost, walked on and walked in by period: of
+        all bins, and of those before `settled`.
     """
 
     rows: pd.DataFrame
@@ -126,6 +130,8 @@ class ZoneEstimate:
     walked_in: Array | None = None
     kept: KeptFit | None = None
     before: tuple[Array, Array, Array, Array] | None = None
+    periods: tuple[IntArray, Array, Array, Array, Array] | None = None
+    before_periods: tuple[IntArray, Array, Array, Array, Array] | None = None
 
 
 def estimate_zone(
@@ -176,12 +182,6 @@ def estimate_zone(
         raise InputError("No bin had anything to rent, so its demand cannot be estimated.")
     rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
-
-    def by_hour(draws: Array, bins: BoolArray = counted) -> Array:
-        total = np.zeros((HOURS_OF_WEEK, model.draws))
-        np.add.at(total, data.slot[bins], draws.T[bins])
-        return total
-
     summary = {
         "zone": data.zone,
         "model": model.name,
@@ -190,17 +190,39 @@ def estimate_zone(
         **data.notes,
         "cpu_seconds": time.process_time() - began,
     }
-    observed = np.asarray(np.bincount(data.slot[counted], data.observed[counted], minlength=HOURS_OF_WEEK), dtype=float)
-    on_by_hour = None if rates.walked_on is None else by_hour(rates.walked_on)
-    in_by_hour = None if rates.walked_in is None else by_hour(rates.walked_in)
-    before = None
-    if settled is not None and rates.kept is not None and rates.walked_on is not None and rates.walked_in is not None:
+    numbers, period = np.unique(period_numbers(data.local), return_inverse=True)
+    hours, periods = (HOURS_OF_WEEK, data.slot), (len(numbers), period)
+    observed, lost, on, came = _sums(data, rates, *hours, counted)
+    walks = rates.walked_on is not None and rates.walked_in is not None
+    before, before_periods = None, None
+    if settled is not None and rates.kept is not None and walks:
         early = counted & (data.start < settled)
-        trips = np.bincount(data.slot[early], data.observed[early], minlength=HOURS_OF_WEEK).astype(float)
-        lost, on, came = (by_hour(draws, early) for draws in (rates.lost, rates.walked_on, rates.walked_in))
-        before = (trips, lost, on, came)
-    own = (_rows(data, rates), by_hour(rates.lost), observed, summary)
-    return ZoneEstimate(*own, walked_on=on_by_hour, walked_in=in_by_hour, kept=rates.kept, before=before)
+        before = _sums(data, rates, *hours, early)
+        before_periods = (numbers, *_sums(data, rates, *periods, early))
+    return ZoneEstimate(
+        _rows(data, rates),
+        lost,
+        observed,
+        summary,
+        walked_on=on if walks else None,
+        walked_in=came if walks else None,
+        kept=rates.kept,
+        before=before,
+        periods=(numbers, *_sums(data, rates, *periods, counted)),
+        before_periods=before_periods,
+    )
+
+
+def _sums(
+    data: ZoneData, rates: Rates, count: int, group: IntArray, bins: BoolArray
+) -> tuple[Array, Array, Array, Array]:
+    """Sum observed trips and the draws of lost, walked on and walked in over some bins, by group."""
+    adding = csr_matrix((np.ones(bins.sum()), (group[bins], np.flatnonzero(bins))), shape=(count, len(data)))
+    observed = np.asarray(adding @ np.where(bins, data.observed, 0.0))
+    nobody = np.zeros_like(rates.lost)
+    draws = (rates.lost, *(nobody if d is None else d for d in (rates.walked_on, rates.walked_in)))
+    lost, on, came = (np.asarray(adding @ values.T) for values in draws)
+    return observed, lost, on, came
 
 
 def _arranged(
@@ -213,7 +235,7 @@ def _arranged(
 
 @dataclass(frozen=True)
 class ZoneFit:
-    """A zone as `unmet.mobility.models.joint.table_of` needs it: its record, and its log-rate without shocks."""
+    """A zone as `unmet.mobility.models.zone_table.table_of` needs it: its record, and its log-rate without shocks."""
 
     zone: str
     start: pd.DatetimeIndex

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 
 from unmet._storage.parquet import write_parquet
+from unmet._storage.temporary import temporary_folder
 from unmet.mobility.panel.build import Panel
 from unmet.mobility.panel.file import PanelFile, open_panel
 
@@ -34,8 +33,8 @@ def opened(panel: AnyPanel) -> Iterator[PanelFile]:
         with open_panel(panel) as file:
             yield file
         return
-    with tempfile.TemporaryDirectory(prefix="unmet-") as folder:
-        path = Path(folder) / "panel.parquet"
+    with temporary_folder() as folder:
+        path = folder / "panel.parquet"
         panel.save(path) if isinstance(panel, Panel) else write_parquet(panel, path)
         with open_panel(path) as file:
             yield replace(file, path=None)

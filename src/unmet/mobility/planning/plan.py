@@ -22,6 +22,8 @@ __all__ = ["Plan", "PlanOptions", "Station", "make_plan", "totals_table"]
 
 DEPOT = -1
 _FORCED = 1e6  # riders; a vehicle that must come to or leave the depot does so before any other move
+_MOST_PENALTY = 1000  # beyond, it would outweigh _FORCED at a busy station
+_MOST_SCENARIOS = 10_000
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,14 @@ class PlanOptions:
     def __post_init__(self) -> None:
         for name in ("no_bike", "no_dock", "least_gain", "tolerance"):
             value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise InputError(f"{name}: expected a number of at least 0, got {value}.")
+            if not 0 <= value <= _MOST_PENALTY:
+                raise InputError(f"{name}: expected a number from 0 to {_MOST_PENALTY:,}, got {value}.")
         for name in ("fleet", "moves"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise InputError(f"{name}: expected a whole number of at least 0, got {value}.")
-        if self.scenarios < 20:
-            raise InputError(f"scenarios: expected 20 or more, so that intervals mean something; got {self.scenarios}.")
+        if not 20 <= self.scenarios <= _MOST_SCENARIOS:
+            raise InputError(f"scenarios (--draws): expected 20 to {_MOST_SCENARIOS:,}, got {self.scenarios:,}.")
 
 
 @dataclass(frozen=True)

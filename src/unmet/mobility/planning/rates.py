@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._memory import check_memory
 from unmet._storage.sql import fetch_frame
 from unmet._typing import Array, IntArray
 from unmet.mobility.planning.period import Period
@@ -85,6 +86,8 @@ def scenario_rates(
     number = np.flatnonzero(estimated & (zones["status"] == "ok").to_numpy())
     if not number.size:
         raise InputError("No zone of this run has estimates for the period, so there is nothing to plan.")
+    # Rates, returns, their errors, and a temporary copy of each.
+    check_memory(6 * len(number) * scenarios * period.intervals, f"A plan of {scenarios:,} scenarios", "Use fewer.")
     picks = _Picks.draw(period, (len(number), scenarios, period.intervals), generator)
     together = _together(system, bins, np.concatenate(period.similar))
     rentals = _day(rates, number, period, picks) * _errors(rates, number, period, together, picks)

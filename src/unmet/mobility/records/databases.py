@@ -9,12 +9,16 @@ address                                   rows
 ========================================= ==============================================================
 
 The file may come from strangers. It is opened read-only, by a DuckDB that loads no extension, opens no other file or
-address on the network, and takes no settings: a view in the file reads the file's own tables or fails.
+address on the network, and takes no settings: a view in the file reads the file's own tables or fails. A view or query
+without end is stopped after ten minutes, or when its rows take twenty times the space of the file and a gigabyte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from os import fspath
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -28,6 +32,8 @@ from unmet.mobility.records.files import Given, Workspace, is_frame
 __all__ = ["SCHEME", "copied", "database_file", "is_address"]
 
 SCHEME = "duckdb://"
+_MOST_SECONDS, _MOST_TIMES, _MOST_MORE = 600, 20, 10**9  # time; bytes: so many times the file's, and so many more
+_BETWEEN = 0.2  # seconds between two looks
 
 
 def is_address(item: object) -> bool:
@@ -66,8 +72,8 @@ def _copy(workspace: Workspace, address: str, source: str) -> Path:
     folder.mkdir()
     rows = folder / f"{source}.parquet"
     try:
-        with _locked(path, folder, workspace.memory) as connection:
-            connection.execute(f"COPY ({_one_select(connection, query)}) TO {literal(str(rows))} (FORMAT parquet)")
+        with _locked(path, folder, workspace.memory) as connection, _ending(connection, rows, path):
+            connection.execute(f"COPY ({_one_select(connection, query)}\n) TO {literal(str(rows))} (FORMAT parquet)")
     except duckdb.Error as error:
         raise InputError(f"{path}: {_explain(error)} The query for {source} was: {query}") from error
     return rows
@@ -103,6 +109,27 @@ def _locked(path: Path, folder: Path, memory: int) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@contextmanager
+def _ending(connection: duckdb.DuckDBPyConnection, rows: Path, path: Path) -> Iterator[None]:
+    """Stop a query that does not end, or that writes without end."""
+    done = threading.Event()
+    most_bytes, until = _MOST_TIMES * path.stat().st_size + _MOST_MORE, time.monotonic() + _MOST_SECONDS
+
+    def watch() -> None:
+        while not done.wait(_BETWEEN):
+            if time.monotonic() > until or (rows.exists() and rows.stat().st_size > most_bytes):
+                connection.interrupt()
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
 def _one_select(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     statements = connection.extract_statements(query)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
@@ -115,6 +142,11 @@ def _explain(error: duckdb.Error) -> str:
         return (
             "the query or a view of the file reads other files or settings, which is not allowed. Export the rows as "
             "a table."
+        )
+    if isinstance(error, duckdb.InterruptException):
+        return (
+            f"the query was stopped: it took more than {_MOST_SECONDS} seconds, or its rows took more than "
+            f"{_MOST_TIMES} times the space of the file. Export the rows as a table."
         )
     if isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
         return f"{str(error).splitlines()[0]}."

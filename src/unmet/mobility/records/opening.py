@@ -31,6 +31,8 @@ __all__ = ["OpeningHours", "read_opening_hours"]
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _SHORT = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
+_MOST_ROWS = 100  # of a document
+_LONGEST_REASON = 200
 _MONDAY = 4  # 1970-01-01 was a Thursday
 Season = tuple[tuple[int, int, int], tuple[int, int, int]]
 
@@ -87,6 +89,8 @@ def read_opening_hours(spec: str) -> OpeningHours:
     """
     parts = [_read(part.strip()) for part in spec.split(",")]
     week = reduce(np.logical_and, (part.week for part in parts))
+    if not week.any():
+        raise InputError(f"hours: {spec!r:.200} is never open. Leave the hours out if the system is always open.")
     return OpeningHours(week, tuple(season for part in parts for season in part.seasons))
 
 
@@ -102,17 +106,34 @@ def _read(part: str) -> OpeningHours:
     data = data if isinstance(data, dict) else {}
     try:
         if "rental_hours" in data:
-            return OpeningHours(reduce(np.logical_or, map(_of_rental_hours, data["rental_hours"]), ~always))
+            rows = _rows(data["rental_hours"], "rental_hours")
+            return OpeningHours(reduce(np.logical_or, map(_of_rental_hours, rows)))
         if "calendars" in data:
-            return OpeningHours(always, tuple(map(_season, data["calendars"])))
+            return OpeningHours(always, tuple(map(_season, _rows(data["calendars"], "calendars"))))
         if isinstance(data.get("opening_hours"), str):
             return OpeningHours(_of_text(data["opening_hours"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileFormatError(f"{path}: its hours cannot be read: {type(error).__name__}: {error}.") from error
+        reason = str(error)[:_LONGEST_REASON] if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise FileFormatError(f"{path}: its hours cannot be read: {reason}.") from error
     raise FileFormatError(
         f"{path}: expected data.rental_hours (system_hours), data.calendars (system_calendar) or data.opening_hours "
         f"(system_information from version 3.0); found: {', '.join(data) or 'nothing'}."
     )
+
+
+def _rows(given: object, name: str) -> list[Any]:
+    if not isinstance(given, list) or not 0 < len(given) <= _MOST_ROWS:
+        found = f"{len(given):,}" if isinstance(given, list) else type(given).__name__
+        raise ValueError(f"expected a list of 1 to {_MOST_ROWS} under {name!r}, found {found}")
+    return given
+
+
+def _whole(value: object, least: int, most: int, name: str) -> int:
+    """Return a whole number within limits; it may be given as text."""
+    text = str(value)
+    if isinstance(value, bool) or re.fullmatch(r"\d{1,4}(\.0)?", text) is None or not least <= float(text) <= most:
+        raise ValueError(f"{name}: expected a whole number from {least} to {most}, found {text[:40]!r}")
+    return int(float(text))
 
 
 def _daily(days: Any, opens: int, closes: int) -> NDArray[np.bool_]:
@@ -125,8 +146,10 @@ def _daily(days: Any, opens: int, closes: int) -> NDArray[np.bool_]:
 
 
 def _minute(text: str) -> int:
-    """Convert 23:59:59 to the minute behind it; hours may exceed 24."""
-    hours, minutes, seconds = (int(piece) for piece in (text + ":0").split(":")[:3])
+    """Convert 23:59:59 to the minute behind it; hours may exceed 24, up to 47:59:59."""
+    pieces = (text + ":0").split(":")[:3]
+    hours = _whole(pieces[0], 0, 47, "hour")
+    minutes, seconds = (_whole(piece, 0, 59, "minute or second") for piece in pieces[1:])
     return hours * 60 + minutes + (seconds == 59)
 
 
@@ -137,7 +160,11 @@ def _of_rental_hours(row: dict[str, Any]) -> NDArray[np.bool_]:
 
 def _season(row: dict[str, Any]) -> Season:
     def day(side: str) -> tuple[int, int, int]:
-        return int(row.get(f"{side}_year") or 0), int(row[f"{side}_month"]), int(row[f"{side}_day"])
+        return (
+            _whole(row.get(f"{side}_year") or 0, 0, 9999, f"{side}_year"),
+            _whole(row[f"{side}_month"], 1, 12, f"{side}_month"),
+            _whole(row[f"{side}_day"], 1, 31, f"{side}_day"),
+        )
 
     return day("start"), day("end")
 

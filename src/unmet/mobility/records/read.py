@@ -26,10 +26,9 @@ Times are UTC (TIMESTAMP). `trips` and `status` are views if the files are Parqu
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -40,6 +39,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import connect, reading
+from unmet._storage.temporary import temporary_folder
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.records.casting import DateOrder
 from unmet.mobility.records.collected import split_histories
@@ -79,6 +79,8 @@ class Records:
         The temporary folder.
     within : mapping
         Source → rows in the chosen period, if one was chosen.
+    held : contextlib.ExitStack
+        Removes the folder when it is closed.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -87,11 +89,12 @@ class Records:
     quality: pd.DataFrame
     folder: Path
     within: Mapping[str, int] = field(default_factory=dict)
+    held: ExitStack = field(default_factory=ExitStack)
 
     def close(self) -> None:
         """Close the connection and remove the temporary folder. A second call does nothing."""
         self.connection.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.held.close()
 
     def __enter__(self) -> Records:
         return self
@@ -182,15 +185,12 @@ def read_records(
         raise InputError(f"max_rejected: expected a number between 0 and 1, got {max_rejected!r}.")
     check_date_order(date_order)
     limit = parse_memory(memory)
-    folder = Path(tempfile.mkdtemp(prefix="unmet-"))
-    try:
-        connection = connect(folder / "records.duckdb", memory=limit, temp_folder=folder / "spill")
-        workspace = Workspace(connection, folder, limit)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
     log = QualityLog()
-    try:
+    with ExitStack() as held:
+        folder = held.enter_context(temporary_folder())
+        connection = connect(folder / "records.duckdb", memory=limit, temp_folder=folder / "spill")
+        held.callback(connection.close)
+        workspace = Workspace(connection, folder, limit)
         tables = _load(
             workspace,
             trips,
@@ -209,13 +209,9 @@ def read_records(
         )
         if not force:
             check_rejected(log.frame(), max_rejected)
-    except BaseException:
-        workspace.connection.close()
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    records = Records(workspace.connection, timezone, tables, log.frame(), folder, log.within)
-    # The folder of records that are never closed is removed too.
-    weakref.finalize(records, shutil.rmtree, folder, ignore_errors=True)
+        kept = held.pop_all()
+    records = Records(connection, timezone, tables, log.frame(), folder, log.within, kept)
+    weakref.finalize(records, kept.close)  # the folder of records that are never closed is removed too
     return records
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.folders import check_regular
 
 __all__ = ["DEFAULT_MEMORY", "check_path", "read_json", "unpack"]
 
@@ -56,6 +57,7 @@ def read_json(path: Path, memory: int = DEFAULT_MEMORY) -> Any:
         Memory limit in bytes. A document is refused if it might need more when parsed: above 1/32 of the limit.
     """
     limit = memory // _JSON_FACTOR
+    check_regular(path)
     try:
         with gzip.open(path) if _is_gzip(path) else path.open("rb") as stream:
             content = stream.read(limit + 1)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,23 +23,25 @@ from unmet._exceptions import UnmetError
 from unmet._storage.folders import describe_change
 from unmet._storage.seals import sealed, unsealed
 from unmet._storage.writing import replacing, write_text, writing
-from unmet.execution import Executor, WorkerDied, work_through
+from unmet.execution import Executor, UnfitWorker, WorkerDied, work_through
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.joint import JointCity
 from unmet.mobility.panel.file import PanelFile
-from unmet.mobility.runs.checkpoints import Checkpoint, ZoneOutcome, read_checkpoints, write_checkpoint
+from unmet.mobility.panel.reference import PanelReference
+from unmet.mobility.runs.checkpoints import Checkpoint, ZoneOutcome, read_checkpoint, read_checkpoints, write_checkpoint
 from unmet.mobility.runs.folder import RunFolder, earlier_inputs
 from unmet.mobility.runs.keeping import Kept, NotKept, ZoneRecord, features_hash, settled_moment, write_kept
 from unmet.mobility.runs.outputs import publish, read_info
-from unmet.mobility.runs.worker import ModelSettings, ZoneBatch
+from unmet.mobility.runs.worker import JOINT, ModelSettings, StoredZones, ZoneBatch, estimate_stored
+from unmet.spreading import Spread, spread_over_processes
 
 __all__ = ["Attempt", "Join", "LearnCity", "Progress"]
 
 Progress = Callable[[int, int, str], None]
 """Called with the zones finished, the zones in all, and a sentence to show ('' if there is none)."""
 
-LearnCity = Callable[[Iterable[pd.DataFrame]], CityModel | None]
-"""From the rows of all zones to the city model, or None if it cannot be learnt."""
+LearnCity = Callable[[Iterable[pd.DataFrame], Spread], CityModel | None]
+"""From the rows of all zones, and where to evaluate evidences, to the city model; None if it cannot be learnt."""
 
 Join = Callable[..., JointCity | None]
 """From the panel and its city model to the city as one: see `unmet.mobility.runs.joining.join_zones`."""
@@ -139,8 +142,8 @@ class Attempt:
                 )
         self.report()
 
-    def learn_city(self, learn: LearnCity) -> CityModel | None:
-        """Learn the city model, or read that of an earlier attempt."""
+    def learn_city(self, learn: LearnCity, processes: int) -> CityModel | None:
+        """Learn the city model in some processes of this machine, or read that of an earlier attempt."""
         path = self.folder / "city.json"
         if path.exists():
             try:
@@ -152,7 +155,8 @@ class Attempt:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                city = learn(self.file.rows_of(zone) for zone in self.file.zones)
+                with spread_over_processes(processes) as spread:
+                    city = learn((self.file.rows_of(zone) for zone in self.file.zones), spread)
             except MemoryError:
                 raise
             except Exception as error:
@@ -175,7 +179,7 @@ class Attempt:
                 self.joint = join(
                     self.file, model, city, *place, executor=executor, jobs=jobs, say=self.report, note=self.note
                 )
-        except (MemoryError, NotKept):
+        except (MemoryError, NotKept, UnfitWorker):
             raise
         except Exception as error:
             if self.kept is not None:
@@ -184,15 +188,29 @@ class Attempt:
         self.city_seconds += time.process_time() - began
 
     def estimate(
-        self, work: Callable[[ZoneBatch], list[ZoneOutcome]], executor: Executor, jobs: int, size: int | None
+        self,
+        work: Callable[[ZoneBatch], list[ZoneOutcome]],
+        executor: Executor,
+        jobs: int,
+        size: int | None,
+        reference: PanelReference | None = None,
     ) -> None:
-        """Estimate the zones that are left, and write each batch to disk when it is done."""
+        """Estimate the zones that are left, and write each batch to disk when it is done.
+
+        With a reference, workers read the rows of their zones and write the batches themselves.
+        """
         done = self.done
+        load: Callable[[tuple[str, ...]], Any] = self._load
+        call: Callable[[Any], Any] = work
+        if reference is not None:
+            joint = None if self.joint is None else (self.folder / JOINT).resolve()
+            stored = StoredZones(reference, self.folder.resolve(), self.place.scratch.resolve(), joint)
+            load, call = tuple, partial(estimate_stored, stored=stored, estimate=work)
         left = [zone for zone in (self.file.zones if self.kept is None else self.kept.names) if zone not in done]
         batches = work_through(
-            work,
+            call,
             left,
-            self._load,
+            load,
             executor=executor,
             jobs=jobs,
             size=size or max(1, min(8, len(left) // (4 * jobs))),
@@ -201,11 +219,17 @@ class Attempt:
         )
         with closing(batches):
             for zones, outcome in batches:
+                if reference is not None and isinstance(outcome, UnmetError):
+                    raise outcome  # the panel or the folder is out of reach: no zone is to blame
                 if isinstance(outcome, Exception):
                     self._give_up(zones, outcome)
                     continue
                 with writing(self.place.out):
-                    self.finished.append(write_checkpoint(outcome, self.folder, self.place.scratch))
+                    self.finished.append(
+                        write_checkpoint(outcome, self.folder, self.place.scratch)
+                        if reference is None
+                        else read_checkpoint(self.folder / outcome)
+                    )
                 self.report()
 
     def _load(self, zones: tuple[str, ...]) -> ZoneBatch:
@@ -302,6 +326,7 @@ class Attempt:
             "failures": [{"zone": z, "reason": reasons[z], "retry": z in self.lost} for z in sorted(reasons)],
             "notes": self.notes,
             "joint": self._describe_joint(),
+            "effects": [] if self.city is None else list(self.city.effects),
             "costs": _costs(self.finished, self.city_seconds),
             "panel": {k: v for k, v in self.file.metadata.items() if k in ("summary", "quality")},
         }

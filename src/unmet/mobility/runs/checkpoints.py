@@ -6,6 +6,7 @@
                              city.json                  the city model
                              part-<hash>/rows.parquet   the rows of the batch's zones
                                          draws.npz      lost and walkers (zone, hour of week, draw), observed
+                                         periods.npz    the same by period of the record
                                          fits.npz       what is kept of the fits, if all zones have it
                                          part.json      zones, failures, summaries, costs, checksums
 
@@ -31,14 +32,15 @@ from unmet._storage.seals import sealed, unsealed
 from unmet._storage.writing import replacing
 from unmet._typing import Array
 from unmet.mobility.runs.keeping import ZoneRecord, read_records, write_records, zone_record
+from unmet.mobility.runs.periods import PeriodDraws, read_draws, write_draws
 from unmet.mobility.runs.totals import ZoneDraws
 
 if TYPE_CHECKING:
     from unmet.mobility.models.zone_estimate import ZoneEstimate
 
-__all__ = ["Checkpoint", "ZoneCost", "ZoneOutcome", "read_checkpoints", "write_checkpoint"]
+__all__ = ["Checkpoint", "ZoneCost", "ZoneOutcome", "read_checkpoint", "read_checkpoints", "write_checkpoint"]
 
-_FITS = "fits.npz"
+_FITS, _PERIODS = "fits.npz", "periods.npz"
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,10 @@ class Checkpoint:
             columns = [file[f.name] for f in fields(ZoneDraws)]
         return [ZoneDraws(*values) for values in zip(*columns, strict=True)]
 
+    def periods(self) -> dict[str, PeriodDraws]:
+        """Read the draws of each fitted zone by period; a model of one's own may give none."""
+        return read_draws(self.folder / _PERIODS) if self.fitted else {}
+
 
 def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Path) -> Checkpoint:
     """Write a batch in `scratch` and move it into `folder`."""
@@ -118,8 +124,8 @@ def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Pat
                 walked_on=np.stack([_walkers(e, "walked_on") for _, e in fitted]),
                 walked_in=np.stack([_walkers(e, "walked_in") for _, e in fitted]),
             )
-            both = [(getattr(e, "kept", None), getattr(e, "before", None)) for _, e in fitted]  # not of every model
-            records = [zone_record(kept, ZoneDraws(*before)) for kept, before in both if kept and before]
+            write_draws(aside / _PERIODS, {o.zone: own for o, e in fitted if (own := _by_period(e, "periods"))})
+            records = [record for _, e in fitted if (record := _record(e)) is not None]
             if len(records) == len(fitted):
                 write_records(aside / _FITS, records)
         body = {
@@ -130,13 +136,26 @@ def write_checkpoint(outcomes: Sequence[ZoneOutcome], folder: Path, scratch: Pat
             "sha256": {path.name: file_hash(path) for path in sorted(aside.iterdir())},
         }
         (aside / "part.json").write_text(sealed(json.dumps(body, default=_plain)), encoding="utf-8")
-    return _read(target)
+    return read_checkpoint(target)
 
 
 def _walkers(estimate: ZoneEstimate, name: str) -> Array:
     """Draws of walkers; zero for a model without them."""
     draws: Array | None = getattr(estimate, name, None)
     return np.zeros_like(estimate.lost) if draws is None else draws
+
+
+def _by_period(estimate: ZoneEstimate, name: str) -> PeriodDraws | None:
+    """Draws by period; None for a model without them."""
+    own = getattr(estimate, name, None)
+    return None if own is None else PeriodDraws(own[0], ZoneDraws(*own[1:]))
+
+
+def _record(estimate: ZoneEstimate) -> ZoneRecord | None:
+    """What is kept of a zone; None for a model that keeps nothing."""
+    kept, before = getattr(estimate, "kept", None), getattr(estimate, "before", None)
+    periods = _by_period(estimate, "before_periods")
+    return zone_record(kept, ZoneDraws(*before), periods) if kept and before and periods else None
 
 
 def read_checkpoints(folder: Path) -> tuple[list[Checkpoint], int]:
@@ -149,7 +168,7 @@ def read_checkpoints(folder: Path) -> tuple[list[Checkpoint], int]:
     removed = 0
     for path in sorted(folder.glob("part-*")):
         try:
-            part = _read(path)
+            part = read_checkpoint(path)
             _check(part)
         except (OSError, ValueError, KeyError, TypeError):
             shutil.rmtree(path)
@@ -164,7 +183,8 @@ def read_checkpoints(folder: Path) -> tuple[list[Checkpoint], int]:
     return parts, removed
 
 
-def _read(folder: Path) -> Checkpoint:
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Read a finished batch."""
     body = json.loads(unsealed(folder / "part.json"))
     costs = {zone: ZoneCost(**cost) for zone, cost in body["costs"].items()}
     return Checkpoint(folder, tuple(body["fitted"]), body["failed"], tuple(body["summaries"]), costs)

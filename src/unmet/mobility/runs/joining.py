@@ -15,18 +15,21 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
-from unmet._exceptions import FileFormatError
-from unmet._storage.writing import replacing
+from unmet._exceptions import FileFormatError, UnmetError
+from unmet._storage.writing import replacing, writing
 from unmet.execution import Executor, work_through
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.held_out import find_held_out
-from unmet.mobility.models.joint import JointCity, ZoneRecord, join_city, rough_surroundings, table_of
+from unmet.mobility.models.joint import JointCity, join_city
+from unmet.mobility.models.surroundings import Surroundings, rough_surroundings
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneFit, fit_usual_rate
+from unmet.mobility.models.zone_table import ZoneRecord, table_of
 from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.panel.reference import PanelReference, check_reachable
 from unmet.mobility.runs.keeping import Kept, check_still_fits
-from unmet.mobility.runs.worker import ZoneBatch, fit_batch
+from unmet.mobility.runs.worker import JOINT, ZoneBatch, fit_batch
 
 __all__ = ["join_zones", "places_of"]
 
@@ -57,6 +60,7 @@ def join_zones(
     say: Callable[[str], None] = lambda _: None,
     note: Callable[[str], None] = lambda _: None,
     kept: Kept | None = None,
+    reference: PanelReference | None = None,
 ) -> JointCity | None:
     """Estimate the city as one, or read what an earlier attempt has left of it.
 
@@ -72,13 +76,15 @@ def join_zones(
         Called with a sentence before each step, and with one to keep if the city cannot be estimated as one.
     kept : Kept, optional
         What an earlier run has learnt: no zone is then fitted.
+    reference : PanelReference, optional
+        The panel, for workers that read the rows of zones and write the fits themselves.
 
     Returns
     -------
     JointCity or None
         None for too few zones, bins of a day or more, or zones without coordinates.
     """
-    path = folder / "joint.npz"
+    path = folder / JOINT
     if path.exists():
         try:
             return JointCity.load(path)
@@ -92,7 +98,7 @@ def join_zones(
         note("The panel has no coordinates of zones: riders who walk on and shocks that zones share are not estimated.")
         return None
     say("Fitting all zones for the joint estimate." if kept is None else "Continuing the fits of an earlier run.")
-    fits = _fits(file, records, model, city, folder, scratch, executor, jobs, places, kept)
+    fits = _fits(file, records, model, city, folder, scratch, executor, jobs, places, kept, reference)
     if len(fits) < LEAST_ZONES:
         return None
     say("Estimating shocks and walking for the whole city.")
@@ -148,6 +154,7 @@ def _fits(
     jobs: int,
     places: dict[str, tuple[float, float]],
     kept: Kept | None,
+    reference: PanelReference | None,
 ) -> list[ZoneFit]:
     """Fits of all zones in order of name; those that an earlier attempt has finished are read."""
     if kept is None:
@@ -165,22 +172,71 @@ def _fits(
         else:
             done |= found
 
-    def load(batch: tuple[int, ...]) -> ZoneBatch:
+    def load(batch: tuple[int, ...]) -> ZoneBatch | _StoredChunk:
         chunk = left[batch[0]]
+        if reference is not None:
+            path = _path(scratch, chunk).with_suffix(".around.npz")
+            _write_arrays(path, [around[zone] for zone in chunk])
+            return _StoredChunk(tuple(chunk), path.resolve(), _path(folder, chunk).resolve())
         rows = tuple(file.rows_of(zone) for zone in chunk)
         fits = () if kept is None else tuple(kept.fit(zone) for zone in chunk)
         return ZoneBatch(tuple(chunk), rows, tuple(around[zone] for zone in chunk), fits)
 
-    work = partial(fit_batch, fit=partial(fit_usual_rate, city=city), model=model)
+    work: Callable[[Any], Any] = partial(fit_batch, fit=partial(fit_usual_rate, city=city), model=model)
+    if reference is not None:
+        work = partial(_fit_stored, reference=reference, fit=work)
     batches = work_through(work, range(len(left)), load, executor=executor, jobs=jobs)
     with closing(batches):
         for (number,), outcome in batches:
+            if reference is not None and isinstance(outcome, UnmetError):
+                raise outcome
             if isinstance(outcome, Exception):
+                continue
+            if reference is not None:
+                done |= _read_fits(_path(folder, left[number])) or {}
                 continue
             with replacing(_path(folder, left[number]), scratch=scratch) as aside:
                 _write_fits(aside, outcome)
             done |= {fit.zone: fit for fit in outcome}
     return [done[zone] for zone in zones if zone in done]
+
+
+@dataclass(frozen=True)
+class _StoredChunk:
+    """Names of zones, the file of their surroundings, and the file to write their fits to."""
+
+    zones: tuple[str, ...]
+    around: Path
+    target: Path
+
+
+def _fit_stored(
+    chunk: _StoredChunk, *, reference: PanelReference, fit: Callable[[ZoneBatch], Sequence[ZoneFit]]
+) -> None:
+    """Read zones and their surroundings, fit them and write the fits."""
+    check_reachable(chunk.around)
+    with reference.opened() as file:
+        rows = tuple(file.rows_of(zone) for zone in chunk.zones)
+    fits = fit(ZoneBatch(chunk.zones, rows, _read_arrays(chunk.around)))
+    with writing(chunk.target), replacing(chunk.target, scratch=chunk.around.parent) as aside:
+        _write_fits(aside, fits)
+
+
+def _write_arrays(path: Path, around: Sequence[Surroundings]) -> None:
+    with path.open("wb") as file:
+        columns = {f"{f.name}_{i}": getattr(one, f.name) for i, one in enumerate(around) for f in fields(one)}
+        np.savez(file, **columns)
+
+
+def _read_arrays(path: Path) -> tuple[Surroundings, ...]:
+    with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        count = sum(name.startswith("within_") for name in file.files)
+        return tuple(_surroundings({f.name: file[f"{f.name}_{i}"] for f in fields(Surroundings)}) for i in range(count))
+
+
+def _surroundings(arrays: dict[str, Any]) -> Surroundings:
+    values: dict[str, Any] = {name: float(value) if value.ndim == 0 else value for name, value in arrays.items()}
+    return Surroundings(**values)
 
 
 def _path(folder: Path, zones: Sequence[str]) -> Path:

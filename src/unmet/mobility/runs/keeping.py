@@ -26,6 +26,7 @@ from unmet._typing import Array
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.kept import KeptCurve, KeptFit, KeptJoint
 from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.runs.periods import PeriodDraws
 from unmet.mobility.runs.totals import ZoneDraws
 
 __all__ = [
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 KEPT = "kept.npz"
-_FORMAT = 1
+_FORMAT = 2
 # Days. Records of the last two weeks may still change what is known of their bins: late trips, and listed vehicles that
 # are found to be unrentable only after some time.
 SETTLED_DAYS = 14
@@ -58,7 +59,9 @@ _LARGEST_MISFIT = 0.25
 # Settled bins whose pickups, and mean change of exposure, may differ from those of the earlier run.
 _FEW_CHANGES, _SMALL_CHANGE = 1e-3, 0.01
 _DRAWS = ("lost", "walked_on", "walked_in")
-_ARRAYS = ("weights", "factor", *_DRAWS, "observed")
+_BY_PERIOD = "period_"  # draws by period, of the names of `PeriodDraws.to_parts`
+_PERIODS = tuple(f"{_BY_PERIOD}{name}" for name in ("periods", "observed", *_DRAWS))
+_ARRAYS = ("weights", "factor", *_DRAWS, "observed", *_PERIODS)
 
 
 class NotKept(UnmetError):
@@ -69,11 +72,12 @@ ZoneRecord = tuple[dict[str, Any], dict[str, Array]]
 """A zone's fit and its draws of settled bins, as a JSON-able header and arrays."""
 
 
-def zone_record(fit: KeptFit, before: ZoneDraws) -> ZoneRecord:
-    """Arrange what is kept of a zone."""
+def zone_record(fit: KeptFit, before: ZoneDraws, periods: PeriodDraws) -> ZoneRecord:
+    """Arrange what is kept of a zone: its fit, and draws of its settled bins by hour of the week and by period."""
     header, arrays = fit.to_parts()
     draws = {name: np.rint(getattr(before, name)).astype(np.uint32) for name in _DRAWS}
-    return header, {**arrays, **draws, "observed": before.observed}
+    by_period = {f"{_BY_PERIOD}{name}": values for name, values in periods.to_parts().items()}
+    return header, {**arrays, **draws, "observed": before.observed, **by_period}
 
 
 def write_records(path: Path, records: Sequence[ZoneRecord]) -> None:
@@ -136,6 +140,11 @@ class Kept:
         i = self.names.index(zone)
         lost, on, came = (self.arrays[f"{i}_{name}"].astype(float) for name in _DRAWS)
         return ZoneDraws(self.arrays[f"{i}_observed"], lost, on, came)
+
+    def periods_before(self, zone: str) -> PeriodDraws:
+        """Give the draws of a zone's settled bins by period."""
+        i = self.names.index(zone)
+        return PeriodDraws.from_parts({name.removeprefix(_BY_PERIOD): self.arrays[f"{i}_{name}"] for name in _PERIODS})
 
 
 def write_kept(

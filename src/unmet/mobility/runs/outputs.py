@@ -20,11 +20,12 @@ from unmet.mobility.models.held_out import HeldOut
 from unmet.mobility.panel.plausibility import kept_zones
 from unmet.mobility.runs.checkpoints import Checkpoint
 from unmet.mobility.runs.keeping import KEPT, Kept
+from unmet.mobility.runs.periods import DRAWS, PeriodDraws, sum_by_area, write_draws
 from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, tabulate_totals
 
 __all__ = ["TABLES", "check_files", "finished_run", "publish", "read_info", "write_info"]
 
-TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet")
+TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", DRAWS)
 # An estimate for one bin above 3 times the most that was ever observed there, and 5, is not believed.
 _FAR, _FEW = 3, 5
 _SORT_MEMORY = 500_000_000  # bytes
@@ -77,8 +78,10 @@ def publish(
         left_out = _left_out(zones, aside / "demand.parquet", info.get("panel", {}).get("summary", {}))
         placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
         areas = dict(zip(placed["zone"], placed["area"], strict=True))
-        totals = tabulate_totals(_widened(draws, held_out), hours, left_out=left_out, areas=areas)
+        widening = (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
+        totals = tabulate_totals(draws, hours, left_out=left_out, areas=areas, widening=widening)
         write_parquet(totals, aside / "totals.parquet")
+        write_draws(aside / DRAWS, sum_by_area(_periods_by_zone(parts, kept), left_out, areas))
         zones = zones.assign(left_out=pd.Series([left_out.get(zone) for zone in zones["zone"]], dtype="str"))
         write_parquet(_zone_table(zones, totals, parts), aside / "zones.parquet")
         system = totals[totals["level"] == "system"].set_index("quantity")
@@ -88,6 +91,7 @@ def publish(
                 str(name): {k: float(row[k]) for k in ("mean", "sd", "q025", "q05", "q50", "q95", "q975")}
                 for name, row in system.iterrows()
             },
+            "widening": dict(zip(("error", "spread"), widening, strict=True)),
             "left_out": [{"zone": zone, "why": why} for zone, why in left_out.items()],
             "outputs": {name: file_hash(aside / name) for name in TABLES},
             "kept": file_hash(aside / KEPT) if (aside / KEPT).exists() else None,
@@ -251,10 +255,16 @@ def _draws_by_zone(parts: Sequence[Checkpoint]) -> Iterator[tuple[str, ZoneDraws
         yield zone, held[1][i]
 
 
-def _widened(draws: Iterator[tuple[str, ZoneDraws]], held_out: HeldOut | None) -> Iterator[tuple[str, ZoneDraws]]:
-    error, spread = (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
-    for zone, of_zone in draws:
-        yield zone, of_zone if (error, spread) == (0.0, 1.0) else of_zone.widened(error, spread)
+def _periods_by_zone(parts: Sequence[Checkpoint], kept: Kept | None) -> Iterator[tuple[str, PeriodDraws]]:
+    """Yield the draws of zones by period, those of the earlier run included, in order of name."""
+    place = sorted((zone, number) for number, part in enumerate(parts) for zone in part.fitted)
+    held: tuple[int, dict[str, PeriodDraws]] | None = None
+    for zone, number in place:
+        if held is None or held[0] != number:
+            held = (number, parts[number].periods())
+        own = held[1].get(zone)
+        if own is not None:
+            yield zone, own if kept is None else kept.periods_before(zone) + own
 
 
 def _zone_table(zones: pd.DataFrame, totals: pd.DataFrame, parts: Sequence[Checkpoint]) -> pd.DataFrame:

@@ -26,10 +26,11 @@ import pandas as pd
 import unmet
 from unmet._exceptions import InputError
 from unmet._storage.hashes import frame_hash
-from unmet.execution import Executor, count_workers, in_processes
+from unmet.execution import Executor, count_workers, describe_executor, in_processes, serially
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.models.zone_estimate import estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
+from unmet.mobility.panel.reference import PanelReference
 from unmet.mobility.runs.attempt import Attempt, Join, LearnCity, Progress
 from unmet.mobility.runs.folder import run_folder
 from unmet.mobility.runs.keeping import Kept, NotKept, check_records, read_kept, settled_moment
@@ -40,7 +41,7 @@ from unmet.mobility.runs.worker import EstimateZone, ModelSettings, estimate_bat
 __all__ = ["Progress", "RunResult", "read_run", "run_estimates"]
 
 # Raised when checkpoints of earlier versions can no longer be read.
-_FORMAT = 3
+_FORMAT = 4
 
 
 def run_estimates(
@@ -81,8 +82,8 @@ def run_estimates(
     estimate : callable, optional
         Estimates one zone; `unmet.mobility.models.zone_estimate.estimate_zone` by default.
     learn_city : callable, optional
-        From the rows of all zones to the city model, which `estimate` gets as ``city``: see
-        `unmet.mobility.models.city`. Called once, before the zones.
+        From the rows of all zones, and where to evaluate evidences, to the city model, which `estimate` gets as
+        ``city``: see `unmet.mobility.models.city`. Called once, before the zones.
     join : callable, optional
         Estimates the city as one before the zones, as `unmet.mobility.runs.joining.join_zones` does; each zone then
         gets its surroundings. Not used with an `estimate` of one's own.
@@ -126,7 +127,7 @@ def run_estimates(
     0    a     ok     672.0              30.0
     """
     estimate = estimate or estimate_zone
-    workers = count_workers(jobs)
+    count_workers(1 if jobs is None else jobs)  # raises for a number below 1
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk: expected a whole number of at least 1, got {chunk}.")
     if horizon < 0:
@@ -136,7 +137,8 @@ def run_estimates(
         file = stack.enter_context(opened(panel))
         place = stack.enter_context(run_folder(Path(out)))
         file.set_features(features)
-        file.set_future(future_bins(file.bins(), horizon, file.timezone) if horizon else None)
+        future = future_bins(file.bins(), horizon, file.timezone) if horizon else None
+        file.set_future(future)
         inputs = _inputs(file.sha256, features, model, estimate, learn_city, join, horizon)
         fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
         tell = progress or (lambda done, zones, note: None)
@@ -145,16 +147,21 @@ def run_estimates(
         if info is not None:
             attempt.progress(len(file.zones), len(file.zones), "This run is finished already; nothing to do.")
             return load_result(place.out, info)
+        engine = describe_executor(executor)  # raises if its workers are unfit
+        workers = count_workers(jobs, executor)
         facts = {
             "started": started.isoformat(timespec="seconds"),
             "jobs": workers,
+            "engine": engine,
             "model": model.describe(),
             "panel_path": None if file.path is None else str(file.path),
             "provenance": dict(provenance or {}),
         }
 
         def work(attempt: Attempt) -> dict[str, Any]:
-            _estimate_all(attempt, model, estimate, learn_city, join, executor, workers, chunk)
+            by_reference = attempt.kept is None and getattr(executor, "by_reference", False)
+            reference = PanelReference.of(file, features, future) if by_reference else None
+            _estimate_all(attempt, model, estimate, learn_city, join, executor, workers, chunk, reference)
             return attempt.finish({**facts, "wall_seconds": round(time.monotonic() - began, 3)})
 
         kept = None if base is None else read_kept(Path(base), (read_info(Path(base)) or {}).get("kept"))
@@ -187,6 +194,7 @@ def _estimate_all(
     executor: Executor,
     workers: int,
     chunk: int | None,
+    reference: PanelReference | None,
 ) -> None:
     """Learn the city model, estimate the city as one, then each zone."""
     attempt.resume()
@@ -196,15 +204,18 @@ def _estimate_all(
         attempt.city = kept.city.at(attempt.file.rows_of(kept.names[0]))
         join = None if join is None else partial(join, kept=kept)
     elif learn_city is not None:
-        attempt.city = attempt.learn_city(learn_city)
+        # In processes of this machine, whatever the executor: see `unmet.spreading`.
+        processes = 1 if executor is serially else min(workers, count_workers(None))
+        attempt.city = attempt.learn_city(learn_city, processes)
     if attempt.city is not None:
         known["city"] = replace(attempt.city, kept=None)  # what continues it is of no use to a zone
     if join is not None and estimate is estimate_zone:
+        join = join if reference is None else partial(join, reference=reference)
         attempt.join(join, model, known.get("city"), executor, workers)
         bins = attempt.file.bins()["start"]
         known["settled"] = settled_moment(bins.iloc[0], bins.iloc[-1]) if kept is None else None
     of_one = partial(estimate, **known) if known else estimate
-    attempt.estimate(partial(estimate_batch, estimate=of_one, model=model), executor, workers, chunk)
+    attempt.estimate(partial(estimate_batch, estimate=of_one, model=model), executor, workers, chunk, reference)
 
 
 def _inputs(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -16,6 +18,7 @@ from scipy.stats import norm
 
 from unmet._typing import Array
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
+from unmet.mobility.clock.periods import DAYS, PARTS, hours_of
 
 __all__ = ["QUANTILES", "QUANTITIES", "ZoneDraws", "summarise_draws", "tabulate_totals"]
 
@@ -76,15 +79,20 @@ class ZoneDraws:
         """Some hours of the week."""
         return ZoneDraws(*(values[hours] for values in self._all()))
 
-    def widened(self, error: float, spread: float) -> ZoneDraws:
+    def widened(self, error: float = 0.0, spread: float = 1.0) -> ZoneDraws:
         """Draws of lost trips with another relative error, alike in all zones, and another spread about their mean.
 
-        Their mean stays, unless draws fall below 0.
+        Draws below 0 are set to 0, and all of them scaled so that their mean stays. So widen a sum, not its terms:
+        rare counts are mostly 0 and cannot become wider.
         """
+        if (error, spread) == (0.0, 1.0):
+            return self
         count = self.lost.shape[1]
         normal = np.random.default_rng(_WIDENING_SEED).permutation(norm.ppf((np.arange(count) + 0.5) / count))
         mean = self.lost.mean(axis=1, keepdims=True)
-        return replace(self, lost=np.maximum(mean + spread * (self.lost - mean) + error * normal * mean, 0.0))
+        wider = np.maximum(mean + spread * (self.lost - mean) + error * normal * mean, 0.0)
+        now = wider.mean(axis=1, keepdims=True)
+        return replace(self, lost=wider * np.divide(mean, now, out=np.ones_like(mean), where=now > 0))
 
     def summed(self) -> ZoneDraws:
         """All hours of the week together."""
@@ -107,6 +115,7 @@ def tabulate_totals(
     *,
     left_out: Collection[str] = (),
     areas: Mapping[str, str] | None = None,
+    widening: tuple[float, float] = (0.0, 1.0),
 ) -> pd.DataFrame:
     """Make the table of totals, holding the draws of one zone and of the system.
 
@@ -120,13 +129,16 @@ def tabulate_totals(
         Zones that have rows of their own, but do not count for the system or an area.
     areas : mapping, optional
         Zone → area. An area is the sum of its zones, draw by draw.
+    widening : tuple of float
+        Error and spread of `ZoneDraws.widened`, for every row.
 
     Returns
     -------
     pandas.DataFrame
-        ``level, zone, hour_of_week, quantity, mean, sd, q025, q05, q50, q95, q975``; levels ``system``, ``area``
-        (named in ``zone``), ``zone``, ``hour_of_week`` (of the system) and ``zone_hour_of_week``; quantities as in
-        `QUANTITIES`.
+        ``level, zone, hour_of_week, days, part, quantity, mean, sd, q025, q05, q50, q95, q975``; levels ``system``,
+        ``area`` (named in ``zone``), ``zone``, ``zone_part`` (of a zone on `unmet.mobility.clock.periods.DAYS`, in a
+        part of the day, or both; missing: all), ``hour_of_week`` (of the system) and ``zone_hour_of_week``; quantities
+        as in `QUANTITIES`.
 
     Examples
     --------
@@ -141,35 +153,62 @@ def tabulate_totals(
     2    demand  14.0  0.0
     """
     chosen = list(hours)
+    rows_of = partial(_rows, widening=widening)
     total: ZoneDraws | None = None
     by_area: dict[str, ZoneDraws] = {}
     by_zone: list[pd.DataFrame] = []
     by_zone_hour: list[pd.DataFrame] = []
+    by_zone_part: list[pd.DataFrame] = []
+    hourly = len(chosen) >= _HOURLY
     for zone, draws in zones:
         if zone not in left_out:
             total = draws if total is None else total + draws
             if areas and zone in areas:
                 area = areas[zone]
                 by_area[area] = by_area[area] + draws if area in by_area else draws
-        by_zone.append(_rows("zone", zone, draws.summed()))
-        by_zone_hour.append(_rows("zone_hour_of_week", zone, draws[chosen], chosen))
+        by_zone.append(rows_of("zone", zone, draws.summed()))
+        by_zone_hour.append(rows_of("zone_hour_of_week", zone, draws[chosen], chosen))
+        if hourly:
+            by_zone_part.append(_part_rows(zone, draws, widening))
     if total is None:
         total = ZoneDraws.by_itself(np.zeros(HOURS_OF_WEEK), np.zeros((HOURS_OF_WEEK, 1)))
-    system = _rows("system", None, total.summed())
-    by_hour = _rows("hour_of_week", None, total[chosen], chosen)
-    of_areas = [_rows("area", area, by_area[area].summed()) for area in sorted(by_area)]
-    return pd.concat([system, *of_areas, *by_zone, by_hour, *by_zone_hour], ignore_index=True)
+    system = rows_of("system", None, total.summed())
+    by_hour = rows_of("hour_of_week", None, total[chosen], chosen)
+    of_areas = [rows_of("area", area, by_area[area].summed()) for area in sorted(by_area)]
+    return pd.concat([system, *of_areas, *by_zone, *by_zone_part, by_hour, *by_zone_hour], ignore_index=True)
 
 
-def _rows(level: str, zone: str | None, draws: ZoneDraws, hours: Sequence[int | None] = (None,)) -> pd.DataFrame:
+_HOURLY = HOURS_OF_WEEK // 2  # bins of at most two hours lie within one part of the day
+_CHOICES = list(product((None, *DAYS), (None, *PARTS)))[1:]
+
+
+def _part_rows(zone: str, draws: ZoneDraws, widening: tuple[float, float]) -> pd.DataFrame:
+    """Rows of a zone on weekdays or weekends, in a part of the day, or both."""
+    sums = [draws[hours_of(*choice)].summed() for choice in _CHOICES]
+    together = ZoneDraws(*(np.concatenate(columns) for columns in zip(*(s._all() for s in sums), strict=True)))
+    rows = _rows("zone_part", zone, together, [None] * len(sums), widening=widening)
+    for column, values in zip(("days", "part"), zip(*_CHOICES, strict=True), strict=True):
+        rows[column] = pd.Series([value for value in values for _ in QUANTITIES], dtype="str")
+    return rows
+
+
+def _rows(
+    level: str,
+    zone: str | None,
+    draws: ZoneDraws,
+    hours: Sequence[int | None] = (None,),
+    *,
+    widening: tuple[float, float],
+) -> pd.DataFrame:
     """Rows of one level: all quantities of each hour, or of all hours together."""
-    summaries = [summarise_draws(values) for values in draws.quantities()]
+    summaries = [summarise_draws(values) for values in draws.widened(*widening).quantities()]
     columns = {name: np.column_stack([summary[name] for summary in summaries]).ravel() for name in summaries[0]}
     count, kinds = len(draws.observed), len(QUANTITIES)
     labels = {
         "level": pd.Series([level] * (kinds * count), dtype="str"),
         "zone": pd.Series([zone] * (kinds * count), dtype="str"),
         "hour_of_week": pd.array([hour for hour in hours for _ in range(kinds)], dtype="Int16"),
+        **{name: pd.Series([None] * (kinds * count), dtype="str") for name in ("days", "part")},
         "quantity": pd.Series(list(QUANTITIES) * count, dtype="str"),
     }
     return pd.DataFrame({**labels, **columns})

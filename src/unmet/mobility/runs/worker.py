@@ -1,15 +1,16 @@
 """The work on a batch of zones, as an executor gets it: a plain function of rows and a model.
 
-It reads and writes no files and keeps nothing between calls, so it may run anywhere.
+It reads and writes no files and keeps nothing between calls, so it may run anywhere. `estimate_stored` is for workers
+that reach the files of the run: it reads the rows, and writes the finished batch, itself.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,15 +18,33 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError, NumericalError, UnmetError
+from unmet._storage.writing import writing
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
-from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome
+from unmet.mobility.panel.reference import PanelReference, check_reachable
+from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome, write_checkpoint
 
 if TYPE_CHECKING:
+    from unmet.mobility.models.joint import JointCity
     from unmet.mobility.models.kept import KeptFit
     from unmet.mobility.models.surroundings import Surroundings
     from unmet.mobility.models.zone_estimate import ZoneEstimate, ZoneFit
 
-__all__ = ["EstimateZone", "FitZone", "ModelSettings", "ZoneBatch", "check_rows", "estimate_batch", "fit_batch"]
+__all__ = [
+    "JOINT",
+    "EstimateZone",
+    "FitZone",
+    "ModelSettings",
+    "StoredZones",
+    "ZoneBatch",
+    "check_rows",
+    "estimate_batch",
+    "estimate_stored",
+    "fit_batch",
+]
+
+JOINT = "joint.npz"
+"""File of the city as one, in the folder of the checkpoints."""
+
 
 _ROWS_NEEDED = ("zone", "start", "observed", "demand_mean", "lost_mean")
 
@@ -82,6 +101,55 @@ def estimate_batch(batch: ZoneBatch, *, estimate: EstimateZone, model: ModelSett
     """
     zones = zip(batch.zones, batch.rows, batch.more(), strict=True)
     return [_estimate(zone, rows, partial(estimate, **known), model) for zone, rows, known in zones]
+
+
+@dataclass(frozen=True)
+class StoredZones:
+    """Where workers find the rows of zones and write their estimates.
+
+    Attributes
+    ----------
+    panel : PanelReference
+        The panel.
+    folder, scratch : Path
+        Folder of the checkpoints, and one on the same disk to write them in.
+    joint : Path or None
+        File of the city as one.
+    """
+
+    panel: PanelReference
+    folder: Path
+    scratch: Path
+    joint: Path | None = None
+
+    def batches(self, zones: tuple[str, ...]) -> Iterator[ZoneBatch]:
+        """Read the rows of zones, and their surroundings. Each zone is a batch: a year of surroundings is 100 MB."""
+        joint = None if self.joint is None else _read_joint(self.joint, self.joint.stat().st_mtime_ns)
+        with self.panel.opened() as file:
+            for zone in zones:
+                rows = file.rows_of(zone)
+                around = () if joint is None else (joint.of(zone, pd.DatetimeIndex(rows["start"])),)
+                yield ZoneBatch((zone,), (rows,), around)
+
+
+def estimate_stored(
+    zones: tuple[str, ...], *, stored: StoredZones, estimate: Callable[[ZoneBatch], list[ZoneOutcome]]
+) -> str:
+    """Read zones, estimate them and write the finished batch; return the name of its folder.
+
+    The batch is written aside and then renamed, so several attempts at the same zones do not disturb each other.
+    """
+    check_reachable(stored.scratch)
+    outcomes = [outcome for batch in stored.batches(zones) for outcome in estimate(batch)]
+    with writing(stored.folder):
+        return write_checkpoint(outcomes, stored.folder, stored.scratch).folder.name
+
+
+@lru_cache(maxsize=1)  # the file is large, and every batch of a process needs it
+def _read_joint(path: Path, time: int) -> JointCity:
+    from unmet.mobility.models.joint import JointCity
+
+    return JointCity.load(path)
 
 
 def _estimate(zone: str, rows: pd.DataFrame, estimate: EstimateZone, model: ModelSettings) -> ZoneOutcome:

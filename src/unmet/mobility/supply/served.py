@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
+from unmet.mobility.supply.broken import BROKEN
 from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, IMPLAUSIBLE, SILENT, UNDETERMINED, VEHICLES
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
-from unmet.mobility.supply.usable import BROKEN, Smoothed, smooth
+from unmet.mobility.supply.usable import Smoothed, smooth
 from unmet.mobility.supply.usable_learning import UsableSupply, served, with_expected
 from unmet.mobility.supply.usual_rates import tally_hours
 

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
+from unmet.mobility.supply.broken import MOST_BROKEN, Steps
 from unmet.mobility.supply.pickups import find_changes, known_changes
 from unmet.mobility.supply.silence import Feed
 from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, VEHICLES
 from unmet.mobility.supply.status_log import StatusRecords
-from unmet.mobility.supply.usable import MOST_BROKEN, Steps
 
 __all__ = [
     "AMPLE",

@@ -1,23 +1,7 @@
-"""The hidden number of listed vehicles that cannot be rented, and what it leaves for riders.
+"""The forward-backward recursion over the hidden number of vehicles that cannot be rented.
 
-A feed lists vehicles that nobody can rent: a flat tyre, a dock that does not let go. Let ``n`` be the number listed at
-a station. The model has two hidden numbers: ``k`` vehicles are broken, ``j`` (0 or 1) cannot be rented for some
-minutes, and ``u = n - k - j`` are sound.
-
-- Riders take vehicles at rate ``λ s(u)``: `λ` is the usual rate, ``s(u) = 1 - q**u`` the chance that one of `u` sound
-  vehicles is to be had (``fleeting`` `q`: causes that leave no trace in the record), ``s(0) = 0``.
-- A vehicle that is brought back is broken with probability ``breakage``, or else not to be had for a while with
-  probability ``brief``.
-- The latter is over at rate ``recovery``. All broken vehicles of a station are repaired or fetched at once, at rate
-  ``repair``, without a trace.
-- Somebody finds broken vehicles at rate ``found`` if there are any, and the feed shows it: vehicles turn from listed to
-  disabled, and ``k`` falls by their number. At rate ``unforeseen`` sound vehicles turn disabled.
-- A van that brings or takes many vehicles sees to the broken ones with probability ``visit``.
-- ``k + j`` never exceeds ``n``: an empty station has no broken vehicle among those listed.
-
-The record of a station is a sequence of *steps*: stretches in which the listed number stays, each ended by an event
-(pickups, returns, a visit). A step is carried out at once (`_Drift`), so minutes are never looked at one by one. This
-is a Markov-modulated Poisson process, and `smooth` its forward-backward recursion.
+`unmet.mobility.supply.broken` has the model of one step. Here stations are cut into chunks of steps that are worked on
+side by side.
 """
 
 from __future__ import annotations
@@ -28,114 +12,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "BROKEN",
-    "MOST_BROKEN",
-    "STATES",
-    "Fault",
-    "Smoothed",
-    "Steps",
-    "log_likelihood",
-    "log_likelihoods",
-    "served_share",
-    "smooth",
-]
+from unmet.mobility.supply.broken import (
+    NO_EVENT,
+    STATES,
+    Drift,
+    Fault,
+    Steps,
+    carry_ahead,
+    carry_back,
+    event_codes,
+    event_tables,
+    initial,
+)
+
+__all__ = ["Smoothed", "log_likelihood", "log_likelihoods", "smooth"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-MOST_BROKEN = 3
-"""Broken vehicles of a station that are told apart; more count as so many."""
-
-BROKEN, BRIEF = (v.ravel() for v in np.meshgrid(np.arange(MOST_BROKEN + 1), np.arange(2), indexing="ij"))
-"""Vehicles broken, and out for some minutes, in each hidden state."""
-
-STATES = len(BROKEN)
-_PLENTY = MOST_BROKEN + 2  # with so many listed or more, the hidden state makes no difference
-_MOST_RETURNED, _MOST_DISABLED = 12, 2
-_MOST_TAKEN = 5  # more at once say no more
 _CHUNK = 128
 _SETTLED, _ROUNDS = 1e-7, 4
-
-
-@dataclass(frozen=True)
-class Fault:
-    """Parameters of the model: how vehicles come to be listed that nobody can rent, and for how long.
-
-    Attributes
-    ----------
-    breakage : float
-        Probability that a vehicle is broken when it is brought back.
-    repair : float
-        Rate, per minute, at which a station's broken vehicles are repaired or fetched without a trace.
-    found : float
-        Rate, per minute, at which broken vehicles of a station are found and shown as disabled.
-    unforeseen : float
-        Rate, per minute, at which vehicles turn disabled that were not broken.
-    visit : float
-        Probability that a van that brings or takes vehicles sees to the broken ones.
-    brief : float
-        Probability that a vehicle cannot be rented for some minutes after it was brought back.
-    recovery : float
-        Rate, per minute, at which that is over.
-    fleeting : float
-        Share of the time in which a sound vehicle cannot be had, for reasons that leave no trace.
-    stray : float
-        Pickups recorded while nothing can be rented, over those expected otherwise: a feed that lags behind. It keeps a
-        single such record from ruling out what all others say.
-    """
-
-    breakage: float
-    repair: float
-    found: float = 0.0
-    unforeseen: float = 1e-4
-    visit: float = 0.7
-    brief: float = 0.0
-    recovery: float = 0.05
-    fleeting: float = 0.0
-    stray: float = 0.01
-
-
-@dataclass(frozen=True)
-class Steps:
-    """Stretches without an event, of one station after the other, in order of time.
-
-    Attributes
-    ----------
-    station : array of int
-        Never falling.
-    minutes : array
-        How long the step lasts.
-    expected : array
-        Pickups expected in it if a vehicle can be had all the while.
-    listed : array of int
-        Vehicles listed meanwhile.
-    pickups, returned, disabled : array of int
-        Vehicles taken, brought back, and turned from listed to disabled at its end.
-    visited : array of bool
-        Whether a van came at its end.
-    """
-
-    station: Ints
-    minutes: Floats
-    expected: Floats
-    listed: Ints
-    pickups: Ints
-    returned: Ints
-    disabled: Ints
-    visited: NDArray[np.bool_]
-
-    def __len__(self) -> int:
-        return len(self.station)
-
-    def select(self, chosen: slice | NDArray[np.bool_] | Ints) -> Steps:
-        """Keep some of the steps."""
-        return Steps(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
-
-    @property
-    def first(self) -> Ints:
-        """Where the steps of each station begin."""
-        return np.flatnonzero(np.append(True, self.station[1:] != self.station[:-1]))
 
 
 @dataclass(frozen=True)
@@ -153,168 +49,6 @@ class Smoothed:
     begin: Floats
     end: Floats
     log_likelihood: float
-
-
-def served_share(fault: Fault, listed: Ints) -> Floats:
-    """Chance that a rider can be served, by number listed (rows) and hidden state (columns).
-
-    Examples
-    --------
-    >>> served_share(Fault(0.01, 0.001, fleeting=0.1), np.array([1, 2]))[:, BRIEF == 0].round(2)
-    array([[0.9 , 0.  , 0.  , 0.  ],
-           [0.99, 0.9 , 0.  , 0.  ]])
-    """
-    sound = np.maximum(np.asarray(listed)[..., None] - BROKEN - BRIEF, 0)
-    share: Floats = 1.0 - fault.fleeting**sound
-    return share
-
-
-# One step
-
-
-class _Drift:
-    """Carry hidden states through steps in which no event happens.
-
-    Half of the repairs come first and half last (Strang splitting: repairs are rare within a step), and between them a
-    vehicle may recover. With `b = Λ s(n - k)` and `a = recovery L + Λ s(n - k - 1)`, nobody takes a vehicle with
-    probability `exp(-b)` where none is out for minutes; with `exp(-a)` where one is and stays so, and with
-    `recovery L (exp(-b) - exp(-a)) / (a - b)` where it recovers at some moment. The `y` pickups at the end multiply all
-    by `s**y`. Left out is what does not depend on the state: the factor `Λ**y` and `exp(-unforeseen L)`.
-
-    States are tables of shape (broken, brief, steps), so that NumPy works along many steps at once.
-    """
-
-    def __init__(self, fault: Fault, steps: Steps) -> None:
-        share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
-        share[_PLENTY] = 1.0
-        listed = np.minimum(steps.listed, _PLENTY)
-        # Where none is listed the hidden state is known, and pickups say nothing about it.
-        expected = np.where(listed > 0, steps.expected, 0.0)
-        sound, brief = (expected * share.T[j == BRIEF][:, listed] for j in (0, 1))
-        over = fault.recovery * steps.minutes
-        still_sound, still_brief = np.exp(-sound), np.exp(-over - brief)
-        gap = over + brief - sound
-        small = np.abs(gap) < 1e-8
-        recover = over * np.where(small, still_sound, (still_sound - still_brief) / np.where(small, 1.0, gap))
-        half = steps.minutes / 2
-        broken = np.exp(-(fault.repair + fault.found) * half)
-        repaired = np.exp(-fault.found * half) - broken
-        # The last row is a step in which nothing happens.
-        factors = np.vstack([broken, repaired, still_sound, still_brief, recover])
-        nothing = np.repeat([1.0, 0.0, 1.0, 1.0, 0.0], [1, 1, *[MOST_BROKEN + 1] * 3])[:, None]
-        self.factors = np.hstack([factors, nothing]).T.copy()
-        share[0] = 1.0
-        powers = share[:, None, :] ** np.arange(_MOST_TAKEN + 1)[:, None]
-        self.powers = powers.reshape(-1, STATES)
-        self.taking = np.append(listed * (_MOST_TAKEN + 1) + np.minimum(steps.pickups, _MOST_TAKEN), 0)
-
-    def append(self, others: Sequence[_Drift]) -> None:
-        """Add the steps of others behind the own ones."""
-        every = (self, *others)
-        self.taking = np.concatenate([d.taking + number * len(self.powers) for number, d in enumerate(every)])
-        self.factors, self.powers = (
-            np.concatenate([getattr(d, name) for d in every]) for name in ("factors", "powers")
-        )
-
-    def of(self, place: Ints) -> tuple[Floats, ...]:
-        """The factors of some steps; one behind the last stands for a step in which nothing happens."""
-        broken, repaired, rest = np.split(self.factors[place].T.copy(), [1, 2])
-        taken = self.powers[self.taking[place]].T.copy()
-        return (broken, repaired, *rest.reshape(3, MOST_BROKEN + 1, -1), taken.reshape(-1, 2, len(place)))
-
-
-def _half_ahead(state: Floats, broken: Floats, repaired: Floats) -> None:
-    mended = state[1:].sum(axis=0) * repaired
-    state[1:] *= broken
-    state[0] += mended
-
-
-def _half_back(value: Floats, broken: Floats, repaired: Floats) -> None:
-    value[1:] *= broken
-    value[1:] += repaired * value[0]
-
-
-def _ahead(state: Floats, drift: tuple[Floats, ...]) -> Floats:
-    """Carry probabilities, shape (chunks, STATES), through a step."""
-    broken, repaired, sound, brief, recover, taken = drift
-    table = state.T.copy().reshape(-1, 2, len(state))
-    _half_ahead(table, broken, repaired)
-    table[:, 0] *= sound
-    table[:, 0] += table[:, 1] * recover
-    table[:, 1] *= brief
-    _half_ahead(table, broken, repaired)
-    table *= taken
-    return table.reshape(STATES, -1).T
-
-
-def _back(value: Floats, drift: tuple[Floats, ...]) -> Floats:
-    """Carry values, shape (chunks, STATES), back through a step."""
-    broken, repaired, sound, brief, recover, taken = drift
-    table = value.T.reshape(-1, 2, len(value)) * taken
-    _half_back(table, broken, repaired)
-    table[:, 1] *= brief
-    table[:, 1] += table[:, 0] * recover
-    table[:, 0] *= sound
-    _half_back(table, broken, repaired)
-    return table.reshape(STATES, -1).T
-
-
-def _event_codes(steps: Steps) -> Ints:
-    """Number of each step's event in the table of `_event_tables`."""
-    following = np.append(steps.listed[1:], _PLENTY)
-    following[np.append(steps.station[1:] != steps.station[:-1], True)] = _PLENTY
-    code = np.minimum(steps.returned, _MOST_RETURNED)
-    code = code * (_MOST_DISABLED + 1) + np.minimum(steps.disabled, _MOST_DISABLED)
-    code = code * 2 + steps.visited
-    return code * (_PLENTY + 1) + np.minimum(following, _PLENTY)
-
-
-_NO_EVENT = _PLENTY  # nothing returned, nothing disabled, no visit, any number listed afterwards
-
-
-def _moved_to(broken: Ints, brief: Ints) -> Floats:
-    """Transition matrix from each state to the one with so many broken and out for minutes."""
-    return np.eye(STATES)[2 * np.minimum(broken, MOST_BROKEN) + np.minimum(brief, 1)]
-
-
-def _event_tables(fault: Fault) -> Floats:
-    """Transition matrices of all kinds of events: disabled, visited, returned, then no more than are listed."""
-    sound = (1 - fault.breakage) * (1 - fault.brief)
-    back = fault.breakage * _moved_to(BROKEN + 1, BRIEF) + sound * np.eye(STATES)
-    back += (1 - fault.breakage) * fault.brief * _moved_to(BROKEN, BRIEF + 1)
-    visits = [np.eye(STATES), (1 - fault.visit) * np.eye(STATES) + fault.visit * _moved_to(0 * BROKEN, BRIEF)]
-    caps = []
-    for most in range(_PLENTY + 1):
-        kept = np.minimum(BROKEN, most)
-        caps.append(_moved_to(kept, np.minimum(BRIEF, most - kept)))
-    tables, brought = [], np.eye(STATES)
-    for _ in range(_MOST_RETURNED + 1):
-        for disabled in range(_MOST_DISABLED + 1):
-            found = _moved_to(np.maximum(BROKEN - disabled, 0), BRIEF)
-            if disabled:  # relative to sound ones that turned disabled
-                found[disabled <= BROKEN] *= 1.0 + fault.found / fault.unforeseen
-            tables += [found @ visit @ brought @ cap for visit in visits for cap in caps]
-        brought = brought @ back
-    return np.array(tables)
-
-
-def initial(fault: Fault, steps: Steps) -> Floats:
-    """Distribution of the hidden state where the record of each station begins, shape (stations, STATES).
-
-    Breakages and repairs in balance: Poisson with mean `breakage` × returns per minute / rate of repairs, up to the
-    number listed.
-    """
-    first = steps.first
-    minutes = np.maximum(np.add.reduceat(steps.minutes, first), 1.0)
-    returned = np.add.reduceat(steps.returned, first)
-    mean = fault.breakage * returned / minutes / max(fault.repair + fault.found, 1e-6)
-    weights = np.minimum(mean, 2.0)[:, None] ** BROKEN / np.cumprod(np.maximum(np.arange(MOST_BROKEN + 1), 1))[BROKEN]
-    weights[(steps.listed[first, None] < BROKEN) | (BRIEF > 0)] = 0.0
-    result: Floats = weights / weights.sum(axis=1, keepdims=True)
-    return result
-
-
-# All steps: stations are cut into chunks that are worked on side by side
 
 
 class _Chunks:
@@ -340,10 +74,10 @@ class _Chunks:
         within = rank * _CHUNK + np.arange(min(_CHUNK, int(count.max())))[:, None]
         place = np.where(within < count[station], first[station] + within, len(steps))
         self.place = np.hstack([place + number * (len(steps) + 1) for number in range(len(faults))])
-        drifts = [_Drift(fault, steps) for fault in faults]
+        drifts = [Drift(fault, steps) for fault in faults]
         self._drift = drifts[0]
         self._drift.append(drifts[1:])
-        tables, code = [_event_tables(fault) for fault in faults], np.append(_event_codes(steps), _NO_EVENT)
+        tables, code = [event_tables(fault) for fault in faults], np.append(event_codes(steps), NO_EVENT)
         self._code = np.concatenate([code + number * len(tables[0]) for number in range(len(faults))])
         self._tables = np.concatenate(tables)
 
@@ -351,7 +85,7 @@ class _Chunks:
         """Carry states through some chunks; fill in their steps; return the last states and the log-scales."""
         scale = np.zeros(len(some))
         for place in self.place[:, some]:
-            moved = _ahead(state, self._drift.of(place))
+            moved = carry_ahead(state, self._drift.of(place))
             if begin is not None and end is not None:
                 begin[place], end[place] = state, moved
             state = np.matmul(moved[:, None, :], self._tables[self._code[place]])[:, 0]
@@ -363,7 +97,7 @@ class _Chunks:
         for place in self.place[::-1, some]:
             moved = np.matmul(self._tables[self._code[place]], value[:, :, None])[:, :, 0]
             end[place] = moved
-            value = _back(moved, self._drift.of(place))
+            value = carry_back(moved, self._drift.of(place))
             _rescale(value)
             begin[place] = value
         return value
@@ -438,6 +172,7 @@ def smooth(fault: Fault, steps: Steps) -> Smoothed:
     --------
     A vehicle is brought to an empty station and listed all day; nobody takes it, though four riders are expected to:
 
+    >>> from unmet.mobility.supply.broken import BROKEN
     >>> one = np.ones(2, dtype=np.int64)
     >>> listed, returned = np.array([0, 1]), np.array([1, 0])
     >>> steps = Steps(0 * one, 720.0 * one, 4.0 * one, listed, 0 * one, returned, 0 * one, one < 0)

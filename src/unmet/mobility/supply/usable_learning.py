@@ -10,9 +10,17 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
+from unmet.mobility.supply.broken import Fault, Steps, served_share
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
-from unmet.mobility.supply.usable import Fault, Smoothed, Steps, log_likelihood, log_likelihoods, served_share, smooth
-from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar, CityRates, StationRates, fit_city, tally_hours
+from unmet.mobility.supply.usable import Smoothed, log_likelihood, log_likelihoods, smooth
+from unmet.mobility.supply.usual_rates import (
+    HOURS_OF_WEEK,
+    Calendar,
+    CityRates,
+    StationRates,
+    fit_city,
+    tally_hours,
+)
 
 __all__ = ["UsableSupply", "learn_curve", "learn_fault", "learn_usable", "served", "with_expected"]
 
@@ -58,7 +66,7 @@ class UsableSupply:
     Attributes
     ----------
     method : str
-        ``hidden`` (the hidden state of `unmet.mobility.supply.usable`), ``curve`` (an average by number listed), or
+        ``hidden`` (the hidden state of `unmet.mobility.supply.broken`), ``curve`` (an average by number listed), or
         ``listed`` (every listed vehicle can be rented: too few records to learn from).
     rates : CityRates
         What stations have in common in the pickups to expect.

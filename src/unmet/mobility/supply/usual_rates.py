@@ -1,19 +1,21 @@
 """How many pickups to expect at a station in any hour if there is something to rent.
 
 A first pass over the records: `rate = profile of the station by hour of the week × factor of the city in that very
-hour`. Profiles lean on the city's where a station's own pickups are few. All minutes with a vehicle listed are used,
-each for what so many listed vehicles are worth on average. (Minutes with many vehicles alone would do, were it not for
-how they end: a count that stops when demand was high makes rates too high, the more so the finer they are.)
+hour × what the station's own hours around it say`. Profiles lean on the city's where a station's own pickups are few.
+All minutes with a vehicle listed are used, each for what so many listed vehicles are worth on average. (Minutes with
+many vehicles alone would do, were it not for how they end: a count that stops when demand was high makes rates too
+high, the more so the finer they are.)
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 from unmet.mobility.clock.bins import Integers, wall_minutes
 from unmet.mobility.supply.timeline import Timeline
@@ -94,6 +96,36 @@ def tally_hours(timeline: Timeline, calendar: Calendar) -> HourTally:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """Weight of the hours around an hour: a neighbourhood may be busy that day, and few vehicles are left then.
+
+    Attributes
+    ----------
+    pickups : float
+        Expected pickups that weigh as much as the belief that an hour is as usual; infinite if others say nothing.
+    hours : float
+        Hours after which the weight of a pickup has fallen to `1 / e`.
+    """
+
+    pickups: float = np.inf
+    hours: float = 1.0
+
+    def factor(self, taken: NDArray[Any], expected: NDArray[Any], itself: bool = True) -> NDArray[np.float32]:
+        """Factor of each hour, from pickups and those expected around it, shape (stations, hours).
+
+        With `itself` false, the hour's own pickups are left out.
+        """
+        if np.isinf(self.pickups):
+            return np.ones(taken.shape, dtype=np.float32)
+        near, usual = (_around(values, np.exp(-1 / self.hours), itself) for values in (taken, expected))
+        factor: NDArray[np.float32] = ((near + self.pickups) / (usual + self.pickups)).astype(np.float32)
+        return factor
+
+
+_MEMORIES = tuple(Memory(pickups, hours) for hours in (1.5, 4.0, 12.0) for pickups in (5.0, 10.0, 20.0, 40.0, 80.0))
+
+
+@dataclass(frozen=True)
 class CityRates:
     """Parameters that the stations of a city have in common.
 
@@ -107,28 +139,44 @@ class CityRates:
         Of each hour, over what is usual at that hour of the week; 0 where the system is not open.
     worth : array, shape (3,)
         Pickups with one, two and more vehicles listed, over those expected.
+    memory : Memory
+        What other hours of a station say of an hour.
     """
 
     calendar: Calendar
     shape: Floats
     factor: Floats
     worth: Floats
+    memory: Memory = Memory()
 
     def stations(self, tally: HourTally) -> StationRates:
         """Find the rates of some stations."""
         which = self.calendar.hour_of_week
         minutes = np.einsum("csh,c->sh", tally.minutes, self.worth.astype(np.float32)) * self.factor
-        return StationRates(
-            tally.station, _profiles(_by_hour_of_week(tally.pickups.sum(axis=0), which), minutes, self), self
-        )
+        profile = _profiles(_by_hour_of_week(tally.pickups.sum(axis=0), which), minutes, self)
+        taken, expected = _with_plenty(tally, profile[:, which] * self.factor)
+        return StationRates(tally.station, profile, self.memory.factor(taken, expected), self)
 
 
 @dataclass(frozen=True)
 class StationRates:
-    """Pickups per minute of some stations by hour of the week, shape (stations, 168), and those of their city."""
+    """Rates of some stations.
+
+    Attributes
+    ----------
+    station : array of int
+        The stations.
+    profile : array, shape (stations, 168)
+        Pickups per minute by hour of the week.
+    own : array, shape (stations, hours)
+        Factor of each hour, beside that of the city.
+    city : CityRates
+        Of their city.
+    """
 
     station: Integers
     profile: Floats
+    own: NDArray[np.float32]
     city: CityRates
 
     def expected(self, station: Integers, begin: Integers, end: Integers) -> Floats:
@@ -137,8 +185,8 @@ class StationRates:
         calendar = self.city.calendar
         edges = np.flatnonzero(np.diff(station, prepend=-1, append=-1))
         for low, high in itertools.pairwise(edges):
-            profile = self.profile[np.searchsorted(self.station, station[low])]
-            rate = profile[calendar.hour_of_week] * self.city.factor
+            place = np.searchsorted(self.station, station[low])
+            rate = self.profile[place][calendar.hour_of_week] * self.city.factor * self.own[place]
             running = np.concatenate([[0.0], np.cumsum(60 * rate)])
             at = np.stack([begin[low:high], end[low:high]]) - 60 * calendar.first
             hour = np.clip(at // 60, 0, len(rate) - 1)
@@ -168,7 +216,7 @@ def fit_city(tally: HourTally, calendar: Calendar, rounds: int = 4) -> CityRates
         here = _by_hour_of_week(minutes * city.factor, which)
         mean = (own_pickups.sum() + 1e-3) / (here.sum() + 1.0)
         shape = (own_pickups.sum(axis=0) + 60 * mean) / (here.sum(axis=0) + 60)
-        city = CityRates(calendar, shape, city.factor, city.worth)
+        city = replace(city, shape=shape)
         usual = _profiles(own_pickups, minutes * city.factor, city).astype(np.float32)[:, which]
         expected = np.einsum("sh,sh->h", usual, minutes)
         factor = (pickups.sum(axis=0) + CITY_PICKUPS) / (expected + CITY_PICKUPS)
@@ -176,8 +224,36 @@ def fit_city(tally: HourTally, calendar: Calendar, rounds: int = 4) -> CityRates
         for row in range(_CLASSES - 1):
             expected_few = np.einsum("sh,h,sh->", usual, factor, tally.minutes[row])
             worth[row] = (tally.pickups[row].sum() + WORTH_PICKUPS) / (expected_few + WORTH_PICKUPS)
-        city = CityRates(calendar, shape, factor, worth)
-    return CityRates(calendar, city.shape, city.factor * calendar.is_open, city.worth)
+        city = replace(city, factor=factor, worth=worth)
+    memory = _learn_memory(*_with_plenty(tally, usual * city.factor))
+    return replace(city, factor=city.factor * calendar.is_open, memory=memory)
+
+
+def _with_plenty(tally: HourTally, rate: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Pickups while three or more vehicles were listed, and those expected: apart from those that tell few apart.
+
+    A rate per minute has shape (stations, hours).
+    """
+    return tally.pickups[-1].astype(np.float32), (tally.minutes[-1] * rate).astype(np.float32)
+
+
+def _learn_memory(taken: NDArray[np.float32], expected: NDArray[np.float32]) -> Memory:
+    """Choose what the hours around an hour say of it, by the Poisson likelihood of its pickups given theirs."""
+
+    def gain(memory: Memory) -> float:
+        factor = memory.factor(taken, expected, itself=False)
+        return float((taken * np.log(factor) - expected * (factor - 1)).sum(dtype=np.float64))
+
+    best = max(_MEMORIES, key=gain)
+    return best if gain(best) > 0 else Memory()
+
+
+def _around(values: NDArray[Any], decay: float, itself: bool) -> Floats:
+    """Sum values along the hours with weights `decay ** distance`."""
+    ahead = lfilter([1.0], [1.0, -decay], values, axis=1)
+    back = lfilter([1.0], [1.0, -decay], values[:, ::-1], axis=1)[:, ::-1]
+    total: Floats = ahead + back - (1 if itself else 2) * values
+    return total
 
 
 def _minutes_by_hour(begin: Integers, end: Integers, first: int, hours: int) -> Floats:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from unmet._exceptions import InputError
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.unpacking import DEFAULT_MEMORY
 from unmet.mobility.zones.build import Zones
@@ -55,7 +56,7 @@ def find_areas(
         Memory limit in bytes, for the file of polygons.
     """
     if is_polygon_file(spec):
-        areas = _in_polygons(Path(spec), zones, memory)
+        areas = _in_polygons(Path(spec), zones, log, memory)
     else:
         areas = []
         mixed = 0
@@ -64,19 +65,25 @@ def find_areas(
             areas.append(named.most_common(1)[0][0] if named else None)
             mixed += len(named) > 1
         log.add("panel", "zone in several areas", "noted", mixed, "counted in the area of most of its stations")
+    if not any(area is not None for area in areas):
+        raise InputError(f"areas: no zone has an area of {spec!r}. Check the coordinates, or the values of the column.")
     nowhere = [str(name) for name, area in zip(zones.frame["zone"], areas, strict=True) if area is None]
     log.add("panel", "zone in no area", "noted", len(nowhere), ", ".join(nowhere[:5]))
     return areas
 
 
-def _in_polygons(path: Path, zones: Zones, memory: int) -> list[str | None]:
+def _in_polygons(path: Path, zones: Zones, log: QualityLog, memory: int) -> list[str | None]:
     names, shapes = read_geojson(path, memory)
     lat, lon = (zones.frame[c].to_numpy(dtype=float, na_value=np.nan) for c in ("lat", "lon"))
     areas: list[str | None] = [None] * len(zones)
     placed = np.flatnonzero(np.isfinite(lat) & np.isfinite(lon))
+    several = set()
     for name, shape in reversed(list(zip(names, shapes, strict=True))):
         for row in placed[inside(lat[placed], lon[placed], shape)]:
+            if areas[row] is not None:
+                several.add(row)
             areas[row] = name
+    log.add("panel", "zone in several areas", "noted", len(several), "counted in the first area of the file")
     return areas
 
 

@@ -31,6 +31,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from unmet._exceptions import FileFormatError, InputError, MissingExtraError
+from unmet._storage.folders import check_regular
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.stations import MOVED_METRES
 from unmet.mobility.records.unpacking import DEFAULT_MEMORY
@@ -182,6 +183,7 @@ def _around_points(path: Path, radius: float, stations: pd.DataFrame, log: Quali
 
 
 def _read_points(path: Path) -> pd.DataFrame:
+    check_regular(path)
     try:
         points = pd.read_csv(path)
     except FileNotFoundError:

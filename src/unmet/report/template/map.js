@@ -123,12 +123,16 @@ function _drawMarks() {
   map.svg.replaceChildren();
   map.grid = drawn("g", { class: "grid" });
   map.group = drawn("g");
-  map.svg.append(map.grid, map.group);
+  map.labels = drawn("g", { class: "labels", "aria-hidden": "true" });
+  const north = drawn("text", { class: "north", x: 12, y: 20 });
+  north.textContent = "N ↑";
+  map.svg.append(map.grid, map.group, map.labels, north);
+  map.group.append(_base());
   const most = Math.max(...zones.lost_mean.map((v) => v || 0), 0);
   const smallest = map.largest / 4.5;
   const radius = (i) => smallest + (map.largest - smallest) * Math.sqrt(most > 0 ? (zones.lost_mean[i] || 0) / most : 0);
   map.marks = [];
-  const order = zones.zone.map((_, i) => i).filter((i) => data.map.x[i] !== null);
+  const order = zones.zone.map((_, i) => i).filter((i) => data.map.x[i] !== null && inArea(i));
   order.sort((a, b) => radius(b) - radius(a)); // small ones on top
   for (const i of order) {
     const rings = data.map.shapes && data.map.shapes[i];
@@ -148,6 +152,50 @@ function _drawMarks() {
     map.marks.push({ i, mark, x, y, radius: rings ? 0 : radius(i) });
   }
   if (map.marks.length) map.marks[0].mark.setAttribute("tabindex", 0);
+}
+
+/** Water and streets, if the report was given any. */
+function _base() {
+  const base = drawn("g", { class: "base", "aria-hidden": "true" });
+  const path = (line) => `M${line.map((p) => map.at(...p).map((v) => v.toFixed(1)).join(" ")).join("L")}`;
+  const { lines = [], areas = [] } = data.map.base || {};
+  if (areas.length) base.append(drawn("path", { class: "filled", "fill-rule": "evenodd", d: areas.map((ring) => `${path(ring)}Z`).join("") }));
+  if (lines.length) base.append(drawn("path", { d: lines.map(path).join("") }));
+  return base;
+}
+
+const MOST_LABELS = 8;
+
+/** Names of the zones that lost most, where there is room. */
+function _drawLabels() {
+  map.labels.replaceChildren();
+  const taken = map.marks.length > 60 ? [] : map.marks.map((m) => _boxOf(m, 0));
+  taken.push([0, map.height - 34, map.width, map.height], [map.width - 44, 0, map.width, 116]); // legend and buttons
+  for (const mark of map.marks.filter((m) => zones.lost_mean[m.i] > 0 || map.marks.length <= MOST_LABELS).slice(0, 3 * MOST_LABELS)) {
+    if (map.labels.childElementCount >= MOST_LABELS) return;
+    const points = Array.from(zones.name[mark.i]);
+    const name = points.length > 24 ? `${points.slice(0, 23).join("")}…` : zones.name[mark.i];
+    const own = _boxOf(mark, 1);
+    const width = 6.2 * Array.from(name).length;
+    for (const [x, anchor] of [[own[2] + 3, "start"], [own[0] - 3, "end"]]) {
+      const left = anchor === "start" ? x : x - width;
+      const y = (own[1] + own[3]) / 2;
+      const box = [left, y - 7, left + width, y + 7];
+      if (box[0] < 2 || box[2] > map.width - 2 || box[1] < 2) continue;
+      if (taken.some((o) => o !== taken.at(map.marks.indexOf(mark)) && box[0] < o[2] && box[2] > o[0] && box[1] < o[3] && box[3] > o[1])) continue;
+      const text = drawn("text", { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor });
+      text.textContent = name;
+      map.labels.append(text);
+      taken.push(box);
+      break;
+    }
+  }
+}
+
+/** A mark on the screen, as left, top, right, bottom. */
+function _boxOf({ x, y, radius }, room) {
+  const [cx, cy, r] = [map.x + x * map.zoom, map.y + y * map.zoom, (radius || 4) * Math.sqrt(map.zoom) + room];
+  return [cx - r, cy - r, cx + r, cy + r];
 }
 
 function _spoken(i) {
@@ -214,6 +262,7 @@ function _place() {
     if (radius) mark.setAttribute("r", (radius / Math.sqrt(map.zoom)).toFixed(2));
   }
   _drawGrid();
+  _drawLabels();
 }
 
 /** A faint grid and a bar that says how long its squares are. */

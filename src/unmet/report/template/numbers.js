@@ -63,7 +63,7 @@ function plain(text, most = 200) {
   return short.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
 }
 
-const zoneName = (i) => (i === EVERY ? "All zones" : zones.name[i]);
+const zoneName = (i) => (i !== EVERY ? zones.name[i] : chosen.area === null ? "All zones" : chosen.area);
 const whyFailed = (i) => zones.reason[i] || "no reason recorded";
 const failed = (i) => i !== EVERY && zones.status[i] !== "ok";
 
@@ -112,14 +112,16 @@ async function readClock() {
   clock = { bins: bins.map((m) => m * 60000), days: days.map((d) => d * DAY) };
 }
 
-const packedOf = (i) => (i === EVERY ? data.system : data.series[i]);
+const packedOf = (i) => (i !== EVERY ? data.series[i] : chosen.area === null ? data.system : data.areas[chosen.area]);
+const _keyOf = (i) => (i === EVERY ? `every ${chosen.area}` : i);
 const _drawnOf = new Map();
 const _weekOf = new Map();
 
 /** The bins and the days of a zone: {bins: {observed, rate, low, ...}, days: {...}}. */
 function drawnOf(i) {
-  if (!_drawnOf.has(i)) _drawnOf.set(i, _readDrawn(i));
-  return _drawnOf.get(i);
+  const key = _keyOf(i);
+  if (!_drawnOf.has(key)) _drawnOf.set(key, _readDrawn(i));
+  return _drawnOf.get(key);
 }
 
 async function _readDrawn(i) {
@@ -137,12 +139,13 @@ async function _readDrawn(i) {
 
 /** The hours of the week of a zone. */
 function weekOf(i) {
-  if (!_weekOf.has(i)) {
+  const key = _keyOf(i);
+  if (!_weekOf.has(key)) {
     const names = data.fields.week;
     const read = series(packedOf(i).week, names.map(() => 168));
-    _weekOf.set(i, read.then((all) => Object.fromEntries(names.map((name, k) => [name, all[k]]))));
+    _weekOf.set(key, read.then((all) => Object.fromEntries(names.map((name, k) => [name, all[k]]))));
   }
-  return _weekOf.get(i);
+  return _weekOf.get(key);
 }
 
 // ---- colours: all from the style sheet, so that light, dark and print agree

@@ -7,7 +7,7 @@ function _period_text() {
   return `${show(day(data.period.start))} – ${show(last)}`;
 }
 
-function buildHeadline(choose) {
+function buildHeadline() {
   const { observed, demand, lost, lost_share: share, walked_on: walked } = data.headline;
   const days = Math.round(data.period.days);
   byId("period").textContent = [
@@ -22,20 +22,22 @@ function buildHeadline(choose) {
           ? "Lost trips cannot be estimated, because the times with something to rent are unknown."
           : "According to this model, no trip was lost."])
   );
-  byId("cards").append(..._cards(choose));
   byId("made").textContent = `Made by ${data.made.by} on ${data.made.on}. To get the tables behind this page, run: unmet export.`;
 }
 
+function drawCards(choose) {
+  byId("cards").replaceChildren(..._cards(choose));
+}
+
 function _cards(choose) {
-  const { observed, demand, lost, lost_share: share, stockout_share: out, stockout_hours: hours, zones: counts } = data.headline;
+  const { observed, demand, lost, lost_share: share, stockout_share: out, stockout_hours: hours, zones: counts, true_demand: truth } = headlineOfChoice();
   const card = (name, value, note, more = {}) =>
     element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: "value" }, value), ...note);
   const note = (text) => element("p", { class: "note" }, text);
   const bar = element("div", { class: "stack", "aria-hidden": "true" });
   bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));
-  const truth = data.headline.true_demand;
   return [
-    card("Observed trips", number(observed.mean), [note(`in ${counted(Math.round(data.period.days), "day")}`), note(counted(counts.all - counts.failed, "zone"))]),
+    card("Observed trips", number(observed.mean), [note(`in ${counted(Math.round(data.period.days), "day")}`), note(counted(counts.chosen ?? counts.all - counts.failed, "zone"))]),
     card("Demand", number(Math.round(demand.mean)), [note(`90 %: ${interval(Math.round(demand.q05), Math.round(demand.q95))}`), ...(known(truth) ? [element("p", { class: "note truth" }, `true demand: ${number(truth)}`)] : [])]),
     card("Lost trips", out === null ? "unknown" : number(Math.round(lost.mean)), [note(`90 %: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), note(`${percent(share)} of demand`), bar], { class: "lost" }),
     card("Out of stock", percent(out), [note("of the open time"), note(`${number(Math.round(hours))} zone-hours`)]),
@@ -45,7 +47,7 @@ function _cards(choose) {
 }
 
 function _worstCard(choose) {
-  const order = zones.zone.map((_, i) => i).filter((i) => zones.lost_mean[i] > 0);
+  const order = zones.zone.map((_, i) => i).filter((i) => zones.lost_mean[i] > 0 && inArea(i));
   order.sort((a, b) => zones.lost_mean[b] - zones.lost_mean[a]);
   const list = element("ol", { class: "worst" });
   for (const i of order.slice(0, 3)) {
@@ -75,7 +77,7 @@ function _zoneFacts(i) {
   byId("zone-title").replaceChildren(element("bdi", { title: zoneName(i) }, zoneName(i)));
   byId("all-zones").hidden = i === EVERY;
   const pair = (name, value) => element("span", {}, `${name} `, element("b", {}, value));
-  const { observed, demand, lost, stockout_share: out } = data.headline;
+  const { observed, demand, lost, stockout_share: out } = headlineOfChoice();
   const facts = i === EVERY
     ? [pair("observed", number(observed.mean)), pair("demand", number(Math.round(demand.mean))), pair("lost", `${number(Math.round(lost.mean))} (${interval(Math.round(lost.q05), Math.round(lost.q95))})`), pair("out of stock", percent(out))]
     : [pair("observed", number(zones.observed[i])), pair("demand", number(zones.demand_mean[i])), pair("lost", failed(i) ? "–" : `${number(zones.lost_mean[i])} (${interval(zones.lost_q05[i], zones.lost_q95[i])})`), pair("out of stock", percent(zones.stockout_share[i]))];
@@ -114,18 +116,41 @@ async function start() {
     tables.forEach((table) => table && table.mark(i));
     if (i !== EVERY) _reveal(byId("zone"));
     await redraw();
-    keepInAddress(i);
+    keepInAddress();
     document.body.dataset.zone = i;
   };
-  buildHeadline(choose);
+  buildHeadline();
   buildChecks();
+  buildWords();
   await buildPlan();
   buildMap(choose);
-  tables.push(buildZoneTable(choose));
+  const zoneTable = buildZoneTable(choose);
+  tables.push(zoneTable);
   buildSeries();
+  buildStory();
+  const choiceChanged = async () => {
+    drawCards(choose);
+    drawMap();
+    zoneTable.rebuild(inArea);
+    _zoneFacts(shown.zone);
+    markChosen(shown.zone);
+    zoneTable.mark(shown.zone);
+    await Promise.all([redraw(), drawStory()]);
+    keepInAddress();
+    document.body.dataset.choice = [chosen.area, chosen.days, chosen.part].map((v) => v || "").join("|");
+  };
+  buildChoice(choiceChanged);
+  const state = stateInAddress();
+  Object.assign(chosen, state.choice);
+  if (state.window) setWindow(...state.window);
+  shown.zone = state.zone;
+  await applyChoice(choiceChanged);
   byId("all-zones").addEventListener("click", () => choose(EVERY));
-  await choose(zoneInAddress());
+  await choose(state.zone);
   listenToSeries();
+  buildForecast();
+  buildEffects();
+  await Promise.all([drawForecast(), drawEffects()]);
   buildHow();
   tables.push(await buildAct(choose));
 
@@ -133,6 +158,7 @@ async function start() {
     drawMap();
     markChosen(shown.zone);
     await redraw();
+    await Promise.all([drawStory(), drawForecast(), drawEffects()]);
     await drawPlan();
     await drawAct();
   };
@@ -145,10 +171,10 @@ async function start() {
     clearTimeout(waiting);
     waiting = setTimeout(everything, 150);
   });
-  // Paper is light and narrow, whatever the screen.
+  // Paper is light, whatever the screen.
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing");
-    for (const details of document.querySelectorAll("details")) details.open = true;
+    for (const details of document.querySelectorAll("#checks, #how details")) details.open = true;
     everything();
     for (const chart of document.querySelectorAll(".chart")) if (chart.data) Plotly.relayout(chart, { width: chart.clientWidth, height: chart.clientHeight });
   });
@@ -157,7 +183,13 @@ async function start() {
     everything();
   });
   addDownloads();
-  addEventListener("hashchange", () => zoneInAddress() !== shown.zone && choose(zoneInAddress()));
+  addEventListener("hashchange", async () => {
+    const next = stateInAddress();
+    Object.assign(chosen, next.choice);
+    if (next.window) setWindow(...next.window);
+    await applyChoice(choiceChanged);
+    if (next.zone !== shown.zone) await choose(next.zone);
+  });
   document.body.dataset.ready = "yes";
 }
 

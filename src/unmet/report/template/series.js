@@ -1,5 +1,6 @@
 // The series of a zone: observed points, the rate with its band, stock-outs shaded; and its week as heat maps.
 
+const MONDAY = Date.UTC(2024, 0, 1); // any
 const MOST_DRAWN = 1600; // bins; a longer window is drawn by day
 const shown = { zone: EVERY, from: 0, to: 0, byDay: false, left: 46 };
 const _daily = () => data.bins.minutes >= 1440;
@@ -27,6 +28,16 @@ function setWindow(from, to) {
   shown.to = first + length;
 }
 
+/** The window was chosen by hand: draw it and keep it in the address. */
+function _moved() {
+  shown.moved = true;
+  keepInAddress();
+  return drawSeries();
+}
+
+/** A time of day within the chosen part, so that whole days are asked for by their kind alone. */
+const _hourOfPart = () => (chosen.part === null ? 0 : data.story.parts[chosen.part][0] * 3600000);
+
 function buildSeries() {
   const [start, end] = _period();
   const fineEnd = data.bins.future === null ? end : clock.bins[data.bins.future];
@@ -37,7 +48,7 @@ function buildSeries() {
   const step = (sign) => () => {
     const length = shown.to - shown.from;
     setWindow(shown.from + sign * length, shown.to + sign * length);
-    drawSeries();
+    _moved();
   };
   const place = byId("window");
   const add = (text, name, action) => {
@@ -53,7 +64,7 @@ function buildSeries() {
         const middle = shown.to - shown.from < 0.98 * (end - start) ? (shown.from + shown.to) / 2 : fineEnd;
         setWindow(middle - (length * DAY) / 2, middle + (length * DAY) / 2);
       }
-      drawSeries();
+      _moved();
     });
   }
   add("▶", "Later", step(1));
@@ -86,17 +97,18 @@ async function drawSeries() {
   const values = shown.byDay ? own.days : own.bins;
   const step = shown.byDay ? DAY : data.bins.minutes * 60000;
   const [first, last] = _slice(times, shown.from, shown.to);
-  const cut = (name) => Array.from(values[name].slice(first, last));
   const at = Array.from(times.slice(first, last));
+  const asked = at.map((t) => (shown.byDay || _daily() ? chosen.days === null || inChoice(t + _hourOfPart()) : inChoice(t)));
+  const cut = (name) => Array.from(values[name].slice(first, last), (v, k) => (asked[k] ? v : NaN));
   const part = {
-    at, step, middle: at.map((t) => t + step / 2),
+    at, step, sum: zone === EVERY && zones.zone.length > 1, middle: at.map((t) => t + step / 2),
     ...Object.fromEntries(["observed", "rate", "low", "high", "lost", "stockout", "off"].map((n) => [n, cut(n)])),
   };
   const unit = shown.byDay ? "day" : data.period.bin;
   byId("resolution").textContent = shown.byDay
-    ? `by day; the band adds up the limits of the ${data.period.bin}s` + (data.bins.all ? "" : `; single ${data.period.bin}s from ${_date(clock.bins[0])}`)
+    ? `by day${chosen.part === null ? "" : ", all hours"}; the band adds up the limits of the ${data.period.bin}s` + (data.bins.all ? "" : `; single ${data.period.bin}s from ${_date(clock.bins[0])}`)
     : "";
-  _drawKeys(unit, part.off.some((v) => v > 0));
+  _drawKeys(unit, part);
   await Plotly.react(byId("series"), _traces(part), _layout(part, unit), CONFIG);
   drawStrip(own);
 }
@@ -119,6 +131,7 @@ function _traces(part) {
   const points = (y, marker) => ({
     x: part.middle, y, type: "scatter", mode: "markers", marker, hoverinfo: "skip",
   });
+  if (part.sum) return _sumTraces(part, line, points, blank, narrow);
   const missed = part.observed.map((v, k) => part.stockout[k] > 0);
   return [
     _shade(part, "off", "muted", 0.22),
@@ -139,34 +152,63 @@ function _traces(part) {
     points(part.observed.map((v, k) => (missed[k] ? blank(v) : null)), {
       size: narrow ? 3.5 : 5.5, color: colour("card"), line: { color: ink, width: 1.2 },
     }),
-    // One trace without marks answers for all of them: points of others may be far from where the pointer is.
-    { x: part.middle, y: part.rate.map((r, k) => blank(Number.isNaN(r) ? part.observed[k] : r)), type: "scatter", mode: "markers",
-      marker: { opacity: 0 }, customdata: part.at.map((_, k) => [_pointText(part, k)]), hovertemplate: "%{customdata[0]}<extra></extra>" },
+    _hoverTrace(part, blank),
+  ];
+}
+
+/** One trace without marks answers for all of them: points of others may be far from where the pointer is. */
+function _hoverTrace(part, blank) {
+  return {
+    x: part.middle, y: part.rate.map((r, k) => blank(Number.isNaN(r) ? part.observed[k] : r)), type: "scatter", mode: "markers",
+    marker: { opacity: 0 }, customdata: part.at.map((_, k) => [_pointText(part, k)]), hovertemplate: "%{customdata[0]}<extra></extra>",
+  };
+}
+
+/** A sum of zones: somewhere a zone is always empty, so stock-outs are a share, in a panel of their own. */
+function _sumTraces(part, line, points, blank, narrow) {
+  const [demand, lost] = [colour("demand"), colour("lost")];
+  const wanted = part.observed.map((v, k) => v + (part.lost[k] || 0));
+  return [
+    line(part.low, { line: { width: 0 } }),
+    line(part.high, { line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(demand, 0.25) }),
+    line(part.rate, { line: { color: demand, width: 2 } }),
+    line(wanted, { line: { color: lost, width: 1.2 } }),
+    points(part.observed.map(blank), { size: narrow ? 3 : 4.5, color: colour("ink") }),
+    { type: "bar", x: part.middle, y: part.stockout.map((v) => blank(100 * v)), width: part.step, yaxis: "y3", marker: { color: withAlpha(lost, 0.55), line: { width: 0 } }, hoverinfo: "skip" },
+    _hoverTrace(part, blank),
   ];
 }
 
 function _pointText(part, k) {
-  const lines = [`observed ${number(part.observed[k])}`];
+  const lines = [`<b>${binText(part.at[k], part.step / 60000)}</b>`, `observed ${number(part.observed[k])}`];
   if (part.lost[k] > 0) lines.push(`lost ${number(part.lost[k])}`);
-  if (!Number.isNaN(part.rate[k])) lines.push(`rate ${number(part.rate[k])} (${interval(part.low[k], part.high[k])})`);
-  if (part.stockout[k] > 0) lines.push(`out of stock ${percent(part.stockout[k])} of the time`);
+  if (!Number.isNaN(part.rate[k])) lines.push(`rate ${number(part.rate[k])}${Number.isNaN(part.low[k]) ? "" : ` (${interval(part.low[k], part.high[k])})`}`);
+  if (part.stockout[k] > 0) lines.push(`out of stock ${percent(part.stockout[k])} of the ${part.sum ? "zones' time" : "time"}`);
   if (part.off[k] > 0) lines.push(`closed or unknown ${percent(part.off[k])}`);
   return lines.join("<br>");
 }
 
 /** What the signs in the series mean. */
-function _drawKeys(unit, anyOff) {
+function _drawKeys(unit, part) {
   const dot = (hollow) => drawn("circle", { cx: 9, cy: 6, r: 3, fill: hollow ? colour("card") : colour("ink"), stroke: colour("ink"), "stroke-width": 1.2 });
   const box = (fill) => drawn("rect", { x: 2, y: 0, width: 14, height: 12, rx: 2, fill });
   const [demand, lost, muted] = [colour("demand"), colour("lost"), colour("muted")];
-  const keys = [
+  const path = (d, tone, width) => drawn("path", { d, stroke: tone, "stroke-width": width, fill: "none" });
+  const band = part.low.some((v) => !Number.isNaN(v)) ? [[shown.byDay ? "band" : "90 % band", box(withAlpha(demand, 0.22))]] : [];
+  const keys = part.sum ? [
+    ["observed", dot(false)],
+    ["observed + lost", path("M0 6h18", lost, 1.6)],
+    [`rate per ${unit}`, path("M0 6h18", demand, 2.4)],
+    ...band,
+    ["below: share of zones' time out of stock", box(withAlpha(lost, 0.3))],
+  ] : [
     ["observed", dot(false)],
     ["observed, with a stock-out", dot(true)],
     ["lost", drawn("path", { d: "M9 12V1M5 1h8", stroke: lost, "stroke-width": 2, fill: "none" })],
     [`rate per ${unit}`, drawn("path", { d: "M0 6h18", stroke: demand, "stroke-width": 2.4 })],
-    [shown.byDay ? "band" : "90 % band", box(withAlpha(demand, 0.22))],
+    ...band,
     ["out of stock", box(withAlpha(lost, 0.3))],
-    ...(anyOff ? [["closed or unknown", box(withAlpha(muted, 0.3))]] : []),
+    ...(part.off.some((v) => v > 0) ? [["closed or unknown", box(withAlpha(muted, 0.3))]] : []),
   ];
   byId("keys").replaceChildren(
     ...keys.map(([text, sign]) => {
@@ -204,13 +246,15 @@ function _layout(part, unit) {
   const visible = ahead !== null && ahead > shown.from && ahead < shown.to;
   return {
     ...baseLayout(),
-    margin: { l: shown.left, r: 8, t: 8, b: 24 },
+    margin: { l: shown.left, r: 8, t: 8, b: 34 },
     showlegend: false,
-    hovermode: "x unified",
+    hovermode: "x",
     dragmode: touch ? false : "zoom", // a finger on a chart scrolls the page
-    xaxis: { ...axis(), type: "date", range: [shown.from, shown.to], showgrid: false, hoverformat: shown.byDay || _daily() ? "%a %-d %b %Y" : "%a %-d %b %Y, %H:%M", showspikes: false },
-    yaxis: { ...axis(), overlaying: "y2", range: [bottom * 1.06, top * 1.06], fixedrange: true, title: { text: `trips per ${unit}`, standoff: 4 } , tickmode: "auto", zeroline: false },
-    yaxis2: { range: [0, 1], visible: false, fixedrange: true },
+    xaxis: { ...axis(), type: "date", range: [shown.from, shown.to], showgrid: false, hoverformat: "%a %-d %b %Y", showspikes: false, anchor: part.sum ? "y3" : "y" },
+    yaxis: { ...axis(), ...(part.sum ? { domain: [0.3, 1] } : { overlaying: "y2" }), range: [bottom * 1.06, top * 1.06], fixedrange: true, title: { text: `trips per ${unit}`, standoff: 4 } , tickmode: "auto", zeroline: false },
+    ...(part.sum
+      ? { yaxis3: { ...axis(), domain: [0, 0.22], rangemode: "tozero", fixedrange: true, zeroline: false, nticks: 3, title: { text: "% out", standoff: 4 } } }
+      : { yaxis2: { range: [0, 1], visible: false, fixedrange: true } }),
     shapes: visible ? [line] : [],
     annotations: visible ? [note] : [],
   };
@@ -239,7 +283,7 @@ function drawStrip(own) {
   const box = { type: "rect", xref: "x", yref: "paper", y0: 0, y1: 1, line: { width: 0 }, fillcolor: withAlpha(colour("muted"), 0.3), layer: "above" };
   const layout = {
     ...baseLayout(), showlegend: false, dragmode: "select", selectdirection: "h", hovermode: false,
-    margin: { l: shown.left, r: 8, t: 4, b: 20 },
+    margin: { l: shown.left, r: 8, t: 4, b: 30 },
     xaxis: { ...axis(), type: "date", range: [start, end], fixedrange: true, showgrid: false },
     yaxis: { visible: false, fixedrange: true, rangemode: "tozero" },
     shapes: [{ ...box, x0: start, x1: shown.from }, { ...box, x0: shown.to, x1: end }],
@@ -256,12 +300,12 @@ function listenToSeries() {
     if (change["xaxis.autorange"]) setWindow(..._period());
     else if ("xaxis.range[0]" in change) setWindow(_moment(change["xaxis.range[0]"]), _moment(change["xaxis.range[1]"]));
     else return;
-    drawSeries();
+    _moved();
   });
   byId("strip").on("plotly_selected", (event) => {
     if (!event || !event.range) return;
     setWindow(...event.range.x.map(_moment));
-    drawSeries();
+    _moved();
   });
 }
 
@@ -276,8 +320,9 @@ async function drawWeek() {
   const slots = WEEKDAYS.map((_, d) => Array.from({ length: hours }, (_, h) => d * 24 + h));
   const length = perHour ? data.bins.minutes / 60 : 1; // of a bin, in what is counted per
   const mean = (total, slot) => (week.bins[slot] > 0 && known(total) ? total / (week.bins[slot] * length) : null);
-  const observed = slots.map((day) => day.map((s) => mean(week.observed[s], s)));
-  const demand = slots.map((day) => day.map((s) => mean(week.observed[s] + week.lost[s], s)));
+  const asked = (s) => inChoice(MONDAY + s * 3600000);
+  const observed = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s], s) : null)));
+  const demand = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s] + week.lost[s], s) : null)));
   const facts = slots.map((day) => day.map((s) => [
     number(week.lost[s]), interval(week.low[s], week.high[s]), percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
     week.extrapolated[s] > 0 ? "<br>never had supply: extrapolated" : "", slotName(day[0] + (s % 24)),

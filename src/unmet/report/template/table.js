@@ -14,7 +14,7 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
   const head = element("tr");
   const body = element("tbody");
   const table = element("table", { class: columns.length > 7 ? "many" : null }, element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
-  const lines = new Map(rows.map((row) => [row, _line(row)]));
+  let lines = new Map(rows.map((row) => [row, _line(row)]));
 
   for (const column of columns) {
     const button = element("button", { type: "button" }, column.label, element("span", { class: "arrow", "aria-hidden": "true" }));
@@ -89,6 +89,10 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
   place.append(table);
   refresh();
   return {
+    rebuild() {
+      lines = new Map(rows.map((row) => [row, _line(row)]));
+      return refresh();
+    },
     filter(wanted) {
       state.wanted = wanted;
       return refresh();
@@ -113,23 +117,24 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
 }
 
 function buildZoneTable(choose) {
-  const most = Math.max(...zones.lost_mean.map((v) => v || 0), 1e-9);
+  const largest = () => Math.max(...zones.lost_mean.map((v, i) => (inArea(i) && v) || 0), 1e-9);
+  let most = largest();
   const plainColumn = (key, label, show, hint) => ({
     key, label, hint, value: (i) => zones[key][i], show: (i) => show(zones[key][i]),
   });
   const columns = [
     { key: "name", label: "Zone", text: true, value: (i) => zones.name[i], show: (i) => zones.name[i] },
-    { ...plainColumn("lost_mean", "Lost", number, "Lost trips"), bar: (i) => (zones.lost_mean[i] || 0) / most,
+    { ...plainColumn("lost_mean", "Lost trips", number, "Riders who found nothing and were served nowhere"), bar: (i) => Math.min((zones.lost_mean[i] || 0) / most, 1),
       show: (i) => (failed(i) ? "failed" : number(zones.lost_mean[i])) },
-    { key: "interval", label: "90 %", hint: "90 % interval of lost trips; sorted by width",
+    { key: "interval", label: "90 % interval", hint: "90 % interval of lost trips; sorted by width",
       value: (i) => (known(zones.lost_q95[i]) ? zones.lost_q95[i] - zones.lost_q05[i] : null),
       show: (i) => (failed(i) ? "" : interval(zones.lost_q05[i], zones.lost_q95[i])) },
-    plainColumn("lost_share", "Share", percent, "Share of demand that was lost"),
-    plainColumn("stockout_share", "Empty", percent, "Share of the open time out of stock"),
-    plainColumn("observed", "Observed", number, "Observed trips"),
-    plainColumn("demand_mean", "Demand", number, "Observed plus lost trips"),
+    plainColumn("lost_share", "Share lost", percent, "Share of demand that was lost"),
+    plainColumn("stockout_share", "Time empty", percent, "Share of the open time out of stock"),
+    plainColumn("observed", "Observed trips", number, "Trips that were recorded"),
+    plainColumn("demand_mean", "Demand", number, "Riders who came to the zone first, served or not"),
   ];
-  if (zones.true_demand) columns.push(plainColumn("true_demand", "True", number, "True demand of the simulated city"));
+  if (zones.true_demand) columns.push(plainColumn("true_demand", "True demand", number, "True demand of the simulated city"));
   const rows = zones.zone.map((_, i) => i);
   const made = sortableTable({
     place: byId("zone-table"), caption: "Zones with observed, lost and demanded trips", columns, rows, choose,
@@ -140,12 +145,17 @@ function buildZoneTable(choose) {
   let shown = rows;
   const find = () => {
     const words = fold(search.value).split(/\s+/).filter(Boolean);
-    shown = made.filter((i) => words.every((w) => fold(zones.name[i]).includes(w) || fold(zones.zone[i]).includes(w)));
+    shown = made.filter((i) => inArea(i) && words.every((w) => fold(zones.name[i]).includes(w) || fold(zones.zone[i]).includes(w)));
     byId("found").textContent = words.length ? `${shown.length} of ${rows.length}` : "";
   };
   search.addEventListener("input", find);
   search.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && shown.length) choose(shown[0]);
   });
-  return made;
+  const rebuild = () => {
+    most = largest();
+    made.rebuild();
+    find();
+  };
+  return { ...made, rebuild };
 }

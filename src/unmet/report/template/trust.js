@@ -1,4 +1,23 @@
-// Trust at a glance, tables to take along, and a link that opens the same view.
+// Words, trust at a glance, tables to take along, and a link that opens the same view.
+
+const WORDS = [
+  ["Observed", "trips that were recorded"],
+  ["Demand (wanted)", "riders who came to a zone first, served or not"],
+  ["Served", "riders who came to a zone and rented there"],
+  ["Walked on", "riders who found a zone empty and were served at one nearby"],
+  ["Lost", "riders who found a zone open but empty and were served nowhere"],
+  ["Rate", "riders expected in a bin with something to rent all the time: the number to plan with"],
+  ["Out of stock", "open, with nothing to rent"],
+  ["Risk", "chance that a rider who comes finds nothing"],
+  ["Zone", "a station, or several stations taken as one place"],
+  ["Bin", "the stretch of time that is counted together, by the local clock"],
+  ["90 % interval", "the truth is inside in nine of ten such cases, if model and records are right"],
+  ["Left out", "a zone whose records or estimates are not believed: shown, but in no total"],
+];
+
+function buildWords() {
+  byId("words").querySelector("dl").append(...WORDS.flatMap(([word, meaning]) => [element("dt", {}, word), element("dd", {}, meaning)]));
+}
 
 function buildChecks() {
   const bad = data.checks.filter((check) => !check.good);
@@ -40,17 +59,25 @@ function addDownloads() {
   }
 }
 
-/** The zone that the address names (#zone=id), or all zones. */
-function zoneInAddress() {
-  const wanted = new URLSearchParams(location.hash.slice(1)).get("zone");
-  const found = wanted === null ? -1 : zones.zone.indexOf(wanted);
-  return found < 0 ? EVERY : found;
+/** The view that the address names: #zone=id&area=…&days=…&part=…&from=2024-03-04&to=2024-03-11. */
+function stateInAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const one = (name, allowed) => (allowed.includes(given.get(name)) ? given.get(name) : null);
+  const day = (name) => Date.parse(`${given.get(name)}T00:00Z`);
+  return {
+    zone: given.has("zone") ? zones.zone.indexOf(given.get("zone")) : EVERY,
+    choice: { area: one("area", data.story.areas), days: one("days", data.story.days), part: one("part", Object.keys(data.story.parts)) },
+    window: day("to") > day("from") ? [day("from"), day("to")] : null,
+  };
 }
 
-function keepInAddress(i) {
-  const state = i === EVERY ? location.pathname + location.search : `#${new URLSearchParams({ zone: zones.zone[i] })}`;
+function keepInAddress() {
+  const state = new URLSearchParams();
+  if (shown.zone !== EVERY) state.set("zone", zones.zone[shown.zone]);
+  for (const name of ["area", "days", "part"]) if (chosen[name] !== null) state.set(name, chosen[name]);
+  if (shown.moved) for (const name of ["from", "to"]) state.set(name, new Date(shown[name]).toISOString().slice(0, 10));
   try {
-    history.replaceState(null, "", state);
+    history.replaceState(null, "", state.size ? `#${state}` : location.pathname + location.search);
   } catch {
     // Some browsers refuse this for files opened from disk; the page works without it.
   }

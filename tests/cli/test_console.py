@@ -1,0 +1,39 @@
+"""Tables in narrow consoles."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.table import Table
+
+from unmet.cli._console import Console
+from unmet.cli._tables import add_zone_column
+
+CELLS = ("Baldwin at Montgomery", "1,234,567", "12,345", "12,000 – 13,000")
+
+
+def printed(width: int) -> str:
+    table = Table(title="Zones")
+    add_zone_column(table)
+    for name in ("observed", "lost", "90 % interval"):
+        table.add_column(name, justify="right")
+    table.add_row(*CELLS)
+    stream = StringIO()
+    Console(file=stream, width=width).print(table)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [120, 60, 44, 30, 24])
+def test_no_word_or_number_is_cut(width):
+    text = printed(width)
+    assert all(len(line) <= width for line in text.splitlines())
+    for cell in CELLS:
+        for word in cell.split():
+            assert word in text
+    assert "…" not in text
+
+
+def test_a_table_that_cannot_fit_has_one_line_per_cell():
+    assert "  observed: 1,234,567" in printed(30)
+    assert "observed:" not in printed(80)

@@ -1,0 +1,197 @@
+"""Runs on a real Spark master with two workers: the tables of a local run, to the last byte, whatever dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from toy_model import ToyModel, estimate_toy, toy_panel
+
+from unmet import InputError
+from unmet._storage.parquet import write_parquet
+from unmet.engines import find_executor, spark
+from unmet.execution import UnfitWorker, serially
+from unmet.mobility.backtest import backtest
+from unmet.mobility.demand import LatentDemand
+from unmet.mobility.runs import run_estimates
+from unmet.mobility.runs.outputs import TABLES
+
+on_a_cluster = [pytest.mark.slow, pytest.mark.spark]
+RUNS = Path(__file__).parents[1] / "mobility" / "runs"
+ZONES = 12
+
+
+@pytest.fixture(scope="module")
+def panel(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("panel") / "panel.parquet"
+    write_parquet(toy_panel(zones=ZONES), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def quiet(panel, tmp_path_factory) -> dict[str, bytes]:
+    """The tables of a local run that nothing happened to."""
+    out = tmp_path_factory.mktemp("quiet")
+    run(panel, out, serially)
+    return tables(out)
+
+
+def run(panel, out, executor, trouble=None, log=None, **options):
+    model = ToyModel(trouble=trouble or {}, log=None if log is None else str(log))
+    return run_estimates(panel, model, out, estimate=estimate_toy, executor=executor, **options)
+
+
+def tables(out: Path) -> dict[str, bytes]:
+    return {name: (out / name).read_bytes() for name in TABLES}
+
+
+# ------------------------------------------------------------------ without a cluster
+
+
+def test_an_address_must_have_a_host_and_a_port():
+    pytest.importorskip("pyspark")
+    with pytest.raises(InputError, match="expected spark://host:port"):
+        find_executor("spark://master")
+
+
+def test_a_master_that_does_not_answer_is_reported_at_once():
+    pytest.importorskip("pyspark")
+    with pytest.raises(InputError, match=r"nothing answers at spark://127\.0\.0\.1:1 \(.*\)\. Start the Spark master"):
+        find_executor("spark://127.0.0.1:1").check()
+
+
+# ------------------------------------------------------------------ on a cluster
+
+
+class TestOnACluster:
+    pytestmark = on_a_cluster
+
+    @pytest.mark.parametrize("chunk", [1, 3, 8])
+    def test_tables_are_those_of_a_local_run(self, on_spark, panel, quiet, tmp_path, chunk):
+        result = run(panel, tmp_path / "out", on_spark, chunk=chunk)
+        assert tables(tmp_path / "out") == quiet
+        assert result.info["engine"]["name"] == "spark"
+        assert result.info["engine"]["stamp"]["NumPy"]
+
+    @pytest.mark.parametrize("ansi", ["true", "false"])
+    def test_the_zones_of_session_and_driver_and_ansi_change_nothing(
+        self, on_spark, panel, quiet, tmp_path, ansi, monkeypatch
+    ):
+        session = spark._start(on_spark.session)
+        session.conf.set("spark.sql.session.timeZone", "America/New_York")
+        session.conf.set("spark.sql.ansi.enabled", ansi)
+        monkeypatch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        try:
+            run(panel, tmp_path / "out", on_spark)
+        finally:
+            monkeypatch.undo()
+            time.tzset()
+        assert tables(tmp_path / "out") == quiet
+
+    def test_estimates_and_backtests_of_the_package_are_equal(self, on_spark, panel, tmp_path):
+        for name, executor in (("local", serially), ("spark", on_spark)):
+            LatentDemand("weekly-mean", draws=20).fit(panel, tmp_path / name, jobs=2, executor=executor)
+        assert tables(tmp_path / "spark") == tables(tmp_path / "local")
+        scores = [backtest(panel, ["weekly-mean"], executor=e, draws=20, jobs=2).scores for e in (serially, on_spark)]
+        assert scores[0].equals(scores[1])
+
+    def test_a_zone_that_always_kills_its_worker_is_named_and_the_others_are_equal(
+        self, on_spark, panel, quiet, tmp_path
+    ):
+        result = run(panel, tmp_path / "out", on_spark, trouble={"z3": "kill"}, chunk=3)
+        assert [failure["zone"] for failure in result.info["failures"]] == ["z3"]
+        assert "lost 3 times" in result.info["failures"][0]["reason"]
+        # The same command tries the zone again.
+        run(panel, tmp_path / "out", on_spark)
+        assert tables(tmp_path / "out") == quiet
+
+    @pytest.mark.parametrize("victim", ["python worker", "executor", "both executors", "worker"])
+    def test_a_process_that_is_killed_costs_no_digit(self, spark_cluster, on_spark, panel, quiet, tmp_path, victim):
+        words = {"python worker": "pyspark.daemon", "worker": "deploy.worker.Worker"}
+        killed = []
+
+        def kill(done, zones, note):
+            if done and not killed:
+                pids = spark_cluster.pids(words.get(victim, "CoarseGrainedExecutorBackend"))
+                killed.extend(pids if victim == "both executors" else pids[-1:])
+                for pid in killed:
+                    os.kill(pid, signal.SIGKILL)
+
+        try:
+            began = time.monotonic()
+            result = run(panel, tmp_path / "out", on_spark, chunk=1, jobs=2, progress=kill)
+        finally:
+            if victim == "worker":
+                spark_cluster.add_workers(1)
+        assert len(killed) == 1 + (victim == "both executors")
+        assert result.info["failures"] == []
+        assert tables(tmp_path / "out") == quiet
+        assert time.monotonic() - began < 60
+
+    def test_a_driver_that_was_killed_is_resumed_on_another_engine(self, spark_cluster, panel, quiet, tmp_path):
+        options = json.dumps({"executor": spark_cluster.url, "kill_after": 3, "chunk": 1, "jobs": 2})
+        ended = drive(spark_cluster, [str(RUNS / "toy_run.py"), str(panel), str(tmp_path / "out"), options])
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        result = run(panel, tmp_path / "out", serially)
+        assert result.info["zones"]["finished_before"] >= 3
+        assert tables(tmp_path / "out") == quiet
+
+    def test_a_local_run_is_resumed_on_spark(self, on_spark, panel, quiet, tmp_path):
+        def stop(done, zones, note):
+            if done >= 3:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(panel, tmp_path / "out", serially, chunk=1, progress=stop)
+        result = run(panel, tmp_path / "out", on_spark)
+        assert result.info["zones"]["finished_before"] >= 3
+        assert tables(tmp_path / "out") == quiet
+
+    def test_a_worker_of_another_version_ends_the_run_and_no_zone_failed(self, on_spark, panel, tmp_path, monkeypatch):
+        real = spark._stamp.stamp()
+        monkeypatch.setattr(spark._stamp, "stamp", lambda: {**real, "NumPy": "1.26.0"})
+        with pytest.raises(UnfitWorker, match=rf"NumPy: {real['NumPy']}, here 1\.26\.0\).*install the same versions"):
+            run(panel, tmp_path / "out", on_spark)
+        # A worker that joins later is checked with its first item.
+        with pytest.raises(UnfitWorker, match="No zone was tried there"):
+            list(on_spark(abs, [1, 2], 2))
+        assert not (tmp_path / "out" / "run.json").exists()
+
+    def test_another_kernel_of_linear_algebra_is_refused(self, on_spark, monkeypatch):
+        real = spark._stamp.stamp()
+        monkeypatch.setattr(spark._stamp, "stamp", lambda: {**real, "BLAS": "openblas Haswell"})
+        with pytest.raises(UnfitWorker, match=r"BLAS: .*set OPENBLAS_CORETYPE to the same kernel on both"):
+            on_spark.check()
+
+    def test_workers_without_unmet_end_the_command_with_one_sentence(self, spark_cluster, panel, tmp_path):
+        broken = tmp_path / "broken" / "unmet" / "__init__.py"
+        broken.parent.mkdir(parents=True)
+        broken.write_text("raise ImportError('no unmet here')\n")
+        common = (spark_cluster.folder / "spark-defaults.conf").read_text()
+        (tmp_path / "spark-defaults.conf").write_text(f"{common}spark.executorEnv.PYTHONPATH {broken.parents[1]}\n")
+        command = "from unmet.cli import main; main()"
+        began = time.monotonic()
+        ended = drive(
+            spark_cluster,
+            ["-c", command, "estimate", str(panel), "--out", str(tmp_path / "out"), "--engine", spark_cluster.url],
+            SPARK_CONF_DIR=str(tmp_path),
+        )
+        assert ended.returncode == 2
+        assert "(unmet: missing (ImportError: no unmet here), here" in " ".join(ended.stderr.split())
+        assert time.monotonic() - began < 60
+        assert not (tmp_path / "out" / "run.json").exists()
+
+
+def drive(cluster, arguments, **more) -> subprocess.CompletedProcess[str]:
+    """Run a program with Python as a driver of its own."""
+    source = RUNS.parents[2] / "src"
+    own = {"PYTHONPATH": os.pathsep.join([str(source), str(RUNS)]), "COLUMNS": "500", **more}
+    environment = {**os.environ, **cluster.for_drivers, **own}
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=150)

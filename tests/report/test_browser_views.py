@@ -1,0 +1,101 @@
+"""Views of the page: the choice of area, days and hours, links, words; and accessibility by axe-core."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import tarfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+# From the registry of npm, with the hash that it publishes. MPL-2.0; used here, not shipped.
+AXE = "https://registry.npmjs.org/axe-core/-/axe-core-4.10.3.tgz"
+AXE_SHA512 = "Xm7bpRXnDSX2YE2YFfBk2FnF0ep6tmG7xPh8iHee8MIcrgq762Nkce856dYtJYLkuIoYZvGfTs/PbZhideTcEg=="
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory) -> str:
+    """The script of axe-core; tests are skipped if it cannot be fetched."""
+    kept = Path(tmp_path_factory.getbasetemp().parent, "axe-core-4.10.3.tgz")
+    try:
+        raw = kept.read_bytes() if kept.exists() else urllib.request.urlopen(AXE, timeout=30).read()
+    except (urllib.error.URLError, TimeoutError) as error:
+        pytest.skip(f"axe-core cannot be fetched from {AXE}: {error}")
+    assert base64.b64encode(hashlib.sha512(raw).digest()).decode() == AXE_SHA512, f"{kept} is not axe-core 4.10.3"
+    kept.write_bytes(raw)
+    with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
+        return archive.extractfile("package/axe.min.js").read().decode()
+
+
+def test_axe_finds_no_serious_fault(plain_page, open_page, axe):
+    opened = open_page(plain_page, bypass_csp=True)
+    opened.page.evaluate(axe)
+    for scheme in ("light", "dark"):
+        opened.page.emulate_media(color_scheme=scheme)
+        found = opened.page.evaluate("() => axe.run(document, { resultTypes: ['violations'] })")["violations"]
+        serious = [rule for rule in found if rule["impact"] in ("serious", "critical")]
+        assert [(rule["id"], [node["html"][:100] for node in rule["nodes"][:3]]) for rule in serious] == []
+
+
+def data_of(page: Path) -> dict:
+    text = page.read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
+
+
+def test_a_choice_is_followed_by_numbers_map_table_and_address(plain_page, open_page, plain_run):
+    opened = open_page(plain_page)
+    page = opened.page
+    for name, value in (("area", "North"), ("days", "weekdays"), ("part", "morning")):
+        page.select_option(f"#choice-{name}", value)
+    page.wait_for_selector("body[data-choice='North|weekdays|morning']")
+    found = {tuple(own["choice"]): own for own in data_of(plain_page)["story"]["choices"]}
+    own = found["North", "weekdays", "morning"]
+    text = page.locator("#cards").inner_text()
+    assert f"{round(own['totals']['wanted']['mean']):,}" in text
+    assert f"{own['observed']:,.0f}" in text
+    zones = pd.read_parquet(plain_run.folder / "zones.parquet")
+    north = zones.index[zones["area"] == "North"].tolist()
+    for shown in ("#zone-table tbody tr", "#map .mark"):
+        numbers = page.evaluate(f"Array.from(document.querySelectorAll('{shown}'), (e) => Number(e.dataset.zone))")
+        assert sorted(numbers) == north
+    totals = pd.read_parquet(plain_run.folder / "totals.parquet")
+    part = totals[(totals["level"] == "zone_part") & (totals["days"] == "weekdays") & (totals["part"] == "morning")]
+    lost = part[(part["quantity"] == "lost") & part["zone"].isin(zones["zone"][north])]["mean"]
+    shown = [float(text.replace(",", "")) for text in opened.column(2)]
+    assert sum(shown) == pytest.approx(lost.sum(), abs=0.05 * len(shown) + 0.5)
+    assert "(in North, on weekdays, 06:00 to 10:00)" in page.locator("#story-answer").inner_text()
+    assert "area=North&days=weekdays&part=morning" in page.url
+    assert opened.complaints == []
+
+    again = open_page(plain_page)
+    again.page.goto(page.url + "&zone=SIM003&from=2024-03-05&to=2024-03-08")
+    again.page.reload()
+    again.page.wait_for_selector("body[data-ready=yes]")
+    assert again.page.locator("#cards").inner_text() == text
+    assert again.page.evaluate("document.body.dataset.zone") == str(zones["zone"].tolist().index("SIM003"))
+    first, last = again.page.evaluate("document.getElementById('series').layout.xaxis.range")
+    assert pd.Timestamp(first, unit="ms") == pd.Timestamp("2024-03-05")
+    assert pd.Timestamp(last, unit="ms") == pd.Timestamp("2024-03-08")
+    again.page.locator("#choice-reset").click()
+    again.page.wait_for_selector("body[data-choice='||']")
+    assert again.page.locator("#zone-table tbody tr").count() == len(zones)
+
+
+def test_the_page_answers_what_people_ask(plain, plain_page):
+    data = data_of(plain_page)
+    everything = next(own for own in data["story"]["choices"] if own["choice"] == [None, None, None])
+    plain.page.evaluate("location.hash = ''")
+    plain.page.wait_for_selector("body[data-choice='||']")
+    assert plain.page.locator("#story-answer").inner_text() == everything["compare"][0]["sentence"]
+    assert plain.page.locator("#forecast-lead").inner_text().startswith(data["forecast"]["sentence"])
+    assert plain.page.locator("#forecast-table tbody tr").count() == len(data["forecast"]["worst"]["number"])
+    plain.page.locator("#words summary").click()
+    assert "riders who found a zone open but empty" in plain.page.locator("#words").inner_text()
+    plain.page.locator("#words summary").click()
