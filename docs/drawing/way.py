@@ -160,7 +160,7 @@ ARROWS = {
 }
 """Imports between parts, without those that others imply; `tests/test_figures.py` compares them with the code."""
 GROUND = (
-    ("_storage", "execution", "engines", "censoring", "metrics"),
+    ("_storage", "execution", "spreading", "engines", "censoring", "metrics"),
     ("_exceptions", "_linalg", "_memory", "_normal", "_parameters", "_stamp", "_typing"),
 )
 """Parts that import only each other and those in the row below them."""

@@ -28,8 +28,12 @@ __all__ = [
     "WorkerDied",
     "count_workers",
     "describe_executor",
+    "end_pool",
+    "finished",
     "in_processes",
+    "process_pool",
     "serially",
+    "submit_all",
     "work_through",
 ]
 
@@ -220,16 +224,16 @@ def in_processes(
     remaining = iter(items)
     waiting: list[Item] = []  # taken from `items`, and not started because the pool was broken
     while True:
-        pool = _pool(jobs)
+        pool = process_pool(jobs)
         under_way: dict[Future[Result], Item] = {}
         try:
             broken = False
             while not broken:
                 waiting.extend(islice(remaining, jobs - len(under_way) - len(waiting)))
-                broken = not _submit_all(pool, function, waiting, under_way)
+                broken = not submit_all(pool, function, waiting, under_way)
                 if not under_way and not waiting:
                     return
-                for future, outcome in _finished(under_way):
+                for future, outcome in finished(under_way):
                     if isinstance(outcome, BrokenProcessPool):
                         broken = True
                     else:
@@ -237,14 +241,21 @@ def in_processes(
             for item in under_way.values():
                 yield item, WorkerDied("the worker process ended without a result")
         finally:
-            # Processes with work under way are ended here: if loky's manager kills them itself, it fails on an item
-            # that was submitted a moment ago and prints a traceback.
-            for process in list((pool._processes or {}).values()) if under_way else []:
-                process.terminate()
-            pool.shutdown(wait=True, kill_workers=not under_way)
+            end_pool(pool, busy=bool(under_way))
 
 
-def _submit_all(
+def end_pool(pool: Any, *, busy: bool) -> None:
+    """End the processes of a pool, whether or not they have work under way.
+
+    Processes with work under way are ended here: if loky's manager kills them itself, it fails on an item that was
+    submitted a moment ago and prints a traceback.
+    """
+    for process in list((pool._processes or {}).values()) if busy else []:
+        process.terminate()
+    pool.shutdown(wait=True, kill_workers=not busy)
+
+
+def submit_all(
     pool: Any,
     function: Callable[[Item], Result],
     waiting: list[Item],
@@ -261,7 +272,7 @@ def _submit_all(
     return True
 
 
-def _finished(under_way: Iterable[Future[Result]]) -> list[tuple[Future[Result], Result | Exception]]:
+def finished(under_way: Iterable[Future[Result]]) -> list[tuple[Future[Result], Result | Exception]]:
     """Give the outcomes of items that are done, after a moment's wait if there are none.
 
     An interrupt within `wait` can leave the lock of a future taken, for which the pool's manager then waits for ever.
@@ -273,7 +284,8 @@ def _finished(under_way: Iterable[Future[Result]]) -> list[tuple[Future[Result],
         return [(future, future.result() if error is None else _plain(error)) for future, error in errors]
 
 
-def _pool(jobs: int) -> Any:  # loky ships no types
+def process_pool(jobs: int) -> Any:  # loky ships no types
+    """Make a pool of processes that end with this one, with one thread of linear algebra each."""
     from joblib.externals.loky import ProcessPoolExecutor
 
     return ProcessPoolExecutor(max_workers=jobs, env=ONE_THREAD, initializer=_end_with_parent, initargs=(os.getpid(),))

@@ -54,6 +54,7 @@ class Cluster:
     folder: Path
     for_drivers: dict[str, str]
     url: str = ""
+    cores: int = 2
     started: list[subprocess.Popen] = field(default_factory=list)
 
     def start(self, name: str, *arguments: str) -> Path:
@@ -73,7 +74,17 @@ class Cluster:
 
     def add_workers(self, count: int) -> None:
         """Start workers. An application gets two of their cores, so that two applications fit."""
-        common = "worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "2g", "--webui-port", "0"
+        common = (
+            "worker.Worker",
+            "--host",
+            "127.0.0.1",
+            "--cores",
+            str(self.cores),
+            "--memory",
+            "2g",
+            "--webui-port",
+            "0",
+        )
         folders = [self.folder / f"work-{uuid.uuid4().hex}" for _ in range(count)]
         logs = [self.start(*common, "--work-dir", str(folder), self.url) for folder in folders]
         for log in logs:
@@ -108,14 +119,15 @@ def wait_for_line(pattern: str, log: Path) -> str:
 
 
 @contextmanager
-def running_cluster(folder: Path):
+def running_cluster(folder: Path, cores: int = 2):
     """Start a master and two workers, and stop them in the end."""
     (folder / "spark-defaults.conf").write_text(
-        "spark.cores.max 2\nspark.executor.memory 512m\nspark.driver.memory 512m\nspark.ui.enabled false\n"
+        f"spark.cores.max {cores}\n"
+        "spark.executor.memory 512m\nspark.driver.memory 512m\nspark.ui.enabled false\n"
         f"spark.local.dir {folder}\nspark.driver.host 127.0.0.1\n"
     )
     own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(folder), "PYSPARK_PYTHON": sys.executable}
-    cluster = Cluster(folder, own)
+    cluster = Cluster(folder, own, cores=cores)
     try:
         name = "master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
         cluster.url = wait_for_line(r"Starting Spark master at (spark://\S+)", cluster.start(*name))

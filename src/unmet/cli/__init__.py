@@ -22,6 +22,7 @@ from unmet.cli.collect import collect_command
 from unmet.cli.demo import demo_command
 from unmet.cli.estimate import estimate_command
 from unmet.cli.export import export_command
+from unmet.cli.fleet import fleet_command
 from unmet.cli.panel import panel_command
 from unmet.cli.report import report_command
 from unmet.cli.reproduce import reproduce_app
@@ -71,6 +72,7 @@ _TRUST = "Checks and experiments"
 add_command(app, "demo", demo_command, _START)
 add_command(app, "init", init_command, _START)
 add_command(app, "run", run_command, _START)
+add_command(app, "fleet", fleet_command, _START)
 add_command(app, "collect", collect_command, _START)
 add_command(app, "panel", panel_command, _STAGES)
 add_command(app, "estimate", estimate_command, _STAGES)

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import uuid
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -224,8 +225,10 @@ def _stopped(context: SparkContext) -> bool:
 
 
 def _import() -> Any:
+    # Nothing of Spark's own pandas code is used here.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     try:
-        import pyspark
+        import pyspark.sql
     except ImportError:
         raise MissingExtraError("pyspark", "spark", "Spark engines") from None
     return pyspark

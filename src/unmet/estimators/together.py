@@ -6,7 +6,7 @@ together, and each then needs no search of its own (empirical Bayes over data se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from unmet._typing import Array
 from unmet.estimators._model import SEARCH_TOL, Model, planned_better
 from unmet.evidence import Evaluation, Optimum, maximise
 from unmet.inference.ep import Sites
+from unmet.spreading import Spread, in_turn
 
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
@@ -50,7 +51,9 @@ class Together:
     likelihood_sd: float
 
 
-def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_gain: float = 0.0) -> Together:
+def learn_together(
+    fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_gain: float = 0.0, spread: Spread = in_turn
+) -> Together:
     """Maximise the sum of the log evidences of several models, plus their log prior, counted once.
 
     Parameters
@@ -62,6 +65,9 @@ def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_
         Iterations of the optimiser each time that low-rank features are planned.
     least_gain : float
         Stop when an iteration gains less than this, in nats of all data sets together.
+    spread : callable
+        Where evidences are evaluated: see `unmet.spreading`. They are added in the order of `fitted`, so it changes no
+        digit.
 
     Returns
     -------
@@ -74,7 +80,7 @@ def learn_together(fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_
     theta = models[0].theta
     with one_blas_thread():
         for _ in range(_ROUNDS):
-            objective = _Sum(tuple(models))
+            objective = _Sum(tuple(models), spread(_infer, models))
             optimum = maximise(objective, [theta], models[0].bounds, max_iter=max_iter, least_gain=least_gain)
             theta = optimum.theta
             models = [model.with_theta(theta) for model in models]
@@ -101,13 +107,22 @@ class _Sum:
     """The objective, as `unmet.evidence.maximise` expects it. Each model has its own warm start."""
 
     models: tuple[Model, ...]
+    infer_all: Callable[[Sequence[tuple[Array, Sites | None]]], list[_Inferred]]
 
     def __call__(self, theta: Array, states: _States | None) -> Evaluation[_States]:
         value, gradient = self.models[0].log_prior(theta)
         after = []
-        for model, sites in zip(self.models, states or (None,) * len(self.models), strict=True):
-            result = model.infer(theta, sites, tol=SEARCH_TOL)
-            assert result.gradient is not None
-            value, gradient = value + result.log_z, gradient + result.gradient
-            after.append(result.sites)
+        for log_z, slope, sites in self.infer_all([(theta, sites) for sites in states or (None,) * len(self.models)]):
+            value, gradient = value + log_z, gradient + slope
+            after.append(sites)
         return Evaluation(value, gradient, tuple(after))
+
+
+_Inferred = tuple[float, Array, Sites]
+
+
+def _infer(model: Model, at: tuple[Array, Sites | None]) -> _Inferred:
+    with one_blas_thread():
+        result = model.infer(*at, tol=SEARCH_TOL)
+    assert result.gradient is not None
+    return result.log_z, result.gradient, result.sites

@@ -291,7 +291,7 @@ def test_a_zone_that_lacks_a_covariate_of_the_others_is_learnt_by_itself(city, s
 
 
 def learn_once(log):
-    def learn(zones):
+    def learn(zones, spread):
         log.append(len(list(zones)))
         start = toy_panel()["start"].drop_duplicates()
         curve = pd.DataFrame({"start": start, CITY_RATE: 1.0}).assign(**dict.fromkeys(CITY_ERRORS, 0.0))
@@ -359,7 +359,7 @@ def test_what_was_damaged_on_disk_is_learnt_again(damage, tmp_path):
 
 
 def test_where_it_cannot_be_learnt_each_zone_is_estimated_by_itself_and_that_is_told(tmp_path):
-    def learn(zones):
+    def learn(zones, spread):
         raise NumericalError("no such matrix")
 
     done = run_estimates(toy_panel(), ToyModel(), tmp_path, estimate=estimate_toy, learn_city=learn, executor=serially)

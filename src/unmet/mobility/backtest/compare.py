@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError, UnmetError
-from unmet.execution import Executor, count_workers, describe_executor, in_processes, work_through
+from unmet.execution import Executor, count_workers, describe_executor, in_processes, serially, work_through
 from unmet.mobility.backtest.scoring import answer, metrics_of, tally, tidy
 from unmet.mobility.backtest.trials import HELD_OUT, TASKS, Trial, hold_out, replay
 from unmet.mobility.models.city import CityModel, learn_city, with_city
@@ -29,6 +29,7 @@ from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.panel.reference import PanelReference
 from unmet.mobility.runs.worker import check_rows
+from unmet.spreading import Spread, spread_over_processes
 
 __all__ = ["DEFAULT_MODELS", "Backtest", "ModelFunction", "backtest"]
 
@@ -161,7 +162,10 @@ def backtest(
         file.set_future(None)
         report(0, len(file.zones), "")
         reference = PanelReference.of(file, features) if getattr(executor, "by_reference", False) else None
-        work = partial(_try_zone, design=design, cities=_learn_cities(file, design, report), reference=reference)
+        # In processes of this machine, whatever the executor: see `unmet.spreading`.
+        with spread_over_processes(1 if executor is serially else min(workers, count_workers(None))) as spread:
+            cities = _learn_cities(file, design, report, spread)
+        work = partial(_try_zone, design=design, cities=cities, reference=reference)
         results = _try_zones(file, work, executor, workers, report, reference)
         done = [results[zone] for zone in file.zones]
     fits = pd.concat([fits for _, fits in done], ignore_index=True)
@@ -214,7 +218,7 @@ def _try_zones(
     return results
 
 
-def _learn_cities(file: PanelFile, design: _Design, report: _Report) -> _Cities:
+def _learn_cities(file: PanelFile, design: _Design, report: _Report, spread: Spread) -> _Cities:
     """Learn the city model of each trial, from the data that the trial does not hide."""
     if not any(model.uses_city for model in design.models.values()):
         return {}
@@ -232,7 +236,7 @@ def _learn_cities(file: PanelFile, design: _Design, report: _Report) -> _Cities:
     found: _Cities = {}
     for trial in product(design.tasks, range(design.folds)):
         try:
-            found[trial] = learn_city(left(*trial), design.seed)
+            found[trial] = learn_city(left(*trial), design.seed, spread)
         except MemoryError:
             raise
         except Exception as error:

@@ -26,6 +26,7 @@ from unmet.mobility.models.fitting import SEARCH_ITERATIONS, inference_for, sear
 from unmet.mobility.models.kept import InputScales, KeptCurve
 from unmet.mobility.models.kernel import demand_kernel
 from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, Hyperparameters, ZoneData, zone_data
+from unmet.spreading import Spread, in_turn
 
 __all__ = ["CityModel", "learn_city", "learn_city_from_rows", "with_city"]
 
@@ -34,6 +35,8 @@ _ZONES, _ROWS = 12, 3000
 # Nats, over all of them: the search stops below this gain. The last half of a full search gains less than half a nat,
 # without any visible change of the estimates.
 _LEAST_GAIN = 0.03
+# With fewer rows, all evidences are evaluated before other processes have started.
+_FEW_ROWS = 12_000
 # A zone with a larger share of the city's trips is estimated alone: the curve would contain too much of its own noise.
 _LARGEST_SHARE = 0.25
 
@@ -125,7 +128,9 @@ def _with_curve(data: ZoneData, curve: pd.DataFrame) -> ZoneData:
     return replace(data, inputs=inputs)
 
 
-def learn_city(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) -> CityModel | None:
+def learn_city(
+    zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0, spread: Spread = in_turn
+) -> CityModel | None:
     """Learn the city model; return None if there are too few zones or no trips.
 
     Parameters
@@ -135,6 +140,8 @@ def learn_city(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) ->
         are used, so that hidden weeks of a backtest stay hidden. The zones are read once.
     seed : int
         Decides which zones and rows the searches for hyper-parameters use.
+    spread : callable
+        Where evidences are evaluated: see `unmet.spreading`. It changes no digit.
 
     Examples
     --------
@@ -147,11 +154,11 @@ def learn_city(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) ->
     if found is None:
         return None
     curve, of_later, effects = found
-    hyperparameters = _hyperparameters([_with_curve(data, curve) for data in kept.values()], seed)
+    hyperparameters = _hyperparameters([_with_curve(data, curve) for data in kept.values()], seed, spread)
     return CityModel(curve, hyperparameters, sum(trips), of_later, effects=tuple(effects))
 
 
-def learn_city_from_rows(zones: Iterable[pd.DataFrame]) -> CityModel | None:
+def learn_city_from_rows(zones: Iterable[pd.DataFrame], spread: Spread = in_turn) -> CityModel | None:
     """Learn the city model from the rows of each zone, as a run has them.
 
     A zone whose rows cannot be read is left out; its own estimate then reports why.
@@ -165,7 +172,7 @@ def learn_city_from_rows(zones: Iterable[pd.DataFrame]) -> CityModel | None:
                 continue
             yield rows, data
 
-    return learn_city(readable())
+    return learn_city(readable(), spread=spread)
 
 
 def _keeping_some(
@@ -185,16 +192,17 @@ def _keeping_some(
         yield rows, data
 
 
-def _hyperparameters(zones: Sequence[ZoneData], seed: int) -> Hyperparameters:
+def _hyperparameters(zones: Sequence[ZoneData], seed: int, spread: Spread) -> Hyperparameters:
     """Learn the hyper-parameters of the kernel of the longest record, from all zones that have its columns."""
     longest = max(zones, key=lambda data: float(np.ptp(data.inputs["t"])))
     kernel = demand_kernel(longest, city=True)
-    fitted = []
+    fitted, used = [], 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the search may end at its limit with little left to gain
         for data in zones:
             if _columns(kernel) <= set(data.inputs):
                 rows = search_rows(data.seen, seed, _ROWS)
+                used += len(rows)
                 gp = CensoredGP(
                     kernel,
                     likelihood="negative-binomial",
@@ -202,7 +210,9 @@ def _hyperparameters(zones: Sequence[ZoneData], seed: int) -> Hyperparameters:
                     optimizer=None,
                 )
                 fitted.append(gp.fit(data.inputs.iloc[rows], data.observed[rows], exposure=data.exposure[rows]))
-        found = learn_together(fitted, max_iter=SEARCH_ITERATIONS, least_gain=_LEAST_GAIN)
+        if used < _FEW_ROWS:
+            spread = in_turn
+        found = learn_together(fitted, max_iter=SEARCH_ITERATIONS, least_gain=_LEAST_GAIN, spread=spread)
     likelihood = found.model.likelihood
     assert isinstance(likelihood, NegativeBinomial)
     dispersion = float(np.exp(likelihood.log_dispersion))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import time
@@ -33,14 +34,15 @@ from unmet.mobility.runs.folder import RunFolder, earlier_inputs
 from unmet.mobility.runs.keeping import Kept, NotKept, ZoneRecord, features_hash, settled_moment, write_kept
 from unmet.mobility.runs.outputs import publish, read_info
 from unmet.mobility.runs.worker import JOINT, ModelSettings, StoredZones, ZoneBatch, estimate_stored
+from unmet.spreading import Spread, spread_over_processes
 
 __all__ = ["Attempt", "Join", "LearnCity", "Progress"]
 
 Progress = Callable[[int, int, str], None]
 """Called with the zones finished, the zones in all, and a sentence to show ('' if there is none)."""
 
-LearnCity = Callable[[Iterable[pd.DataFrame]], CityModel | None]
-"""From the rows of all zones to the city model, or None if it cannot be learnt."""
+LearnCity = Callable[[Iterable[pd.DataFrame], Spread], CityModel | None]
+"""From the rows of all zones, and where to evaluate evidences, to the city model; None if it cannot be learnt."""
 
 Join = Callable[..., JointCity | None]
 """From the panel and its city model to the city as one: see `unmet.mobility.runs.joining.join_zones`."""
@@ -141,8 +143,8 @@ class Attempt:
                 )
         self.report()
 
-    def learn_city(self, learn: LearnCity) -> CityModel | None:
-        """Learn the city model, or read that of an earlier attempt."""
+    def learn_city(self, learn: LearnCity, processes: int) -> CityModel | None:
+        """Learn the city model in some processes of this machine, or read that of an earlier attempt."""
         path = self.folder / "city.json"
         if path.exists():
             try:
@@ -150,11 +152,12 @@ class Attempt:
             except (UnmetError, ValueError, OSError, RecursionError):
                 self.note("The city model was damaged on disk and is learnt again.")
         self.report("Learning the city model.")
-        began = time.process_time()
+        began = sum(os.times()[:4])  # with processes that have ended
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                city = learn(self.file.rows_of(zone) for zone in self.file.zones)
+                with spread_over_processes(processes) as spread:
+                    city = learn((self.file.rows_of(zone) for zone in self.file.zones), spread)
             except MemoryError:
                 raise
             except Exception as error:
@@ -162,7 +165,7 @@ class Attempt:
                 return None
         for message in sorted({str(w.message) for w in caught if not issubclass(w.category, DeprecationWarning)}):
             self.note(f"City model: {message}")
-        self.city_seconds = time.process_time() - began
+        self.city_seconds = sum(os.times()[:4]) - began
         if city is not None:
             with writing(self.place.out):
                 write_text(path, sealed(json.dumps(city.to_dict())))

@@ -26,7 +26,7 @@ import pandas as pd
 import unmet
 from unmet._exceptions import InputError
 from unmet._storage.hashes import frame_hash
-from unmet.execution import Executor, count_workers, describe_executor, in_processes
+from unmet.execution import Executor, count_workers, describe_executor, in_processes, serially
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.models.zone_estimate import estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
@@ -82,8 +82,8 @@ def run_estimates(
     estimate : callable, optional
         Estimates one zone; `unmet.mobility.models.zone_estimate.estimate_zone` by default.
     learn_city : callable, optional
-        From the rows of all zones to the city model, which `estimate` gets as ``city``: see
-        `unmet.mobility.models.city`. Called once, before the zones.
+        From the rows of all zones, and where to evaluate evidences, to the city model, which `estimate` gets as
+        ``city``: see `unmet.mobility.models.city`. Called once, before the zones.
     join : callable, optional
         Estimates the city as one before the zones, as `unmet.mobility.runs.joining.join_zones` does; each zone then
         gets its surroundings. Not used with an `estimate` of one's own.
@@ -179,7 +179,7 @@ def _continuing(attempt: Attempt, kept: Kept) -> Attempt:
     """Give an attempt that estimates only the bins after the settled ones of an earlier run."""
     inputs = {**attempt.inputs, "kept": kept.sha256}
     fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
-    later = replace(attempt.file, first=kept.settled)
+    later = attempt.file.since(kept.settled)
     found = replace(attempt, file=later, fingerprint=fingerprint, inputs=inputs, kept=kept, finished=[], notes=[])
     found.note(f"Only bins from {kept.settled:%Y-%m-%d} on are estimated, with the model learnt before.")
     return found
@@ -204,7 +204,9 @@ def _estimate_all(
         attempt.city = kept.city.at(attempt.file.rows_of(kept.names[0]))
         join = None if join is None else partial(join, kept=kept)
     elif learn_city is not None:
-        attempt.city = attempt.learn_city(learn_city)
+        # In processes of this machine, whatever the executor: see `unmet.spreading`.
+        processes = 1 if executor is serially else min(workers, count_workers(None))
+        attempt.city = attempt.learn_city(learn_city, processes)
     if attempt.city is not None:
         known["city"] = replace(attempt.city, kept=None)  # what continues it is of no use to a zone
     if join is not None and estimate is estimate_zone:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -122,15 +122,14 @@ class StoredZones:
     scratch: Path
     joint: Path | None = None
 
-    def batch(self, zones: tuple[str, ...]) -> ZoneBatch:
-        """Read the rows of zones, and their surroundings."""
+    def batches(self, zones: tuple[str, ...]) -> Iterator[ZoneBatch]:
+        """Read the rows of zones, and their surroundings. Each zone is a batch: a year of surroundings is 100 MB."""
+        joint = None if self.joint is None else _read_joint(self.joint, self.joint.stat().st_mtime_ns)
         with self.panel.opened() as file:
-            rows = tuple(file.rows_of(zone) for zone in zones)
-        if self.joint is None:
-            return ZoneBatch(zones, rows)
-        city = _read_joint(self.joint, self.joint.stat().st_mtime_ns)
-        around = (city.of(zone, pd.DatetimeIndex(frame["start"])) for zone, frame in zip(zones, rows, strict=True))
-        return ZoneBatch(zones, rows, tuple(around))
+            for zone in zones:
+                rows = file.rows_of(zone)
+                around = () if joint is None else (joint.of(zone, pd.DatetimeIndex(rows["start"])),)
+                yield ZoneBatch((zone,), (rows,), around)
 
 
 def estimate_stored(
@@ -141,7 +140,7 @@ def estimate_stored(
     The batch is written aside and then renamed, so several attempts at the same zones do not disturb each other.
     """
     check_reachable(stored.scratch)
-    outcomes = estimate(stored.batch(zones))
+    outcomes = [outcome for batch in stored.batches(zones) for outcome in estimate(batch)]
     with writing(stored.folder):
         return write_checkpoint(outcomes, stored.folder, stored.scratch).folder.name
 

@@ -1,0 +1,119 @@
+"""Costs of the Spark engine beside processes, on a master and two workers of this machine.
+
+Needs Java and ``unmet[spark]``. Prints the processor time of a run of 96 zones in chunks of 8, the share of time in
+which 16 slots are busy with items that sleep, and the memory of the driver after 100 and 10,000 items.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "mobility" / "runs")]
+
+from toy_model import toy_panel  # noqa: E402
+
+from engines.cluster import running_cluster  # noqa: E402
+from unmet._storage.parquet import write_parquet  # noqa: E402
+from unmet.engines.spark import OnSpark  # noqa: E402
+from unmet.execution import in_processes  # noqa: E402
+from unmet.mobility.models.zone_estimate import DemandModel  # noqa: E402
+from unmet.mobility.runs import run_estimates  # noqa: E402
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """Processor time of processes and of their children that have ended."""
+    total = 0
+    for pid in pids:
+        try:
+            total += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+        except OSError:
+            continue
+    return total / TICKS
+
+
+def family(pid: int) -> list[int]:
+    """A process and all of its descendants."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            parents.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for one in found:
+        found += parents.get(one, [])
+    return found
+
+
+def resident_mb() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def cpu_of_run(panel: Path, out: Path, executor: object) -> tuple[float, float]:
+    before, began = cpu_seconds(family(os.getpid())), time.monotonic()
+    run_estimates(panel, DemandModel("tobit"), out, executor=executor, jobs=2, chunk=8)
+    return cpu_seconds(family(os.getpid())) - before, time.monotonic() - began
+
+
+def nap(item: int, *, seconds: float) -> int:
+    time.sleep(seconds)
+    return item
+
+
+def on_cluster(folder: Path, cores: int, measure: Callable[[OnSpark], None]) -> None:
+    """Measure in a process of its own: a process has one Spark session."""
+    if os.fork() == 0:
+        folder.mkdir()
+        with running_cluster(folder, cores) as cluster:
+            os.environ.update(cluster.for_drivers)
+            spark = OnSpark(cluster.url)
+            spark.check()
+            list(spark(abs, range(4 * cores), cores))  # starts the Python workers
+            measure(spark)
+            spark.stop()
+        os._exit(0)
+    os.wait()
+
+
+def measure_cpu(spark: OnSpark, panel: Path) -> None:
+    for label, executor in (("processes", in_processes), ("spark", spark)):
+        cpu, wall = cpu_of_run(panel, panel.parent / label, executor)
+        print(f"96 zones, chunks of 8, {label}: {cpu:.1f} s of processor time, {wall:.1f} s", flush=True)
+
+
+def measure_driver(spark: OnSpark) -> None:
+    began = time.monotonic()
+    count = len(list(spark(partial(nap, seconds=5.0), range(64), 16)))
+    print(
+        f"{count} items that sleep 5 s on 16 slots: {5 * count / 16 / (time.monotonic() - began):.0%} busy", flush=True
+    )
+    for items in (100, 10_000 if "--all" in sys.argv else 1_000):
+        began = time.monotonic()
+        for _ in spark(abs, range(items), 16):
+            pass
+        seconds = time.monotonic() - began
+        print(f"{items:,} items: {resident_mb():.0f} MB, {1000 * seconds / items:.0f} ms each", flush=True)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_parquet(toy_panel(zones=96, days=56), folder / "panel.parquet")
+        on_cluster(folder / "two", 2, partial(measure_cpu, panel=folder / "panel.parquet"))
+        on_cluster(folder / "sixteen", 16, measure_driver)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Many cities in one go: the Python side of ``unmet fleet``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unmet._exceptions import InputError, UnmetError
+from unmet.execution import (
+    Executor,
+    UnfitWorker,
+    count_workers,
+    describe_executor,
+    in_processes,
+    serially,
+    work_through,
+)
+from unmet.pipeline.config import CONFIG_NAME, make_settings
+from unmet.pipeline.running import run
+from unmet.pipeline.settings import RunSettings
+from unmet.report.cities import CitySummary, write_cities_page
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["PAGE", "TABLE", "City", "cities_table", "find_cities", "run_cities"]
+
+PAGE, TABLE = "fleet.html", "cities.parquet"
+"""Files over all cities, in the folder of the results."""
+
+_WORST = 3
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class City:
+    """A city: its name, which is also that of its folder of results, and its settings."""
+
+    name: str
+    settings: RunSettings
+
+
+def find_cities(source: Path, out: Path) -> list[City]:
+    """Read the settings of all cities.
+
+    Parameters
+    ----------
+    source : Path
+        A folder whose subfolders have an ``unmet.toml`` each, or a TOML file with a list ``cities`` of such files or
+        folders, relative to it. A city is named after the folder of its ``unmet.toml``.
+    out : Path
+        Folder of the results: each city has a folder in it.
+
+    Raises
+    ------
+    InputError
+        If there is no city, two have the same name, or a file of settings is not valid.
+    """
+    configs = sorted(source.glob(f"*/{CONFIG_NAME}")) if source.is_dir() else _listed(source)
+    if not configs:
+        raise InputError(f"{source}: expected subfolders with a file {CONFIG_NAME} each; found none.")
+    names = Counter(path.resolve().parent.name for path in configs)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise InputError(f"{source}: two cities are named {twice[0]!r}, after the folder of their {CONFIG_NAME}.")
+    return [
+        City(name, make_settings(path.resolve(), out=(out / name).resolve()))
+        for name, path in ((path.resolve().parent.name, path) for path in configs)
+    ]
+
+
+def _listed(source: Path) -> list[Path]:
+    try:
+        document = tomllib.loads(source.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"{source}: cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise InputError(f"{source}: is not valid TOML: {error}.") from error
+    cities = document.get("cities")
+    if not isinstance(cities, list) or not all(isinstance(city, str) for city in cities) or len(document) > 1:
+        raise InputError(f'{source}: expected one list, such as cities = ["oslo/{CONFIG_NAME}", "bergen"].')
+    paths = [source.parent / city for city in cities]
+    return [path / CONFIG_NAME if path.is_dir() else path for path in paths]
+
+
+def run_cities(
+    cities: Sequence[City],
+    out: Path,
+    *,
+    executor: Executor = in_processes,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> list[CitySummary]:
+    """Run all cities, and write the table and the page over all of them.
+
+    With at least two cities per worker, each city is one piece of work, so that panels and city models are made in
+    parallel too. With fewer, the cities follow each other and the zones of each are spread over the workers. Results
+    are the same. Stages that are finished are not repeated.
+
+    Parameters
+    ----------
+    cities : sequence of City
+        See `find_cities`.
+    out : Path
+        Folder of ``fleet.html`` and ``cities.parquet``.
+    executor, jobs
+        Where the work is done, and number of workers: see `unmet.execution`.
+    progress : callable, optional
+        Called as ``progress(done, cities, note)``.
+
+    Returns
+    -------
+    list of CitySummary
+        In the order of the cities. A city that could not be run has a reason.
+    """
+    from unmet._storage.parquet import write_parquet
+    from unmet._storage.writing import replacing, writing
+
+    describe_executor(executor)  # raises if its workers are unfit
+    workers = count_workers(jobs, executor)
+    report = progress or (lambda done, count, note: None)
+    by_name = {city.name: city for city in cities}
+    found: dict[str, CitySummary] = {}
+
+    def keep(name: str, outcome: CitySummary | Exception) -> None:
+        if isinstance(outcome, Exception):
+            words = str(outcome) if isinstance(outcome, UnmetError) else f"{type(outcome).__name__}: {outcome}"
+            outcome = CitySummary(name, reason=words)
+        found[name] = outcome
+        report(len(found), len(cities), f"{name}: {outcome.reason}" if outcome.reason else "")
+
+    report(0, len(cities), "")
+    if len(cities) >= 2 * workers:
+        work = work_through(_run_city, list(by_name), lambda names: by_name[names[0]], executor=executor, jobs=workers)
+        with closing(work):
+            for (name,), outcome in work:
+                keep(name, outcome)
+    else:
+        for city in cities:
+            try:
+                keep(city.name, _run_city(city, executor, workers))
+            except UnfitWorker:
+                raise
+            except Exception as error:
+                keep(city.name, error)
+    summaries = [found[city.name] for city in cities]
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        with replacing(out / TABLE) as aside:
+            write_parquet(cities_table(summaries), aside)
+        write_cities_page(out / PAGE, summaries)
+    return summaries
+
+
+def cities_table(cities: Sequence[CitySummary]) -> pd.DataFrame:
+    """Give the table over all cities: the attributes of `CitySummary`, lists as JSON.
+
+    Examples
+    --------
+    >>> cities_table([CitySummary("Oslo", lost=3.0, wanted=30.0)])["lost_share"].tolist()
+    [0.1]
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = [asdict(city) for city in cities]
+    for row, city in zip(rows, cities, strict=True):
+        row["lost_share"] = city.lost_share
+        for name in ("worst", "findings"):
+            row[name] = json.dumps(row[name], ensure_ascii=False)
+    return pd.DataFrame(rows).astype(dict.fromkeys(("city", "report", "reason", "first", "last"), "str"))
+
+
+def _run_city(city: City, executor: Executor = serially, jobs: int = 1) -> CitySummary:
+    """Run a city; as one piece of work, in the process that gets it."""
+    outcome = run(replace(city.settings, jobs=jobs), executor=executor)
+    info, zones = outcome.estimate.info, outcome.estimate.zones
+    totals, minutes = info["totals"], outcome.panel["minutes"]
+    checks = json.loads(outcome.report.with_name("quality.json").read_text(encoding="utf-8"))
+    worst = zones[zones["lost_mean"] > 0].nlargest(_WORST, "lost_mean")
+    return CitySummary(
+        city=city.name,
+        report=f"{city.name}/{outcome.report.name}",
+        first=outcome.panel["start_local"][:10],
+        last=outcome.panel["end_local"][:10],
+        zones=info["zones"]["all"],
+        zones_failed=info["zones"]["failed"],
+        observed=totals["observed"]["mean"],
+        wanted=totals["wanted"]["mean"],
+        lost=totals["lost"]["mean"],
+        lost_q05=totals["lost"]["q05"],
+        lost_q95=totals["lost"]["q95"],
+        walked_on=totals["walked_on"]["mean"],
+        unknown_share=minutes["unknown"] / max(sum(minutes.values()), 1),
+        worst=tuple(zip(map(str, worst["name"]), worst["lost_mean"].tolist(), strict=True)),
+        findings=tuple(check["sentence"] for check in checks if not check["good"]),
+    )

@@ -1,0 +1,129 @@
+"""Many cities in one go: their folders, the table and the page over all."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import pandas as pd
+import pytest
+from small_city import save_city
+from typer.testing import CliRunner
+
+from unmet import InputError
+from unmet.cli import app
+from unmet.execution import serially
+from unmet.mobility.runs.outputs import TABLES
+from unmet.pipeline.cities import PAGE, TABLE, City, find_cities, run_cities
+from unmet.report.cities import CitySummary, write_cities_page
+
+CONFIG = """
+[records]
+trips = ["city/trips.parquet"]
+status = ["city/status.parquet"]
+stations = ["city/stations.csv"]
+timezone = "America/New_York"
+[estimate]
+model = "weekly-mean"
+draws = 20
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """Two cities, and one whose records are missing."""
+    folder = tmp_path_factory.mktemp("cities")
+    for seed, name in enumerate(("Bergen", "Oslo & <west>")):
+        (folder / name).mkdir()
+        save_city(folder / name, stations=2 + seed, seed=seed)
+        (folder / name / "unmet.toml").write_text(CONFIG)
+    (folder / "Nowhere").mkdir()
+    (folder / "Nowhere" / "unmet.toml").write_text(CONFIG)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(source, tmp_path_factory):
+    out = tmp_path_factory.mktemp("fleet")
+    return out, run_cities(find_cities(source, out), out, executor=serially, jobs=1)
+
+
+def test_each_city_has_its_report_and_the_page_links_to_it(done):
+    out, _ = done
+    page = (out / PAGE).read_text(encoding="utf-8")
+    links = re.findall('href="([^"]*)"', page)
+    assert sorted(links) == ["Bergen/report.html", "Oslo%20%26%20%3Cwest%3E/report.html"]
+    assert (out / "Oslo & <west>" / "report.html").exists()
+    assert "Oslo &amp; &lt;west&gt;" in page
+    assert "<west>" not in page
+    assert "2 of 3 cities are estimated" in page
+
+
+def test_the_numbers_are_those_of_the_runs(done):
+    out, rows = done
+    table = pd.read_parquet(out / TABLE).set_index("city")
+    for row in rows:
+        if row.reason is None:
+            zones = pd.read_parquet(out / row.city / "estimate" / "zones.parquet")
+            assert table.loc[row.city, "observed"] == zones["observed"].sum()
+            assert row.lost == pytest.approx(zones["lost_mean"].sum())
+            assert row.worst[0][1] == zones["lost_mean"].max()
+            assert row.lost_q05 <= row.lost <= row.lost_q95
+
+
+def test_a_city_that_fails_has_a_reason_and_the_others_are_done(done):
+    _, rows = done
+    assert [row.city for row in rows if row.reason is not None] == ["Nowhere"]
+    assert "trips" in next(row.reason for row in rows if row.city == "Nowhere")
+
+
+def test_one_city_after_another_gives_the_same_tables_as_cities_in_parallel(done, source, tmp_path):
+    out, rows = done
+    cities = [city for city in find_cities(source, tmp_path) if city.name == "Bergen"]
+    assert run_cities(cities, tmp_path, executor=serially, jobs=1) == [row for row in rows if row.city == "Bergen"]
+    for name in TABLES:
+        path = f"Bergen/estimate/{name}"
+        assert (tmp_path / path).read_bytes() == (out / path).read_bytes()
+
+
+def test_finished_cities_are_not_run_again(done, source):
+    out, rows = done
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*/estimate/*")}
+    assert run_cities(find_cities(source, out), out, executor=serially, jobs=1) == rows
+    assert {path: path.stat().st_mtime_ns for path in out.glob("*/estimate/*")} == before
+
+
+def test_cities_can_be_sent_to_other_processes(source, tmp_path):
+    (city, *_) = find_cities(source, tmp_path)
+    assert isinstance(city, City)
+    assert len(pickle.dumps(city)) < 10_000
+    assert city.settings.trips[0].startswith("/")
+
+
+def test_the_command_prints_a_table_and_reports_failures(done, source):
+    out, _ = done
+    result = CliRunner().invoke(app, ["fleet", str(source), "--out", str(out), "--engine", "serial", "--jobs", "1"])
+    assert result.exit_code == 1
+    assert "Bergen" in result.output
+    assert "1 of 3 cities" in result.output
+
+
+def test_a_list_of_cities_is_read_and_mistakes_are_named(source, tmp_path):
+    listed = source / "fleet.toml"
+    listed.write_text('cities = ["Bergen/unmet.toml", "Oslo & <west>"]')
+    assert [city.name for city in find_cities(listed, tmp_path)] == ["Bergen", "Oslo & <west>"]
+    listed.write_text('cities = ["Bergen", "Bergen/unmet.toml"]')
+    with pytest.raises(InputError, match="two cities are named 'Bergen'"):
+        find_cities(listed, tmp_path)
+    listed.write_text('city = "Bergen"')
+    with pytest.raises(InputError, match="expected one list, such as cities ="):
+        find_cities(listed, tmp_path)
+    with pytest.raises(InputError, match="expected subfolders with a file"):
+        find_cities(tmp_path, tmp_path)
+
+
+def test_cities_are_in_order_of_lost_trips(tmp_path):
+    rows = [CitySummary(name, f"{name}/report.html", lost=lost, wanted=10.0) for name, lost in (("a", 1.0), ("b", 2.0))]
+    write_cities_page(tmp_path / PAGE, rows)
+    page = (tmp_path / PAGE).read_text(encoding="utf-8")
+    assert page.index(">b</a>") < page.index(">a</a>")
