@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from small_city import save_city
+from test_cities import CONFIG as CITY
 from toy_model import ToyModel, estimate_toy, toy_panel
 
 from unmet import InputError
@@ -21,6 +23,7 @@ from unmet.mobility.backtest import backtest
 from unmet.mobility.demand import LatentDemand
 from unmet.mobility.runs import run_estimates
 from unmet.mobility.runs.outputs import TABLES
+from unmet.pipeline.cities import find_cities, run_cities
 
 on_a_cluster = [pytest.mark.slow, pytest.mark.spark]
 RUNS = Path(__file__).parents[1] / "mobility" / "runs"
@@ -101,6 +104,18 @@ class TestOnACluster:
         assert tables(tmp_path / "spark") == tables(tmp_path / "local")
         scores = [backtest(panel, ["weekly-mean"], executor=e, draws=20, jobs=2).scores for e in (serially, on_spark)]
         assert scores[0].equals(scores[1])
+
+    def test_cities_of_a_fleet_are_run_by_the_workers(self, on_spark, tmp_path):
+        for name in ("Bergen", "Oslo"):
+            save_city(tmp_path / "cities" / name, stations=2, seed=len(name))
+            (tmp_path / "cities" / name / "unmet.toml").write_text(CITY)
+        both = [
+            run_cities(find_cities(tmp_path / "cities", tmp_path / name), tmp_path / name, executor=executor, jobs=1)
+            for name, executor in (("local", serially), ("spark", on_spark))
+        ]
+        assert both[0] == both[1]
+        assert [row.reason for row in both[1]] == [None, None]
+        assert tables(tmp_path / "spark" / "Oslo" / "estimate") == tables(tmp_path / "local" / "Oslo" / "estimate")
 
     def test_a_zone_that_always_kills_its_worker_is_named_and_the_others_are_equal(
         self, on_spark, panel, quiet, tmp_path
