@@ -28,7 +28,10 @@ from unmet.pipeline import run, stages
 from unmet.report import export_tables
 
 assert all([binfeatures, panel, stages])  # imported before the forks
-TABLES = ("panel.parquet", *(f"estimate/{name}.parquet" for name in ("demand", "zones", "totals", "system")))
+TABLES = (
+    *("panel.parquet", "estimate/draws.npz"),
+    *(f"estimate/{name}.parquet" for name in ("demand", "zones", "totals", "system")),
+)
 FILES = sorted([*TABLES, "estimate/kept.npz", "estimate/run.json", "quality.json", "report.html", "stages.json"])
 
 

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from unmet import InputError
-from unmet.execution import serially
+from unmet.cli import app
 from unmet.pipeline.decisions import DecisionTest, compare_decisions
 from unmet.simulate import simulate_city
 
 
-def test_plans_of_all_models_meet_the_same_riders_and_turn_fewer_away():
+def test_plans_of_all_models_meet_the_same_riders_and_turn_fewer_away(tmp_path):
     city = simulate_city(4, 23, seed=3)
+    folder, out = city.save(tmp_path / "city"), tmp_path / "out"
     models = ["observed-mean", "weekly-mean"]
-    found = compare_decisions(city, models=models, held_out=2, draws=20, executor=serially)
-    assert set(found.days["model"]) == {*models, "none"}
-    assert (found.days.groupby("day")["wanted"].nunique() == 1).all()
-    total = found.summary().set_index("model")["turned_away"]
-    assert total["weekly-mean"] < total["none"]
+    arguments = ["backtest", str(folder), "--out", str(out), "--decisions", "--days", "2", "--draws", "20"]
+    result = CliRunner().invoke(app, [*arguments, "--models", ",".join(models), "--jobs", "1"])
+    assert result.exit_code == 0, result.output
+    assert "observed-mean" in result.output
+    days = pd.read_csv(out / "decisions.csv")
+    assert set(days["model"]) == {*models, "none"}
+    assert (days.groupby("day")["wanted"].nunique() == 1).all()
+    total = pd.read_csv(out / "decisions_summary.csv").set_index("model")
+    assert total["turned_away"]["weekly-mean"] < total["turned_away"]["none"]
+    assert total["accuracy_error"].drop("none").between(0.01, 1).all()
     with pytest.raises(InputError, match="two weeks remain"):
         compare_decisions(city, held_out=12)
 
 
 def test_the_summary_compares_with_observed_trips_and_with_the_promise(tmp_path):
-    rows = {"day": "2024-01-01", "moves": 1, "no_bike": 1, "no_dock": 1, "lost": 1, "wanted": 9}
+    rows = {"day": "2024-01-01", "moves": 1, "error": 3.0, "no_bike": 1, "no_dock": 1, "lost": 1, "wanted": 9}
     days = pd.DataFrame(
         [
             {**rows, "model": "observed-mean", "promised": 5.0, "turned_away": 10},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pandas as pd
@@ -85,6 +85,18 @@ def test_files_are_known_by_content_not_by_time_or_place(city, out, tmp_path):
     for file in moved.iterdir():
         os.utime(file, (1, 1))
     assert all(reused(run(city_settings(moved, out))).values())
+
+
+def test_files_of_hours_and_areas_are_inputs_of_the_panel(city, tmp_path):
+    """Their content decides whether the panel is reused, not their name."""
+    hours, calendar, areas = (tmp_path / name for name in ("hours.json", "calendar.json", "areas.geojson"))
+    for file in (hours, calendar, areas):
+        file.touch()
+    words = replace(city_settings(city, tmp_path / "out"), hours="06:00-23:00", areas="district")
+    named = replace(words, hours=f"{hours}, {calendar},06:00-23:00", areas=str(areas))
+    assert running._input_files(words)["panel"].keys() == {"trips", "status", "stations"}
+    found = running._input_files(named)["panel"]
+    assert (found["hours"], found["areas"]) == ([hours, calendar], [areas])
 
 
 def test_every_setting_decides_a_stage_names_files_or_changes_only_the_speed():

@@ -18,7 +18,7 @@ from report.small_runs import run_on
 from unmet._exceptions import InputError
 from unmet.report import export_tables, export_to, write_report
 
-TABLES = ["headline", "zones", "hours_of_week", "act", "bins", "totals", "quality"]
+TABLES = ["headline", "zones", "hours_of_week", "act", "weeks", "bins", "totals", "quality"]
 
 
 @pytest.fixture(scope="module")

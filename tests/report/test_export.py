@@ -12,7 +12,7 @@ from report.small_runs import HOSTILE, run_on
 from unmet._exceptions import InputError
 from unmet.report import export_tables
 
-TABLES = {"headline", "zones", "hours_of_week", "act", "bins", "totals", "quality"}
+TABLES = {"headline", "zones", "hours_of_week", "weeks", "act", "bins", "totals", "quality"}
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,10 @@ def backtest_command(
     context: typer.Context,
     panel: Annotated[
         Path,
-        typer.Argument(help="Panel file written by `unmet panel`; with --decisions a folder of `unmet simulate`."),
+        typer.Argument(
+            help="Panel file written by `unmet panel`; with --decisions a folder of `unmet simulate`, or the "
+            "unmet.toml of a run, whose days are replayed."
+        ),
     ],
     out: Annotated[
         Path, typer.Option(help="Folder for the scores; nothing is written unless all of them are complete.")
@@ -58,9 +61,7 @@ def backtest_command(
     ] = 0.2,
     decisions: Annotated[
         bool,
-        _decision(
-            "--decisions", help="Act on the plans of each model in a simulated city, and count the riders turned away."
-        ),
+        _decision("--decisions", help="Act on the plans of each model in a city, and count the riders turned away."),
     ] = False,
     days: Annotated[int, _decision(min=1, help="Last days of the city to plan.")] = 7,
     moves: Annotated[
@@ -86,9 +87,10 @@ def backtest_command(
     With --hide hours, single hours with full supply are hidden, and neighbours and the hours around them stay visible,
     as in a stock-out. Writes hidden_hours.csv.
 
-    With --decisions, each model learns from the first days of a simulated city and plans the last days. The riders of
-    these days ride from the planned levels, with the same fleet and number of moves for all models. Writes
-    decisions.csv (per day and model) and decisions_summary.csv.
+    With --decisions, each model learns from the first days of a city and plans the last days. The riders of these days
+    ride from the planned levels, with the same fleet and number of moves for all models. In a recorded city they are
+    the recorded trips, and the riders that the default model finds lost. Writes decisions.csv (per day and model) and
+    decisions_summary.csv.
 
     Look at the bias first. A good model has a bias near 0 in both tasks, also in bins with little exposure.
 
@@ -195,27 +197,34 @@ def _backtest_hours(
     Console().print(Text(f"Written to {out}"))
 
 
-def _backtest_decisions(folder: Path, out: Path, models: str, quiet: bool, **options: Any) -> None:
-    """Compare the decisions of models in the simulated city of a folder."""
+def _backtest_decisions(given: Path, out: Path, models: str, quiet: bool, **options: Any) -> None:
+    """Compare the decisions of models in the simulated city of a folder, or in the recorded city of an unmet.toml."""
+    from unmet._storage.temporary import temporary_folder
+    from unmet.pipeline import make_settings
     from unmet.pipeline.decisions import DECISION_MODELS, compare_decisions
+    from unmet.pipeline.worlds import recorded_world, simulated_world
     from unmet.simulate import read_city
 
     chosen = DECISION_MODELS if models == ",".join(COMPARED_MODELS) else tuple(_names(models))
-    city = read_city(folder)
     stderr = Console(stderr=True, quiet=quiet)
-    with stderr.status("simulating the city") as status:
+    with stderr.status("reading the city") as status, temporary_folder() as scratch:
+        if given.suffix == ".toml":
+            settings = make_settings(given)
+            city = recorded_world(settings, scratch, jobs=options["jobs"], progress=status.update)
+        else:
+            city = simulated_world(read_city(given))
         result = compare_decisions(city, models=chosen, progress=status.update, **options)
     result.save(out)
     if not quiet:
         table = Table(title="Riders turned away on the planned days", title_justify="left")
-        for name in ("model", "moves", "no bike", "no dock", "together", "of observed-mean", "promised"):
-            table.add_column(name, justify="left" if name == "model" else "right")
+        for name in ("model", "error", "moves", "no bike", "no dock", "together", "of observed", "promised"):
+            table.add_column(name, justify="left" if name == "model" else "right", no_wrap=name == "model")
         for row in result.summary().to_dict("records"):
-            ratio, promise = row["against_observed"], row["promise"]
+            ratio, promise, error = row["against_observed"], row["promise"], row["accuracy_error"]
             table.add_row(
-                Text(str(row["model"])), f"{row['moves']:,}", f"{row['no_bike']:,}", f"{row['no_dock']:,}",
-                f"{row['turned_away']:,}", f"{ratio:.1%}" if ratio == ratio else "",
-                f"{promise:.1%}" if promise > 0 else "",
+                Text(str(row["model"])), f"{error:.1%}" if error == error else "", f"{row['moves']:,}",
+                f"{row['no_bike']:,}", f"{row['no_dock']:,}", f"{row['turned_away']:,}",
+                f"{ratio:.1%}" if ratio == ratio else "", f"{promise:.1%}" if promise > 0 else "",
             )  # fmt: skip
         Console().print(table)
         Console().print(Text(f"Written to {out}"))

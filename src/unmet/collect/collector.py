@@ -7,6 +7,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -124,8 +125,10 @@ async def collect(
     with hold_folder(out):
         collectors = []
         try:
+            # Days are finished by one thread, one at a time: every thread keeps the memory that it once needed.
+            finishing = ThreadPoolExecutor(1)
             async with AsyncExitStack() as clients, asyncio.TaskGroup() as tasks:
-                finishing = asyncio.Semaphore(1)  # days are finished one at a time, to keep memory flat
+                clients.callback(finishing.shutdown)
                 for system in systems:
                     client = await clients.enter_async_context(httpx.AsyncClient(**options))
                     one = _SystemCollector(
@@ -135,7 +138,7 @@ async def collect(
                         chosen,
                         ticking,
                         note or _silent,
-                        lambda work: tasks.create_task(_after(finishing, work)),
+                        lambda work: tasks.create_task(_finished(finishing, work)),
                     )
                     collectors.append(one)
                     one.open()
@@ -149,9 +152,8 @@ async def collect(
     return {system.name: one.collected for system, one in zip(systems, collectors, strict=True)}
 
 
-async def _after(finishing: asyncio.Semaphore, work: Callable[[], None]) -> None:
-    async with finishing:
-        await asyncio.to_thread(work)
+async def _finished(finishing: ThreadPoolExecutor, work: Callable[[], None]) -> None:
+    await asyncio.get_running_loop().run_in_executor(finishing, work)
 
 
 def _silent(sentence: str) -> None:

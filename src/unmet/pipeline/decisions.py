@@ -1,8 +1,8 @@
-"""Decisions of several models, acted on in a simulated city: the riders who are turned away are counted.
+"""Decisions of several models, acted on in a city: the riders who are turned away are counted.
 
 Each model learns from the first days of the city's records. It then plans the moves of each of the last days, from the
 levels at midnight and its forecast, with the same fleet and number of moves for all models. The riders of that day,
-who are the same for all, ride from the planned levels.
+who are the same for all, ride from the planned levels. The city is simulated, or its recorded days are replayed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from unmet.mobility.models.baselines import weekly_mean
 from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.registry import MODELS, ZoneModel
 from unmet.mobility.models.zone_data import ZoneData
-from unmet.mobility.panel import write_panel
 from unmet.mobility.planning import Levels, PlanOptions
+from unmet.pipeline.worlds import World, simulated_world
 from unmet.report.source import RunSource, open_run
 from unmet.report.targets import plan_run
 from unmet.simulate import City
-from unmet.simulate.days import ride_day
 
 __all__ = ["DECISION_MODELS", "DecisionTest", "compare_decisions", "observed_mean"]
 
@@ -46,17 +45,23 @@ class DecisionTest:
     Attributes
     ----------
     days : pandas.DataFrame
-        One row per day and model: ``day, model, moves, promised, turned_away, no_bike, no_dock, lost, wanted``. The
-        model ``none`` moves nothing.
+        One row per day and model: ``day, model, moves, error, promised, turned_away, no_bike, no_dock, lost, wanted``.
+        ``error`` is the sum over stations of the distance between forecast and wanted rentals of the day. The model
+        ``none`` moves nothing.
     """
 
     days: pd.DataFrame
 
     def summary(self) -> pd.DataFrame:
-        """Sum over days by model, with the ratio to ``observed-mean`` and of promised to actual riders turned away."""
+        """Sum over days by model.
+
+        ``accuracy_error`` is the error over wanted rentals, ``against_observed`` the riders turned away over those of
+        ``observed-mean``, and ``promise`` promised over actual riders turned away.
+        """
         sums = self.days.groupby("model", sort=False)[
-            ["moves", "promised", "turned_away", "no_bike", "no_dock", "lost", "wanted"]
+            ["moves", "error", "promised", "turned_away", "no_bike", "no_dock", "lost", "wanted"]
         ].sum()
+        sums["accuracy_error"] = sums.pop("error").where(sums.index != "none") / sums["wanted"]
         sums["against_observed"] = sums["turned_away"] / sums["turned_away"].get(OBSERVED, np.nan)
         sums["promise"] = sums["promised"] / sums["turned_away"]
         return sums.reset_index()
@@ -71,7 +76,7 @@ class DecisionTest:
 
 
 def compare_decisions(
-    city: City,
+    city: City | World,
     *,
     models: Sequence[str] = DECISION_MODELS,
     held_out: int = 7,
@@ -82,12 +87,12 @@ def compare_decisions(
     executor: Executor = in_processes,
     progress: Callable[[str], None] | None = None,
 ) -> DecisionTest:
-    """Plan the last days of a simulated city with several models, and count the riders turned away.
+    """Plan the last days of a city with several models, and count the riders turned away.
 
     Parameters
     ----------
-    city : City
-        The city. Its records end where the held-out days begin.
+    city : City or World
+        A simulated city, or one of `unmet.pipeline.worlds`. Models see the records before the held-out days.
     models : sequence of str
         Names of models; ``exposure-alone`` is ``exposure`` with each zone by itself, and
         ``observed-mean`` the mean of observed trips by hour of the week.
@@ -104,36 +109,25 @@ def compare_decisions(
     progress : callable, optional
         Called with a sentence before each step.
     """
-    days = sorted(set(city.settings.hours().strftime("%Y-%m-%d")))
+    world = simulated_world(city) if isinstance(city, City) else city
+    days = world.days
     if not 0 < held_out <= len(days) - 14:
         raise InputError(f"held_out: expected 1 to {len(days) - 14} days, so that two weeks remain; got {held_out}.")
     tell = progress or (lambda _: None)
     rows = []
     with temporary_folder() as folder:
         tell("Building the panel of the first days.")
-        write_panel(
-            folder / "panel.parquet",
-            city.trips,
-            city.status,
-            city.stations,
-            timezone=city.settings.timezone,
-            end=str(days[-held_out]),
-        )
+        world.write_panel(folder / "panel.parquet", days[-held_out])
         for name in models:
             tell(f"Estimating with {name}.")
-            model = _model(name, city, held_out)
+            model = LatentDemand(_OWN.get(name, name), **world.covariates, horizon=f"{held_out}d")
             model.fit(folder / "panel.parquet", folder / name, jobs=jobs, executor=executor)
             if returns:
                 model.fit_returns(folder / "panel.parquet", folder / name, jobs=jobs, executor=executor)
             with open_run(folder / name, folder / "panel.parquet") as source:
-                rows += list(_act(city, source, name, days[-held_out:], moves_share, draws))
-    rows += [_outcome(city, day, "none", _levels(city, day), 0, np.nan) for day in days[-held_out:]]
+                rows += list(_act(world, source, name, days[-held_out:], moves_share, draws))
+    rows += [_outcome(world, day, "none", world.levels(day)) for day in days[-held_out:]]
     return DecisionTest(pd.DataFrame(rows))
-
-
-def _model(name: str, city: City, held_out: int) -> LatentDemand:
-    """The model with a forecast of the held-out days, whose weather is known."""
-    return LatentDemand(_OWN.get(name, name), weather=city.weather, holidays="US", horizon=f"{held_out}d")
 
 
 def observed_mean(data: ZoneData, draws: int, seed: int) -> Rates:
@@ -149,31 +143,39 @@ _OWN = {
 
 
 def _act(
-    city: City, source: RunSource, model: str, days: Sequence[str], share: float, draws: int
+    world: World, source: RunSource, model: str, days: Sequence[str], share: float, draws: int
 ) -> Iterator[dict[str, Any]]:
     """Plan each day and let its riders ride."""
-    ids = city.stations["station_id"].tolist()
+    ids = world.stations
     order = np.array([ids.index(zone) for zone in source.zones["zone"]])
     for day in days:
-        now = _levels(city, day)
+        now = world.levels(day)
         levels = Levels(now[order].astype(float), np.zeros(len(order), dtype=np.intp), "true")
         options = PlanOptions(day=day, moves=round(share * int(now.sum())), least_gain=0.0, scenarios=draws)
         plan = plan_run(source, options, levels=levels)
         stock = now.copy()
         for station in plan.stations:
             stock[order[station.number]] = station.planned
-        promised = float(plan.totals["mean"].to_dict()["planned"])
-        yield _outcome(city, day, model, stock, plan.moved, promised)
+        forecast = np.zeros(len(ids))
+        forecast[order[plan.rates.number]] = plan.rates.rentals.mean(axis=1).sum(axis=1) * plan.rates.hours
+        yield _outcome(
+            world, day, model, stock,
+            moves=plan.moved,
+            error=float(np.abs(forecast - world.wanted(day)).sum()),
+            promised=float(plan.totals["mean"].to_dict()["planned"]),
+        )  # fmt: skip
 
 
-def _levels(city: City, day: str) -> IntArray:
-    """Rentable vehicles at each station at midnight."""
-    midnight = pd.Timestamp(day, tz=city.settings.timezone)
-    before = city.states[city.states["time"] <= midnight].groupby("station_id")["rentable"].last()
-    return np.asarray(before.reindex(city.stations["station_id"]).to_numpy(dtype=np.intp))
-
-
-def _outcome(city: City, day: str, model: str, stock: IntArray, moves: int, promised: float) -> dict[str, Any]:
-    found = ride_day(city.settings, day, stock.tolist())
+def _outcome(
+    world: World,
+    day: str,
+    model: str,
+    stock: IntArray,
+    *,
+    moves: int = 0,
+    error: float = np.nan,
+    promised: float = np.nan,
+) -> dict[str, Any]:
+    found = world.outcome(day, stock)
     counts = {"turned_away": found.turned_away, **asdict(found)}
-    return {"day": day, "model": model, "moves": moves, "promised": promised, **counts}
+    return {"day": day, "model": model, "moves": moves, "error": error, "promised": promised, **counts}

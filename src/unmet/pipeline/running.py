@@ -202,8 +202,11 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
         if given:
             panel[name] = [*databases, *(expand(others, name) if others else [])]
     points = settings.zones.removeprefix("superhubs:").rpartition(":")[0] if ":" in settings.zones else settings.zones
-    if Path(points).is_file():
-        panel["zones"] = [Path(points)]
+    named = {"zones": [points], "areas": [settings.areas or ""], "hours": (settings.hours or "").split(",")}
+    for name, texts in named.items():  # each may be a file, or words
+        found = [Path(text.strip()) for text in texts if text.strip() and Path(text.strip()).is_file()]
+        if found:
+            panel[name] = found
     estimate = {} if settings.weather is None else {"weather": expand(settings.weather, "weather")}
     if settings.walk.lower().endswith(".csv"):
         estimate["walk"] = expand(settings.walk, "walk")
@@ -232,12 +235,14 @@ def _queries(settings: RunSettings) -> dict[str, list[str]]:
 def _make_panel(chosen: RunSettings, work: Work) -> None:
     from unmet.mobility.panel.build import write_panel
 
+    earlier = work.earlier(PANEL, ("trips", "status"))
     write_panel(
         work.aside / "panel.parquet",
         list(chosen.trips) or None,
         list(chosen.status) or None,
         list(chosen.stations) or None,
         progress=lambda step: work.tell(Event(PANEL, "step", step)),
+        earlier=None if earlier is None else earlier / "panel.parquet",
         **panel_options(chosen),
     )
 

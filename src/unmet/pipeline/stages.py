@@ -61,6 +61,7 @@ class Work:
     once: set[str] = field(default_factory=set)
     _records: dict[str, StageRecord] = field(default_factory=dict)
     _homes: dict[str, Path] = field(default_factory=dict)
+    _making: dict[str, Any] | None = None
 
     def stage(
         self,
@@ -104,6 +105,7 @@ class Work:
         found = _find(name, inputs, ledgers, (self.aside, self.out))
         if isinstance(found, str):
             self.tell(Event(name, "begin", found))
+            self._making = inputs
             make()
             home, files, why = self.aside, {output: seen(self.aside / output) for output in outputs}, found
         else:
@@ -118,6 +120,18 @@ class Work:
         )
         self.tell(Event(name, "end", why, stage_result=self.stages[-1]))
         return home
+
+    def earlier(self, name: str, grown: Sequence[str]) -> Path | None:
+        """Give the folder of the published outputs of a stage that runs now, to be continued; None if they do not fit.
+
+        Settings, version and all inputs must be the same, except those of `grown`. Call this while the stage is made.
+        """
+        record = read_ledger(self.out).get(name)
+        now = self._making
+        if record is None or now is None or record.damaged(self.out) is not None:
+            return None
+        same = {key for key in {*record.inputs, *now} if record.inputs.get(key) == now.get(key)}
+        return self.out if {*record.inputs, *now} - same <= {*grown} else None
 
     def content(self, name: str, output: str) -> str:
         """Give the SHA-256 of an output of a stage."""

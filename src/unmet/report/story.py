@@ -261,7 +261,7 @@ def week_rows(weeks: Weeks) -> pd.DataFrame:
         if days is None and part is None:
             for k, name in enumerate(QUANTITIES):
                 low, high = np.quantile(draws[k], _LIMITS, axis=-1)
-                frame = pd.DataFrame({"week": weeks.mondays, "whole": weeks.whole, "quantity": name})
+                frame = pd.DataFrame({"week": weeks.mondays.as_unit("us"), "whole": weeks.whole, "quantity": name})
                 frame.insert(0, "area", pd.Series([area] * len(frame), dtype="str"))
                 frames.append(frame.assign(mean=draws[k].mean(axis=-1), q05=low, q95=high))
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=list(WEEK_COLUMNS))

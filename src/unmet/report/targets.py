@@ -37,7 +37,7 @@ from unmet.report.export import FORMATS, appearing, copy_table
 from unmet.report.places import centre, geometry
 from unmet.report.source import RunSource, open_run
 
-__all__ = ["move_table", "plan_run", "write_targets"]
+__all__ = ["habits_of", "move_table", "plan_run", "write_targets"]
 
 _MORE = 10  # vehicles and docks to place next
 
@@ -82,10 +82,10 @@ def plan_run(
         timezone = str(source.summary.get("timezone", "UTC"))
         levels = levels_from_status(source.zones, status, stations, timezone)
     plan = make_plan(source.zones, rates, levels, period, chosen)
-    return replace(plan, totals=ride_plan(plan, source.zones, _habits(source)))
+    return replace(plan, totals=ride_plan(plan, source.zones, habits_of(source)))
 
 
-def _habits(source: RunSource) -> Habits:
+def habits_of(source: RunSource) -> Habits:
     """Return how far riders walk and how often vehicles break, as the run and its panel found them."""
     curve = (source.info.get("joint") or {}).get("walking")
     usable = (source.summary.get("usable_supply") or {}).get("parameters") or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from unmet import FileFormatError, InputError
+from unmet.mobility.models import joint
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import JointCity, join_city
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
@@ -118,6 +120,19 @@ def test_walkers_are_found_beside_shocks() -> None:
 def city() -> tuple[ZoneTable, JointCity]:
     table, _, _, _ = simulated(7, zones=12, bins=400)
     return table, join_city(table, draws=30)
+
+
+def test_draws_are_the_same_whether_remembered_or_not(city, monkeypatch) -> None:
+    table, found = city
+    for zone in table.zones:  # the draws of its neighbours are remembered
+        found.of(zone, table.start)
+    monkeypatch.setattr(joint, "_MOST_REMEMBERED", 0)
+    again = replace(found)
+    for zone in table.zones:
+        one, other = found.of(zone, table.start), again.of(zone, table.start)
+        np.testing.assert_array_equal(one.riders_on, other.riders_on)
+        np.testing.assert_array_equal(one.riders_in, other.riders_in)
+    assert len(again._splits) == 1
 
 
 def test_accounts_add_up_draw_by_draw(city) -> None:

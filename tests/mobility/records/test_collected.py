@@ -7,13 +7,14 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from feed_server import NOON, FeedServer, JumpingClock, Reply, information, status
+from feed_server import NOON, FeedServer, JumpingClock, Reply, document, information, status
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.collect import System, collect
 from unmet.mobility.panel import build_panel
 from unmet.mobility.records import read_records
 from unmet.mobility.records.files import expand
+from unmet.mobility.records.opening import read_opening_hours
 
 DAY = 86_400.0
 UTC = "Etc/UTC"
@@ -31,8 +32,8 @@ class Feed:
             return Reply(400)
         return status({"a": 0 if 60 <= minute < 90 else 4, "b": 7}, self.clock.moment, reported=NOON, ttl=300)
 
-    def collect(self, out: Path, hours: float, name: str = "city") -> Path:
-        self.server.list_feeds("station_status", "station_information")
+    def collect(self, out: Path, hours: float, name: str = "city", feeds: tuple[str, ...] = ()) -> Path:
+        self.server.list_feeds("station_status", "station_information", *feeds)
         self.server.routes |= {"/station_status": self.answer, "/station_information": information("a", "b")}
         system = System(name, f"{self.server.url}/gbfs.json")
         asyncio.run(collect([system], out, clock=self.clock, until=self.clock.moment + hours * 3600))
@@ -167,3 +168,26 @@ def test_half_characters_and_too_many_rows_of_a_feed_do_not_spoil_its_history(
         feed.collect(tmp_path / "feeds", 0.2)
     with read_records(status=tmp_path / "feeds", timezone=UTC) as records:
         assert records.connection.sql("SELECT DISTINCT station FROM status ORDER BY 1").fetchall() == [("a",), ("b",)]
+
+
+def test_the_opening_hours_of_a_history_are_those_it_published_last(server: FeedServer, tmp_path: Path) -> None:
+    feed = Feed(server)
+    hours = [{"user_types": ["member"], "days": ["tue"], "start_time": "06:00:00", "end_time": "22:00:00"}]
+    calendar = [{"start_month": 4, "start_day": 1, "end_month": 10, "end_day": 31}]
+    server.routes |= {
+        "/system_hours": document({"rental_hours": hours}),
+        "/system_calendar": document({"calendars": calendar}),
+    }
+    folder = feed.collect(tmp_path / "feeds", 1.0, feeds=("system_hours", "system_calendar"))
+    found = read_opening_hours(str(folder))
+    assert found.week.sum() == 16 * 60
+    assert found.seasons == (((0, 4, 1), (0, 10, 31)),)
+
+
+def test_a_history_without_opening_hours_says_so(server: FeedServer, tmp_path: Path) -> None:
+    folder = Feed(server).collect(tmp_path / "feeds", 1.0)
+    with pytest.raises(InputError, match="has no system_hours, system_calendar or opening_hours"):
+        read_opening_hours(str(folder))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="with one system"):
+        read_opening_hours(str(tmp_path / "empty"))

@@ -45,6 +45,7 @@ _UNUSUAL_DAYS = 5  # that are described
 _FEW_WALKERS = 0.02
 _SHOCK_SEED = 2  # shocks are drawn alike for all zones
 _HELD_OUT_SEED, _DRAWS = 5, 200  # of the counts of held-out bins
+_MOST_REMEMBERED = 200_000_000  # bytes of draws of riders received
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,12 @@ class JointCity:
             relative = relative_walking(self.walking, self.walks.distance[mine], self.draws, seed)
             np.add.at(chance.T, self.walks.bin[mine], (self._chances[mine] * relative).T)
             for target in np.unique(self.walks.target[mine]):
-                received = self.received(int(target))
+                received, drawn = self._split(int(target), seed)
                 here = received.source == i
-                drawn = received.split(self.walking, self.draws, seed)
                 np.add.at(on.T, received.bin[here], drawn[:, here].T)
-        received = self.received(i)
+        received, drawn = self._split(i, seed)
         if len(received.bin):
-            np.add.at(came.T, received.bin, received.split(self.walking, self.draws, seed).T)
+            np.add.at(came.T, received.bin, drawn.T)
         return replace(
             found,
             shock_draws=(self.components[at] @ self.features[i].astype(np.float32)).T,
@@ -200,6 +200,21 @@ class JointCity:
         return Received(
             zone, bin_, source, self.walks.distance[rows], walkers, self.observed[zone, bin_], self.own[zone, bin_]
         )
+
+    def _split(self, zone: int, seed: int) -> tuple[Received, NDArray[np.integer[Any]]]:
+        """Riders received by a zone, and draws of where they came from; the last are remembered for its neighbours."""
+        if (zone, seed) not in self._splits:
+            received = self.received(zone)
+            drawn = received.split(self.walking, self.draws, seed)
+            small = drawn.astype(np.uint16) if received.count.max(initial=0.0) < 2**16 else drawn
+            self._splits[zone, seed] = received, small
+            while len(self._splits) > 1 and sum(kept.nbytes for _, kept in self._splits.values()) > _MOST_REMEMBERED:
+                del self._splits[next(iter(self._splits))]
+        return self._splits[zone, seed]
+
+    @cached_property
+    def _splits(self) -> dict[tuple[int, int], tuple[Received, NDArray[np.integer[Any]]]]:
+        return {}
 
     @cached_property
     def _chances(self) -> Array:

@@ -116,8 +116,11 @@ def _sum_by(values: Array, cell: IntArray) -> Array:
 def relative_walking(walking: Walking, metres: Array, draws: int, seed: int) -> Array:
     """``w`` of each draw relative to the mean curve, shape (draws, n)."""
     rng = np.random.default_rng([_WALKING_SEED, seed])
-    usual = np.maximum(walking(metres), 1e-12)
-    return np.array([curve(metres) / usual for curve in walking.draws(draws, rng)]).reshape(draws, len(metres))
+    # A pair of zones has one distance, and occurs in many bins.
+    distances, of_row = np.unique(metres, return_inverse=True)
+    usual = np.maximum(walking(distances), 1e-12)
+    curves = np.array([curve(distances) / usual for curve in walking.draws(draws, rng)])
+    return curves.reshape(draws, len(distances))[:, of_row]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from unmet._exceptions import InputError
@@ -130,8 +131,8 @@ class ZoneEstimate:
     walked_in: Array | None = None
     kept: KeptFit | None = None
     before: tuple[Array, Array, Array, Array] | None = None
-    periods: tuple[IntArray, Array, Array, Array, Array] | None = None
-    before_periods: tuple[IntArray, Array, Array, Array, Array] | None = None
+    periods: tuple[NDArray[Any], ...] | None = None
+    before_periods: tuple[NDArray[Any], ...] | None = None
 
 
 def estimate_zone(
@@ -194,11 +195,12 @@ def estimate_zone(
     hours, periods = (HOURS_OF_WEEK, data.slot), (len(numbers), period)
     observed, lost, on, came = _sums(data, rates, *hours, counted)
     walks = rates.walked_on is not None and rates.walked_in is not None
-    before, before_periods = None, None
+    before: tuple[Array, Array, Array, Array] | None = None
+    before_periods: tuple[NDArray[Any], ...] | None = None
     if settled is not None and rates.kept is not None and walks:
         early = counted & (data.start < settled)
         before = _sums(data, rates, *hours, early)
-        before_periods = (numbers, *_sums(data, rates, *periods, early))
+        before_periods = (numbers, *_halved(_sums(data, rates, *periods, early)))
     return ZoneEstimate(
         _rows(data, rates),
         lost,
@@ -208,9 +210,14 @@ def estimate_zone(
         walked_in=came if walks else None,
         kept=rates.kept,
         before=before,
-        periods=(numbers, *_sums(data, rates, *periods, counted)),
+        periods=(numbers, *_halved(_sums(data, rates, *periods, counted))),
         before_periods=before_periods,
     )
+
+
+def _halved(sums: tuple[Array, ...]) -> tuple[NDArray[np.float32], ...]:
+    """Halve the memory of sums of counts, which workers send by the thousand."""
+    return tuple(values.astype(np.float32) for values in sums)
 
 
 def _sums(

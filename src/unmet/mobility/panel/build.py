@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from unmet._storage.sql import fetch_frame
+from unmet.mobility.panel.learnt import Learnt, NotSettled, read_learnt
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.saving import Panel, check_target, copy_panel, read_panel
 from unmet.mobility.panel.table import PanelTable, make_panel
@@ -94,6 +95,7 @@ def write_panel(
     stations: Given = None,
     *,
     progress: Progress | None = None,
+    earlier: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Panel:
     """Build a panel into a Parquet file. The panel may be larger than memory.
@@ -107,6 +109,9 @@ def write_panel(
         File to write. It appears whole or not at all.
     trips, status, stations, progress, **options
         As for `build_panel`.
+    earlier : path, optional
+        A panel of the same system and options that ends up to four weeks before. If it can be continued, only the last
+        days are worked out in full: see `unmet.mobility.panel.learnt`.
 
     Returns
     -------
@@ -115,9 +120,26 @@ def write_panel(
     """
     target = Path(path)
     check_target(target, trips, status, stations)
-    with _making(trips, status, stations, PanelOptions(**options), progress) as (records, table):
-        if progress is not None:
-            progress("writing the panel")
+    learnt = None if earlier is None else read_learnt(Path(earlier))
+    say = progress or _silent
+    try:
+        return _write(target, trips, status, stations, PanelOptions(**options), say, learnt)
+    except NotSettled as why:
+        say(f"building the panel in full: {why}")
+        return _write(target, trips, status, stations, PanelOptions(**options), say, None)
+
+
+def _write(
+    target: Path,
+    trips: Given,
+    status: Given,
+    stations: Given,
+    options: PanelOptions,
+    progress: Progress,
+    learnt: Learnt | None,
+) -> Panel:
+    with _making(trips, status, stations, options, progress, learnt) as (records, table):
+        progress("writing the panel")
         copy_panel(records.connection, table.sql, table, target)
     nothing = pd.DataFrame(columns=list(table.columns))
     return Panel(nothing, table.zones, table.quality, table.reasons, table.summary, table.unusable)
@@ -125,7 +147,12 @@ def write_panel(
 
 @contextmanager
 def _making(
-    trips: Given, status: Given, stations: Given, options: PanelOptions, progress: Progress | None
+    trips: Given,
+    status: Given,
+    stations: Given,
+    options: PanelOptions,
+    progress: Progress | None,
+    learnt: Learnt | None = None,
 ) -> Iterator[tuple[Records, PanelTable]]:
     """Read the records and make the panel in their database, which is removed at the end."""
     with read_records(
@@ -144,7 +171,7 @@ def _making(
         within=options.period(),
         progress=progress,
     ) as records:
-        table = make_panel(records, options, progress or _silent)
+        table = make_panel(records, options, progress or _silent, learnt)
         if not options.force:
             check_rejected(table.quality, options.max_rejected)  # again, with the duplicates of the status
         yield records, table

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all
 from unmet.mobility.clock.bins import DAY, Bins, Integers, cut_bins, parse_every
+from unmet.mobility.panel.learnt import Learnt
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.plausibility import Implausible, find_implausible, kept_zones, unseen_stations
 from unmet.mobility.panel.schema import stored_types
@@ -80,6 +81,8 @@ class Evidence:
         Stations whose records contradict each other, in zones that are not kept.
     dock_worth : array, optional
         Returns over those expected, by number of free docks. None if every listed dock is taken to be usable.
+    learnt : Learnt, optional
+        What is kept of an earlier panel.
     """
 
     bins: Bins
@@ -98,6 +101,7 @@ class Evidence:
     supply: SupplyModel | None = None
     implausible: list[Implausible] = field(default_factory=list)
     dock_worth: NDArray[np.float64] | None = None
+    learnt: Learnt | None = None
 
     @property
     def inferred(self) -> bool:
@@ -112,6 +116,7 @@ def gather(
     options: PanelOptions,
     quality: QualityLog,
     progress: Callable[[str], None],
+    learnt: Learnt | None = None,
 ) -> Evidence:
     """Sort the status, measure the activity of the feed, count the trips and cut the bins.
 
@@ -127,6 +132,8 @@ def gather(
         Log for trips that are in no zone or bin.
     progress : callable
         Called with a sentence at each step.
+    learnt : Learnt, optional
+        What an earlier panel of the same system has learnt. It is used if this panel continues that one.
     """
     order, group = _stations_by_zone(zones)
     log, polls = _sort_status(records, order, group, options, progress), _polls(records)
@@ -135,6 +142,7 @@ def gather(
     span = trip_span(records.connection) if "trips" in records.tables else None
     bins = cut_bins(*_period(log, span, options), parse_every(options.every), records.timezone)
     _check_room(len(zones), len(bins), records.folder)
+    learnt = None if learnt is None or not learnt.fits(bins, zones.frame) else learnt
     first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
     trips = netted = None
     holes = np.array([[first, last + 1]])
@@ -186,9 +194,13 @@ def gather(
                 np.array([[first, last + 1]]) if span is None else holes,
                 (first, last + 1),
             )
-            progress("learning which listed vehicles can be rented")
-            supply = learn_supply(source, log, overrides, options.timezone)
-            dock_worth = learn_docks(source, log, overrides, options.timezone)
+            if learnt is None:
+                progress("learning which listed vehicles can be rented")
+                dock_worth = learn_docks(source, log, overrides, options.timezone)
+            else:
+                progress(f"listed vehicles as learnt until {_local(learnt.end, options.timezone)}")
+                dock_worth = learnt.docks
+            supply = learn_supply(source, log, overrides, options.timezone, learnt)
     return Evidence(
         bins=bins,
         zones=len(zones),
@@ -206,6 +218,7 @@ def gather(
         supply=supply,
         dock_worth=dock_worth,
         implausible=found,
+        learnt=learnt if supply is not None else None,
     )
 
 

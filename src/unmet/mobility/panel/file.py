@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class PanelFile:
     path : Path or None
         The file; None for a panel that was given in memory.
     first : Timestamp or None
-        `rows_of` leaves out bins that start before.
+        `rows_of` leaves out bins that start before: see `since`.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -65,13 +65,21 @@ class PanelFile:
     path: Path | None
     first: pd.Timestamp | None = None
 
+    def since(self, first: pd.Timestamp) -> PanelFile:
+        """Give the same panel, of which `rows_of` returns only the bins from a moment on."""
+        # Read once: the rows of a zone are otherwise looked for in the whole file each time.
+        with reading(self.label):
+            self.connection.execute("CREATE OR REPLACE TABLE recent AS FROM panel WHERE start >= $1", [first])
+        return replace(self, first=first)
+
     def rows_of(self, zone: str) -> pd.DataFrame:
         """Return the rows of one zone, sorted by start, with the features of their bins.
 
         Each zone is one query. If a column has missing values only in some zones, its type (and with it the last digit
         of a result) must not depend on which zones are read together.
         """
-        rows = "SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel WHERE zone::VARCHAR = $1"
+        source = "panel" if self.first is None else "recent"
+        rows = f"SELECT * REPLACE (zone::VARCHAR AS zone) FROM {source} WHERE zone::VARCHAR = $1"
         if self._has("future"):
             rows = f"SELECT *, false AS future FROM ({rows}) UNION ALL BY NAME SELECT $1 AS zone, * FROM future"
         joined = " LEFT JOIN features USING (start)" if self._has("features") else ""

@@ -134,6 +134,8 @@ def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTab
         "summary": json.dumps(panel.summary),
         "unusable": _json(panel.unusable),
     }
+    if isinstance(panel, PanelTable) and panel.learnt is not None:
+        parts["learnt"] = json.dumps(panel.learnt)
     metadata = ", ".join(f"{literal(METADATA + name)}: {literal(text)}" for name, text in parts.items())
     try:
         with replacing(target) as aside, one_thread(connection):

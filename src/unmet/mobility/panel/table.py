@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from unmet._storage.sql import fetch_one
 from unmet.mobility.panel.assembly import panel_rows
 from unmet.mobility.panel.evidence import Evidence, gather
+from unmet.mobility.panel.learnt import Learnt, describe_learnt
 from unmet.mobility.panel.options import PanelOptions, censored_sql
 from unmet.mobility.panel.plausibility import describe
 from unmet.mobility.panel.remarks import cadence_table, find_remarks
@@ -45,6 +46,8 @@ class PanelTable:
         Names of its columns.
     zones, quality, reasons, summary, unusable
         As in `unmet.mobility.panel.Panel`.
+    learnt : dict, optional
+        What a later panel may keep: see `unmet.mobility.panel.learnt`.
     """
 
     sql: str
@@ -54,10 +57,13 @@ class PanelTable:
     reasons: pd.DataFrame
     summary: dict[str, Any]
     unusable: pd.DataFrame
+    learnt: dict[str, Any] | None = None
 
 
-def make_panel(records: Records, options: PanelOptions, progress: Callable[[str], None]) -> PanelTable:
-    """Make the panel of records, in their database."""
+def make_panel(
+    records: Records, options: PanelOptions, progress: Callable[[str], None], earlier: Learnt | None = None
+) -> PanelTable:
+    """Make the panel of records, in their database; `earlier` is what an earlier panel has learnt."""
     connection = records.connection
     stations = connection.execute("SELECT station, name, lat, lon, capacity, area FROM stations ORDER BY ix").df()
     log = QualityLog()
@@ -74,7 +80,7 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
         zones.frame["area"] = find_areas(options.areas, zones, stations, log, parse_memory(options.memory))
     if "trips" in records.tables:
         report_moved(connection, log)
-    evidence = gather(records, zones, stations, options, log, progress)
+    evidence = gather(records, zones, stations, options, log, progress, earlier)
     if evidence.log is not None:
         detail = "same station and second: the last record was used"
         log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail, of=records.within.get("status"))
@@ -92,7 +98,10 @@ def make_panel(records: Records, options: PanelOptions, progress: Callable[[str]
         )
     sql = select_panel(evidence.inferred, censored_sql(options.censored_rule))
     unusable = _name_unusable(held, stations, zones, evidence, records.timezone)
-    return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary, unusable)
+    learnt = None
+    if evidence.supply is not None and evidence.dock_worth is not None:
+        learnt = describe_learnt(evidence.supply.usable, evidence.dock_worth, evidence.bins, evidence.learnt)
+    return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary, unusable, learnt)
 
 
 def _fill_rows(
@@ -125,6 +134,8 @@ def _fill_rows(
             column[filled:behind].reshape(-1, len(evidence.bins))[:] = rows[name]
         filled = behind
     assert filled == count
+    if evidence.learnt is not None:
+        evidence.learnt.take_over(evidence.bins, columns)
     frame: dict[str, Any] = {name: np.asarray(column) for name, column in columns.items()}
     frame["start"] = pd.DatetimeIndex(frame["start"], copy=False).tz_localize("UTC")
     frame["zone"] = pd.Categorical.from_codes(frame["zone"], pd.Index(zones["zone"].astype(str)))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
+from unmet.mobility.panel.learnt import Learnt
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.served import Served, Unusable, find_served
 from unmet.mobility.supply.silence import Feed, StationActivity
@@ -102,17 +103,20 @@ class Timelines:
 
 @dataclass(frozen=True)
 class SupplyModel:
-    """Usable supply of a system: what was learnt, and what it is found from."""
+    """Usable supply of a system: what was learnt, what it is found from, and from which minute on (None: all)."""
 
     usable: UsableSupply
     timelines: Timelines
+    since: int | None = None
 
     def served(self, records: StatusRecords, spells: Spells) -> tuple[Served, Unusable | None]:
         """Return the chance to be served of some stations, where it is not what the feed shows."""
-        return find_served(self.usable, self.timelines.find(records, spells))
+        return find_served(self.usable, self.timelines.find(records, spells), self.since)
 
 
-def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], timezone: str) -> SupplyModel:
+def learn_supply(
+    source: Timelines, log: StatusLog, overrides: list[Override], timezone: str, learnt: Learnt | None = None
+) -> SupplyModel:
     """Learn the usable supply of a system from some of its stations.
 
     Parameters
@@ -125,11 +129,15 @@ def learn_supply(source: Timelines, log: StatusLog, overrides: list[Override], t
         Stretches in which the whole system is closed or its feed silent.
     timezone : str
         Time zone of the system.
+    learnt : Learnt, optional
+        What an earlier panel has learnt: its parameters are used, for the last days only.
     """
     calendar = _calendar(source, overrides, timezone)
     trips = len(source.pickups) > 0
     enough = trips or source.feed.cadence.looks <= _LONGEST_CADENCE
-    return SupplyModel(learn_usable(_sample(source, log), calendar, enough=enough, trips=trips), source)
+    kept, since = (None, None) if learnt is None else (learnt.supply, learnt.warm)
+    usable = learn_usable(_sample(source, log), calendar, enough=enough, trips=trips, kept=kept)
+    return SupplyModel(usable, source, since)
 
 
 def learn_docks(source: Timelines, log: StatusLog, overrides: list[Override], timezone: str) -> NDArray[np.float64]:

@@ -7,6 +7,7 @@ given                                  open
 ``system_hours.json``                  GBFS up to 2.3: for at least one kind of user
 ``system_calendar.json``               GBFS up to 2.3: in the seasons it lists
 ``system_information.json``            GBFS from 3.0: its ``opening_hours``, such as ``Mo-Fr 06:00-23:00; Sa off``
+``feeds/``                             a folder of ``unmet collect``: the last of these documents
 ====================================== ====================================================================
 
 Several are separated by commas; the system is open when all of them say so.
@@ -14,6 +15,7 @@ Several are separated by commas; the system is open when all of them say so.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from functools import reduce
@@ -24,6 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.sql import connect, fetch_all, path_literal, reading
+from unmet._storage.temporary import temporary_folder
+from unmet.collect.history import find_histories
 from unmet.mobility.clock.bins import DAY, Integers, parse_hours, runs, wall_minutes
 from unmet.mobility.records.unpacking import read_json
 
@@ -31,6 +36,7 @@ __all__ = ["OpeningHours", "read_opening_hours"]
 
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _SHORT = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
+_DOCUMENTS = ("system_hours", "system_calendar", "system_information")
 _MOST_ROWS = 100  # of a document
 _LONGEST_REASON = 200
 _MONDAY = 4  # 1970-01-01 was a Thursday
@@ -87,21 +93,52 @@ def read_opening_hours(spec: str) -> OpeningHours:
     >>> int(hours.week.sum()) == 7 * 17 * 60
     True
     """
-    parts = [_read(part.strip()) for part in spec.split(",")]
-    week = reduce(np.logical_and, (part.week for part in parts))
-    if not week.any():
+    hours = _together([_read(part.strip()) for part in spec.split(",")])
+    if not hours.week.any():
         raise InputError(f"hours: {spec!r:.200} is never open. Leave the hours out if the system is always open.")
+    return hours
+
+
+def _together(parts: list[OpeningHours]) -> OpeningHours:
+    week = reduce(np.logical_and, (part.week for part in parts))
     return OpeningHours(week, tuple(season for part in parts for season in part.seasons))
 
 
 def _read(part: str) -> OpeningHours:
-    always = np.ones(7 * DAY, dtype=bool)
+    path = Path(part).expanduser()
+    if path.is_dir():
+        return _of_history(path)
     if not part.lower().endswith(".json"):
         return OpeningHours(_daily(range(7), *parse_hours(part)))
-    path = Path(part)
     if not path.is_file():
         raise InputError(f"hours: there is no file {part!r}. Give 06:00-23:00, or a document of GBFS.")
-    document = read_json(path)
+    return _of_document(str(path), read_json(path))
+
+
+def _of_history(folder: Path) -> OpeningHours:
+    """Read the last documents that `unmet collect` kept."""
+    histories = list(find_histories(folder).values())
+    if len(histories) != 1:
+        raise InputError(f"hours: expected a folder of `unmet collect` with one system; {folder} has {len(histories)}.")
+    history = histories[0]
+    history.check_content("documents")
+    with temporary_folder() as scratch, connect(threads=1) as connection, reading(str(folder)):
+        files = ", ".join(path_literal(str(path)) for path in history.files("documents", scratch))
+        query = f"SELECT feed, max_by(text, poll_time) FROM read_parquet([{files}]) GROUP BY feed ORDER BY feed"
+        texts = dict(fetch_all(connection, query)) if files else {}
+    documents = {feed: json.loads(texts[feed]) for feed in _DOCUMENTS if feed in texts}
+    parts = [
+        _of_document(f"{folder}: {feed}", document)
+        for feed, document in documents.items()
+        if feed != "system_information" or "opening_hours" in (document.get("data") or {})
+    ]
+    if not parts:
+        raise InputError(f"hours: {folder} has no system_hours, system_calendar or opening_hours. Leave the hours out.")
+    return _together(parts)
+
+
+def _of_document(where: str, document: Any) -> OpeningHours:
+    always = np.ones(7 * DAY, dtype=bool)
     data = document.get("data") if isinstance(document, dict) else None
     data = data if isinstance(data, dict) else {}
     try:
@@ -114,9 +151,9 @@ def _read(part: str) -> OpeningHours:
             return OpeningHours(_of_text(data["opening_hours"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = str(error)[:_LONGEST_REASON] if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        raise FileFormatError(f"{path}: its hours cannot be read: {reason}.") from error
+        raise FileFormatError(f"{where}: its hours cannot be read: {reason}.") from error
     raise FileFormatError(
-        f"{path}: expected data.rental_hours (system_hours), data.calendars (system_calendar) or data.opening_hours "
+        f"{where}: expected data.rental_hours (system_hours), data.calendars (system_calendar) or data.opening_hours "
         f"(system_information from version 3.0); found: {', '.join(data) or 'nothing'}."
     )
 

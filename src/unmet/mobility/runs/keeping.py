@@ -26,6 +26,7 @@ from unmet._typing import Array
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.kept import KeptCurve, KeptFit, KeptJoint
 from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.panel.learnt import LEAST_DAYS, MOST_DAYS, SETTLED_DAYS
 from unmet.mobility.runs.periods import PeriodDraws
 from unmet.mobility.runs.totals import ZoneDraws
 
@@ -47,13 +48,6 @@ __all__ = [
 
 KEPT = "kept.npz"
 _FORMAT = 2
-# Days. Records of the last two weeks may still change what is known of their bins: late trips, and listed vehicles that
-# are found to be unrentable only after some time.
-SETTLED_DAYS = 14
-# A shorter record is estimated fast, and its hyper-parameters still change.
-LEAST_DAYS = 60
-# After so many days the model is learnt anew, so that slow changes of zones do not accumulate.
-MOST_DAYS = 28
 # Pickups of the new bins over those expected, as a logarithm: beyond, the model is learnt anew.
 _LARGEST_MISFIT = 0.25
 # Settled bins whose pickups, and mean change of exposure, may differ from those of the earlier run.
@@ -204,12 +198,12 @@ def read_kept(folder: Path, sha256: str | None) -> Kept | None:
     try:
         if sha256 is None or file_hash(folder / KEPT) != sha256:
             return None
-        with np.load(folder / KEPT, allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            arrays = {name: file[name] for name in file.files if name != "header"}
+        # Stays open: an array is read when it is asked for. The draws of all zones need not fit in memory.
+        arrays = np.load(folder / KEPT, allow_pickle=False)
+        header = json.loads(str(arrays["header"]))
         if header["format"] != _FORMAT:
             return None
-        of_curve = {name.removeprefix("curve_"): arrays[name] for name in arrays if name.startswith("curve_")}
+        of_curve = {name.removeprefix("curve_"): arrays[name] for name in arrays.files if name.startswith("curve_")}
         return Kept(
             folder,
             sha256,

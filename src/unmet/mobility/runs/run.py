@@ -179,7 +179,7 @@ def _continuing(attempt: Attempt, kept: Kept) -> Attempt:
     """Give an attempt that estimates only the bins after the settled ones of an earlier run."""
     inputs = {**attempt.inputs, "kept": kept.sha256}
     fingerprint = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:16]
-    later = replace(attempt.file, first=kept.settled)
+    later = attempt.file.since(kept.settled)
     found = replace(attempt, file=later, fingerprint=fingerprint, inputs=inputs, kept=kept, finished=[], notes=[])
     found.note(f"Only bins from {kept.settled:%Y-%m-%d} on are estimated, with the model learnt before.")
     return found

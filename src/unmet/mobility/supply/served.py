@@ -70,12 +70,16 @@ class Unusable:
     since: Integers
 
 
-def find_served(usable: UsableSupply, timeline: Timeline) -> tuple[Served, Unusable | None]:
-    """Find the chance to be served of some stations, and what cannot be rented at the end (if the model tells)."""
-    if len(timeline) == 0:
+def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = None) -> tuple[Served, Unusable | None]:
+    """Find the chance to be served of some stations, and what cannot be rented at the end (if the model tells).
+
+    With `since`, only stretches that end after that minute are looked at; usual rates are those of the whole timeline.
+    """
+    recent = timeline if since is None else timeline.select(timeline.end > since)
+    if len(recent) == 0:
         nothing = np.empty(0, dtype=np.int64)
         return Served(nothing, nothing, nothing, np.empty(0), np.empty(0, dtype=bool)), None
-    cut = to_steps(timeline)
+    cut = to_steps(recent)
     if usable.fault is None:
         chance = np.append(usable.worth, 1.0)[np.minimum(cut.steps.listed, AMPLE)]
         return _notable(cut, chance), None

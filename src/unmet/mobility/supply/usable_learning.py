@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -125,7 +126,14 @@ def with_expected(cut: CutSteps, rates: StationRates) -> Steps:
     return replace(cut.steps, expected=np.where(cut.steps.listed < AMPLE, expected, 0.0))
 
 
-def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True, trips: bool = True) -> UsableSupply:
+def learn_usable(
+    timeline: Timeline,
+    calendar: Calendar,
+    *,
+    enough: bool = True,
+    trips: bool = True,
+    kept: Mapping[str, Any] | None = None,
+) -> UsableSupply:
     """Learn what listed vehicles are worth.
 
     Parameters
@@ -139,6 +147,8 @@ def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True,
     trips : bool
         Whether pickups and returns are known from trips. If not, causes of minutes are left to `fleeting`: a pickup
         soon after a return cancels it between two looks at the feed, so that vehicles seem out just after one.
+    kept : mapping, optional
+        Fields of `UsableSupply` that were learnt before; only the rates are then found.
     """
     one = np.ones(AMPLE)
     if len(timeline) == 0:
@@ -146,6 +156,8 @@ def learn_usable(timeline: Timeline, calendar: Calendar, *, enough: bool = True,
         return UsableSupply("listed", city, None, one, one, one, 0.0)
     tally = tally_hours(timeline, calendar)
     rates = fit_city(tally, calendar)
+    if kept is not None:
+        return UsableSupply(rates=rates, **kept)
     steps = _thin(fortnights(timeline, rates.stations(tally)), _CORRECTED_FROM)
     pickups, expected = _by_number(steps, steps.pickups), _by_number(steps, steps.expected)
     worth, known = _average(pickups, expected)

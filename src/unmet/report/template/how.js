@@ -43,7 +43,7 @@ function _areas(rows) {
   for (const [name, ...values] of rows) {
     body.append(element("tr", {}, element("th", { scope: "row", class: "text" }, element("bdi", {}, name)), ...values.map((value) => element("td", {}, value))));
   }
-  return element("table", {}, element("caption", { class: "unseen" }, "Sums of zones by area"), element("thead", {}, head), body);
+  return element("table", { class: "areas" }, element("caption", { class: "unseen" }, "Sums of zones by area"), element("thead", {}, head), body);
 }
 
 function _states(rows) {

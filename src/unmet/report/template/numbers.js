@@ -52,7 +52,7 @@ function percent(value) {
 function interval(low, high) {
   if (!known(low) || !known(high)) return "–";
   const digits = Math.abs(high) >= 10 || (Number.isInteger(low) && Number.isInteger(high)) ? 0 : Math.abs(high) >= 1 ? 1 : 2;
-  const show = (value) => (digits ? value.toFixed(digits) : _whole.format(value));
+  const show = (value) => (digits ? value.toFixed(digits) : _whole.format(Math.round(value) + 0)); // never "-0"
   return `${show(low)} – ${show(high)}`;
 }
 

@@ -1,0 +1,151 @@
+"""Continue an earlier panel: what it has learnt of usable supply is kept, and its settled bins are taken over.
+
+Records are read and minutes are counted from all records each time: that is fast, and the counts of rows stay exact.
+What is expensive is done for the last days only:
+
+* The parameters of the hidden state and the worth of docks are those of the last panel that learnt them.
+* The hidden state runs from `WARM_DAYS` before the settled moment on: a vehicle stays broken for some days, so that
+  what happened four weeks ago says nothing. Expected minutes of earlier bins are those of the earlier panel.
+
+The settled moment is `SETTLED_DAYS` before the end of the records from which the parameters were learnt, because later
+records change what is known of a bin: trips that arrive late, and listed vehicles that are found to be unrentable only
+after some time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmet._exceptions import UnmetError
+from unmet._storage.sql import connect, path_literal
+from unmet.mobility.clock.bins import DAY, Bins
+from unmet.mobility.panel.file import read_metadata
+from unmet.mobility.supply.broken import Fault
+from unmet.mobility.supply.usable_learning import UsableSupply
+
+__all__ = ["LEAST_DAYS", "MOST_DAYS", "SETTLED_DAYS", "Learnt", "NotSettled", "describe_learnt", "read_learnt"]
+
+SETTLED_DAYS = 14
+"""Days before the end of the records in which a bin may still change."""
+WARM_DAYS = 28
+LEAST_DAYS = 60
+"""Days. A shorter record is processed fast, and what is learnt from it still changes."""
+MOST_DAYS = 28
+"""Days after which everything is learnt anew, so that slow changes do not accumulate."""
+_FEW_CHANGES = 1e-3  # share of settled bins whose minutes may differ from those of the earlier panel
+_ARRAYS = ("worth", "correction", "explained")
+
+
+class NotSettled(UnmetError):
+    """Records of settled bins have changed, so that the panel has to be built in full."""
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What an earlier panel has learnt and settled.
+
+    Attributes
+    ----------
+    path : Path
+        File of the panel.
+    supply : dict
+        Fields of `UsableSupply` except the rates, which are found from the records each time.
+    docks : array
+        Worth of listed docks.
+    zones : tuple of str
+        Its zones.
+    first, end : int
+        First minute of the panel, and the one behind the records from which this was learnt.
+    """
+
+    path: Path
+    supply: dict[str, Any]
+    docks: NDArray[np.float64]
+    zones: tuple[str, ...]
+    first: int
+    end: int
+
+    @property
+    def settled(self) -> int:
+        """Minute before which bins are taken over."""
+        return self.end - SETTLED_DAYS * DAY
+
+    @property
+    def warm(self) -> int:
+        """Minute from which on the hidden state runs."""
+        return self.settled - WARM_DAYS * DAY
+
+    def fits(self, bins: Bins, zones: pd.DataFrame) -> bool:
+        """Whether a panel with these bins and zones continues this one."""
+        last = int(bins.edges[-1])
+        same = self.first == int(bins.edges[0]) and self.zones == tuple(zones["zone"].astype(str))
+        return same and self.end < last <= self.end + MOST_DAYS * DAY
+
+    def take_over(self, bins: Bins, columns: dict[str, NDArray[Any]]) -> None:
+        """Replace the expected minutes of settled bins by those of the earlier panel.
+
+        Parameters
+        ----------
+        bins : Bins
+            The bins.
+        columns : dict
+            Stored arrays of the panel, one value per zone and bin.
+
+        Raises
+        ------
+        NotSettled
+            If the listed minutes of settled bins are not those of the earlier panel.
+        """
+        before = int(np.searchsorted(bins.edges[:-1], self.settled))
+        names = ["available_minutes", "stockout_minutes", "unusable_minutes", "out_minutes"]
+        sql = f"""SELECT {", ".join(names)} FROM read_parquet({path_literal(str(self.path))}, file_row_number=true)
+            WHERE epoch(start) < {60 * self.settled} ORDER BY file_row_number"""
+        with connect() as connection:
+            earlier = connection.execute(sql).fetchnumpy()
+        shape = (len(self.zones), before)
+        if len(earlier[names[0]]) != shape[0] * shape[1]:
+            raise NotSettled("the earlier panel has other bins.")
+        for name in names:
+            now = columns[name].reshape(shape[0], -1)[:, :before]
+            known = np.asarray(earlier[name]).reshape(shape)
+            if name in names[2:]:
+                now[:] = known
+            elif np.mean(now != known) > _FEW_CHANGES:
+                raise NotSettled(f"{np.mean(now != known):.1%} of the settled bins have other minutes than before.")
+
+
+def describe_learnt(
+    usable: UsableSupply, docks: NDArray[np.float64], bins: Bins, earlier: Learnt | None
+) -> dict[str, Any] | None:
+    """Describe what a later panel may keep, as JSON-able values; None for a short record, or without a hidden state."""
+    first, last = int(bins.edges[0]), int(bins.edges[-1])
+    end = last if earlier is None else earlier.end
+    if usable.fault is None or end - first < LEAST_DAYS * DAY:
+        return None
+    arrays = {name: getattr(usable, name).tolist() for name in _ARRAYS}
+    supply = {"method": usable.method, "fault": asdict(usable.fault), "gain": float(usable.gain), **arrays}
+    return {"supply": supply, "docks": docks.tolist(), "first": first, "end": end}
+
+
+def read_learnt(path: Path) -> Learnt | None:
+    """Read what a panel has learnt. None if there is no such file, or it has nothing that can be kept."""
+    if not path.is_file():
+        return None
+    try:
+        with connect() as connection:
+            metadata = read_metadata(connection, path_literal(str(path)), str(path))
+        found, zones = metadata["learnt"], metadata["zones"]["zone"]
+        supply = dict(found["supply"])
+        supply["fault"] = Fault(**supply["fault"])
+        supply |= {name: np.array(supply[name], dtype=float) for name in _ARRAYS}
+        docks = np.array(found["docks"], dtype=float)
+        return Learnt(path, supply, docks, tuple(map(str, zones)), int(found["first"]), int(found["end"]))
+    except (duckdb.Error, UnmetError, KeyError, TypeError, ValueError):
+        return None
