@@ -58,7 +58,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": {"_storage", "execution", "censoring", "metrics", "mobility.panel", "mobility.records"} | SCIENCE,
     "report": {"_storage", "decisions"}
     | {f"mobility.{name}" for name in ("clock", "panel", "planning", "records", "runs", "supply")},
-    "pipeline": {"_storage", "engines", "execution", "mobility.planning", "report", "simulate"} | DATA | ESTIMATES,
+    "pipeline": {"_storage", "decisions", "engines", "execution", "mobility.planning", "report", "simulate"}
+    | DATA
+    | ESTIMATES,
     "cli": {"_storage", "collect", "engines", "execution", "experiments", "mobility.backtest", "mobility.planning"}
     | {"pipeline", "report", "simulate"}
     | DATA

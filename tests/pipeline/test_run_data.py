@@ -7,7 +7,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from unmet.execution import serially
 from unmet.pipeline import RunOutcome, RunSettings, run
+from unmet.pipeline.decisions import compare_decisions
+from unmet.pipeline.worlds import recorded_world
 
 pytestmark = [pytest.mark.data, pytest.mark.slow]
 # Grove Street PATH, Newport PATH, Hamilton Park: busy, middling, quiet.
@@ -61,3 +64,15 @@ def test_all_stations_by_a_plain_model_in_days(outcome, data_dir, tmp_path):
     assert made.estimate.info["zones"]["failed"] <= 3  # stations that were not there yet, or no more
     assert made.panel["trips_used"] == pytest.approx(made.estimate.info["totals"]["observed"]["mean"], rel=0.01)
     assert made.estimate.info["totals"]["lost"]["mean"] > 0
+
+
+def test_recorded_days_are_planned_and_ridden_again(data_dir, tmp_path):
+    """Four weeks of all stations; the last two days are planned, and ridden again from the planned levels."""
+    settings = jersey_city(data_dir, tmp_path / "out", start="2021-03-29")
+    world = recorded_world(settings, tmp_path, recover="weekly-mean", executor=serially)
+    assert len(world.stations) > 45
+    found = compare_decisions(world, models=["weekly-mean"], held_out=2, draws=20, executor=serially)
+    total = found.summary().set_index("model")
+    assert total["turned_away"]["weekly-mean"] < 0.7 * total["turned_away"]["none"]
+    assert total["wanted"]["none"] > 1500
+    assert total["accuracy_error"]["weekly-mean"] < 0.6
