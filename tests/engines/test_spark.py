@@ -28,6 +28,7 @@ from unmet.pipeline.cities import find_cities, run_cities
 on_a_cluster = [pytest.mark.slow, pytest.mark.spark]
 RUNS = Path(__file__).parents[1] / "mobility" / "runs"
 ZONES = 12
+LIMIT = 120  # seconds, on a machine with other work; half of it alone
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +149,7 @@ class TestOnACluster:
         assert len(killed) == 1 + (victim == "both executors")
         assert result.info["failures"] == []
         assert tables(tmp_path / "out") == quiet
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < LIMIT
 
     def test_a_driver_that_was_killed_is_resumed_on_another_engine(self, spark_cluster, panel, quiet, tmp_path):
         options = json.dumps({"executor": spark_cluster.url, "kill_after": 3, "chunk": 1, "jobs": 2})
@@ -200,7 +201,7 @@ class TestOnACluster:
         )
         assert ended.returncode == 2
         assert "(unmet: missing (ImportError: no unmet here), here" in " ".join(ended.stderr.split())
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < LIMIT
         assert not (tmp_path / "out" / "run.json").exists()
 
 

@@ -89,14 +89,15 @@ class OnSpark:
         try:
             while True:
                 for item in islice(remaining, jobs - len(under_way)):
-                    under_way[pool.submit(_run_job, context, group, task, cloudpickle.dumps(item))] = item
+                    under_way[pool.submit(_run_job, context, group, task, item)] = item
                 if not under_way:
                     return
                 for future in wait(under_way, timeout=_MOMENT, return_when=FIRST_COMPLETED).done:
                     yield under_way.pop(future), future.result()
         finally:
             while under_way and wait(under_way, timeout=_MOMENT).not_done:
-                context.cancelJobGroup(group)  # again and again: a thread may be about to start its job
+                with suppress(Exception):  # the session may have ended
+                    context.cancelJobGroup(group)  # again and again: a thread may be about to start its job
             pool.shutdown()
             if not _stopped(context):
                 broadcast.destroy()
@@ -120,9 +121,9 @@ class OnSpark:
             If a worker differs, or no worker answers within a minute.
         """
         context = self._context()
-        group, slots = f"unmet-{uuid.uuid4().hex}", self.slots
+        group = f"unmet-{uuid.uuid4().hex}"
         with ThreadPoolExecutor(1, thread_name_prefix="unmet-spark") as pool:
-            future = pool.submit(_probe, context, group, 2 * slots)
+            future = pool.submit(_probe, context, group, 2 * self.slots)
             if wait([future], timeout=_WORKERS_ANSWER).not_done:
                 context.cancelJobGroup(group)
                 raise UnfitWorker(
@@ -130,10 +131,11 @@ class OnSpark:
                     "wait until other applications leave them free."
                 )
             expected = _stamp.stamp()
-            for host, found in future.result():
-                if found != expected:
-                    raise UnfitWorker(_difference(host, found, expected))
-        return {"name": "spark", "master": context.master, "spark": context.version, "slots": slots, "stamp": expected}
+            for host, stamp in future.result():
+                if stamp != expected:
+                    raise UnfitWorker(_difference(host, stamp, expected))
+        found = {"name": "spark", "master": context.master, "spark": context.version}
+        return {**found, "slots": self.slots, "stamp": expected}
 
     def stop(self) -> None:
         """Stop the session. One that was started for an address is stopped at the end of this process anyway."""
@@ -147,7 +149,7 @@ class OnSpark:
         return context
 
 
-def _run_job(context: SparkContext, group: str, task: Callable[..., Iterator[bytes]], item: bytes) -> Any:
+def _run_job(context: SparkContext, group: str, task: Callable[..., Iterator[bytes]], item: Any) -> Any:
     """Run one item as a Spark job; raise only what concerns all items."""
     from pyspark import cloudpickle
     from pyspark.errors import PySparkException
@@ -155,7 +157,7 @@ def _run_job(context: SparkContext, group: str, task: Callable[..., Iterator[byt
     try:
         context.setJobGroup(group, "unmet")
         _by_value()
-        (reply,) = context.parallelize([item], 1).mapPartitions(task).collect()
+        (reply,) = context.parallelize([cloudpickle.dumps(item)], 1).mapPartitions(task).collect()
     except Exception as error:
         if _stopped(context):
             raise UnmetError(

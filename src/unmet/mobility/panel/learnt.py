@@ -49,7 +49,7 @@ class NotSettled(UnmetError):
 
 @dataclass(frozen=True)
 class Learnt:
-    """What an earlier panel has learnt and settled.
+    """Parts of an earlier panel that a later one continues with.
 
     Attributes
     ----------

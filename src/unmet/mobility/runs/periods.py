@@ -6,6 +6,7 @@ and areas, and of the difference of two such sums, come from these draws, after 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -112,5 +113,5 @@ def read_draws(path: Path) -> dict[str, PeriodDraws]:
                 str(key): PeriodDraws.from_parts({name: file[f"{i}_{name}"] for name in names})
                 for i, key in enumerate(file["keys"])
             }
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, BadZipFile, zlib.error) as error:
         raise FileFormatError(f"{path}: does not contain draws by period: {error}. Run the estimate again.") from error
