@@ -107,7 +107,7 @@ def read_draws(path: Path) -> dict[str, PeriodDraws]:
         If the file cannot be read.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             names = ("periods", *_NAMES)
             return {
                 str(key): PeriodDraws.from_parts({name: file[f"{i}_{name}"] for name in names})
