@@ -181,7 +181,7 @@ def test_a_file_that_cannot_be_read_is_explained(tmp_path):
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
         read_config(tmp_path / "x.toml")
-    with pytest.raises(InputError, match="cannot read the settings"):
+    with pytest.raises(InputError, match="expected a file; this is a folder"):
         read_config(tmp_path)
 
 

@@ -26,6 +26,7 @@ from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, Hyperparamet
 from unmet.mobility.models.zone_estimate import DemandModel, estimate_zone
 from unmet.mobility.panel.file import open_panel
 from unmet.mobility.runs import run_estimates
+from unmet.spreading import in_turn
 
 ZONES, DAYS = 10, 42
 
@@ -158,7 +159,7 @@ def test_what_a_trial_hides_does_not_come_in_by_way_of_the_other_zones(city, sho
     def known(city: list[pd.DataFrame], name: str) -> dict[str, Any]:
         write_parquet(pd.concat(city, ignore_index=True), tmp_path / name)
         with open_panel(tmp_path / name) as file:
-            return backtests._learn_cities(file, plan, lambda *told: None)["held-out", 0].to_dict()
+            return backtests._learn_cities(file, plan, lambda *told: None, in_turn)["held-out", 0].to_dict()
 
     assert known(rows, "a.parquet") == known(changed, "b.parquet")
 
