@@ -101,7 +101,7 @@ def test_files_of_hours_and_areas_are_inputs_of_the_panel(city, tmp_path):
 
 def test_every_setting_decides_a_stage_names_files_or_changes_only_the_speed():
     decides = {name for names in running._DECIDES.values() for name in names}
-    files = {"out", "trips", "status", "stations", "weather", "truth"}
+    files = {"out", "trips", "status", "stations", "weather", "truth", "basemap"}
     speed = {"jobs", "engine", "memory", "force", "max_rejected"}
     left = {field.name for field in fields(RunSettings)} - decides - files - speed
     assert not left, "add these to _DECIDES of pipeline/running.py"
