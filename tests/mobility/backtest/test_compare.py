@@ -233,7 +233,7 @@ def test_where_nothing_can_be_done_the_error_says_why():
         ({"tasks": ["guess"]}, "no task 'guess'"),
         ({"folds": 3, "share": 0.5}, "may not exceed 1"),
         ({"share": 1.0}, "between 0 and 1"),
-        ({"draws": 3}, "20 or more"),
+        ({"draws": 3}, "expected 20 to 10,000"),
     ],
 )
 def test_what_makes_no_sense_is_explained(options, said):
