@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -40,26 +41,42 @@ def plan_data(source: RunSource, options: PlanOptions | None = None) -> dict[str
         plan = plan_run(source, options)
     except InputError as error:
         return {"missing": str(error)}
-    few = len(plan.stations) <= _MOST_STATIONS
+    areas = {name: _of_area(plan, source, name) for name in plan.area_totals}
     return {
         "words": plan.period.words,
         "usual": plan.period.day is None or not plan.period.forecast,
         "forecast": plan.period.forecast,
         "similar": len(plan.period.similar),
         "levels": plan.levels_from,
-        "fleet": plan.fleet,
-        "moved": plan.moved,
-        "totals": {str(name): _rounded(row) for name, row in plan.totals.to_dict("index").items()},
         "moves": _columns(plan.moves),
         "stations": _columns(plan.table.drop(columns=["zone", "name", "lat", "lon"])),
         "curves": _curves(plan),
+        "areas": [{"area": name, **_sums(own)} for name, own in ({None: plan} | areas).items()],
+        "left_out": len(plan.left_out),
+        "why_left_out": sorted(set(plan.left_out.values())),
+        "limits": list(LIMITS),
+    }
+
+
+def _of_area(plan: Plan, source: RunSource, area: str) -> Plan:
+    """Return the plan of the stations of an area; its moves are those from and to them."""
+    some = {number for number, own in enumerate(source.area_of) if own == area}
+    moves = plan.moves[plan.moves["source"].isin(some) | plan.moves["target"].isin(some)]
+    stations = tuple(station for station in plan.stations if station.number in some)
+    return replace(plan, stations=stations, moves=moves, totals=plan.area_totals[area])
+
+
+def _sums(plan: Plan) -> dict[str, Any]:
+    """Return what the page shows of all stations of a plan together."""
+    few = len(plan.stations) <= _MOST_STATIONS
+    return {
+        "fleet": plan.fleet,
+        "moved": plan.moved,
+        "totals": {str(name): _rounded(row) for name, row in plan.totals.to_dict("index").items()},
         "fleets": _columns(fleet_losses(plan)),
         "next_bikes": _columns(more_bikes(plan)),
         "next_docks": _columns(more_docks(plan)),
         "docks_to_move": _columns(dock_moves(plan)) if few else None,
-        "left_out": len(plan.left_out),
-        "why_left_out": sorted(set(plan.left_out.values())),
-        "limits": list(LIMITS),
     }
 
 

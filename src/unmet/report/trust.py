@@ -128,7 +128,7 @@ def _held_out(source: RunSource) -> Check | None:
     covered = _COVERAGE[0] <= found["coverage"] <= _COVERAGE[1]
     text = (
         f"on {found['bins']:,} held-out bins predictions are {found['bias']:+.1%} off, "
-        f"{found['coverage']:.0%} inside their 90 % interval"
+        f"{found['coverage']:.0%} inside their 90% interval"
     )
     return Check("held_out", not biased and covered, text, dict(found))
 

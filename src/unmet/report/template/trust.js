@@ -11,7 +11,7 @@ const WORDS = [
   ["Risk", "chance that a rider who comes finds nothing"],
   ["Zone", "a station, or several stations taken as one place"],
   ["Bin", "the stretch of time that is counted together, by the local clock"],
-  ["90 % interval", "the truth is inside in nine of ten such cases, if model and records are right"],
+  ["90% interval", "the truth is inside in nine of ten such cases, if model and records are right"],
   ["Left out", "a zone whose records or estimates are not believed: shown, but in no total"],
 ];
 
