@@ -41,7 +41,7 @@ from unmet.report.tables import (
     week_table,
     zone_table,
 )
-from unmet.report.trust import check_run
+from unmet.report.trust import check_run, summarise_checks
 from unmet.report.weather_words import describe_column
 from unmet.report.words import (
     area_rows,
@@ -178,6 +178,7 @@ def _data(
     weeks = week_table(source, packed.weeks)
     worst = first_of_each_choice(source, act_table(weeks, rows=None), ACT_ROWS)
     days = np.unique(day_numbers(source.bins))
+    checks = [check.to_dict() for check in check_run(source)]
     local = source.bins["start_local"].to_numpy().astype("datetime64[m]").astype(np.int64)
     return {
         "title": title or "Demand and lost trips",
@@ -208,7 +209,8 @@ def _data(
         },
         "plan": plan_data(source),
         "how": _how(source),
-        "checks": [check.to_dict() for check in check_run(source)],
+        "checks": checks,
+        "checks_line": summarise_checks(checks),
     }
 
 

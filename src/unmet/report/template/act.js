@@ -74,7 +74,7 @@ async function _drawActMap() {
     margin: { l: phone ? 84 : 150, r: 4, t: 6, b: 24 },
     xaxis: { ...axis(), showgrid: false, zeroline: false, fixedrange: true, tickvals: days.map((d) => d + (perHour ? 11.5 : 0)), ticktext: WEEKDAYS, ticks: "" },
     yaxis: { ...axis(), showgrid: false, zeroline: false, fixedrange: true, autorange: "reversed", tickvals: rows.map((_, r) => r), ticktext: names, ticks: "" },
-    coloraxis: { colorscale: plotlyScale("lost"), cmin: 0, colorbar: { thickness: 10, len: 1, outlinewidth: 0, tickfont: { size: 11 }, x: 1.01, xpad: 0 } },
+    coloraxis: { colorscale: plotlyScale("lost"), cmin: 0, colorbar: { title: { text: "lost per hour out of stock", side: "right", font: { size: 10.5 } }, thickness: 10, len: 1, outlinewidth: 0, tickfont: { size: 11 }, x: 1.01, xpad: 0 } },
     shapes: perHour ? days.slice(1).map((d) => ({ type: "line", x0: d - 0.5, x1: d - 0.5, yref: "paper", y0: 0, y1: 1, line: { color: colour("line"), width: 1 } })) : [],
   };
   byId("act-map").style.height = `${Math.max(26 * rows.length + 40, 130)}px`;

@@ -97,7 +97,7 @@ function _effectText(effect) {
   if (effect.name === "holiday") return `A public holiday has ${range(0)} compared with a Wednesday.`;
   const last = effect.values.length - 1;
   const ends = effect.usual <= effect.values[0] ? [last] : [0, last];
-  return ends.map((k) => `${columnName(effect.name)} ${value(effect.values[k])}${columnUnit(effect.name)} instead of ${value(effect.usual)}${columnUnit(effect.name)}: ${range(k)}`).join("; ") + ".";
+  return capital(ends.map((k) => `${columnName(effect.name)} ${value(effect.values[k])}${columnUnit(effect.name)} instead of ${value(effect.usual)}${columnUnit(effect.name)}: ${range(k)}`).join("; ")) + ".";
 }
 
 function buildEffects() {

@@ -45,6 +45,7 @@ function _cards(choose) {
     card("Lost trips", out === null ? "unknown" : number(Math.round(lost.mean)), [note(`90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), note(`${percent(share)} of demand`), bar], { class: "lost" }),
     card("Out of stock", percent(out), [note("of the open time"), note(`${number(Math.round(hours))} zone-hours`)]),
     _worstCard(choose),
+    ..._timesCard(),
     _qualityCard(),
   ];
 }
@@ -60,6 +61,21 @@ function _worstCard(choose) {
   }
   const none = element("p", { class: "note" }, "no zone lost trips");
   return element("div", { class: "card figure" }, element("h2", {}, "Zones with most lost trips"), order.length ? list : none);
+}
+
+/** Kinds of days and parts of the day within the choice, those with most lost trips first. */
+function _timesCard() {
+  const within = ({ choice: [area, days, part] }) => area === chosen.area && days !== null && part !== null && (chosen.days === null || days === chosen.days) && (chosen.part === null || part === chosen.part);
+  const order = data.story.choices.filter((own) => within(own) && own.totals.lost.mean > 0).sort((a, b) => b.totals.lost.mean - a.totals.lost.mean);
+  if (!order.length) return [];
+  const list = element("ol", { class: "worst" });
+  for (const { choice: [, days, part], totals: { lost } } of order.slice(0, 3)) {
+    const text = `${capital(days)}, ${part}`;
+    const button = element("button", { type: "button", title: `${text}, ${partText(part)}: ${number(Math.round(lost.mean))} lost (90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))})` }, element("bdi", {}, text), element("span", {}, number(Math.round(lost.mean))));
+    button.addEventListener("click", () => setChoice({ days, part }));
+    list.append(element("li", {}, button));
+  }
+  return [element("div", { class: "card figure" }, element("h2", {}, "Times with most lost trips"), list)];
 }
 
 function _qualityCard() {

@@ -189,14 +189,16 @@ function _drawStations(svg, at) {
   const order = stations.number.map((_, r) => r).filter((r) => data.map.x[stations.number[r]] !== null && (_inPlan(stations.number[r]) || ends.has(stations.number[r])));
   order.sort((a, b) => Math.abs(stations.change[b]) - Math.abs(stations.change[a]));
   const crowded = Math.min(1, Math.sqrt(60 / order.length) + 0.25);
+  const sizeOf = (change) => (change ? 5 + 9 * Math.sqrt(Math.abs(change) / most) : 3.5) * crowded;
+  const taken = order.map((r) => [...at(stations.number[r]), sizeOf(stations.change[r])]).map(([x, y, size]) => [x - size, y - size, x + size, y + size]);
   const marks = order.map((r) => {
     const [i, change] = [stations.number[r], stations.change[r]];
-    const size = (change ? 5 + 9 * Math.sqrt(Math.abs(change) / most) : 3.5) * crowded;
+    const size = sizeOf(change);
     const [x, y] = at(i);
     const mark = drawn("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, role: "button", tabindex: -1, "aria-label": _planSpoken(r), "data-zone": i });
     mark.classList.add("planned-mark");
     mark.append(drawn("path", { d: _shape(change, size), class: `planned ${change > 0 ? "bring" : change < 0 ? "take" : ""}` }));
-    if (change && crowded > 0.8) {
+    if (change && _roomFor(taken, x, y, size, _signed(change))) {
       const text = drawn("text", { x: size + 2, y: 4 });
       text.textContent = _signed(change);
       mark.append(text);
@@ -222,6 +224,14 @@ function _drawStations(svg, at) {
   }
   if (marks.length) marks[0].mark.setAttribute("tabindex", 0);
   return marks;
+}
+
+/** Whether a number beside a mark meets no other mark or number; if so, it takes the room. */
+function _roomFor(taken, x, y, size, text) {
+  const box = [x + size + 1, y - 6, x + size + 3 + 7 * text.length, y + 6];
+  if (taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) return false;
+  taken.push(box);
+  return true;
 }
 
 function _planSpoken(r) {

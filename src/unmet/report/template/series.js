@@ -343,32 +343,38 @@ async function drawWeek() {
   const asked = (s) => inChoice(MONDAY + s * 3600000);
   const observed = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s], s) : null)));
   const demand = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s] + week.lost[s], s) : null)));
+  const lost = slots.map((day) => day.map((s) => (asked(s) ? mean(week.lost[s], s) : null)));
   const facts = slots.map((day) => day.map((s) => [
     number(week.lost[s]), interval(week.low[s], week.high[s]), percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
     week.extrapolated[s] > 0 ? "<br>never had supply: extrapolated" : "", slotName(day[0] + (s % 24)),
   ]));
   const top = Math.max(...demand.flat().filter(known), ...observed.flat().filter(known), 0);
+  const topLost = Math.max(...lost.flat().filter(known), 0);
   const phone = byId("week").clientWidth < 520;
   byId("week-title").textContent = `Average week: trips per ${perHour ? "hour" : data.period.bin}`;
   const turn = (grid) => (perHour ? grid : [grid.map((day) => day[0])]);
   const map = (z, name, k) => ({
     type: "heatmap", z: turn(z), customdata: turn(facts), x: perHour ? slots[0] : WEEKDAYS, y: perHour ? WEEKDAYS : [""], name,
-    xaxis: `x${k}`, yaxis: `y${k}`, coloraxis: "coloraxis", xgap: 1, ygap: 1, hoverongaps: false,
+    xaxis: `x${k}`, yaxis: `y${k}`, coloraxis: k === "3" ? "coloraxis2" : "coloraxis", xgap: 1, ygap: 1, hoverongaps: false,
     hovertemplate: `%{customdata[4]}<br>${name} %{z:.3~g}<br>lost %{customdata[0]} in total (%{customdata[1]})<br>out of stock %{customdata[2]}%{customdata[3]}<extra></extra>`,
   });
-  const x = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, ticks: "", ...(perHour ? { tickvals: [0, 6, 12, 18, 23], range: [-0.5, 23.5] } : {}) };
+  const x = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, ticks: "", ...(perHour ? { tickvals: [0, 6, 12, 18], ticktext: ["00:00", "06:00", "12:00", "18:00"], range: [-0.5, 23.5] } : {}) };
   const y = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, autorange: "reversed", ticks: "" };
   const title = (text, xs, ys) => ({ text, x: xs, y: ys, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 12 } });
+  const across = (place) => (phone ? [0, 1] : [0.345 * place, 0.345 * place + 0.31]);
+  const down = (place) => (phone ? [0.72 - 0.36 * place, 1 - 0.36 * place] : [0, 1]);
   const layout = {
     ...baseLayout(),
     margin: { l: 36, r: 4, t: 20, b: 22 },
     coloraxis: { colorscale: plotlyScale("demand"), cmin: 0, cmax: top || 1, colorbar: { thickness: 10, len: 1, outlinewidth: 0, tickfont: { size: 11 }, x: 1.01, xpad: 0 } },
-    xaxis: { ...x, domain: phone ? [0, 1] : [0, 0.485], anchor: "y" },
-    xaxis2: { ...x, domain: phone ? [0, 1] : [0.515, 1], anchor: "y2" },
-    yaxis: { ...y, domain: phone ? [0.58, 1] : [0, 1], anchor: "x" },
-    yaxis2: { ...y, domain: phone ? [0, 0.42] : [0, 1], anchor: "x2", showticklabels: phone },
-    annotations: [title("Observed", 0, 1), title("Demand", phone ? 0 : 0.515, phone ? 0.42 : 1)],
+    coloraxis2: { colorscale: plotlyScale("lost"), cmin: 0, cmax: topLost || 1, showscale: false },
+    ...Object.fromEntries(["", "2", "3"].flatMap((k, place) => [
+      [`xaxis${k}`, { ...x, domain: across(place), anchor: `y${k}`, showticklabels: !phone || place === 2 }],
+      [`yaxis${k}`, { ...y, domain: down(place), anchor: `x${k}`, showticklabels: phone || !place }],
+    ])),
+    annotations: ["Observed", "Demand", `Lost, at most ${number(topLost)}`].map((text, place) => title(text, across(place)[0], down(place)[1])),
   };
-  byId("week").style.height = phone ? "330px" : perHour ? "180px" : "110px";
-  await Plotly.react(byId("week"), [map(observed, "observed", ""), map(failed(zone) ? demand.map((d) => d.map(() => null)) : demand, "demand", "2")], layout, { responsive: true, displayModeBar: false });
+  const printing = document.documentElement.classList.contains("printing");
+  byId("week").style.height = phone ? (printing ? "300px" : "480px") : perHour ? "180px" : "110px";
+  await Plotly.react(byId("week"), [map(observed, "observed", ""), map(failed(zone) ? demand.map((d) => d.map(() => null)) : demand, "demand", "2"), map(failed(zone) ? lost.map((d) => d.map(() => null)) : lost, "lost", "3")], layout, { responsive: true, displayModeBar: false });
 }

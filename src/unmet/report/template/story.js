@@ -66,6 +66,9 @@ async function _readChoice() {
 
 // ---- the choice
 
+let setChoice; // choose days or a part of the day from elsewhere on the page
+const partText = (part) => data.story.parts[part].map((hour) => `${String(hour).padStart(2, "0")}:00`).join(" – ");
+
 function buildChoice(changed) {
   const { areas, days, parts } = data.story;
   const place = byId("choice");
@@ -81,13 +84,16 @@ function buildChoice(changed) {
   };
   add("area", "All areas", areas.map((name) => [name, name]));
   add("days", "All days", days.map((name) => [name, capital(name)]));
-  const clock = (hour) => `${String(hour).padStart(2, "0")}:00`;
-  add("part", "All hours", Object.entries(parts).map(([name, [from, to]]) => [name, `${capital(name)}, ${clock(from)} – ${clock(to)}`]));
+  add("part", "All hours", Object.keys(parts).map((name) => [name, `${capital(name)}, ${partText(name)}`]));
   const reset = element("button", { type: "button", id: "choice-reset", hidden: "" }, "Show all");
   reset.addEventListener("click", async () => {
     Object.assign(chosen, { area: null, days: null, part: null });
     await applyChoice(changed);
   });
+  setChoice = async (some) => {
+    Object.assign(chosen, some);
+    await applyChoice(changed);
+  };
   place.append(reset);
   byId("choice-bar").hidden = !place.querySelector("select");
 }

@@ -23,7 +23,7 @@ function buildChecks() {
   const bad = data.checks.filter((check) => !check.good);
   const summary = byId("checks-summary");
   summary.className = bad.length ? "care" : "good";
-  summary.textContent = bad.length ? `Before you send this on: ${bad.map((check) => check.sentence).join("; ")}.` : "Checks: nothing found that speaks against these numbers.";
+  summary.textContent = data.checks_line;
   byId("checks-list").append(
     ...data.checks.map((check) => element("li", { class: check.good ? "good" : "care" }, check.sentence))
   );
