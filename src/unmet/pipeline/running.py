@@ -94,7 +94,7 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
     settings : RunSettings
         `unmet.pipeline.make_settings` reads them from a file.
     executor : callable, optional
-        Runs the estimates of zones, see `unmet.execution`; default: worker processes on this machine.
+        Builds large panels and estimates zones, see `unmet.execution`; default: worker processes on this machine.
     progress : callable, optional
         Called with each `Event`.
 
@@ -137,7 +137,7 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
                 chosen |= _queries(settings)
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
-        path = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
+        path = stage(PANEL, lambda: _make_panel(settings, work, executor)) / "panel.parquet"
         # Closed before it is moved to its place.
         with open_panel(path, sha256=work.content(PANEL, "panel.parquet")) as panel:
             estimate = (
@@ -232,9 +232,10 @@ def _queries(settings: RunSettings) -> dict[str, list[str]]:
     return {f"{name}_query": found for name, found in given.items() if found}
 
 
-def _make_panel(chosen: RunSettings, work: Work) -> None:
+def _make_panel(chosen: RunSettings, work: Work, executor: Executor | None) -> None:
     from unmet.mobility.panel.build import write_panel
 
+    executor = executor or find_executor(chosen.engine)
     earlier = work.earlier(PANEL, ("trips", "status"))
     write_panel(
         work.aside / "panel.parquet",
@@ -243,6 +244,8 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
         list(chosen.stations) or None,
         progress=lambda step: work.tell(Event(PANEL, "step", step)),
         earlier=None if earlier is None else earlier / "panel.parquet",
+        executor=executor,
+        jobs=count_workers(chosen.jobs, executor),
         **panel_options(chosen),
     )
 
