@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import os
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
@@ -22,9 +23,9 @@ from unmet.engines import ENGINES, find_executor
 from unmet.execution import WorkerDied, count_workers, describe_executor, in_processes, serially, work_through
 
 
-def example():
-    path = Path(__file__).parents[1] / "docs" / "examples" / "executor.py"
-    spec = importlib.util.spec_from_file_location("executor_example", path)
+def example(name):
+    path = Path(__file__).parents[1] / "docs" / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_example", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -34,13 +35,30 @@ def example():
 def on_a_pool():
     """The executor of the documentation."""
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield example().on_pool(pool)
+        yield example("executor").on_pool(pool)
+
+
+@contextmanager
+def on_dask():
+    """The executor for Dask of the documentation, with two worker processes. Skipped without `distributed`."""
+    distributed = pytest.importorskip("distributed")
+    import dask
+
+    settings = {"distributed.scheduler.allowed-failures": 0, "distributed.logging.distributed": "critical"}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.run(sys.path.append, str(Path(__file__).parent))  # workers import the functions of this file
+        yield example("on_dask").on_dask(client)
 
 
 EXECUTORS = {
     "serially": lambda: nullcontext(serially),
     "in_processes": lambda: nullcontext(in_processes),
     "on_pool": on_a_pool,
+    "on_dask": on_dask,
 }
 # Executors that need a fixture.
 ON_SPARK = pytest.param("on_spark", marks=[pytest.mark.slow, pytest.mark.spark])
@@ -61,7 +79,7 @@ def executor(request):
         yield found
 
 
-@pytest.fixture(params=["in_processes", ON_SPARK])
+@pytest.fixture(params=["in_processes", "on_dask", ON_SPARK])
 def robust_executor(request):
     """Executors that outlive a dead worker."""
     with executor_called(request.param, request) as found:
