@@ -9,7 +9,7 @@ import importlib.util
 import multiprocessing
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ import pytest
 
 from unmet import InputError
 from unmet.engines import ENGINES, find_executor
-from unmet.execution import WorkerDied, count_workers, describe_executor, in_processes, serially, work_through
+from unmet.execution import WorkerDied, count_workers, describe_executor, in_processes, serially, shared, work_through
 
 
 def example(name):
@@ -162,6 +162,39 @@ def test_a_worker_that_dies_is_the_outcome_of_what_was_under_way_only(robust_exe
     assert 4 in died
     assert len(died) <= 2  # the culprit, and at most the item beside it
     assert all(outcomes[item] == item for item in set(outcomes) - died)
+
+
+def both(item: int, *, meeting: Path) -> bool:
+    """Wait until another item is under way."""
+    (meeting / str(item)).touch()
+    while len(list(meeting.iterdir())) < 2:
+        pass
+    return True
+
+
+def test_calls_of_several_threads_share_the_processes(tmp_path):
+    with shared(in_processes, 2) as stream, ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(list, stream(partial(both, meeting=tmp_path), [i], 2)) for i in range(2)]
+        assert [call.result(60) for call in calls] == [[(0, True)], [(1, True)]]
+        calls = [threads.submit(dict, stream(partial(die_at, culprits=(4,)), range(8), 2)) for _ in range(2)]
+        for outcomes in (call.result(60) for call in calls):
+            died = {item for item, outcome in outcomes.items() if isinstance(outcome, WorkerDied)}
+            assert sorted(outcomes) == list(range(8))
+            assert 4 in died
+            assert len(died) <= 4  # the culprits of both, and the item beside each
+
+
+def test_in_a_shared_pool_only_the_culprit_is_given_up(tmp_path):
+    """The last attempt has a process of its own, whatever else is under way."""
+    with shared(in_processes, 2) as stream, ThreadPoolExecutor(2) as threads:
+        work = partial(die_at, culprits=(4,))
+        calls = [
+            threads.submit(dict, work_through(work, keys, first, executor=stream, jobs=2))
+            for keys in (range(8), range(10, 18))
+        ]
+        outcomes = {key: outcome for call in calls for key, outcome in call.result(60).items()}
+    assert isinstance(outcomes.pop((4,)), WorkerDied)
+    assert outcomes == {(i,): i for i in [*range(8), *range(10, 18)] if i != 4}
 
 
 def test_processes_have_one_thread_of_linear_algebra_each():

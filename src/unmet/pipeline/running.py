@@ -86,7 +86,13 @@ class RunOutcome:
         }
 
 
-def run(settings: RunSettings, *, executor: Executor | None = None, progress: Progress | None = None) -> RunOutcome:
+def run(
+    settings: RunSettings,
+    *,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    prepare: bool = False,
+) -> RunOutcome:
     """Build the panel, estimate demand and write the report.
 
     Parameters
@@ -97,6 +103,8 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
         Builds large panels and estimates zones, see `unmet.execution`; default: worker processes on this machine.
     progress : callable, optional
         Called with each `Event`.
+    prepare : bool
+        Stop before the zones are estimated, with `unmet.mobility.runs.run.Prepared`. The next run goes on from there.
 
     Returns
     -------
@@ -141,7 +149,7 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
         # Closed before it is moved to its place.
         with open_panel(path, sha256=work.content(PANEL, "panel.parquet")) as panel:
             estimate = (
-                stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor), [PANEL])
+                stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor, prepare), [PANEL])
                 / "estimate"
             )
             stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
@@ -251,7 +259,12 @@ def _make_panel(chosen: RunSettings, work: Work, executor: Executor | None) -> N
 
 
 def _make_estimate(
-    chosen: RunSettings, work: Work, panel: PanelFile, estimator: LatentDemand, executor: Executor | None
+    chosen: RunSettings,
+    work: Work,
+    panel: PanelFile,
+    estimator: LatentDemand,
+    executor: Executor | None,
+    prepare: bool,
 ) -> None:
     from unmet._storage.writing import writing
     from unmet.mobility.runs.outputs import write_info
@@ -264,6 +277,7 @@ def _make_estimate(
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
         base=work.out / "estimate",
+        prepare=prepare,
     )
     if any(failure["retry"] for failure in result.info["failures"]):
         work.once.add(ESTIMATE)  # a worker died: the same command tries its zones again
