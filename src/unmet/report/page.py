@@ -58,6 +58,7 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     *,
     panel: str | os.PathLike[str] | PanelFile | None = None,
+    returns: str | os.PathLike[str] | None = None,
     title: str | None = None,
     truth: str | os.PathLike[str] | None = None,
     trust: bool = False,
@@ -76,6 +77,8 @@ def write_report(
         The file; default: ``report.html`` in the run's folder. It appears only when complete.
     panel : path or PanelFile, optional
         The panel of the run; default: the path recorded in the run.
+    returns : path, optional
+        The folder of the run of returns; default: ``returns`` in the folder of the run.
     title : str, optional
         Title of the page.
     truth : path, optional
@@ -122,7 +125,7 @@ def write_report(
     """
     target = Path(out) if out is not None else Path(run) / "report.html"
     plotly = _plotly()
-    with open_run(run, panel, trust=trust) as source:
+    with open_run(run, panel, trust=trust, returns=returns) as source:
         _check_target(target)
         source.check_outputs(target)
         paths = (None if path is None else Path(path) for path in (truth, basemap))

@@ -32,7 +32,6 @@ from unmet.mobility.planning.plan import DEPOT, Plan, PlanOptions, make_plan
 from unmet.mobility.planning.rates import scenario_rates
 from unmet.mobility.planning.riding import Habits, ride_plan
 from unmet.mobility.records.files import Given
-from unmet.mobility.runs.outputs import check_files, read_info
 from unmet.report.export import FORMATS, appearing, copy_table
 from unmet.report.places import centre, geometry
 from unmet.report.source import RunSource, open_run
@@ -103,14 +102,11 @@ def _shock_variance(source: RunSource) -> float:
 
 def _returned(source: RunSource) -> str | None:
     """Make a view of the estimated returns, if the run has them; return its name."""
-    folder = source.folder / "returns"
-    info = read_info(folder)
-    if info is None:
+    if source.returns is None:
         return None
-    check_files(folder, info)
-    quoted = path_literal(str(folder / "demand.parquet"))
-    source.connection.execute(f"CREATE OR REPLACE VIEW returned AS SELECT * FROM read_parquet({quoted})")
-    return "returned"
+    quoted = path_literal(str(source.returns / "demand.parquet"))
+    source.connection.execute(f"CREATE OR REPLACE VIEW returned_bins AS SELECT * FROM read_parquet({quoted})")
+    return "returned_bins"
 
 
 def write_targets(
