@@ -25,7 +25,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import path_literal
-from unmet.mobility.planning.growth import dock_moves, fleet_losses, more_bikes, more_docks
+from unmet.mobility.planning.growth import costs_of_docks, dock_moves, fleet_losses, more_bikes, more_docks
 from unmet.mobility.planning.levels import Levels, levels_from_panel, levels_from_status
 from unmet.mobility.planning.period import choose_period
 from unmet.mobility.planning.plan import DEPOT, Plan, PlanOptions, make_plan
@@ -146,14 +146,14 @@ def write_targets(
     folder = Path(out)
     with open_run(run, panel, trust=trust) as source:
         plan = plan_run(source, options, status=status, stations=stations)
-        moves = move_table(plan, source.zones)
+        moves, cost = move_table(plan, source.zones), costs_of_docks(plan)
         tables = {
             "targets": plan.table.drop(columns=["number"]),
             "moves": moves.drop(columns=["source", "target"]),
             "fleet": fleet_losses(plan),
             "next_bikes": _named(more_bikes(plan, _MORE), source.zones),
-            "next_docks": _named(more_docks(plan, _MORE), source.zones),
-            "docks_to_move": _named(dock_moves(plan, _MORE), source.zones),
+            "next_docks": _named(more_docks(plan, _MORE, cost), source.zones),
+            "docks_to_move": _named(dock_moves(plan, _MORE, cost), source.zones),
         }
         with appearing(folder) as aside:
             for name, table in tables.items():
