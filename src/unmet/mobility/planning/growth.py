@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -17,6 +16,7 @@ __all__ = ["CostOfDocks", "costs_of_docks", "dock_moves", "fleet_losses", "more_
 
 CostOfDocks = Callable[[int, int], Array]
 """Called as ``cost(station, docks)``; returns the cost by scenario and level, of shape (scenarios, docks + 1)."""
+_TOGETHER = 8  # stations in one array
 _SCENARIOS = 40  # each number of docks asks for all stations again; means need fewer scenarios than intervals
 
 
@@ -102,16 +102,31 @@ def dock_moves(plan: Plan, docks: int = 10, cost: CostOfDocks | None = None) -> 
 
 
 def costs_of_docks(plan: Plan) -> CostOfDocks:
-    """Return the cost of a station with another number of docks; each is computed once."""
+    """Return the cost of a station with another number of docks; each is computed once.
 
-    @cache
-    def cost(i: int, capacity: int) -> Array:
-        mu, lam = plan.rates.rentals[at[i]][:_SCENARIOS], plan.rates.returns[at[i]][:_SCENARIOS]
-        no_bike, no_dock = plan.options.no_bike, plan.options.no_dock
-        return expected_cost(mu, lam, capacity, no_bike=no_bike, no_dock=no_dock, hours=plan.rates.hours)
-
+    Stations of one size are computed together, those who turn away most returns first: one array of several stations
+    takes a third of the time of several arrays.
+    """
     place = {int(number): k for k, number in enumerate(plan.rates.number)}
-    at = [place[station.number] for station in plan.stations]
+    usable = [station.docks - station.broken for station in plan.stations]
+    order = np.argsort([-s.lost.returns[:, s.planned].mean() for s in plan.stations], kind="stable").tolist()
+    groups: dict[int, list[int]] = {}
+    for size in set(usable):
+        same = [i for i in order if usable[i] == size]
+        for k in range(0, len(same), _TOGETHER):
+            groups |= dict.fromkeys(same[k : k + _TOGETHER], same[k : k + _TOGETHER])
+    found: dict[tuple[int, int], Array] = {}
+
+    def cost(i: int, docks: int) -> Array:
+        if (i, docks) not in found:
+            group = groups[i]
+            at = [place[plan.stations[k].number] for k in group]
+            rates = plan.rates.rentals[at, :_SCENARIOS], plan.rates.returns[at, :_SCENARIOS]
+            weights = plan.options.no_bike, plan.options.no_dock
+            costs = expected_cost(*rates, docks, no_bike=weights[0], no_dock=weights[1], hours=plan.rates.hours)
+            found.update({(k, docks): own for k, own in zip(group, costs, strict=True)})
+        return found[i, docks]
+
     return cost
 
 
