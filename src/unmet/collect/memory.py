@@ -109,11 +109,14 @@ class Memory:
         rows, unreadable = station_states(document, self._read_states)
         restate = "changes" in self._to_restate
         table: list[list[Any]] = []
-        for station, (state, reported) in rows.items():
+        for station, row in rows.items():
             before = self._states.get(station)
+            if before is row and not restate:  # not read again: see `LastRead`
+                continue
+            state, reported = row
             same = before is not None and before[0] == state and not _moved(before[1], reported)
             if not same or restate:
-                self._states[station] = (state, reported)
+                self._states[station] = row
                 table.append([station, at, document.updated, reported, *state, False, same])
         if not unreadable:  # a station that could not be read has not left
             for station in sorted(self._states.keys() - rows.keys()):
