@@ -77,6 +77,7 @@ def test_the_law_is_found_in_the_residuals() -> None:
     np.testing.assert_allclose(middle, [0.06, 5.0, 0.08, 4.0, 600.0], rtol=0.5)
 
 
+@pytest.mark.slow
 def test_the_evidence_leads_from_a_wrong_law_to_the_right_one() -> None:
     table, _, _, _ = simulated(5, zones=14, bins=900, walking=NO_WALKING)
     law, evidence = ShockLaw(0.01, 12.0, 0.02, 12.0, 1500.0), []
@@ -107,6 +108,7 @@ def test_shocks_of_hidden_bins_are_found_and_their_intervals_hold() -> None:
     assert (found.left_out_var[seen] > found.var[seen]).all()
 
 
+@pytest.mark.slow
 def test_walkers_are_found_beside_shocks() -> None:
     ratios = []
     for seed in range(3):
