@@ -128,6 +128,7 @@ def test_returns_stand_beside_pickups_in_every_table_and_a_later_run_without_the
     assert weeks == pytest.approx(system["lost"], rel=0.05)
     page = (out / "report.html").read_text(encoding="utf-8")
     assert f"{system['observed']:,.0f} recorded, {system['demand']:,.0f} wanted" in page
+    assert f'"no_dock":{system["lost"] + system["walked_on"]}' in page
     assert all(reused(run(city_settings(city, out, side="both"))).values())
     assert set(reused(run(city_settings(city, out)))) == {"panel", "estimate", "report"}
     # Of another model, the returns no longer belong to the run.

@@ -16,7 +16,15 @@ from unmet._storage.sql import path_literal, reading
 from unmet.report.source import RunSource
 from unmet.report.story import read_weeks, week_rows
 
-__all__ = ["RETURNED", "of_bins", "returns_totals", "with_returns", "with_rows_of_returns", "with_weeks_of_returns"]
+__all__ = [
+    "RETURNED",
+    "of_bins",
+    "returns_totals",
+    "riders_without_dock",
+    "with_returns",
+    "with_rows_of_returns",
+    "with_weeks_of_returns",
+]
 
 PREFIX = "returns_"
 RETURNED = "returned"
@@ -36,6 +44,13 @@ def returns_totals(source: RunSource) -> pd.DataFrame:
         return source.totals.iloc[:0]
     with reading(str(source.returns)):
         return read_parquet(source.returns / "totals.parquet")
+
+
+def riders_without_dock(source: RunSource) -> float | None:
+    """Return how many riders probably found no free dock where they wanted to return; None if not estimated."""
+    totals = returns_totals(source)
+    found = totals[(totals["level"] == "system") & totals["quantity"].isin(["lost", "walked_on"])]
+    return None if found.empty else float(found["mean"].sum())
 
 
 def with_returns(source: RunSource, table: pd.DataFrame, level: str, key: Sequence[str]) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.writing import write_text, writing
 from unmet.mobility.panel.file import PanelFile
 from unmet.report.basemap import read_basemap
+from unmet.report.beside import riders_without_dock
 from unmet.report.forecast import forecast_data
 from unmet.report.packing import PACKED, pack, pack_integers, pack_run
 from unmet.report.places import plane
@@ -171,7 +172,7 @@ def _data(
         "title": title or "Demand and lost trips",
         "made": {"by": f"unmet {unmet.__version__}", "on": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")},
         "period": _period(source),
-        "headline": headline(source, zones),
+        "headline": {**headline(source, zones), "no_dock": riders_without_dock(source)},
         "zones": _columns(zones.drop(columns=["lat", "lon"])),
         "map": plane(source.zones, None if basemap is None else partial(read_basemap, basemap)),
         "fields": {"drawn": list(PACKED), "week": list(WEEKLY)},
