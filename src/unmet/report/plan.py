@@ -8,7 +8,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
-from unmet.mobility.planning.growth import dock_moves, fleet_losses, more_bikes, more_docks
+from unmet.mobility.planning.growth import costs_of_docks, dock_moves, fleet_losses, more_bikes, more_docks
 from unmet.mobility.planning.plan import Plan, PlanOptions
 from unmet.report.source import RunSource
 from unmet.report.targets import plan_run
@@ -40,6 +40,7 @@ def plan_data(source: RunSource, options: PlanOptions | None = None) -> dict[str
         plan = plan_run(source, options)
     except InputError as error:
         return {"missing": str(error)}
+    cost = costs_of_docks(plan)
     few = len(plan.stations) <= _MOST_STATIONS
     return {
         "words": plan.period.words,
@@ -55,8 +56,8 @@ def plan_data(source: RunSource, options: PlanOptions | None = None) -> dict[str
         "curves": _curves(plan),
         "fleets": _columns(fleet_losses(plan)),
         "next_bikes": _columns(more_bikes(plan)),
-        "next_docks": _columns(more_docks(plan)),
-        "docks_to_move": _columns(dock_moves(plan)) if few else None,
+        "next_docks": _columns(more_docks(plan, cost=cost)),
+        "docks_to_move": _columns(dock_moves(plan, cost=cost)) if few else None,
         "left_out": len(plan.left_out),
         "why_left_out": sorted(set(plan.left_out.values())),
         "limits": list(LIMITS),

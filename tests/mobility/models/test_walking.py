@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -65,7 +67,12 @@ def test_a_curve_is_read_from_a_file(tmp_path) -> None:
     assert read_curve(path) == pytest.approx((0.4, 0.3, 0.1, 0.0, 0.0))
     curve = Walking.from_values(np.array(read_curve(path)))
     assert curve(np.array([0.0, 200.0, 300.0, 600.0])) == pytest.approx([0.4, 0.2, 0.05, 0.0])
-    assert curve.draws(3, np.random.default_rng(0)) == [curve] * 3
+    at = np.array([0.0, 220.0, 650.0])
+    np.testing.assert_allclose(curve.draws(3, np.random.default_rng(0), at), np.tile(curve(at), (3, 1)), rtol=1e-14)
+    unsure = replace(curve, theta=np.zeros(5), covariance=np.eye(5))
+    drawn = unsure.draws(50, np.random.default_rng(1), at)
+    noise = np.random.default_rng(1).multivariate_normal(np.zeros(5), np.eye(5), size=50, method="eigh")
+    np.testing.assert_allclose(drawn, [Walking(theta)(at) for theta in noise], rtol=1e-12)
 
 
 @pytest.mark.parametrize(

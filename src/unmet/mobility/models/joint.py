@@ -12,6 +12,7 @@ from i. Each zone makes that split from the same seed, and sums over all zones a
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from unmet._exceptions import FileFormatError
 from unmet._typing import Array, BoolArray, IntArray
@@ -161,26 +163,34 @@ class JointCity:
         if found is None:
             return None
         i, at = self.zones.index(zone), self.start.get_indexer(start)
-        shape = (self.draws, len(self.start))
-        chance, on, came = np.zeros(shape), np.zeros(shape, dtype=np.intp), np.zeros(shape, dtype=np.intp)
+        bins = slice(None) if np.array_equal(at, np.arange(len(self.start))) else at  # a slice copies nothing
+        chance = np.zeros((self.draws, len(self.start)))
         mine = np.flatnonzero(self.walks.source == i)
+        on: list[tuple[IntArray, NDArray[Any]]] = []
         if mine.size and self.walking.theta.size:
             relative = relative_walking(self.walking, self.walks.distance[mine], self.draws, seed)
-            np.add.at(chance.T, self.walks.bin[mine], (self._chances[mine] * relative).T)
+            chance = self._by_bin([(self.walks.bin[mine], self._chances[mine] * relative)])
             for target in np.unique(self.walks.target[mine]):
                 received, drawn = self._split(int(target), seed)
                 here = received.source == i
-                np.add.at(on.T, received.bin[here], drawn[:, here].T)
+                on.append((received.bin[here], drawn[:, here]))
         received, drawn = self._split(i, seed)
-        if len(received.bin):
-            np.add.at(came.T, received.bin, drawn.T)
         return replace(
             found,
-            shock_draws=(self.components[at] @ self.features[i].astype(np.float32)).T,
-            walked_on=np.minimum(chance[:, at], 1.0),
-            riders_on=on[:, at],
-            riders_in=came[:, at],
+            shock_draws=(self.components[bins] @ self.features[i].astype(np.float32)).T,
+            walked_on=np.minimum(chance[:, bins], 1.0),
+            riders_on=self._by_bin(on)[:, bins].astype(np.intp),
+            riders_in=self._by_bin([(received.bin, drawn)])[:, bins].astype(np.intp),
         )
+
+    def _by_bin(self, parts: Sequence[tuple[IntArray, NDArray[Any]]]) -> Array:
+        """Sum draws by bin, shape (draws, bins), from pairs of bins and draws of shape (draws, n)."""
+        if not parts:
+            return np.zeros((self.draws, len(self.start)))
+        bins = np.concatenate([own for own, _ in parts])
+        values = np.concatenate([drawn.T for _, drawn in parts])
+        adding = csr_matrix((np.ones(len(bins)), (bins, np.arange(len(bins)))), shape=(len(self.start), len(bins)))
+        return np.asarray((adding @ values).T)
 
     def log_rate(self, table: ZoneTable) -> tuple[Array, Array]:
         """Mean and variance of the logarithm of every zone's rate with its shock, shape (zones, bins)."""

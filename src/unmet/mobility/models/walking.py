@@ -86,17 +86,18 @@ class Walking:
         """``w`` at distances in metres."""
         return np.interp(distance, KNOTS, self.values)
 
-    def draws(self, count: int, rng: np.random.Generator) -> list[Walking]:
-        """Curves drawn from what is known of w: each falls."""
-        if not self.covariance.any() or not self.theta.size:
-            return [self] * count
-        noise = rng.multivariate_normal(self.theta, self.covariance, size=count, method="eigh")
-        return [Walking(theta) for theta in noise]
+    def draws(self, count: int, rng: np.random.Generator, distance: Array = KNOTS) -> Array:
+        """``w`` at distances in metres, of curves drawn from what is known of it: shape (count, n). Each falls."""
+        theta = np.broadcast_to(self.theta, (count, len(self.theta)))
+        if self.covariance.any() and self.theta.size:
+            theta = rng.multivariate_normal(self.theta, self.covariance, size=count, method="eigh")
+        # Between knots a curve is linear: the same weights of its knots in all draws.
+        weights = np.array([np.interp(distance, KNOTS, one) for one in np.eye(len(KNOTS))])
+        return np.asarray(_values(theta) @ weights)
 
     def sd(self, draws: int = 400) -> Array:
         """Standard deviation of w at the knots."""
-        rng = np.random.default_rng(0)
-        return np.std([curve.values for curve in self.draws(draws, rng)], axis=0)
+        return self.draws(draws, np.random.default_rng(0)).std(axis=0)
 
     def describe(self) -> dict[str, Any]:
         """Describe the curve beside the measured one of another system, as JSON-able values."""
@@ -139,9 +140,10 @@ def read_curve(path: Path) -> tuple[float, ...]:
 
 
 def _values(theta: Array) -> Array:
-    if not theta.size:
-        return np.zeros(len(KNOTS))
-    return np.append(np.cumprod(expit(theta)), 0.0)
+    """``w`` at the knots, along the last axis."""
+    if not theta.shape[-1]:
+        return np.zeros((*theta.shape[:-1], len(KNOTS)))
+    return np.concatenate([np.cumprod(expit(theta), axis=-1), np.zeros((*theta.shape[:-1], 1))], axis=-1)
 
 
 DEFAULT_WALKING = Walking.from_values(_MEASURED)

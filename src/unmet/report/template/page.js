@@ -8,7 +8,7 @@ function _period_text() {
 }
 
 function buildHeadline() {
-  const { observed, demand, lost, lost_share: share, walked_on: walked } = data.headline;
+  const { observed, demand, lost, lost_share: share, walked_on: walked, no_dock: full } = data.headline;
   const days = Math.round(data.period.days);
   byId("period").textContent = [
     _period_text(), data.period.timezone, `bins of one ${data.period.bin}`.replace("one 1", "1").replace(/one (\d)/, "$1"), "90 % intervals",
@@ -20,7 +20,8 @@ function buildHeadline() {
       ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand.", ...(walked && walked.mean >= 0.5 ? [` ${number(Math.round(walked.mean))} riders who found nothing walked on and were served nearby.`] : [])]
       : [data.headline.stockout_share === null
           ? "Lost trips cannot be estimated, because the times with something to rent are unknown."
-          : "According to this model, no trip was lost."])
+          : "According to this model, no trip was lost."]),
+    ...(full >= 0.5 ? [` About ${number(Math.round(full))} found no free dock at the station they rode to.`] : [])
   );
   byId("made").textContent = `Made by ${data.made.by} on ${data.made.on}. To get the tables behind this page, run: unmet export.`;
 }
