@@ -287,6 +287,7 @@ def test_hostile_names_are_text_and_nothing_else(hostile_run, open_page, tmp_pat
     assert opened.complaints == []
 
 
+@pytest.mark.slow
 def test_it_fits_a_laptop_and_a_phone_by_day_and_by_night(plain_page, open_page):
     opened = open_page(plain_page, *PHONE, color_scheme="light")
     for scheme, size in (("light", PHONE), ("dark", PHONE), ("dark", TABLET), ("dark", WIDE), ("light", WIDE)):
@@ -355,6 +356,7 @@ def _failed(city, folder: Path):
     return run_on(city, folder, status=status, trips=trips)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "zones", "says"),
     [

@@ -34,6 +34,7 @@ def axe(tmp_path_factory) -> str:
         return archive.extractfile("package/axe.min.js").read().decode()
 
 
+@pytest.mark.slow
 def test_axe_finds_no_serious_fault(plain_page, open_page, axe):
     opened = open_page(plain_page, bypass_csp=True)
     opened.page.evaluate(axe)
@@ -49,6 +50,7 @@ def data_of(page: Path) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
 
 
+@pytest.mark.slow
 def test_a_choice_is_followed_by_numbers_map_table_and_address(plain_page, open_page, plain_run):
     opened = open_page(plain_page)
     page = opened.page

@@ -58,6 +58,7 @@ def run_command(
     keep: flags.Keep = None,
     memory: flags.Memory = "2GB",
     model: flags.Model = DEFAULT_MODEL,
+    side: flags.Side = "pickups",
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
     draws: flags.Draws = DEFAULT_DRAWS,

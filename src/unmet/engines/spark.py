@@ -68,6 +68,7 @@ class OnSpark:
 
     session: SparkSession | str
     by_reference: ClassVar[bool] = True
+    from_threads: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.session, str):

@@ -23,6 +23,7 @@ from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.writing import write_text, writing
 from unmet.mobility.panel.file import PanelFile
 from unmet.report.basemap import read_basemap
+from unmet.report.beside import riders_without_dock
 from unmet.report.forecast import forecast_data
 from unmet.report.packing import PACKED, pack, pack_integers, pack_run
 from unmet.report.places import plane
@@ -73,6 +74,7 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     *,
     panel: str | os.PathLike[str] | PanelFile | None = None,
+    returns: str | os.PathLike[str] | None = None,
     title: str | None = None,
     truth: str | os.PathLike[str] | None = None,
     trust: bool = False,
@@ -91,6 +93,8 @@ def write_report(
         The file; default: ``report.html`` in the run's folder. It appears only when complete.
     panel : path or PanelFile, optional
         The panel of the run; default: the path recorded in the run.
+    returns : path, optional
+        The folder of the run of returns; default: ``returns`` in the folder of the run.
     title : str, optional
         Title of the page.
     truth : path, optional
@@ -137,7 +141,7 @@ def write_report(
     """
     target = Path(out) if out is not None else Path(run) / "report.html"
     plotly = _plotly()
-    with open_run(run, panel, trust=trust) as source:
+    with open_run(run, panel, trust=trust, returns=returns) as source:
         _check_target(target)
         source.check_outputs(target)
         paths = (None if path is None else Path(path) for path in (truth, basemap))
@@ -184,7 +188,7 @@ def _data(
         "title": title or "Demand and lost trips",
         "made": {"by": f"unmet {unmet.__version__}", "on": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")},
         "period": _period(source),
-        "headline": headline(source, zones),
+        "headline": {**headline(source, zones), "no_dock": riders_without_dock(source)},
         "zones": _columns(zones.drop(columns=["lat", "lon"])),
         "map": plane(source.zones, None if basemap is None else partial(read_basemap, basemap)),
         "fields": {"drawn": list(PACKED), "week": list(WEEKLY)},

@@ -67,6 +67,8 @@ class RunSource:
         The folder of the run's tables.
     files : frozenset of pathlib.Path
         Files of the run and its panel, which no output may replace.
+    returns : pathlib.Path or None
+        The folder of the run of returns, if there is one of the same panel and model.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -83,6 +85,7 @@ class RunSource:
     demand_columns: frozenset[str]
     folder: Path
     files: frozenset[Path]
+    returns: Path | None = None
 
     def check_outputs(self, *targets: Path) -> None:
         """Refuse to write over a file of the run or its panel."""
@@ -115,6 +118,7 @@ def open_run(
     panel: str | os.PathLike[str] | PanelFile | None = None,
     *,
     trust: bool = False,
+    returns: str | os.PathLike[str] | None = None,
 ) -> Iterator[RunSource]:
     """Open the folder of a finished run together with its panel.
 
@@ -126,6 +130,8 @@ def open_run(
         The panel's Parquet file, which may be open already; default: the path recorded in the run.
     trust : bool
         Do not compare the files with their checksums.
+    returns : path, optional
+        The folder of the run of returns; default: ``returns`` in the folder of the run.
 
     Raises
     ------
@@ -164,6 +170,7 @@ def open_run(
             columns,
             folder,
             _files_of(folder, file),
+            _find_returns(folder / "returns" if returns is None else Path(returns), info, trust),
         )
         with reading(str(folder)):  # also what a report asks of the tables later
             yield source
@@ -172,6 +179,19 @@ def open_run(
 def _files_of(folder: Path, panel: PanelFile) -> frozenset[Path]:
     own = {folder / name for name in (*TABLES, "run.json", KEPT)} | {folder.parent / LEDGER_NAME}
     return frozenset(path.resolve() for path in (own if panel.path is None else own | {panel.path}))
+
+
+def _find_returns(folder: Path, info: dict[str, Any], trust: bool) -> Path | None:
+    """Return the folder of a run of returns if it is of the panel and the model of a run of pickups."""
+    found = read_info(folder)
+    if found is None:
+        return None
+    of_panel = (found.get("panel", {}).get("summary") or {}).get("of")
+    if of_panel != info["inputs"].get("panel") or found["inputs"].get("model") != info["inputs"].get("model"):
+        return None
+    if not trust:
+        check_files(folder, found)
+    return folder
 
 
 def _run_folder(given: Path) -> Path:

@@ -7,6 +7,7 @@ from typing import Any
 
 from unmet.mobility.supply.states import REASONS, STATES, WORDS
 from unmet.mobility.supply.usable_words import supply_curve, supply_facts
+from unmet.report.beside import returns_totals
 from unmet.report.source import RunSource
 from unmet.report.tables import area_table
 
@@ -132,8 +133,23 @@ def data_used(source: RunSource) -> list[list[str]]:
         ["Bins", f"one {span(source.minutes)} each, by the local clock ({summary.get('timezone', '')})"],
         ["Censored bins", "" if summary.get("censored_share") is None
          else f"{summary['censored_share']:.1%} of open zone-bins (rule: {summary.get('censored_rule')})"],
+        ["Returns", _returns_sentence(source)],
     ]  # fmt: skip
     return [fact for fact in facts if fact[1]]
+
+
+def _returns_sentence(source: RunSource) -> str:
+    """Describe the returns that full stations hid; empty if they were not estimated."""
+    totals = returns_totals(source)
+    rows = totals[totals["level"] == "system"].to_dict("records")
+    if not rows:
+        return ""
+    of = {row["quantity"]: row for row in rows}
+    return (
+        f"{of['observed']['mean']:,.0f} recorded, {of['demand']['mean']:,.0f} wanted: "
+        f"{of['walked_on']['mean']:,.0f} riders rode on to another dock, {of['lost']['mean']:,.0f} "
+        f"({of['lost']['q05']:,.0f} to {of['lost']['q95']:,.0f}) found none nearby"
+    )
 
 
 def area_rows(source: RunSource) -> list[list[str]]:

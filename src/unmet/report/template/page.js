@@ -24,7 +24,8 @@ function drawHeadline() {
       ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand.", ...(walked && walked.mean >= 0.5 ? [` ${number(Math.round(walked.mean))} riders who found nothing walked on and were served nearby.`] : [])]
       : [out === null
           ? "Lost trips cannot be estimated, because the times with something to rent are unknown."
-          : "According to this model, no trip was lost."])
+          : "According to this model, no trip was lost."]),
+    ...(!anyChoice() && data.headline.no_dock >= 0.5 ? [` About ${number(Math.round(data.headline.no_dock))} found no free dock at the station they rode to.`] : [])
   );
 }
 
