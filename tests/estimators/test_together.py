@@ -77,6 +77,7 @@ def test_low_rank_features_are_planned_anew_for_the_length_scales_found():
     np.testing.assert_allclose(found.theta, right.theta, atol=0.05)
 
 
+@pytest.mark.slow
 def test_how_well_the_dispersion_is_known_is_told_by_the_width_of_its_peak():
     kernel = SquaredExponential(Parameter(0.5, fixed=True), Parameter(1.0, fixed=True))
     sets = []

@@ -186,6 +186,7 @@ class LatentDemand:
         jobs: int | None = None,
         executor: Executor = in_processes,
         progress: Progress | None = None,
+        base: str | os.PathLike[str] | None = None,
     ) -> RunResult:
         """Estimate the returns that were wanted at every zone: full stations hide returns as empty ones hide pickups.
 
@@ -198,13 +199,13 @@ class LatentDemand:
             A panel file.
         out : path
             Folder of the run of pickups. The run of returns is in its subfolder ``returns``.
-        jobs, executor, progress
-            As of `fit`.
+        jobs, executor, progress, base
+            As of `fit`; `base` is the folder of an earlier run of returns.
         """
         folder = Path(out) / RETURNS
         folder.mkdir(parents=True, exist_ok=True)
         of_returns = write_returns_panel(Path(panel), folder / "panel.parquet")
-        return self.fit(of_returns, folder, jobs=jobs, executor=executor, progress=progress)
+        return self.fit(of_returns, folder, jobs=jobs, executor=executor, progress=progress, base=base)
 
     def _provenance(self, features: BinFeatures) -> dict[str, Any]:
         path = isinstance(self.weather, str | os.PathLike)

@@ -292,7 +292,7 @@ function _drawGrid() {
 function paintMap() {
   if (!map.svg) return;
   const values = zones[map.metric];
-  const sorted = values.filter(known).sort((a, b) => a - b);
+  const sorted = values.filter((v, i) => known(v) && inArea(i)).sort((a, b) => a - b);
   // One zone far above all others must not leave the rest in one colour.
   const cap = sorted.length > 50 ? sorted[Math.floor(0.98 * (sorted.length - 1))] : sorted[sorted.length - 1];
   const top = cap > 0 ? cap : sorted[sorted.length - 1] || 0;
