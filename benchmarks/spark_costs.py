@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "mobility" / "runs")]
 
+from pyspark import SparkContext  # noqa: E402
 from toy_model import toy_panel  # noqa: E402
 
 from engines.cluster import running_cluster  # noqa: E402
@@ -63,9 +64,13 @@ def resident_mb(pid: int | str = "self") -> float:
 
 
 def driver_mb() -> str:
-    """Memory of this process, and of Spark's Java process that belongs to it."""
-    java = [pid for pid in family(os.getpid()) if b"pyspark-shell" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    return " + ".join(f"{resident_mb(pid):.0f} MB" for pid in (os.getpid(), *java))
+    """Memory of this process and, with a Spark session, live objects of its Java process."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return f"{resident_mb():.0f} MB"
+    context._jvm.System.gc()
+    runtime = context._jvm.Runtime.getRuntime()
+    return f"{resident_mb():.0f} MB, Java {(runtime.totalMemory() - runtime.freeMemory()) / 1e6:.0f} MB"
 
 
 def cpu_of_run(panel: Path, out: Path, executor: object) -> tuple[float, float]:

@@ -30,3 +30,11 @@ def on_dask(client):
 
 
 # [end:executor]
+
+if __name__ == "__main__":
+    import dask
+    from distributed import Client
+
+    dask.config.set({"distributed.scheduler.allowed-failures": 0})
+    with Client(n_workers=2, threads_per_worker=1, dashboard_address=":0") as client:
+        print(dict(on_dask(client)(abs, [-1, -2], jobs=2)))

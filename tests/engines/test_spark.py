@@ -24,9 +24,11 @@ from unmet.engines import find_executor, spark
 from unmet.execution import UnfitWorker, serially
 from unmet.mobility.backtest import backtest
 from unmet.mobility.demand import LatentDemand
+from unmet.mobility.panel import write_panel
 from unmet.mobility.runs import run_estimates
 from unmet.mobility.runs.outputs import TABLES
 from unmet.pipeline.cities import find_cities, run_cities
+from unmet.simulate import simulate_city
 
 on_a_cluster = [pytest.mark.slow, pytest.mark.spark]
 RUNS = Path(__file__).parents[1] / "mobility" / "runs"
@@ -108,6 +110,13 @@ class TestOnACluster:
         assert tables(tmp_path / "spark") == tables(tmp_path / "local")
         scores = [backtest(panel, ["weekly-mean"], executor=e, draws=20, jobs=2).scores for e in (serially, on_spark)]
         assert scores[0].equals(scores[1])
+
+    def test_a_panel_built_by_groups_of_zones_is_the_same_file(self, on_spark, tmp_path):
+        city = simulate_city(4, 10, seed=3, timezone="America/New_York")
+        for name, where in {"local": {}, "spark": {"executor": on_spark, "jobs": 2, "groups": 3}}.items():
+            given = (city.trips, city.status, city.stations)
+            write_panel(tmp_path / f"{name}.parquet", *given, timezone="America/New_York", **where)
+        assert (tmp_path / "spark.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()
 
     def test_cities_of_a_fleet_are_run_by_the_workers(self, on_spark, tmp_path):
         for name in ("Bergen", "Oslo"):

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from unmet._exceptions import UnmetError
 from unmet.execution import UnfitWorker, WorkerDied, in_processes, serially
 from unmet.mobility.panel import Panel, build_panel, write_panel
+from unmet.mobility.records.read import read_records
+from unmet.mobility.supply.feed_activity import watch_feed
+from unmet.mobility.supply.silence import StationActivity
+from unmet.mobility.supply.status_log import sort_status
 from unmet.simulate import simulate_city
 
 ZONE = "America/New_York"
@@ -94,3 +100,22 @@ def test_an_unfit_worker_and_an_error_of_a_group_are_raised(city):
         build(city, "trips alone", executor=Unfit(), groups=2)
     with pytest.raises(ValueError, match="a defect"):
         build(city, "trips alone", executor=failing, groups=2)
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 1 << 16])
+def test_counts_of_parts_of_a_feed_add_up_to_those_of_the_whole(city, memory):
+    """With little memory the sorted records are in several files, and a part may have records of two of them."""
+    with read_records(None, city.status, city.stations, timezone=ZONE, keep_duplicates=True) as records:
+        rows = len(city.status)
+        log = sort_status(records.connection, [*range(8)], [0, 0, 1, 2, 3, 4, 5, 6], records.folder, memory, rows)
+        assert (len(log.chunks) > 1) == (memory < 1 << 20)
+        moves = np.arange(log.first_minute, log.last_minute, 50)
+        whole = watch_feed(log, moves, 5)
+        parts = [log.cut(0, 3), log.cut(3, 4), log.cut(4, 8)]
+        summed = watch_feed(log, moves, 5, over_parts=lambda count: [count(part) for part in parts])
+    for one, other in zip(whole, summed, strict=True):
+        for field in fields(one):
+            if field.name != "cadence" or isinstance(one, StationActivity):
+                np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), field.name)
+    for name in ("minutes", "regular", "polled"):
+        np.testing.assert_array_equal(getattr(whole[0].cadence, name), getattr(summed[0].cadence, name), name)

@@ -22,7 +22,7 @@ __all__ = ["Workers", "ZoneGroups", "make_groups"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_RECORDS = 300_000  # of a group: a fraction of a second, as much as it takes to start a worker process
+_RECORDS = 1_000_000  # of a group: some seconds of work, as much as it takes to start a worker process
 _PER_WORKER = 4  # groups: the last ones to finish keep few workers waiting
 
 
@@ -37,7 +37,7 @@ class Workers:
     jobs : int
         Number of groups under way at a time. With 1, or in this process, there is one group unless `groups` is given.
     groups : int, optional
-        Number of groups. Default: one per 300,000 records, and at most four per worker.
+        Number of groups. Default: one per million records, and at most four per worker.
     """
 
     executor: Executor = serially
