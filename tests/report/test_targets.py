@@ -105,7 +105,7 @@ def test_estimated_returns_that_were_damaged_are_refused(plain_run, tmp_path):
 
 def test_the_page_begins_with_the_plan(plain):
     page = plain.page
-    assert page.evaluate("document.querySelector('main').firstElementChild.id") == "plan"
+    assert page.evaluate("document.querySelector('main section').id") == "plan"
     assert page.locator("#plan-title").text_content().startswith("Plan for ")
     assert "riders" in page.locator("#plan-lead").text_content()
     marks = page.locator("#plan-map .planned-mark")

@@ -115,6 +115,7 @@ class LatentDemand:
         progress: Progress | None = None,
         tell: Callable[[str], None] | None = None,
         base: str | os.PathLike[str] | None = None,
+        prepare: bool = False,
     ) -> RunResult:
         """Estimate every zone.
 
@@ -137,6 +138,8 @@ class LatentDemand:
         base : path, optional
             Folder of an earlier run of the same system, with fewer days. If its model still fits, only the last bins
             are estimated: see `unmet.mobility.runs.keeping`.
+        prepare : bool
+            Stop before the zones, with `unmet.mobility.runs.run.Prepared`; the next call with the same folder goes on.
 
         Returns
         -------
@@ -171,6 +174,7 @@ class LatentDemand:
                 progress=progress,
                 provenance=self._provenance(features),
                 base=base,
+                prepare=prepare,
             )
             return replace(result, rows=result.demand()) if out is None else result
 

@@ -84,7 +84,13 @@ class RunOutcome:
         }
 
 
-def run(settings: RunSettings, *, executor: Executor | None = None, progress: Progress | None = None) -> RunOutcome:
+def run(
+    settings: RunSettings,
+    *,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    prepare: bool = False,
+) -> RunOutcome:
     """Build the panel, estimate demand and write the report.
 
     Parameters
@@ -92,9 +98,11 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
     settings : RunSettings
         `unmet.pipeline.make_settings` reads them from a file.
     executor : callable, optional
-        Runs the estimates of zones, see `unmet.execution`; default: worker processes on this machine.
+        Builds large panels and estimates zones, see `unmet.execution`; default: worker processes on this machine.
     progress : callable, optional
         Called with each `Event`.
+    prepare : bool
+        Stop before the zones are estimated, with `unmet.mobility.runs.run.Prepared`. The next run goes on from there.
 
     Returns
     -------
@@ -135,11 +143,11 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
                 chosen |= _queries(settings)
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
-        path = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
+        path = stage(PANEL, lambda: _make_panel(settings, work, executor)) / "panel.parquet"
         # Closed before it is moved to its place.
         with open_panel(path, sha256=work.content(PANEL, "panel.parquet")) as panel:
             estimate = (
-                stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor), [PANEL])
+                stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor, prepare), [PANEL])
                 / "estimate"
             )
             earlier, returns = [PANEL, ESTIMATE], None
@@ -238,9 +246,10 @@ def _queries(settings: RunSettings) -> dict[str, list[str]]:
     return {f"{name}_query": found for name, found in given.items() if found}
 
 
-def _make_panel(chosen: RunSettings, work: Work) -> None:
+def _make_panel(chosen: RunSettings, work: Work, executor: Executor | None) -> None:
     from unmet.mobility.panel.build import write_panel
 
+    executor = executor or find_executor(chosen.engine)
     earlier = work.earlier(PANEL, ("trips", "status"))
     write_panel(
         work.aside / "panel.parquet",
@@ -249,12 +258,19 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
         list(chosen.stations) or None,
         progress=lambda step: work.tell(Event(PANEL, "step", step)),
         earlier=None if earlier is None else earlier / "panel.parquet",
+        executor=executor,
+        jobs=count_workers(chosen.jobs, executor),
         **panel_options(chosen),
     )
 
 
 def _make_estimate(
-    chosen: RunSettings, work: Work, panel: PanelFile, estimator: LatentDemand, executor: Executor | None
+    chosen: RunSettings,
+    work: Work,
+    panel: PanelFile,
+    estimator: LatentDemand,
+    executor: Executor | None,
+    prepare: bool,
 ) -> None:
     result = estimator.fit(
         panel,
@@ -264,6 +280,7 @@ def _make_estimate(
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
         base=work.out / "estimate",
+        prepare=prepare,
     )
     _complete(work, ESTIMATE, result, work.out / "panel.parquet")
 

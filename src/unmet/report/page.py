@@ -31,8 +31,19 @@ from unmet.report.plan import plan_data
 from unmet.report.series import WEEKLY, day_numbers
 from unmet.report.source import RunSource, open_run
 from unmet.report.story import story_data
-from unmet.report.tables import act_table, flag_counts, headline, part_tables, true_demand, week_table, zone_table
-from unmet.report.trust import check_run
+from unmet.report.tables import (
+    ACT_ROWS,
+    act_table,
+    first_of_each_choice,
+    flag_counts,
+    headline,
+    part_tables,
+    true_demand,
+    week_table,
+    zone_table,
+)
+from unmet.report.trust import check_run, summarise_checks
+from unmet.report.weather_words import describe_column
 from unmet.report.words import (
     area_rows,
     assumptions,
@@ -52,6 +63,10 @@ _SCRIPTS = (
     *("trust.js", "page.js"),
 )
 _DIGITS = 9  # enough for the page to round to the same digits as the tables
+_ACT = [
+    *("number", "hour_of_week", "lost_per_stockout_hour", "lost_mean", "lost_q05", "lost_q95"),
+    *("stockout_hours", "open_hours"),
+]
 
 
 def write_report(
@@ -165,8 +180,9 @@ def _data(
     zones = zone_table(source, None if truth is None else true_demand(source, truth))
     packed = pack_run(source, progress)
     weeks = week_table(source, packed.weeks)
-    worst = act_table(weeks)
+    worst = first_of_each_choice(source, act_table(weeks, rows=None), ACT_ROWS)
     days = np.unique(day_numbers(source.bins))
+    checks = [check.to_dict() for check in check_run(source)]
     local = source.bins["start_local"].to_numpy().astype("datetime64[m]").astype(np.int64)
     return {
         "title": title or "Demand and lost trips",
@@ -187,13 +203,18 @@ def _data(
         "system": packed.system,
         "areas": packed.areas,
         "parts": _parts(source, weeks),
-        "act": _columns(worst.drop(columns=["zone", "name", "day", "hour"])),
+        "act": {"rows": ACT_ROWS, **_columns(worst[_ACT])},
         "story": story_data(source, compare),
         "forecast": forecast_data(source),
         "effects": source.info.get("effects") or [],
+        "columns": {
+            str(name): describe_column(str(name))
+            for name in source.info.get("provenance", {}).get("weather_columns") or []
+        },
         "plan": plan_data(source),
         "how": _how(source),
-        "checks": [check.to_dict() for check in check_run(source)],
+        "checks": checks,
+        "checks_line": summarise_checks(checks),
     }
 
 

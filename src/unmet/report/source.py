@@ -48,7 +48,9 @@ class RunSource:
     totals : pandas.DataFrame
         ``totals.parquet``.
     system : pandas.DataFrame
-        ``system.parquet``, by start: the rate of all zones together and its standard deviation.
+        ``system.parquet``, by start: the rate of all zones together, its standard deviation and shared errors.
+    area_rates : dict
+        The same of each area.
     bins : pandas.DataFrame
         ``start`` (UTC), ``start_local``, ``minutes``, ``future`` (beyond the panel's end), in order of time.
     quality : pandas.DataFrame
@@ -74,6 +76,7 @@ class RunSource:
     zones: pd.DataFrame
     totals: pd.DataFrame
     system: pd.DataFrame
+    area_rates: dict[str, pd.DataFrame]
     bins: pd.DataFrame
     quality: pd.DataFrame
     reasons: pd.DataFrame
@@ -89,6 +92,19 @@ class RunSource:
         for target in targets:
             if target.resolve() in self.files:
                 raise InputError(f"{target}: is a file of this run. Name another file or folder to write to.")
+
+    @property
+    def counted(self) -> pd.Series:
+        """Whether each zone counts for sums: it was estimated, and is not left out of the totals."""
+        zones = self.zones
+        kept = zones["left_out"].isna() if "left_out" in zones else True
+        return (zones["status"] == "ok") & kept
+
+    @property
+    def area_of(self) -> list[str | None]:
+        """The area of each zone; None if it has none."""
+        named = self.zones["area"] if "area" in self.zones else [None] * len(self.zones)
+        return [area if isinstance(area, str) else None for area in named]
 
     @property
     def minutes(self) -> int:
@@ -145,7 +161,7 @@ def open_run(
             info,
             zones,
             _read(folder / "totals.parquet"),
-            _read(folder / "system.parquet").set_index("start"),
+            *_read_rates(folder / "system.parquet"),
             bins,
             _read_quality(file, info),
             pd.DataFrame(file.metadata.get("reasons", {})),
@@ -245,6 +261,17 @@ def _check_panel(file: PanelFile, info: dict[str, Any]) -> None:
 def _read(path: Path) -> pd.DataFrame:
     with reading(str(path)):
         return read_parquet(path)
+
+
+def _read_rates(path: Path) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+    """Return the rates of all zones and of each area, by start."""
+    table = _read(path)
+    if "area" not in table:
+        return table.set_index("start"), {}
+    rates = table.drop(columns="area").set_index("start")
+    area = table["area"].to_numpy(dtype=object)
+    named = table["area"].notna().to_numpy()
+    return rates[~named], {str(name): rates[area == name] for name in table["area"].dropna().unique()}
 
 
 def _check_columns(path: Path, found: frozenset[str], needed: tuple[str, ...]) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +80,7 @@ def plan_run(
         timezone = str(source.summary.get("timezone", "UTC"))
         levels = levels_from_status(source.zones, status, stations, timezone)
     plan = make_plan(source.zones, rates, levels, period, chosen)
-    return replace(plan, totals=ride_plan(plan, source.zones, habits_of(source)))
+    return ride_plan(plan, source.zones, habits_of(source))
 
 
 def habits_of(source: RunSource) -> Habits:

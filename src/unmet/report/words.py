@@ -98,7 +98,7 @@ def _held_out_facts(found: dict[str, Any] | None) -> list[list[str]]:
         return []
     return [
         ["Bins held out to check the estimate", f"{found['bins']:,}; predicted {found['bias']:+.1%} "
-         f"(± {2 * found['bias_se']:.1%}); {found['coverage']:.0%} inside their 90 % interval"],
+         f"(± {2 * found['bias_se']:.1%}); {found['coverage']:.0%} inside their 90% interval"],
     ]  # fmt: skip
 
 
@@ -224,12 +224,12 @@ def assumptions(source: RunSource) -> list[str]:
         _WALKERS[bool(source.info.get("joint"))],
         f"The rate is the expected demand of a full {span(source.minutes)}; use it for planning. Demand is the number "
         "of trips wanted in that bin: observed plus lost. If supply never ran out, demand equals observed trips.",
-        "Intervals are 90 % intervals: one in ten should miss. They assume that the model and the records are right.",
+        "Intervals are 90% intervals: one in ten should miss. They assume that the model and the records are right.",
     ]
     if source.info.get("model", {}).get("uses_city"):
         lines.append(
-            "Zones that use the city's curve share its error. The intervals of totals and the band of all zones "
-            "include it; the limits of hours are added up to those of a day."
+            "Zones that use the city's curve share its error. The intervals of totals and the bands of all zones and "
+            "of areas include it. The band of a day takes the error of a zone to last all day."
         )
     if supply == "exposure":
         lines.append(

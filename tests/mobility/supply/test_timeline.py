@@ -141,7 +141,7 @@ def test_a_van_is_what_trips_do_not_explain(covered):
 
 def test_by_an_average_curve_the_chance_is_that_of_the_number_listed():
     rows = [(0, 0, 9, VEHICLES, 1), (0, 9, 12, VEHICLES, 2), (0, 12, 20, EMPTY, 0), (1, 0, 5, VEHICLES, 99)]
-    found = served_by_curve(np.array([0.0, 0.7, 1.0, 1.0, 1.0]), spells_of(*rows))
+    found = served_by_curve(np.array([0.0, 0.75, 1.0, 1.0, 1.0]), spells_of(*rows))
     assert list(zip(found.owner, found.begin, found.end, found.chance, found.shown, strict=True)) == [
-        (0, 0, 9, 0.7, True)
+        (0, 0, 9, 0.75, True)
     ]

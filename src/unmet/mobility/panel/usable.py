@@ -60,6 +60,10 @@ class Timelines:
     period: tuple[int, int]
     docks: bool = False
 
+    def with_trips(self, pickups: Integers, returns: Integers) -> Timelines:
+        """Return these with other trips, such as those of some stations."""
+        return replace(self, pickups=pickups, returns=returns)
+
     def find(self, records: StatusRecords, spells: Spells) -> Timeline:
         """Return the timeline of some stations, from their records (as of vehicles), spells and trips."""
         events = status_events(

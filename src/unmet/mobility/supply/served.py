@@ -1,4 +1,8 @@
-"""The chance to be served where it differs from what the feed shows, and the vehicles that nobody can rent now."""
+"""The chance to be served where it differs from what the feed shows, and the vehicles that nobody can rent now.
+
+Chances are rounded to multiples of `2**-20`, and their logarithms to multiples of `2**-30`. Sums over minutes and
+stations are then exact: a zone has the same digits whichever zones are worked on with it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,12 @@ __all__ = ["Served", "Unusable", "combine_served", "find_served", "served_by_cur
 
 Floats = NDArray[np.float64]
 _NOTABLE = 1e-4
+_CHANCES, _LOGARITHMS = 2.0**20, 2.0**30  # steps in one
+
+
+def _rounded(chance: Floats) -> Floats:
+    rounded: Floats = np.rint(chance * _CHANCES) / _CHANCES
+    return rounded
 
 
 @dataclass(frozen=True)
@@ -91,12 +101,13 @@ def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = No
 def served_by_curve(worth: Floats, spells: Spells) -> Served:
     """Return the chance to be served while few are listed, by their number alone; `worth` has shape (AMPLE,)."""
     few = np.flatnonzero((spells.reason == VEHICLES) & (spells.supply < AMPLE))
-    chance = worth[spells.supply[few].astype(np.int64)]
+    chance = _rounded(worth)[spells.supply[few].astype(np.int64)]
     few, chance = few[chance < 1.0], chance[chance < 1.0]
     return Served(spells.owner[few], spells.begin[few], spells.end[few], chance, np.ones(len(few), dtype=bool))
 
 
 def _notable(cut: CutSteps, chance: Floats) -> Served:
+    chance = _rounded(chance)
     few = np.flatnonzero((cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE))
     return Served(cut.steps.station[few], cut.begin[few], cut.end[few], chance[few], cut.shown[few])
 
@@ -114,7 +125,7 @@ def _unusable_now(cut: CutSteps, found: Smoothed) -> Unusable:
     return Unusable(
         steps.station[last],
         steps.listed[last],
-        found.end[last] @ BROKEN,
+        (found.end[last] * BROKEN).sum(axis=1),
         some[last],
         cut.begin[since],
     )
@@ -136,7 +147,8 @@ def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:
     sure = np.concatenate([shows[open_].astype(float), -1.0 * stations.shown])
     shown = np.concatenate([shows[open_].astype(float), none])
     unknown = np.concatenate([hides[open_].astype(float), none])
-    missed = np.concatenate([np.zeros(int(open_.sum())), np.log(np.maximum(1.0 - stations.chance, 1e-12))])
+    logs = np.rint(np.log(np.maximum(1.0 - stations.chance, 1e-12)) * _LOGARITHMS)
+    missed = np.concatenate([np.zeros(int(open_.sum())), logs])
     owner, minute = np.tile(zone[owner], 2), np.concatenate([begin, end])
     order = np.lexsort((minute, owner))
     owner, minute = owner[order], minute[order]
@@ -146,7 +158,7 @@ def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:
         total: Floats = np.cumsum(np.concatenate([value, -value])[order])[last]
         return total
 
-    chance = np.where(running(sure) > 0.5, 1.0, 1.0 - np.exp(np.minimum(running(missed), 0.0)))
+    chance = np.where(running(sure) > 0.5, 1.0, _rounded(-np.expm1(running(missed) / _LOGARITHMS)))
     shows_any = running(shown) > 0.5
     chance[(running(unknown) > 0.5) & ~shows_any] = 0.0  # the zone's state is unknown
     owner, begin = owner[last], minute[last]

@@ -114,12 +114,12 @@ def _rescale(values: Floats) -> Floats:
 def _run_forward(chunks: _Chunks, start: Floats, begin: Floats | None = None, end: Floats | None = None) -> Floats:
     """Fill in the states given the record so far, if there is room; return the log-likelihood of each chunk.
 
-    A chunk starts where the one before it ends. All run at once from a guess, then those again whose start has moved,
-    up to `_ROUNDS` times: what was the case more than three chunks ago makes no difference.
+    A chunk starts where the one before it ends. All run at once from their station's start as a guess, then those again
+    whose start has moved, up to `_ROUNDS` times: what was the case more than three chunks ago makes no difference.
     """
     number = len(chunks.is_first)
-    at, last, scale = np.empty((number, STATES)), np.empty((number, STATES)), np.empty(number)
-    at[chunks.is_first], at[~chunks.is_first] = start, start.mean(axis=0)
+    last, scale = np.empty((number, STATES)), np.empty(number)
+    at = start[np.cumsum(chunks.is_first) - 1]
     some = np.arange(number)
     for _ in range(_ROUNDS):
         last[some], scale[some] = chunks.forward(at[some], some, begin, end)
