@@ -91,6 +91,8 @@ def test_flags_defaults_and_settings_agree_everywhere():
         for name, parameter in inspect.signature(function).parameters.items():
             if name in ("trips", "status", "stations", "timezone", "out", "name"):
                 continue
+            if (function, name) == (build_panel, "jobs"):  # a library starts no processes unasked
+                continue
             known = expected.get(name.rstrip("_"))
             if name.rstrip("_") in expected and parameter.default is not inspect.Parameter.empty:
                 assert parameter.default == known, (function.__name__, name)
