@@ -80,9 +80,9 @@ def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = No
         nothing = np.empty(0, dtype=np.int64)
         return Served(nothing, nothing, nothing, np.empty(0), np.empty(0, dtype=bool)), None
     cut = to_steps(recent)
-    if usable.fault is None:
-        chance = np.append(usable.worth, 1.0)[np.minimum(cut.steps.listed, AMPLE)]
-        return _notable(cut, chance), None
+    if usable.fault is None or usable.fault.is_none:
+        worth = np.append(usable.worth, 1.0) if usable.fault is None else np.append(0.0, np.ones(AMPLE))
+        return _notable(cut, worth[np.minimum(cut.steps.listed, AMPLE)]), None
     steps = with_expected(cut, usable.rates.stations(tally_hours(timeline, usable.rates.calendar)))
     found = smooth(usable.fault, steps)
     return _notable(cut, served(usable.fault, steps, found, usable.correction)), _unusable_now(cut, found)

@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 
 from unmet.mobility.supply.broken import Fault, Steps, served_share
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
-from unmet.mobility.supply.usable import Smoothed, log_likelihood, log_likelihoods, smooth
+from unmet.mobility.supply.usable import Chunks, Smoothed, log_likelihood, log_likelihoods, smooth
 from unmet.mobility.supply.usual_rates import (
     HOURS_OF_WEEK,
     Calendar,
@@ -252,6 +252,7 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
     stray = float((steps.pickups[empty].sum() + 1) / (steps.expected[empty].sum() + 50))
     unforeseen = float((np.count_nonzero(steps.disabled) + 1) / (steps.minutes.sum() + 1) / 2)
 
+    chunks = Chunks(steps)
     used = np.array([brief or name != "brief" for name in _FREE])
 
     def fault(free: Floats) -> Fault:
@@ -262,7 +263,7 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
         """Return minus the log posterior and its gradient, by forward differences that are worked out side by side."""
         near = np.vstack([free, free + _DIFFERENCE * np.eye(len(free))])
         prior = 0.5 * (((near - _CENTRE) / _SPREAD) ** 2).sum(axis=1)
-        value = prior - log_likelihoods([fault(point) for point in near], steps)
+        value = prior - log_likelihoods([fault(point) for point in near], chunks)
         return float(value[0]), (value[1:] - value[0]) / _DIFFERENCE
 
     found = minimize(
