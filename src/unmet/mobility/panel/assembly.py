@@ -16,7 +16,7 @@ from unmet.mobility.panel.plausibility import unseen_stations
 from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.pickups import find_changes, known_changes
-from unmet.mobility.supply.served import Served, Unusable, combine_served, served_by_curve
+from unmet.mobility.supply.served import Served, Unusable, combine_served
 from unmet.mobility.supply.spells import (
     Spells,
     Tally,
@@ -91,10 +91,9 @@ def _zone_groups(evidence: Evidence, rebalancing: int, held: list[Unusable]) -> 
             unseen = unseen_stations(evidence.implausible)
             spells = status_spells(records, evidence.feed, evidence.activity, evidence.closures, unseen)
             dock_spells = plain_spells(dock_records(records), evidence.feed, evidence.activity.feed_share)
-            served = _served(records, spells, evidence, many, held)
+            served, docked = _served(records, spells, dock_spells, evidence, many, held)
             moved = _infer(records, evidence, rebalancing) if evidence.inferred else None
             behind = min(int(evidence.group[records.station[-1]]) + 1, evidence.zones)
-            docked = _docked(dock_spells, evidence, many)
             supply = ZoneSupply(of_zones(spells), of_zones(dock_spells), moved, served, docked)
             yield np.arange(following, behind), supply
             following = behind
@@ -103,25 +102,20 @@ def _zone_groups(evidence: Evidence, rebalancing: int, held: list[Unusable]) -> 
 
 
 def _served(
-    records: StatusRecords, spells: Spells, evidence: Evidence, many: bool, held: list[Unusable]
-) -> Served | None:
-    """Find the chance to be served of the zones of some stations; `many` if a zone may have several stations."""
-    if evidence.supply is None or evidence.supply.usable.method == "listed":
-        return None
-    served, unusable = evidence.supply.served(records, spells)
+    records: StatusRecords, spells: Spells, dock_spells: Spells, evidence: Evidence, many: bool, held: list[Unusable]
+) -> tuple[Served | None, Served | None]:
+    """Find the chances to get a vehicle and a dock in zones; `many` if a zone may have several stations."""
+    if evidence.supply is None:
+        return None, None
+    served, docked, unusable = evidence.supply.served(records, spells, dock_spells)
     if unusable is not None:
         held.append(unusable)
-    return _of_zones(served, spells, evidence, many)
+    return _of_zones(served, spells, evidence, many), _of_zones(docked, dock_spells, evidence, many)
 
 
-def _docked(spells: Spells, evidence: Evidence, many: bool) -> Served | None:
-    """Find the chance to get a dock of the zones of some stations."""
-    if evidence.dock_worth is None:
+def _of_zones(served: Served | None, spells: Spells, evidence: Evidence, many: bool) -> Served | None:
+    if served is None:
         return None
-    return _of_zones(served_by_curve(evidence.dock_worth, spells), spells, evidence, many)
-
-
-def _of_zones(served: Served, spells: Spells, evidence: Evidence, many: bool) -> Served:
     if many:
         return combine_served(served, spells, evidence.group)
     return replace(served, owner=evidence.group[served.owner])

@@ -16,7 +16,7 @@ from unmet.mobility.supply.usable import Smoothed, smooth
 from unmet.mobility.supply.usable_learning import UsableSupply, served, with_expected
 from unmet.mobility.supply.usual_rates import tally_hours
 
-__all__ = ["Served", "Unusable", "combine_served", "find_served", "served_by_curve"]
+__all__ = ["Served", "Unusable", "combine_served", "find_served"]
 
 Floats = NDArray[np.float64]
 _NOTABLE = 1e-4
@@ -86,14 +86,6 @@ def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = No
     steps = with_expected(cut, usable.rates.stations(tally_hours(timeline, usable.rates.calendar)))
     found = smooth(usable.fault, steps)
     return _notable(cut, served(usable.fault, steps, found, usable.correction)), _unusable_now(cut, found)
-
-
-def served_by_curve(worth: Floats, spells: Spells) -> Served:
-    """Return the chance to be served while few are listed, by their number alone; `worth` has shape (AMPLE,)."""
-    few = np.flatnonzero((spells.reason == VEHICLES) & (spells.supply < AMPLE))
-    chance = worth[spells.supply[few].astype(np.int64)]
-    few, chance = few[chance < 1.0], chance[chance < 1.0]
-    return Served(spells.owner[few], spells.begin[few], spells.end[few], chance, np.ones(len(few), dtype=bool))
 
 
 def _notable(cut: CutSteps, chance: Floats) -> Served:
