@@ -169,14 +169,23 @@ def _out(
 ) -> dict[str, NDArray[Any]]:
     """Expected minutes out of stock though listed, and out of stock in all."""
     if served is None:
-        return {"unusable_minutes": np.zeros(stockout.shape), "out_minutes": stockout}
+        return {
+            "unusable_minutes": np.zeros(stockout.shape),
+            "out_minutes": stockout,
+            "out_sd": np.zeros(stockout.shape),
+        }
     less = np.where(served.shown, 1.0 - served.chance, 0.0)
     more = np.where(served.shown, 0.0, served.chance)
-    unusable, lent = (
+    spread = np.zeros_like(less) if served.variance is None else served.variance
+    unusable, lent, variance = (
         integrate(served.owner, served.begin, served.end, height, zones, evidence.bins.edges, evidence.overrides)
-        for height in (less, more)
+        for height in (less, more, spread)
     )
-    return {"unusable_minutes": np.maximum(unusable, 0.0), "out_minutes": np.maximum(stockout + unusable - lent, 0.0)}
+    return {
+        "unusable_minutes": np.maximum(unusable, 0.0),
+        "out_minutes": np.maximum(stockout + unusable - lent, 0.0),
+        "out_sd": np.sqrt(np.maximum(variance, 0.0)),
+    }
 
 
 def _docks(evidence: Evidence, zones: Integers, supply: ZoneSupply) -> dict[str, NDArray[Any]]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.panel.learnt import Learnt
+from unmet.mobility.supply.between import Between, learn_between
 from unmet.mobility.supply.docks import dock_records
+from unmet.mobility.supply.polls import MISSED_POLLS
 from unmet.mobility.supply.served import Served, Unusable, find_served
 from unmet.mobility.supply.silence import Feed, StationActivity
 from unmet.mobility.supply.spells import Override, Spells, plain_spells, status_spells
@@ -18,11 +22,11 @@ from unmet.mobility.supply.timeline import Events, Timeline, find_timeline, stat
 from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
 from unmet.mobility.supply.usual_rates import Calendar, make_calendar
 
-__all__ = ["SupplyModel", "Timelines", "learn_supply"]
+__all__ = ["LONGEST_CADENCE", "SupplyModel", "Timelines", "learn_supply"]
 
 _MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 
-_LONGEST_CADENCE = 6.0
+LONGEST_CADENCE = 6.0
 """Minutes between two looks at the feed up to which its changes show single pickups."""
 
 
@@ -118,12 +122,15 @@ class SupplyModel:
         What it is found from.
     since : int, optional
         Minute from which on it is found.
+    between : Between, optional
+        What may happen between two looks, if they are too far apart to infer pickups and there are no trips.
     """
 
     vehicles: UsableSupply
     docks: UsableSupply
     timelines: Timelines
     since: int | None = None
+    between: Between | None = None
 
     def served(
         self, records: StatusRecords, spells: Spells, dock_spells: Spells
@@ -132,13 +139,19 @@ class SupplyModel:
 
         None where every listed vehicle or dock is taken to be usable.
         """
+        if self.between is not None:
+            activity = self.between.activity(spells)
+            docks = self.between.served(dock_spells, activity, docks=True)
+            return self.between.served(spells, activity), docks, None
+        vehicles = docked = unusable = None
+        if self.vehicles.method == self.docks.method == "listed":
+            return vehicles, docked, unusable
         events = self.timelines.events(records)
-        vehicles = docks = unusable = None
         if self.vehicles.method != "listed":
             vehicles, unusable = find_served(self.vehicles, self.timelines.find(events, spells), self.since)
         if self.docks.method != "listed":
-            docks, _ = find_served(self.docks, self.timelines.find(events, dock_spells, docks=True), self.since)
-        return vehicles, docks, unusable
+            docked, _ = find_served(self.docks, self.timelines.find(events, dock_spells, docks=True), self.since)
+        return vehicles, docked, unusable
 
 
 def learn_supply(
@@ -160,13 +173,17 @@ def learn_supply(
         What an earlier panel has learnt: its parameters are used, for the last days only.
     """
     calendar = _calendar(source, overrides, timezone)
-    often = source.feed.cadence.looks <= _LONGEST_CADENCE
+    looks = source.feed.cadence.looks
+    between = None
+    if looks > LONGEST_CADENCE and not len(source.pickups):
+        between = learn_between(_sample_spells(source, log), calendar, source.rebalancing, MISSED_POLLS * looks)
+    often = looks <= LONGEST_CADENCE
     kept = (None, None) if learnt is None else (learnt.vehicles, learnt.docks)
     vehicles, docks = (
         learn_usable(timeline, calendar, enough=often or len(trips) > 0, trips=len(trips) > 0, kept=before)
         for timeline, trips, before in zip(_sample(source, log), (source.pickups, source.returns), kept, strict=True)
     )
-    return SupplyModel(vehicles, docks, source, None if learnt is None else learnt.warm)
+    return SupplyModel(vehicles, docks, source, None if learnt is None else learnt.warm, between)
 
 
 def _calendar(source: Timelines, overrides: list[Override], timezone: str) -> Calendar:
@@ -174,17 +191,31 @@ def _calendar(source: Timelines, overrides: list[Override], timezone: str) -> Ca
     return make_calendar(source.period[0], source.period[1] - 1, timezone, shut)
 
 
-def _sample(source: Timelines, log: StatusLog) -> tuple[Timeline, Timeline]:
-    """The timelines of some stations and of their docks, evenly spread over all that have records."""
+def _chosen(log: StatusLog) -> Iterator[StatusRecords]:
+    """The records of some stations, evenly spread over all that have any."""
     heard = np.flatnonzero(log.records)
     fit = _MOST_RECORDS * len(heard) // int(log.records.sum())
     number = min(max(fit, 1), len(heard), _MOST_STATIONS)
-    parts: tuple[list[Timeline], list[Timeline]] = ([], [])
-    for records in log.of_stations(heard[np.arange(number) * len(heard) // number]):
+    return log.of_stations(heard[np.arange(number) * len(heard) // number])
+
+
+def _sample_spells(source: Timelines, log: StatusLog) -> Spells:
+    """The spells of some stations."""
+    return _joined(Spells, [source.spells(records) for records in _chosen(log)])
+
+
+def _sample(source: Timelines, log: StatusLog) -> tuple[Timeline, Timeline]:
+    """The timelines of some stations and of their docks."""
+    vehicles, docks = [], []
+    for records in _chosen(log):
         events = source.events(records)
-        parts[0].append(source.find(events, source.spells(records)))
-        parts[1].append(source.find(events, source.dock_spells(records), docks=True))
-    vehicles, docks = (
-        Timeline(*(np.concatenate([getattr(p, f.name) for p in some]) for f in fields(Timeline))) for some in parts
-    )
-    return vehicles, docks
+        vehicles.append(source.find(events, source.spells(records)))
+        docks.append(source.find(events, source.dock_spells(records), docks=True))
+    return _joined(Timeline, vehicles), _joined(Timeline, docks)
+
+
+_Rows = TypeVar("_Rows", Spells, Timeline)
+
+
+def _joined(kind: type[_Rows], parts: Sequence[_Rows]) -> _Rows:
+    return kind(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)))

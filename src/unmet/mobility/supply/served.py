@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ class Served:
         Chance that a rider is served.
     shown : array of bool
         Whether the feed shows a vehicle.
+    variance : array, optional
+        Variance of the minutes served in the whole stretch, per minute, where looks at the feed are far apart.
     """
 
     owner: Integers
@@ -41,6 +43,7 @@ class Served:
     end: Integers
     chance: Floats
     shown: NDArray[np.bool_]
+    variance: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -144,4 +147,8 @@ def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:
     owner, begin = owner[last], minute[last]
     end = np.append(begin[1:], begin[-1:])
     keep = (np.abs(chance - shows_any) > _NOTABLE) & np.append(owner[1:] == owner[:-1], False)
-    return Served(owner[keep], begin[keep], end[keep], chance[keep], shows_any[keep])
+    found = Served(owner[keep], begin[keep], end[keep], chance[keep], shows_any[keep])
+    if stations.variance is None:
+        return found
+    # No share has a larger variance than one that is all or nothing.
+    return replace(found, variance=found.chance * (1 - found.chance) * (found.end - found.begin))
