@@ -1,7 +1,8 @@
 """Costs of the Spark engine beside processes, on a master and two workers of this machine.
 
 Needs Java and ``unmet[spark]``. Prints the processor time of a run of 96 zones in chunks of 8, the share of time in
-which 16 slots are busy with items that sleep, and the memory of the driver after 100 and 10,000 items.
+which 16 slots are busy with items that sleep, and the memory of the driver after 100, 1,000 and 10,000 items, on Spark
+and in processes. With ``--items`` only the last is measured.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "mobility" / "runs")]
 
+from pyspark import SparkContext  # noqa: E402
 from toy_model import toy_panel  # noqa: E402
 
 from engines.cluster import running_cluster  # noqa: E402
 from unmet._storage.parquet import write_parquet  # noqa: E402
 from unmet.engines.spark import OnSpark  # noqa: E402
-from unmet.execution import in_processes  # noqa: E402
+from unmet.execution import Executor, in_processes  # noqa: E402
 from unmet.mobility.models.zone_estimate import DemandModel  # noqa: E402
 from unmet.mobility.runs import run_estimates  # noqa: E402
 
@@ -56,9 +58,19 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def resident_mb() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
+def resident_mb(pid: int | str = "self") -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def driver_mb() -> str:
+    """Memory of this process and, with a Spark session, live objects of its Java process."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return f"{resident_mb():.0f} MB"
+    context._jvm.System.gc()
+    runtime = context._jvm.Runtime.getRuntime()
+    return f"{resident_mb():.0f} MB, Java {(runtime.totalMemory() - runtime.freeMemory()) / 1e6:.0f} MB"
 
 
 def cpu_of_run(panel: Path, out: Path, executor: object) -> tuple[float, float]:
@@ -99,17 +111,26 @@ def measure_driver(spark: OnSpark) -> None:
     print(
         f"{count} items that sleep 5 s on 16 slots: {5 * count / 16 / (time.monotonic() - began):.0%} busy", flush=True
     )
-    for items in (100, 10_000 if "--all" in sys.argv else 1_000):
-        began = time.monotonic()
-        for _ in spark(abs, range(items), 16):
-            pass
-        seconds = time.monotonic() - began
-        print(f"{items:,} items: {resident_mb():.0f} MB, {1000 * seconds / items:.0f} ms each", flush=True)
+
+
+def measure_items(executor: Executor, jobs: int) -> None:
+    """Print the memory of the driver after more and more items of no work, all of them of one call."""
+    began = time.monotonic()
+    for done, _ in enumerate(executor(abs, range(10_000), jobs), 1):
+        if done in (100, 1_000, 2_000, 5_000, 10_000):
+            each = 1000 * (time.monotonic() - began) / done
+            print(f"{done:,} items: driver {driver_mb()}, {each:.0f} ms each", flush=True)
 
 
 def main() -> None:
+    print("in processes")
+    measure_items(in_processes, 2)
+    print("on Spark", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        on_cluster(folder / "items", 4, partial(measure_items, jobs=4))
+        if "--items" in sys.argv:
+            return
         write_parquet(toy_panel(zones=96, days=56), folder / "panel.parquet")
         on_cluster(folder / "two", 2, partial(measure_cpu, panel=folder / "panel.parquet"))
         on_cluster(folder / "sixteen", 16, measure_driver)

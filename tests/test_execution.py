@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -19,12 +20,12 @@ import pytest
 
 from unmet import InputError
 from unmet.engines import ENGINES, find_executor
-from unmet.execution import WorkerDied, count_workers, describe_executor, in_processes, serially, work_through
+from unmet.execution import WorkerDied, count_workers, describe_executor, in_processes, serially, shared, work_through
 
 
-def example():
-    path = Path(__file__).parents[1] / "docs" / "examples" / "executor.py"
-    spec = importlib.util.spec_from_file_location("executor_example", path)
+def example(name):
+    path = Path(__file__).parents[1] / "docs" / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_example", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -34,13 +35,30 @@ def example():
 def on_a_pool():
     """The executor of the documentation."""
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield example().on_pool(pool)
+        yield example("executor").on_pool(pool)
+
+
+@contextmanager
+def on_dask():
+    """The executor for Dask of the documentation, with two worker processes. Skipped without `distributed`."""
+    distributed = pytest.importorskip("distributed")
+    import dask
+
+    settings = {"distributed.scheduler.allowed-failures": 0, "distributed.logging.distributed": "critical"}
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.run(sys.path.append, str(Path(__file__).parent))  # workers import the functions of this file
+        yield example("on_dask").on_dask(client)
 
 
 EXECUTORS = {
     "serially": lambda: nullcontext(serially),
     "in_processes": lambda: nullcontext(in_processes),
     "on_pool": on_a_pool,
+    "on_dask": on_dask,
 }
 # Executors that need a fixture.
 ON_SPARK = pytest.param("on_spark", marks=[pytest.mark.slow, pytest.mark.spark])
@@ -61,7 +79,7 @@ def executor(request):
         yield found
 
 
-@pytest.fixture(params=["in_processes", ON_SPARK])
+@pytest.fixture(params=["in_processes", "on_dask", ON_SPARK])
 def robust_executor(request):
     """Executors that outlive a dead worker."""
     with executor_called(request.param, request) as found:
@@ -144,6 +162,39 @@ def test_a_worker_that_dies_is_the_outcome_of_what_was_under_way_only(robust_exe
     assert 4 in died
     assert len(died) <= 2  # the culprit, and at most the item beside it
     assert all(outcomes[item] == item for item in set(outcomes) - died)
+
+
+def both(item: int, *, meeting: Path) -> bool:
+    """Wait until another item is under way."""
+    (meeting / str(item)).touch()
+    while len(list(meeting.iterdir())) < 2:
+        pass
+    return True
+
+
+def test_calls_of_several_threads_share_the_processes(tmp_path):
+    with shared(in_processes, 2) as stream, ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(list, stream(partial(both, meeting=tmp_path), [i], 2)) for i in range(2)]
+        assert [call.result(60) for call in calls] == [[(0, True)], [(1, True)]]
+        calls = [threads.submit(dict, stream(partial(die_at, culprits=(4,)), range(8), 2)) for _ in range(2)]
+        for outcomes in (call.result(60) for call in calls):
+            died = {item for item, outcome in outcomes.items() if isinstance(outcome, WorkerDied)}
+            assert sorted(outcomes) == list(range(8))
+            assert 4 in died
+            assert len(died) <= 4  # the culprits of both, and the item beside each
+
+
+def test_in_a_shared_pool_only_the_culprit_is_given_up(tmp_path):
+    """The last attempt has a process of its own, whatever else is under way."""
+    with shared(in_processes, 2) as stream, ThreadPoolExecutor(2) as threads:
+        work = partial(die_at, culprits=(4,))
+        calls = [
+            threads.submit(dict, work_through(work, keys, first, executor=stream, jobs=2))
+            for keys in (range(8), range(10, 18))
+        ]
+        outcomes = {key: outcome for call in calls for key, outcome in call.result(60).items()}
+    assert isinstance(outcomes.pop((4,)), WorkerDied)
+    assert outcomes == {(i,): i for i in [*range(8), *range(10, 18)] if i != 4}
 
 
 def test_processes_have_one_thread_of_linear_algebra_each():

@@ -39,7 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "mobility.records": {"_storage", "collect", "mobility.clock"},
     "mobility.zones": {"_storage", "mobility.records"},
     "mobility.supply": {"_storage", "mobility.clock"},
-    "mobility.panel": {"_storage", "mobility.clock", "mobility.records", "mobility.zones", "mobility.supply"},
+    "mobility.panel": {"_storage", "execution"}
+    | {f"mobility.{name}" for name in ("clock", "records", "zones", "supply")},
     "mobility.features": {"_storage", "mobility.clock", "mobility.records", "mobility.panel"},
     "mobility.models": {"_storage", "spreading", "mobility.clock", "mobility.zones", "mobility.panel"} | SCIENCE,
     "mobility.runs": {"_storage", "execution", "spreading", "mobility.clock", "mobility.panel", "mobility.models"},

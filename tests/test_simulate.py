@@ -306,6 +306,7 @@ def test_pickups_are_a_poisson_process_stopped_by_supply():
     assert (len(city.trips) - expected) / np.sqrt(expected) == pytest.approx(0.0, abs=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [21, 22])
 def test_the_default_city_loses_8_to_15_percent(seed):
     summary = simulate_city(seed=seed).summary()

@@ -8,7 +8,7 @@ from unmet.execution import WorkerDied
 
 
 def on_pool(pool):
-    """Make an executor of a pool, such as Dask's `Client.get_executor()` or `MPIPoolExecutor`."""
+    """Make an executor of a pool, such as `ProcessPoolExecutor` or `MPIPoolExecutor`."""
 
     def execute(function, items, jobs):
         items, under_way = iter(items), {}

@@ -24,6 +24,7 @@ from unmet._stamp import stamp
 
 __all__ = [
     "Executor",
+    "Processes",
     "UnfitWorker",
     "WorkerDied",
     "count_workers",
@@ -33,6 +34,7 @@ __all__ = [
     "in_processes",
     "process_pool",
     "serially",
+    "shared",
     "submit_all",
     "work_through",
 ]
@@ -75,6 +77,7 @@ class Executor(Protocol):
 
     * ``slots``: the number of items that its workers do at a time, the default of `jobs`;
     * ``check()``: raises `UnfitWorker` if its workers would give other results; returns a description;
+    * ``from_threads = True``: several threads may call it at a time;
     * ``by_reference = True``: all workers reach the files of this machine by the same paths. Items then name zones, and
       workers read the rows and write the finished zones themselves.
     """
@@ -221,27 +224,107 @@ def in_processes(
     When a process dies, all items under way have the outcome `WorkerDied`, and the others go on in new processes. The
     processes end with this one, even if it is killed.
     """
-    remaining = iter(items)
-    waiting: list[Item] = []  # taken from `items`, and not started because the pool was broken
-    while True:
-        pool = process_pool(jobs)
+    with Processes(jobs) as processes:
+        yield from processes(function, items, jobs)
+
+
+class Processes:
+    """`in_processes` for several threads: an executor with processes that all of its calls use.
+
+    A call with one job has a process of its own: `work_through` asks for one to find out which item kills its worker.
+
+    Parameters
+    ----------
+    jobs : int
+        Number of processes.
+
+    Examples
+    --------
+    >>> with Processes(1) as processes:
+    ...     list(processes(abs, [-1, -2], 1))
+    [(-1, 1), (-2, 2)]
+    """
+
+    __name__ = "in_processes"
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._lock = threading.Lock()
+        self._pool: Any = None
+        self._busy = self._ended = False
+
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with self._lock:
+            self._ended = True
+        if self._pool is not None:
+            end_pool(self._pool, busy=self._busy or kind is not None)
+
+    def __call__(
+        self, function: Callable[[Item], Result], items: Iterable[Item], jobs: int
+    ) -> Generator[tuple[Item, Result | Exception], None, None]:
+        """Yield ``(item, result or exception)`` as the items finish: see `Executor`."""
+        if jobs == 1 < self._jobs:
+            yield from in_processes(function, items, 1)
+            return
+        remaining = iter(items)
+        waiting: list[Item] = []  # taken from `items`, and not started because the pool was broken
         under_way: dict[Future[Result], Item] = {}
         try:
-            broken = False
-            while not broken:
-                waiting.extend(islice(remaining, jobs - len(under_way) - len(waiting)))
-                broken = not submit_all(pool, function, waiting, under_way)
-                if not under_way and not waiting:
-                    return
-                for future, outcome in finished(under_way):
-                    if isinstance(outcome, BrokenProcessPool):
-                        broken = True
-                    else:
-                        yield under_way.pop(future), outcome
-            for item in under_way.values():
-                yield item, WorkerDied("the worker process ended without a result")
-        finally:
-            end_pool(pool, busy=bool(under_way))
+            while True:
+                pool, broken = self._current(), False
+                while not broken:
+                    waiting.extend(islice(remaining, jobs - len(under_way) - len(waiting)))
+                    broken = not submit_all(pool, function, waiting, under_way)
+                    if not under_way and not waiting:
+                        return
+                    for future, outcome in finished(under_way):
+                        if isinstance(outcome, BrokenProcessPool):
+                            broken = True
+                        else:
+                            yield under_way.pop(future), outcome
+                lost, under_way = list(under_way.values()), {}
+                self._replace(pool)
+                for item in lost:
+                    yield item, WorkerDied("the worker process ended without a result")
+        finally:  # closed early: start nothing more
+            self._busy |= bool(under_way)
+            for future in under_way:
+                future.cancel()
+
+    def _current(self) -> Any:
+        with self._lock:
+            if self._ended:
+                raise UnmetError("The work was stopped.")
+            if self._pool is None:
+                self._pool = process_pool(self._jobs)
+            return self._pool
+
+    def _replace(self, broken: Any) -> None:
+        """End a broken pool, unless another thread has done so."""
+        with self._lock:
+            if self._pool is broken:
+                end_pool(broken, busy=True)
+                self._pool = None
+
+
+@contextmanager
+def shared(executor: Executor, jobs: int) -> Iterator[Executor | None]:
+    """Give an executor with the same workers that several threads may call at a time; None if there is none.
+
+    Examples
+    --------
+    >>> with shared(serially, 2) as executor:
+    ...     print(executor)
+    None
+    """
+    if executor is in_processes and jobs > 1:
+        with Processes(jobs) as processes:
+            yield processes
+    else:
+        yield executor if getattr(executor, "from_threads", False) else None
 
 
 def end_pool(pool: Any, *, busy: bool) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from unmet._exceptions import FileFormatError
 from unmet.collect.documents import (
     Document,
+    LastRead,
     feed_addresses,
     parse_document,
     station_infos,
@@ -124,3 +125,17 @@ def test_no_content_of_a_list_raises(rows: list[Any]) -> None:
     for read, key in ((station_states, "stations"), (station_infos, "stations"), (vehicles, "bikes")):
         found, unreadable = read(Document(None, 0.0, {key: rows}))
         assert len(found) + unreadable <= len(rows)
+
+
+STATION = st.fixed_dictionaries(
+    {"station_id": st.sampled_from("abc"), "num_bikes_available": st.sampled_from([0, 1, 1.0, "1", None])},
+    optional={"is_renting": st.booleans(), "last_reported": st.sampled_from([1e9, 2e9])},
+)
+
+
+@given(st.lists(st.lists(STATION, max_size=4), max_size=5))
+def test_stations_that_did_not_change_are_read_as_if_for_the_first_time(documents: list[list[Any]]) -> None:
+    last: LastRead[Any] = []
+    for stations in documents:
+        document = Document(None, 0.0, {"stations": stations})
+        assert station_states(document, last) == station_states(document)

@@ -10,7 +10,7 @@ from scipy.linalg import expm
 from scipy.stats import poisson
 
 from unmet import InputError
-from unmet.decisions import expected_level, expected_lost, with_day_factor
+from unmet.decisions import expected_cost, expected_level, expected_lost, with_day_factor
 
 DAY_RENTALS = [0.2] * 6 + [1, 4, 8, 5, 2, 2, 2.5, 2.5, 2, 2, 2.5, 4, 3, 2, 1, 0.8, 0.5, 0.3]
 DAY_RETURNS = [0.2] * 6 + [0.5, 1, 2, 2, 2, 2, 2.5, 2.5, 2, 2.5, 4, 8, 5, 3, 2, 1, 0.6, 0.4]
@@ -138,6 +138,13 @@ def test_a_day_factor_has_mean_one_and_the_variance_asked_for():
     assert factors.mean() == pytest.approx(1.0, abs=0.005)
     assert factors.var() == pytest.approx(0.25, rel=0.02)
     assert with_day_factor([1.0, 2.0], 0.0, np.random.default_rng(0)).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("hours", [1.0, 200.0])
+def test_the_cost_alone_is_that_of_both_losses(hours):
+    many = np.outer([0.5, 1.0, 3.0], DAY_RENTALS), np.outer([2.0, 0.1, 3.0], DAY_RETURNS)
+    alone = expected_cost(*many, 9, no_bike=2.0, no_dock=0.7, hours=hours, broken=2)
+    np.testing.assert_allclose(alone, expected_lost(*many, 9, hours=hours, broken=2).cost(2.0, 0.7), rtol=1e-12)
 
 
 def test_broken_bikes_take_docks():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,14 +18,17 @@ from test_cities import CONFIG as CITY
 from toy_model import ToyModel, estimate_toy, toy_panel
 
 from unmet import InputError
+from unmet._stamp import stamp
 from unmet._storage.parquet import write_parquet
 from unmet.engines import find_executor, spark
 from unmet.execution import UnfitWorker, serially
 from unmet.mobility.backtest import backtest
 from unmet.mobility.demand import LatentDemand
+from unmet.mobility.panel import write_panel
 from unmet.mobility.runs import run_estimates
 from unmet.mobility.runs.outputs import TABLES
 from unmet.pipeline.cities import find_cities, run_cities
+from unmet.simulate import simulate_city
 
 on_a_cluster = [pytest.mark.slow, pytest.mark.spark]
 RUNS = Path(__file__).parents[1] / "mobility" / "runs"
@@ -106,6 +111,13 @@ class TestOnACluster:
         scores = [backtest(panel, ["weekly-mean"], executor=e, draws=20, jobs=2).scores for e in (serially, on_spark)]
         assert scores[0].equals(scores[1])
 
+    def test_a_panel_built_by_groups_of_zones_is_the_same_file(self, on_spark, tmp_path):
+        city = simulate_city(4, 10, seed=3, timezone="America/New_York")
+        for name, where in {"local": {}, "spark": {"executor": on_spark, "jobs": 2, "groups": 3}}.items():
+            given = (city.trips, city.status, city.stations)
+            write_panel(tmp_path / f"{name}.parquet", *given, timezone="America/New_York", **where)
+        assert (tmp_path / "spark.parquet").read_bytes() == (tmp_path / "local.parquet").read_bytes()
+
     def test_cities_of_a_fleet_are_run_by_the_workers(self, on_spark, tmp_path):
         for name in ("Bergen", "Oslo"):
             save_city(tmp_path / "cities" / name, stations=2, seed=len(name))
@@ -180,29 +192,54 @@ class TestOnACluster:
             list(on_spark(abs, [1, 2], 2))
         assert not (tmp_path / "out" / "run.json").exists()
 
-    def test_another_kernel_of_linear_algebra_is_refused(self, on_spark, monkeypatch):
-        real = spark._stamp.stamp()
-        monkeypatch.setattr(spark._stamp, "stamp", lambda: {**real, "BLAS": "openblas Haswell"})
-        with pytest.raises(UnfitWorker, match=r"BLAS: .*set OPENBLAS_CORETYPE to the same kernel on both"):
-            on_spark.check()
-
-    def test_workers_without_unmet_end_the_command_with_one_sentence(self, spark_cluster, panel, tmp_path):
-        broken = tmp_path / "broken" / "unmet" / "__init__.py"
-        broken.parent.mkdir(parents=True)
-        broken.write_text("raise ImportError('no unmet here')\n")
-        common = (spark_cluster.folder / "spark-defaults.conf").read_text()
-        (tmp_path / "spark-defaults.conf").write_text(f"{common}spark.executorEnv.PYTHONPATH {broken.parents[1]}\n")
+    @pytest.mark.parametrize("unfit", ["no unmet", "another NumPy", "another kernel"])
+    def test_unfit_workers_end_the_command_with_one_sentence(self, spark_cluster, panel, tmp_path, unfit):
+        """Their interpreter really finds another `unmet` or NumPy, or tells OpenBLAS to use another kernel."""
+        python, sentence = make_unfit_python(tmp_path, unfit)
         command = "from unmet.cli import main; main()"
         began = time.monotonic()
         ended = drive(
             spark_cluster,
             ["-c", command, "estimate", str(panel), "--out", str(tmp_path / "out"), "--engine", spark_cluster.url],
-            SPARK_CONF_DIR=str(tmp_path),
+            PYSPARK_PYTHON=str(python),
         )
         assert ended.returncode == 2
-        assert "(unmet: missing (ImportError: no unmet here), here" in " ".join(ended.stderr.split())
+        words = " ".join(ended.stderr.split())
+        assert re.search(rf"The Spark worker on \S+ would give other digits than this machine \({sentence}", words), (
+            words
+        )
+        assert "No zone was tried there" in words
         assert time.monotonic() - began < LIMIT
         assert not (tmp_path / "out" / "run.json").exists()
+
+
+def make_unfit_python(folder: Path, unfit: str) -> tuple[Path, str]:
+    """Write an interpreter for workers that are not like the driver; return it and a pattern of the sentence."""
+    import numpy as np
+
+    extra, sentence = f"PYTHONPATH={folder}:$PYTHONPATH", ""
+    if unfit == "no unmet":
+        (folder / "unmet").mkdir()
+        (folder / "unmet" / "__init__.py").write_text("raise ImportError('no unmet here')\n")
+        sentence = r"unmet: missing \(ImportError: no unmet here\), here"
+    elif unfit == "another NumPy":  # the same files, but one: the worker imports this folder
+        source = Path(np.__file__).parent
+        for name in ("numpy", "numpy.libs"):
+            if (source.parent / name).is_dir():
+                shutil.copytree(source.parent / name, folder / name, copy_function=os.symlink)
+        version = folder / "numpy" / "version.py"
+        text = version.read_text().replace(np.__version__, "1.26.0")
+        version.unlink()
+        version.write_text(text)
+        sentence = rf"NumPy: 1\.26\.0, here {re.escape(np.__version__)}"
+    else:
+        kernel = "Prescott" if "Haswell" in stamp()["BLAS"] else "Haswell"
+        extra = f"OPENBLAS_CORETYPE={kernel}"
+        sentence = rf"BLAS: [^)]*{kernel}[^)]*, here {re.escape(stamp()['BLAS'])}\).*set OPENBLAS_CORETYPE to the same"
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nexec env {extra} "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    return python, sentence
 
 
 def drive(cluster, arguments, **more) -> subprocess.CompletedProcess[str]:

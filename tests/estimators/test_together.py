@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unmet import CensoredGP, InputError
-from unmet.estimators.together import learn_together
+from unmet.estimators.together import learn_together, with_data
 from unmet.kernels import LogNormal, Parameter, Periodic, SquaredExponential
 
 
@@ -31,6 +31,13 @@ def test_of_one_data_set_it_is_what_a_fit_learns():
     alone = CensoredGP(gp.kernel, likelihood="poisson", inference="dense").fit(*data_set(1))
     assert optimum.converged
     np.testing.assert_allclose(model.theta, alone.theta_, atol=2e-3)
+
+
+def test_models_that_only_have_their_data_give_the_same_digits():
+    bare = [with_data(CensoredGP(fitted(1).kernel, likelihood="poisson"), *data_set(seed)) for seed in range(2)]
+    np.testing.assert_array_equal(
+        learn_together(bare).model.theta, learn_together([fitted(seed) for seed in range(2)]).model.theta
+    )
 
 
 def test_the_sum_of_the_evidences_is_highest_where_it_ends():
@@ -70,6 +77,7 @@ def test_low_rank_features_are_planned_anew_for_the_length_scales_found():
     np.testing.assert_allclose(found.theta, right.theta, atol=0.05)
 
 
+@pytest.mark.slow
 def test_how_well_the_dispersion_is_known_is_told_by_the_width_of_its_peak():
     kernel = SquaredExponential(Parameter(0.5, fixed=True), Parameter(1.0, fixed=True))
     sets = []

@@ -57,6 +57,19 @@ def test_everywhere_contains_the_rows_and_the_prior_far_from_them() -> None:
     np.testing.assert_allclose(prior, np.repeat(np.sum(space.features**2, axis=1)[:, None], space.steps, axis=1))
 
 
+def test_covariances_of_places_equal_those_of_one_matrix() -> None:
+    space, K = problem()
+    rng = np.random.default_rng(6)
+    tau, nu = rng.uniform(0.2, 3, len(K)), rng.normal(size=len(K))
+    posterior = space.marginals(Sites(tau, nu))
+    whole = np.linalg.inv(np.eye(len(K)) + K * tau) @ K
+    first, second = np.nonzero(np.equal.outer(space.step, space.step))
+    order = rng.permutation(len(first))
+    first, second = first[order], second[order]
+    got = space.covariance(posterior, space.place[first], space.place[second], space.step[first])
+    np.testing.assert_allclose(got, whole[first, second], atol=1e-10)
+
+
 def test_draws_have_the_posterior_mean_and_covariance_across_places_and_steps() -> None:
     space, K = problem()
     rng = np.random.default_rng(2)

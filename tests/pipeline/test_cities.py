@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from unmet import InputError
 from unmet.cli import app
-from unmet.execution import serially
+from unmet.execution import in_processes, serially
 from unmet.mobility.runs.outputs import TABLES
 from unmet.pipeline.cities import PAGE, TABLE, City, find_cities, run_cities
 from unmet.report.cities import CitySummary, write_cities_page
@@ -127,3 +127,22 @@ def test_cities_are_in_order_of_lost_trips(tmp_path):
     write_cities_page(tmp_path / PAGE, rows)
     page = (tmp_path / PAGE).read_text(encoding="utf-8")
     assert page.index(">b</a>") < page.index(">a</a>")
+
+
+@pytest.mark.slow
+def test_zones_of_all_cities_in_one_stream_give_the_same_tables(done, source, tmp_path):
+    """Also if the first attempt is stopped in the middle of it."""
+    out, rows = done
+    cities = find_cities(source, tmp_path)
+
+    def stop(finished, cities, note):
+        if finished == 2:  # the city without records, and the first of the others
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_cities(cities, tmp_path, executor=in_processes, jobs=2, progress=stop)
+    assert run_cities(cities, tmp_path, executor=in_processes, jobs=2) == rows
+    for name in ("Bergen", "Oslo & <west>"):
+        for table in TABLES:
+            path = f"{name}/estimate/{table}"
+            assert (tmp_path / path).read_bytes() == (out / path).read_bytes()

@@ -12,6 +12,7 @@ from unmet.pipeline.decisions import DecisionTest, compare_decisions
 from unmet.simulate import simulate_city
 
 
+@pytest.mark.slow
 def test_plans_of_all_models_meet_the_same_riders_and_turn_fewer_away(tmp_path):
     city = simulate_city(4, 23, seed=3)
     folder, out = city.save(tmp_path / "city"), tmp_path / "out"

@@ -16,6 +16,8 @@ from unmet import InputError
 from unmet._storage.parquet import read_parquet
 from unmet.mobility.panel import read_panel
 from unmet.pipeline import Event, RunSettings, run, running
+from unmet.report import export_tables
+from unmet.report.source import open_run
 
 OUTPUTS = ["estimate", "panel.parquet", "quality.json", "report.html", "stages.json"]
 
@@ -105,6 +107,39 @@ def test_every_setting_decides_a_stage_names_files_or_changes_only_the_speed():
     speed = {"jobs", "engine", "memory", "force", "max_rejected"}
     left = {field.name for field in fields(RunSettings)} - decides - files - speed
     assert not left, "add these to _DECIDES of pipeline/running.py"
+
+
+def test_returns_stand_beside_pickups_in_every_table_and_a_later_run_without_them_keeps_them(city, out, tmp_path):
+    both = run(city_settings(city, out, side="both"))
+    assert reused(both) == {"panel": True, "estimate": True, "returns": False, "report": False}
+    totals = read_parquet(out / "estimate" / "returns" / "totals.parquet")
+    system = totals[totals["level"] == "system"].set_index("quantity")["mean"]
+    assert system["demand"] > system["observed"] == read_panel(out / "panel.parquet").panel["returns"].sum()
+    export_tables(out, tmp_path / "tables", formats=["parquet"])
+    tables = {path.stem: read_parquet(path) for path in (tmp_path / "tables").iterdir()}
+    for name in ("zones", "hours_of_week", "bins"):
+        assert tables[name]["returns_observed"].sum() == pytest.approx(system["observed"]), name
+        assert tables[name]["returns_lost_mean"].sum() == pytest.approx(system["lost"], rel=0.05), name
+    headline = tables["headline"].set_index("quantity")["value"]
+    assert headline["returns_demand"] == system["demand"]
+    rows = tables["totals"].query("level == 'system'").set_index("quantity")["mean"]
+    assert rows["returns_lost"] == system["lost"]
+    weeks = tables["weeks"].query("quantity == 'returns_lost'")["mean"].sum()
+    assert weeks == pytest.approx(system["lost"], rel=0.05)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"{system['observed']:,.0f} recorded, {system['demand']:,.0f} wanted" in page
+    assert f'"no_dock":{system["lost"] + system["walked_on"]}' in page
+    assert all(reused(run(city_settings(city, out, side="both"))).values())
+    assert set(reused(run(city_settings(city, out)))) == {"panel", "estimate", "report"}
+    # Of another model, the returns no longer belong to the run.
+    run(city_settings(city, out, seed=5))
+    with open_run(out) as source:
+        assert source.returns is None
+
+
+def test_the_report_of_returns_alone_is_refused_with_what_to_do(city, out):
+    with pytest.raises(InputError, match="returns come with both"):
+        run(city_settings(city, out, side="returns"))
 
 
 @pytest.mark.parametrize(

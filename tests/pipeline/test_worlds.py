@@ -32,6 +32,7 @@ def replay(lost: float = 0.0) -> Replay:
         index=pd.to_datetime(["2024-03-04 22:00", f"{DAY} 00:00", f"{DAY} 01:00"]),
     )
     hours = pd.DataFrame({"zone": [0], "start_local": pd.to_datetime([f"{DAY} 09:00"]), "hours": 1.0, "lost": lost})
+    hours = hours.assign(observed=0, walked_on=0.0, walked_in=0.0)
     return Replay(ZONES, supply, hours, TRIPS, Habits())
 
 
@@ -52,6 +53,40 @@ def test_riders_that_the_records_lost_ride_as_recorded_ones_do():
     assert set(riders.origin[added]) == {0}
     assert (riders.hours[added] > 100).mean() == pytest.approx(1 / 3, abs=0.1)  # one of three trips has no known end
     assert np.array_equal(riders.time, many.riders(DAY).time)
+
+
+def test_riders_who_walked_in_come_to_the_station_that_was_empty_first():
+    """Of 400 trips at b in an hour a quarter walked there: a, near by and empty, is the only place they can be from."""
+    zones = pd.DataFrame({"zone": ["a", "b", "far"], "lat": [40.0, 40.001, 40.1], "lon": -74.0, "capacity": 500.0})
+    at = pd.to_datetime([f"{DAY} 08:00"] * 3)
+    bins = pd.DataFrame({"zone": [0, 1, 2], "start_local": at, "hours": 1.0, "observed": [0, 400, 0], "lost": 0.0})
+    bins = bins.assign(walked_on=[100.0, 0.0, 50.0], walked_in=[0.0, 100.0, 0.0])
+    trips = pd.DataFrame(
+        {"origin": 1, "destination": 2, "started": pd.Timestamp(f"{DAY} 08:30"), "hours": 0.1}, range(400)
+    )
+    late = trips.assign(started=pd.Timestamp(f"{DAY} 09:30"))
+    habits = Habits((0.0, 300.0, 700.0), (0.5, 0.2, 0.0), breakage=0.5)
+    riders = Replay(zones, pd.DataFrame(), bins, pd.concat([trips, late]), habits).riders(DAY)
+    early = riders.time < 9
+    assert (riders.origin[early] == 0).sum() == pytest.approx(100, abs=30)
+    assert set(riders.origin[early]) == {0, 1}
+    assert set(riders.origin[~early]) == {1}
+    assert riders.breaks.mean() == pytest.approx(0.5, abs=0.06)
+
+
+def test_riders_who_rode_on_wanted_the_full_station():
+    """Of 400 trips to b in an hour a quarter had found a, next to it, full."""
+    zones = pd.DataFrame({"zone": ["a", "b", "far"], "lat": [40.0, 40.001, 40.1], "lon": -74.0, "capacity": 500.0})
+    at = pd.to_datetime([f"{DAY} 09:00"] * 3)
+    bins = pd.DataFrame({"zone": [0, 1, 2], "start_local": at, "hours": 1.0, "observed": [0, 400, 0], "lost": 0.0})
+    bins = bins.assign(walked_on=[100.0, 0.0, 50.0], walked_in=[0.0, 100.0, 0.0])
+    trips = pd.DataFrame({"origin": 2, "destination": 1, "hours": 0.5}, range(400))
+    trips["started"] = pd.Timestamp(f"{DAY} 08:45")
+    habits = Habits((0.0, 300.0, 700.0), (0.5, 0.2, 0.0))
+    riders = Replay(zones, pd.DataFrame(), bins.iloc[:0], trips, habits, (bins, habits)).riders(DAY)
+    assert (riders.destination == 0).sum() == pytest.approx(100, abs=30)
+    assert set(riders.destination) == {0, 1}
+    assert set(riders.origin) == {2}
 
 
 def test_a_trip_without_a_known_end_takes_its_bike_away():

@@ -108,7 +108,7 @@ def test_exports_have_the_numbers_of_the_page(exported, kind, page, totals, plai
     assert weeks["mean"].astype(float).sum() == pytest.approx(headline["lost"], rel=1e-6)
     assert tables["hours_of_week"]["observed"].astype(float).sum() == pytest.approx(headline["observed"])
     forecast = tables["forecast"]["rate_mean"].astype(float).sum()
-    assert forecast == pytest.approx(sum(page["forecast"]["bins"]["rate_mean"]), rel=1e-5)
+    assert forecast == pytest.approx(sum(page["forecast"]["areas"][0]["bins"]["rate_mean"]), rel=1e-5)
     assert len(tables["totals"]) == len(totals)
     assert tables["totals"]["mean"].astype(float).sum() == pytest.approx(totals["mean"].sum(), rel=1e-9)
 

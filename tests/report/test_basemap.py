@@ -31,6 +31,7 @@ def test_lines_are_cut_to_the_map_and_polygons_are_areas(tmp_path):
     assert found["areas"] == [[[1, 1], [4, 1], [4, 4], [1, 1]]]
 
 
+@pytest.mark.slow
 def test_a_large_file_is_made_coarser(tmp_path):
     rng = np.random.default_rng(0)
     walks = np.clip(np.cumsum(rng.normal(0, 0.02, (60, 2000, 2)), axis=1) + 5, 0, 10)

@@ -34,6 +34,7 @@ def axe(tmp_path_factory) -> str:
         return archive.extractfile("package/axe.min.js").read().decode()
 
 
+@pytest.mark.slow
 def test_axe_finds_no_serious_fault(plain_page, open_page, axe):
     opened = open_page(plain_page, bypass_csp=True)
     opened.page.evaluate(axe)
@@ -49,6 +50,7 @@ def data_of(page: Path) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
 
 
+@pytest.mark.slow
 def test_a_choice_is_followed_by_numbers_map_table_and_address(plain_page, open_page, plain_run):
     opened = open_page(plain_page)
     page = opened.page
@@ -71,6 +73,7 @@ def test_a_choice_is_followed_by_numbers_map_table_and_address(plain_page, open_
     shown = [float(text.replace(",", "")) for text in opened.column(2)]
     assert sum(shown) == pytest.approx(lost.sum(), abs=0.05 * len(shown) + 0.5)
     assert "(in North, on weekdays, 06:00 to 10:00)" in page.locator("#story-answer").inner_text()
+    assert page.locator("#sentence").inner_text().startswith("In North, on weekdays, 06:00 to 10:00, riders took ")
     assert "area=North&days=weekdays&part=morning" in page.url
     assert opened.complaints == []
 
@@ -88,14 +91,55 @@ def test_a_choice_is_followed_by_numbers_map_table_and_address(plain_page, open_
     assert again.page.locator("#zone-table tbody tr").count() == len(zones)
 
 
+def test_a_choice_is_followed_by_plan_series_week_act_and_forecast(plain_page, open_page, plain_run):
+    opened = open_page(plain_page)
+    page = opened.page
+    zones = pd.read_parquet(plain_run.folder / "zones.parquet")
+    north = set(zones.index[zones["area"] == "North"])
+    data = data_of(plain_page)
+    page.select_option("#choice-area", "North")
+    page.select_option("#choice-part", "evening")
+    page.wait_for_selector("body[data-choice='North||evening']")
+    # The plan: sums of the area's stations, and moves from and to them.
+    plan = next(own for own in data["plan"]["areas"] if own["area"] == "North")
+    lead = page.locator("#plan-lead").inner_text()
+    assert f"stations in North would turn away {round(plan['totals']['now']['mean'])} riders" in lead
+    assert "The plan is for the whole day" in lead
+    moves = data["plan"]["moves"]
+    touching = [k for k in range(len(moves["bikes"])) if {moves["source"][k], moves["target"][k]} & north]
+    assert sum(moves["bikes"][k] for k in touching) == plan["moved"]
+    assert [float(text) for text in opened.column(3, "#plan-moves")] == [moves["bikes"][k] for k in touching]
+    options = page.evaluate("Array.from(document.getElementById('plan-choice').options, (o) => Number(o.value))")
+    assert set(options) <= north
+    # The series: only evening hours, with a band around the rate of the area.
+    band, rate = page.evaluate("document.getElementById('series').data.slice(0, 2).map((t) => [t.x, t.y])")
+    hours = pd.to_datetime([t for t, v in zip(*rate, strict=True) if v is not None], unit="ms").hour
+    assert len(hours) > 10
+    assert set(hours) == {16, 17, 18, 19}
+    assert [v for v in band[1] if v is not None]
+    # The table of where to act, and the forecast.
+    when = opened.column(2, "#act-table")
+    assert len(when) > 0
+    assert {text[-5:-3] for text in when} <= {"16", "17", "18", "19"}
+    sentences = {(own["days"], own["part"]): own["sentence"] for own in data["forecast"]["areas"][1]["sentences"]}
+    expected = f"In North, 16:00 to 20:00: {sentences[None, 'evening']}"
+    assert page.locator("#forecast-lead").inner_text().startswith(expected)
+    assert {text.split(", ")[1][:2] for text in opened.column(2, "#forecast-table")} <= {"16", "17", "18", "19"}
+    for table in ("#act-table", "#forecast-table"):
+        rows = f"document.querySelectorAll('{table} tbody tr')"
+        assert set(page.evaluate(f"Array.from({rows}, (row) => Number(row.dataset.zone))")) <= north
+    assert opened.complaints == []
+
+
 def test_the_page_answers_what_people_ask(plain, plain_page):
     data = data_of(plain_page)
     everything = next(own for own in data["story"]["choices"] if own["choice"] == [None, None, None])
     plain.page.evaluate("location.hash = ''")
     plain.page.wait_for_selector("body[data-choice='||']")
     assert plain.page.locator("#story-answer").inner_text() == everything["compare"][0]["sentence"]
-    assert plain.page.locator("#forecast-lead").inner_text().startswith(data["forecast"]["sentence"])
-    assert plain.page.locator("#forecast-table tbody tr").count() == len(data["forecast"]["worst"]["number"])
+    sentence = data["forecast"]["areas"][0]["sentences"][0]["sentence"]
+    assert plain.page.locator("#forecast-lead").inner_text().startswith(sentence)
+    assert plain.page.locator("#forecast-table tbody tr").count() == data["forecast"]["rows"]
     plain.page.locator("#words summary").click()
     assert "riders who found a zone open but empty" in plain.page.locator("#words").inner_text()
     plain.page.locator("#words summary").click()

@@ -103,6 +103,7 @@ def test_results_whose_ledger_is_of_another_run_are_noticed(folder, tmp_path):
         read()
 
 
+@pytest.mark.slow
 def test_damage_that_only_shows_while_tables_are_read_is_bad_input(folder, tmp_path):
     path = folder / "estimate" / "demand.parquet"
     whole = path.read_bytes()

@@ -225,6 +225,7 @@ def test_a_workbook_has_the_numbers_of_the_parquet_files_and_no_formula(hostile_
     assert names == parquet["zones"]["zone"].tolist()
 
 
+@pytest.mark.slow
 def test_a_table_too_long_for_a_sheet_goes_on_in_the_next(hostile_run, parquet, tmp_path, monkeypatch):
     monkeypatch.setattr("unmet.report.workbook._MOST_ROWS", 1000)
     path = tmp_path / "city.xlsx"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -39,11 +40,45 @@ def test_the_risk_is_a_chance_for_one_day(forecast):
 
 def test_the_page_has_the_sentence_and_the_worst_hours(forecast):
     rows, by_bin, data, zones = forecast
-    assert data["sentence"] == forecast_sentence(by_bin)
-    assert f"{by_bin['rate_mean'].sum():,.0f} riders are expected" in data["sentence"]
+    everything = data["areas"][0]
+    assert everything["area"] is None
+    sentences = {(own["days"], own["part"]): own["sentence"] for own in everything["sentences"]}
+    assert sentences[None, None] == forecast_sentence(by_bin)
+    assert f"{by_bin['rate_mean'].sum():,.0f} riders are expected" in sentences[None, None]
+    morning = by_bin[by_bin["start_local"].dt.hour.isin(range(6, 10))]
+    assert f"{morning['rate_mean'].sum():,.0f} riders are expected" in sentences[None, "morning"]
+    assert sentences["weekends", None] == "The forecast has no such hours."
     worst = rows.loc[rows["expected_lost"].idxmax()]
     assert zones["zone"].iloc[data["worst"]["number"][0]] == worst["zone"]
     assert data["worst"]["expected_lost"][0] == pytest.approx(worst["expected_lost"], rel=1e-5)
+
+
+def test_areas_add_up_and_their_bands_come_from_the_errors_of_their_zones(forecast, plain_run):
+    _, by_bin, data, zones = forecast
+    everything, *areas = data["areas"]
+    assert [own["area"] for own in areas] == ["North", "South"]
+    for name in ("rate_mean", "expected_lost"):
+        sums = np.nansum([np.array(own["bins"][name], dtype=float) for own in areas], axis=0)
+        assert sums == pytest.approx(np.nan_to_num(np.array(everything["bins"][name], dtype=float)), rel=1e-4)
+    demand = pd.read_parquet(plain_run.folder / "demand.parquet")
+    demand = demand[demand["start"].isin(by_bin["start"])]
+    for own in areas:
+        some = demand[demand["zone"].isin(zones["zone"][zones["area"] == own["area"]])]
+        sd = np.sqrt((some["rate_sd"] ** 2).groupby(some["start"]).sum()).to_numpy()  # this model shares no errors
+        half = np.array(own["bins"]["rate_q95"]) - np.array(own["bins"]["rate_mean"])
+        assert half == pytest.approx(1.6448536 * sd, rel=1e-4)
+
+
+def test_the_first_rows_of_every_choice_are_on_the_page(forecast):
+    rows, _, data, zones = forecast
+    worst = pd.DataFrame({"zone": zones["zone"].to_numpy()[data["worst"]["number"]], "at": data["worst"]["at"]})
+    hour = pd.to_datetime(worst["at"], unit="ms").dt.hour
+    area = dict(zip(zones["zone"], zones["area"], strict=True))
+    own = rows[(rows["zone"].map(area) == "South") & rows["start_local"].dt.hour.isin(range(16, 20))]
+    best = own.nlargest(60, "expected_lost", keep="first").dropna(subset="expected_lost")
+    page = worst[(worst["zone"].map(area) == "South") & hour.isin(range(16, 20))]
+    assert len(best) > 10
+    assert page["zone"].tolist()[: len(best)] == best["zone"].tolist()
 
 
 def test_a_run_without_a_horizon_has_none(hostile_run):

@@ -7,9 +7,10 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_matrix
 
 from report.small_runs import run_on
-from unmet.report.series import SystemSeries, each_zone
+from unmet.report.series import RateErrors, SystemSeries, each_zone
 from unmet.report.source import open_run
 
 
@@ -107,6 +108,42 @@ def test_days_to_come_are_as_long_as_the_clock_makes_them(city, tmp_path):
     run = run_on(city, tmp_path, end="2024-03-09", every="1d", horizon=3)
     with open_run(run.folder, run.panel) as source:
         assert source.bins.loc[source.bins["future"], "minutes"].tolist() == [1440, 1380, 1440]
+
+
+def test_errors_that_bins_share_add_up_over_a_day_and_the_rest_lasts_all_day():
+    rng = np.random.default_rng(5)
+    shared, own = rng.normal(size=(6, 2)), rng.uniform(0.5, 2.0, 6)
+    rates = pd.DataFrame({"rate_sd": np.sqrt(own**2 + (shared**2).sum(axis=1))})
+    rates = rates.assign(rate_shared_1=shared[:, 0], rate_shared_2=shared[:, 1])
+    errors = RateErrors.of(rates)
+    assert np.allclose(errors.sd(), rates["rate_sd"])
+    days = csr_matrix(np.repeat(np.eye(2), 3, axis=0))
+    # The covariance of all bins: shared errors are the same in every bin, the rest in every bin of a day.
+    covariance = shared @ shared.T + np.outer(own, own) * (days @ days.T).toarray()
+    assert np.allclose(errors.summed(days) ** 2, np.diag(days.T @ covariance @ days))
+
+
+def test_an_area_has_a_band_and_the_parts_of_a_day_add_up(plain_run):
+    with open_run(plain_run.folder, plain_run.panel) as source:
+        series = [own for _, own in each_zone(source)]
+        sums = {}
+        for area in ("North", "South", None):
+            sums[area] = SystemSeries(source, area)
+            for own, name, counted in zip(series, source.area_of, source.counted, strict=True):
+                if counted and area in (None, name):
+                    sums[area].add(own)
+    north, south, everything = (own.series() for own in sums.values())
+    for name in ("observed", "rate", "lost"):
+        both = np.nan_to_num(north.bins[name]) + np.nan_to_num(south.bins[name])
+        assert np.allclose(both, np.nan_to_num(everything.bins[name]))
+        parts = np.sum([np.nan_to_num(days[name]) for days in north.parts.values()], axis=0)
+        assert np.allclose(parts, np.nan_to_num(north.days[name]))
+    half = [own.bins["high"] - own.bins["rate"] for own in (north, south, everything)]
+    assert np.allclose(half[0] ** 2 + half[1] ** 2, half[2] ** 2)  # this model shares no errors between zones
+    limits = pd.read_parquet(plain_run.folder / "totals.parquet").query("level == 'area_hour_of_week'")
+    lost = limits[(limits["zone"] == "North") & (limits["quantity"] == "lost")]
+    assert np.allclose(north.week["high"][lost["hour_of_week"].to_numpy(dtype=int)], lost["q95"])
+    assert lost["mean"].sum() == pytest.approx(north.week["lost"].sum(), rel=0.2)
 
 
 def test_the_band_of_all_zones_has_the_errors_that_they_share(plain_run, tmp_path):

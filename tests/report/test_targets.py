@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from unmet import InputError
 from unmet.cli import app
 from unmet.mobility.planning import PlanOptions
+from unmet.mobility.runs.outputs import read_info, write_info
 from unmet.report.targets import write_targets
 
 TABLES = {"targets", "moves", "fleet", "next_bikes", "next_docks", "docks_to_move"}
@@ -90,10 +91,13 @@ def test_the_command_prints_the_plan_or_json(plain_run, tmp_path):
     assert document["totals"]["gain"]["mean"] > 0
 
 
-def test_estimated_returns_of_another_run_are_refused(plain_run, tmp_path):
+def test_estimated_returns_that_were_damaged_are_refused(plain_run, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(plain_run.folder, folder)
     shutil.copytree(plain_run.folder, folder / "returns")
+    info = read_info(folder / "returns")
+    info["panel"]["summary"]["of"] = info["inputs"]["panel"]
+    write_info(folder / "returns" / "run.json", info)
     (folder / "returns" / "demand.parquet").write_bytes(b"damaged")
     with pytest.raises(InputError, match="damaged or changed"):
         write_targets(folder, tmp_path / "plan", SMALL, panel=plain_run.panel)
@@ -101,7 +105,7 @@ def test_estimated_returns_of_another_run_are_refused(plain_run, tmp_path):
 
 def test_the_page_begins_with_the_plan(plain):
     page = plain.page
-    assert page.evaluate("document.querySelector('main').firstElementChild.id") == "plan"
+    assert page.evaluate("document.querySelector('main section').id") == "plan"
     assert page.locator("#plan-title").text_content().startswith("Plan for ")
     assert "riders" in page.locator("#plan-lead").text_content()
     marks = page.locator("#plan-map .planned-mark")

@@ -25,7 +25,7 @@ def by_name(source):
 @pytest.mark.parametrize(
     ("name", "column", "value", "says"),
     [
-        ("left_out", "left_out", "it has a valet", "1 zone ({}) left out of the totals"),
+        ("left_out", "left_out", "7: it has a valet", "1 zone ({}: it has a valet) left out of the totals"),
         ("lost_above_observed", "lost_mean", 1e6, "1 zone ({}) with more trips lost than observed"),
         ("mostly_empty", "stockout_minutes", 10**9, "1 zone ({}) empty most of the time"),
         ("fits", "status", "failed", "1 zone ({}) could not be estimated"),
@@ -75,7 +75,7 @@ def _definition(source) -> str:
 def test_held_out_bins_speak_for_or_against_the_run(source, held_out, good):
     found = by_name(replace(source, info={**source.info, "joint": {"held_out": held_out}}))["held_out"]
     assert found.good is good
-    assert f"{held_out['bias']:+.1%}" in found.sentence
+    assert f"{held_out['bias']:+.1%}".replace("-", "−") in found.sentence
 
 
 def test_a_run_without_held_out_bins_says_nothing_of_them(source):

@@ -116,6 +116,7 @@ Keep = Annotated[str | None, option("keep")]
 Memory = Annotated[str, option("memory")]
 
 Model = Annotated[str, option("model")]
+Side = Annotated[str, option("side")]
 Horizon = Annotated[str | None, option("horizon")]
 Seed = Annotated[int, option("seed", min=0)]
 Draws = Annotated[int, option("draws", min=20)]

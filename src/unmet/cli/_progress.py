@@ -94,6 +94,9 @@ def step_progress(console: Console, title: str) -> Iterator[Callable[[str], None
         yield lambda step: progress.update(task, description=escape(step))
 
 
+_OF_ZONES = {"estimate": "Estimating zones", "returns": "Estimating returns"}
+
+
 @contextmanager
 def stage_progress(console: Console) -> Iterator[Callable[[Event], None]]:
     """Show a spinner or a bar for the current stage of a run, and a line for each finished stage."""
@@ -103,8 +106,8 @@ def stage_progress(console: Console) -> Iterator[Callable[[Event], None]]:
 
         def tell(event: Event) -> None:
             nonlocal step, zones
-            if event.kind == "begin" and event.stage == "estimate":
-                zones = shown.enter_context(zone_progress(console, "Estimating zones"))
+            if event.kind == "begin" and event.stage in _OF_ZONES:
+                zones = shown.enter_context(zone_progress(console, _OF_ZONES[event.stage]))
             elif event.kind == "begin":
                 step = shown.enter_context(step_progress(console, event.stage))
             elif event.kind == "step" and step is not None:

@@ -210,7 +210,8 @@ def _backtest_decisions(given: Path, out: Path, models: str, quiet: bool, **opti
     with stderr.status("reading the city") as status, temporary_folder() as scratch:
         if given.suffix == ".toml":
             settings = make_settings(given)
-            city = recorded_world(settings, scratch, jobs=options["jobs"], progress=status.update)
+            common = {"returns": options["returns"], "jobs": options["jobs"]}
+            city = recorded_world(settings, scratch, **common, progress=status.update)
         else:
             city = simulated_world(read_city(given))
         result = compare_decisions(city, models=chosen, progress=status.update, **options)

@@ -44,6 +44,8 @@ def panel_command(
         Path | None,
         typer.Option(help="CSV file to write: stations that very probably list vehicles nobody can rent."),
     ] = None,
+    jobs: flags.Jobs = None,
+    engine: flags.Engine = "processes",
     quiet: flags.Quiet = False,
     as_json: flags.AsJson = False,
     **options: Any,
@@ -61,6 +63,8 @@ def panel_command(
           --timezone America/New_York --out panel.parquet
     """
     # Imported here to keep `unmet --help` fast.
+    from unmet.engines import find_executor
+    from unmet.execution import count_workers
     from unmet.mobility.panel.build import write_panel
     from unmet.mobility.panel.saving import check_new_file, write_unusable
 
@@ -70,6 +74,8 @@ def panel_command(
         check_new_file(unusable, trips, status, stations, zones)
         if unusable.resolve() == out.resolve():
             raise InputError(f"{str(out)!r} cannot be both the panel (--out) and the stations (--unusable).")
+    executor = find_executor(engine)
+    options |= {"executor": executor, "jobs": count_workers(jobs, executor)}
     with step_progress(Console(stderr=True, quiet=quiet), "starting") as progress:
         made = write_panel(out, trips, status, stations, progress=progress, **options)
     if unusable is not None:

@@ -58,6 +58,7 @@ def run_command(
     keep: flags.Keep = None,
     memory: flags.Memory = "2GB",
     model: flags.Model = DEFAULT_MODEL,
+    side: flags.Side = "pickups",
     horizon: flags.Horizon = None,
     seed: flags.Seed = 0,
     draws: flags.Draws = DEFAULT_DRAWS,
@@ -154,11 +155,12 @@ def _given(ctx: typer.Context) -> dict[str, Any]:
 
 def print_run(console: Console, outcome: RunOutcome) -> None:
     """Print the results of a run and the paths of its files."""
+    from unmet.report.trust import summarise_checks
+
     console.print(panel_facts(outcome.panel))
     print_estimate(console, outcome.estimate)
     checks = json.loads(outcome.report.with_name("quality.json").read_text(encoding="utf-8"))
-    found = "; ".join(check["sentence"] for check in checks if not check["good"])
-    console.print(Text(f"Before you send this on: {found}." if found else "Checks: nothing found."))
+    console.print(Text(summarise_checks(checks)))
     print_story(console, outcome)
     # A path is copied from here, so it must not be wrapped.
     console.print(Text(f"Tables: {outcome.estimate.out}"), soft_wrap=True)

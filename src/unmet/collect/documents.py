@@ -12,12 +12,13 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from unmet._exceptions import FileFormatError
 
 __all__ = [
     "Document",
+    "LastRead",
     "StationInfo",
     "StationState",
     "Vehicle",
@@ -32,6 +33,10 @@ _MILLISECONDS = 1e11  # a number of seconds beyond this lies after the year 5000
 _MOST_COUNT = 100_000
 _MOST_ROWS = 300_000  # the largest system has less than a tenth of it
 Row = TypeVar("Row")
+
+LastRead: TypeAlias = list[tuple[Any, str, Row] | None]
+"""Items of the last document, each with its name and what was read of it; None if unreadable. Functions that are given
+it bring it up to date. An item that is still the same at the same place, as most are, is not read again."""
 
 
 @dataclass(frozen=True)
@@ -138,9 +143,11 @@ def feed_addresses(document: Document, language: str = "en") -> dict[str, str]:
     }
 
 
-def station_states(document: Document) -> tuple[dict[str, tuple[StationState, float | None]], int]:
+def station_states(
+    document: Document, last: LastRead[tuple[StationState, float | None]] | None = None
+) -> tuple[dict[str, tuple[StationState, float | None]], int]:
     """Read ``station_status``: station id → (state, ``last_reported``), and the number of unreadable stations."""
-    return _rows(document, ("stations",), ("station_id",), lambda s: (_state(s), _time(s.get("last_reported"))))
+    return _rows(document, ("stations",), ("station_id",), _reported_state, last)
 
 
 def station_infos(document: Document) -> tuple[dict[str, StationInfo], int]:
@@ -148,9 +155,9 @@ def station_infos(document: Document) -> tuple[dict[str, StationInfo], int]:
     return _rows(document, ("stations",), ("station_id",), _info)
 
 
-def vehicles(document: Document) -> tuple[dict[str, Vehicle], int]:
+def vehicles(document: Document, last: LastRead[Vehicle] | None = None) -> tuple[dict[str, Vehicle], int]:
     """Read ``vehicle_status`` or ``free_bike_status``: vehicle id → vehicle, and the number of unreadable ones."""
-    return _rows(document, ("vehicles", "bikes"), ("vehicle_id", "bike_id"), _vehicle)
+    return _rows(document, ("vehicles", "bikes"), ("vehicle_id", "bike_id"), _vehicle, last)
 
 
 def _rows(
@@ -158,20 +165,25 @@ def _rows(
     lists: tuple[str, ...],
     ids: tuple[str, ...],
     read: Callable[[Mapping[str, Any]], Row],
+    last: LastRead[Row] | None = None,
 ) -> tuple[dict[str, Row], int]:
     listed = next((document.data[name] for name in lists if name in document.data), None)
     if not isinstance(listed, list):
         raise FileFormatError(f"expected a list {' or '.join(lists)!r} in 'data'; found {sorted(document.data)[:5]}")
     if len(listed) > _MOST_ROWS:
         raise FileFormatError(f"expected at most {_MOST_ROWS:,} {' or '.join(lists)}; found {len(listed):,}")
-    rows: dict[str, Row] = {}
-    unreadable = 0
-    for item in listed:
+    before: LastRead[Row] = [] if last is None else last
+    found: LastRead[Row] = []
+    for number, item in enumerate(listed):
+        known = before[number] if number < len(before) else None
         try:
-            rows[_identity(item, ids)] = read(item)
+            same = known is not None and known[0] == item
+            found.append(known if same else (item, _identity(item, ids), read(item)))
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            unreadable += 1
-    return rows, unreadable
+            found.append(None)
+    if last is not None:
+        last[:] = found
+    return {one[1]: one[2] for one in found if one is not None}, found.count(None)
 
 
 def _identity(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
@@ -180,6 +192,10 @@ def _identity(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
         if type(value) in (str, int) and (text := str(value).strip()):
             return text
     raise ValueError(f"no {names[0]}")
+
+
+def _reported_state(station: Mapping[str, Any]) -> tuple[StationState, float | None]:
+    return _state(station), _time(station.get("last_reported"))
 
 
 def _state(station: Mapping[str, Any]) -> StationState:

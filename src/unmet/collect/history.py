@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ _MANIFEST = "manifest.json"
 _FILES = {f"{table}.parquet" for table in TABLES}
 _MOST_NUMBER = 9e12  # as a time, the last one that DuckDB has
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which is not text
-_BATCH = 50_000
+_BATCH = 5_000  # rows of Python take ten times the space of those of a table
 _KEYS = {"changes": ("station_id", "poll_time"), "vehicles": ("vehicle_id", "poll_time")}
 _KEYS |= {"stations": ("station_id", "valid_from"), "documents": ("feed", "poll_time")}
 
@@ -285,16 +284,23 @@ class SystemHistory:
 
     def _write_day(self, day: str, folder: Path, tables: Iterable[str]) -> None:
         """Write tables of a segment as Parquet files; those without rows only where a reader expects them."""
+        waiting: dict[str, list[list[Any]]] = {table: [] for table in tables}
         # One thread, so that equal rows give equal bytes.
         with connect(threads=1) as connection:
-            for table in tables:
-                rows = (row for frame in self.frames(day) for row in frame.get(table, ()))
-                _load(connection, table, rows)
+            for table in waiting:
+                columns = ", ".join(f"{name} {kind}" for name, kind in TABLES[table].items())
+                connection.execute(f"CREATE TABLE {table} ({columns})")
+            for frame in self.frames(day):
+                for table, rows in waiting.items():
+                    rows += frame.get(table, ())
+                    if len(rows) >= _BATCH:
+                        _insert(connection, table, rows)
+            for table, rows in waiting.items():
+                _insert(connection, table, rows)
                 (count,) = fetch_all(connection, f"SELECT count(*) FROM {table}")[0]
                 if count or table in ("changes", "polls"):
                     target = literal(str(folder / f"{table}.parquet"))
                     connection.execute(f"COPY {table} TO {target} (FORMAT parquet, COMPRESSION zstd)")
-                connection.execute(f"DROP TABLE {table}")
 
     def _write_manifest(self, content: dict[str, Any]) -> None:
         write_text(self.folder / _MANIFEST, json.dumps(content, indent=1, sort_keys=True) + "\n")
@@ -341,14 +347,13 @@ def _is_value(value: object, kind: str) -> bool:
     return isinstance(value, int | float) and abs(value) < _MOST_NUMBER
 
 
-def _load(connection: duckdb.DuckDBPyConnection, table: str, rows: Iterator[list[Any]]) -> None:
-    """Make a table of rows; a batch at a time, because rows of Python take ten times the space."""
-    columns = ", ".join(f"{name} {kind}" for name, kind in TABLES[table].items())
-    connection.execute(f"CREATE TABLE {table} ({columns})")
-    while batch := list(islice(rows, _BATCH)):
-        connection.register("batch", _as_frame(table, batch))
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: list[list[Any]]) -> None:
+    """Move rows to a table."""
+    if rows:
+        connection.register("batch", _as_frame(table, rows))
         connection.execute(f"INSERT INTO {table} SELECT * FROM batch")
         connection.unregister("batch")
+        rows.clear()
 
 
 def _as_frame(table: str, rows: list[list[Any]]) -> pd.DataFrame:

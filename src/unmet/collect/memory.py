@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from unmet.collect.documents import (
     Document,
+    LastRead,
     StationInfo,
     StationState,
     Vehicle,
@@ -59,6 +60,8 @@ class Memory:
         self._vehicles: dict[str, Vehicle] = {}
         self._infos: dict[str, StationInfo] = {}
         self._to_restate: set[str] = set()
+        self._read_states: LastRead[tuple[StationState, float | None]] = []
+        self._read_vehicles: LastRead[Vehicle] = []
 
     def begin_day(self) -> None:
         """Write all rows with the next document of each feed, so that the files of a day can be read alone."""
@@ -103,14 +106,17 @@ class Memory:
         self._to_restate -= tables.keys()
 
     def _see_states(self, document: Document, at: float) -> Seen:
-        rows, unreadable = station_states(document)
+        rows, unreadable = station_states(document, self._read_states)
         restate = "changes" in self._to_restate
         table: list[list[Any]] = []
-        for station, (state, reported) in rows.items():
+        for station, row in rows.items():
             before = self._states.get(station)
+            if before is row and not restate:  # not read again: see `LastRead`
+                continue
+            state, reported = row
             same = before is not None and before[0] == state and not _moved(before[1], reported)
             if not same or restate:
-                self._states[station] = (state, reported)
+                self._states[station] = row
                 table.append([station, at, document.updated, reported, *state, False, same])
         if not unreadable:  # a station that could not be read has not left
             for station in sorted(self._states.keys() - rows.keys()):
@@ -121,7 +127,7 @@ class Memory:
         return Seen(len(rows), unreadable, {"changes": table})
 
     def _see_vehicles(self, document: Document, at: float) -> Seen:
-        rows, unreadable = vehicles(document)
+        rows, unreadable = vehicles(document, self._read_vehicles)
         restate = "vehicles" in self._to_restate
         table: list[list[Any]] = []
         for name, vehicle in rows.items():

@@ -9,7 +9,7 @@ from unmet.decisions.docks import Layout, move_docks
 from unmet.decisions.fleet import Allocation, Move, allocate_fleet, fleet_curve, rebalance
 from unmet.decisions.riding import Network, Outcome, Riders, draw_riders, ride
 from unmet.decisions.risk import TimeOut, time_out
-from unmet.decisions.station import LostRiders, expected_level, expected_lost, with_day_factor
+from unmet.decisions.station import LostRiders, expected_cost, expected_level, expected_lost, with_day_factor
 from unmet.decisions.targets import Target, target_level, value_of_a_dock, value_of_bikes
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "allocate_fleet",
     "draw_riders",
     "erlang_loss",
+    "expected_cost",
     "expected_level",
     "expected_lost",
     "expected_lost_at_chargers",

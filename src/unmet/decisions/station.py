@@ -92,10 +92,37 @@ def expected_lost(
     mu, lam, levels = _checked(rentals, returns, capacity, hours, broken)
     value = np.zeros((levels, 2, mu.shape[0]))
     for k in range(mu.shape[1] - 1, -1, -1):
-        value = _back_one_interval(value, mu[:, k], lam[:, k], hours)
+        value = _back_one_interval(value, mu[:, k], lam[:, k], hours, ((0, 1.0), (1, 1.0)))
     shape = (*np.shape(rentals)[:-1], levels)
     lost_rentals, lost_returns = (value[:, i].T.reshape(shape) for i in (0, 1))
     return LostRiders(np.ascontiguousarray(lost_rentals), np.ascontiguousarray(lost_returns))
+
+
+def expected_cost(
+    rentals: npt.ArrayLike,
+    returns: npt.ArrayLike,
+    capacity: int,
+    *,
+    no_bike: float = 1.0,
+    no_dock: float = 1.0,
+    hours: float = 1.0,
+    broken: int = 0,
+) -> Array:
+    """Compute the weighted cost of lost riders, for all start levels at once.
+
+    The same as ``expected_lost(...).cost(no_bike, no_dock)``, for half of the work. Parameters are those of
+    `expected_lost` and `LostRiders.cost`; the result has shape ``(..., capacity - broken + 1)``.
+
+    Examples
+    --------
+    >>> expected_cost([2.0], [0.0], capacity=3, no_bike=2.0).round(4).tolist()
+    [4.0, 2.2707, 1.0827, 0.436]
+    """
+    mu, lam, levels = _checked(rentals, returns, capacity, hours, broken)
+    value = np.zeros((levels, 1, mu.shape[0]))
+    for k in range(mu.shape[1] - 1, -1, -1):
+        value = _back_one_interval(value, mu[:, k], lam[:, k], hours, ((0, no_bike), (0, no_dock)))
+    return np.ascontiguousarray(value[:, 0].T.reshape((*np.shape(rentals)[:-1], levels)))
 
 
 def expected_level(
@@ -166,11 +193,15 @@ def _checked(
     return mu.reshape(-1, intervals), lam.reshape(-1, intervals), capacity - broken + 1
 
 
-def _back_one_interval(value: Array, mu: Array, lam: Array, hours: float) -> Array:
+_Charges = tuple[tuple[int, float], tuple[int, float]]
+
+
+def _back_one_interval(value: Array, mu: Array, lam: Array, hours: float, charges: _Charges | None = None) -> Array:
     """Map the value at the end of an interval to the value at its start.
 
-    `value` has shape (levels, quantities, scenarios). Quantity 0 collects lost rentals and quantity 1, if there are
-    two, lost returns. With m = ΛΔ, Horner's rule sums both series at the cost of one application of P per term:
+    `value` has shape (levels, quantities, scenarios). `charges` are the quantity that collects lost rentals and their
+    weight, and the same for lost returns. With m = ΛΔ, Horner's rule sums both series at the cost of one application of
+    P per term:
 
         y_n = V + t_n c / Λ + (m / (n + 1)) P y_{n+1},    t_{n−1} = (m / n) (1 + t_n),    result e^{−m} y_0,
 
@@ -178,13 +209,16 @@ def _back_one_interval(value: Array, mu: Array, lam: Array, hours: float) -> Arr
     """
     events = (mu + lam) * hours
     pieces = int(np.ceil(events.max() / _MOST_EVENTS))  # e^m must stay far from overflow
-    levels, quantities, _ = value.shape
+    levels = value.shape[0]
     rises, falls = (
         np.broadcast_to(rate * (hours / max(pieces, 1)), value.shape).reshape(levels, -1) for rate in (lam, mu)
     )
     mean = events / max(pieces, 1)
     busy = np.where(events > 0, events, 1.0)
     lost_rental, lost_return = mu * hours / busy, lam * hours / busy
+    if charges is not None:
+        (of_rentals, no_bike), (of_returns, no_dock) = charges
+        lost_rental, lost_return = no_bike * lost_rental, no_dock * lost_return
     # Level s is row s + 1. Rows 0 and C + 2 repeat the ends, because at its ends the chain stays where it is.
     padded = np.empty((levels + 2, rises.shape[1]))
     result, step, other = padded[1:-1], np.empty_like(rises), np.empty_like(rises)
@@ -198,9 +232,9 @@ def _back_one_interval(value: Array, mu: Array, lam: Array, hours: float) -> Arr
             step += other
             step *= 1.0 / (n + 1)
             np.add(step, flat, out=result)
-            if quantities == 2:
-                by_quantity[0, 0] += tail * lost_rental
-                by_quantity[-1, 1] += tail * lost_return
+            if charges is not None:
+                by_quantity[0, of_rentals] += tail * lost_rental
+                by_quantity[-1, of_returns] += tail * lost_return
             tail = (mean / max(n, 1)) * (1.0 + tail)
         value = by_quantity * np.exp(-mean)
     return value

@@ -68,6 +68,7 @@ class OnSpark:
 
     session: SparkSession | str
     by_reference: ClassVar[bool] = True
+    from_threads: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if isinstance(self.session, str):
@@ -282,6 +283,10 @@ def _settings() -> dict[str, str]:
         "spark.task.maxFailures": "1",
         "spark.log.level": "OFF",
         "spark.ui.showConsoleProgress": "false",
+        # Every item is a job: the driver would keep a thousand of them for its page.
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "1000",
         **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
     }
 

@@ -217,12 +217,7 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
             return self._fit_best(X, y, censored, lower, upper, exposure, censored_probability)
         with one_blas_thread(), all_or_nothing(self):
             given = Given(X, y, censored, lower, upper, exposure, censored_probability, background)
-            table, obs = read_given(self, likelihood, given)
-            if obs.short is not None:
-                likelihood = with_shares(likelihood, self.share, self.label_odds, obs)
-            model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
-                self, likelihood, *as_asked(table, obs, self.censoring, likelihood), budget=self._budget()
-            )
+            model, as_given = self._starting_model(likelihood, given)
             optimum = None
             if self.optimizer is not None and model.theta.size and bounded_both_ways(model.obs):
                 model, optimum = search(
@@ -238,6 +233,22 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
             self.kernel_ = model.kernel.with_columns_of(as_given if self.kernel is None else self.kernel)
             self.censoring_ = self.censoring
         warn_of_trouble(model, self._inference.info, optimum, converged=self.converged_)
+        return self
+
+    def _starting_model(self, likelihood: Likelihood, given: Given) -> tuple[Model, Kernel]:
+        """Return the model of some data before its search, and its kernel with the columns as given."""
+        table, obs = read_given(self, likelihood, given)
+        if obs.short is not None:
+            likelihood = with_shares(likelihood, self.share, self.label_odds, obs)
+        model, as_given, (self.y_mean_, self.y_scale_) = starting_model(
+            self, likelihood, *as_asked(table, obs, self.censoring, likelihood), budget=self._budget()
+        )
+        return model, as_given
+
+    def _set_data(self, given: Given) -> Self:
+        """Do what `fit` does before its search: enough for `unmet.estimators.together`."""
+        with one_blas_thread(), all_or_nothing(self):
+            self._model, _ = self._starting_model(self._checked_settings(), given)
         return self
 
     def _fit_best(self, X: Any, y: Any, censored: Any, lower: Any, upper: Any, exposure: Any, probability: Any) -> Self:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
 from unmet._typing import Array
 from unmet.estimators._model import SEARCH_TOL, Model, planned_better
+from unmet.estimators._share import Given
 from unmet.evidence import Evaluation, Optimum, maximise
 from unmet.inference.ep import Sites
 from unmet.spreading import Spread, in_turn
@@ -23,7 +24,7 @@ from unmet.spreading import Spread, in_turn
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
 
-__all__ = ["Together", "learn_together"]
+__all__ = ["Together", "learn_together", "with_data"]
 
 _ROUNDS = 2
 _States = tuple[Sites | None, ...]
@@ -51,6 +52,19 @@ class Together:
     likelihood_sd: float
 
 
+def with_data(gp: CensoredGP, X: Any, y: Any, *, exposure: Any = None) -> CensoredGP:
+    """Give a model its data for `learn_together`. Unlike `CensoredGP.fit` it computes no posterior, so it is fast.
+
+    Examples
+    --------
+    >>> from unmet.estimators import CensoredGP
+    >>> gps = [with_data(CensoredGP(likelihood="poisson"), [[0.0], [1.0], [2.0]], y) for y in ([1, 2, 4], [2, 2, 3])]
+    >>> learn_together(gps).optimum.converged
+    True
+    """
+    return gp._set_data(Given(X, y, exposure=exposure))
+
+
 def learn_together(
     fitted: Sequence[CensoredGP], *, max_iter: int = 1000, least_gain: float = 0.0, spread: Spread = in_turn
 ) -> Together:
@@ -59,8 +73,8 @@ def learn_together(
     Parameters
     ----------
     fitted : sequence of CensoredGP
-        Models fitted to their data with the same kernel and likelihood. The search starts at the hyper-parameters of
-        the first one.
+        Models fitted to their data, or `with_data`, with the same kernel and likelihood. The search starts at the
+        hyper-parameters of the first one.
     max_iter : int
         Iterations of the optimiser each time that low-rank features are planned.
     least_gain : float

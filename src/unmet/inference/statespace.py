@@ -92,6 +92,16 @@ class StateSpace:
             var[:, t] = np.einsum("ij,ij->i", self.features @ P_s, self.features)
         return mean, var
 
+    def covariance(self, posterior: Filtered, first: IntArray, second: IntArray, step: IntArray) -> Array:
+        """Posterior covariance of ``Φ z`` between two places at a step, for pairs in any order."""
+        order = np.argsort(step, kind="stable")
+        starts = np.searchsorted(step[order], np.arange(self.steps + 1))
+        found = np.empty(len(step))
+        for t, _, P_s in self._smooth(posterior.means, posterior.covariances):
+            rows = order[starts[t] : starts[t + 1]]
+            found[rows] = np.einsum("ij,ij->i", self.features[first[rows]] @ P_s, self.features[second[rows]])
+        return found
+
     def moved(self, posterior: Marginals, sites: Sites) -> None:
         """Not here: another pass costs as much as the moments."""
 

@@ -115,6 +115,7 @@ class LatentDemand:
         progress: Progress | None = None,
         tell: Callable[[str], None] | None = None,
         base: str | os.PathLike[str] | None = None,
+        prepare: bool = False,
     ) -> RunResult:
         """Estimate every zone.
 
@@ -137,6 +138,8 @@ class LatentDemand:
         base : path, optional
             Folder of an earlier run of the same system, with fewer days. If its model still fits, only the last bins
             are estimated: see `unmet.mobility.runs.keeping`.
+        prepare : bool
+            Stop before the zones, with `unmet.mobility.runs.run.Prepared`; the next call with the same folder goes on.
 
         Returns
         -------
@@ -171,6 +174,7 @@ class LatentDemand:
                 progress=progress,
                 provenance=self._provenance(features),
                 base=base,
+                prepare=prepare,
             )
             return replace(result, rows=result.demand()) if out is None else result
 
@@ -182,6 +186,7 @@ class LatentDemand:
         jobs: int | None = None,
         executor: Executor = in_processes,
         progress: Progress | None = None,
+        base: str | os.PathLike[str] | None = None,
     ) -> RunResult:
         """Estimate the returns that were wanted at every zone: full stations hide returns as empty ones hide pickups.
 
@@ -194,13 +199,13 @@ class LatentDemand:
             A panel file.
         out : path
             Folder of the run of pickups. The run of returns is in its subfolder ``returns``.
-        jobs, executor, progress
-            As of `fit`.
+        jobs, executor, progress, base
+            As of `fit`; `base` is the folder of an earlier run of returns.
         """
         folder = Path(out) / RETURNS
         folder.mkdir(parents=True, exist_ok=True)
         of_returns = write_returns_panel(Path(panel), folder / "panel.parquet")
-        return self.fit(of_returns, folder, jobs=jobs, executor=executor, progress=progress)
+        return self.fit(of_returns, folder, jobs=jobs, executor=executor, progress=progress, base=base)
 
     def _provenance(self, features: BinFeatures) -> dict[str, Any]:
         path = isinstance(self.weather, str | os.PathLike)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from unmet._exceptions import InputError, UnmetError
 from unmet.execution import (
@@ -19,6 +20,7 @@ from unmet.execution import (
     describe_executor,
     in_processes,
     serially,
+    shared,
     work_through,
 )
 from unmet.pipeline.config import CONFIG_NAME, make_settings
@@ -35,7 +37,11 @@ PAGE, TABLE = "fleet.html", "cities.parquet"
 """Files over all cities, in the folder of the results."""
 
 _WORST = 3
+_AT_ONCE = 3
+"""Cities whose zones are under way: while one is finished, the workers have those of others."""
+
 Progress = Callable[[int, int, str], None]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -99,9 +105,10 @@ def run_cities(
 ) -> list[CitySummary]:
     """Run all cities, and write the table and the page over all of them.
 
-    With at least two cities per worker, each city is one piece of work, so that panels and city models are made in
-    parallel too. With fewer, the cities follow each other and the zones of each are spread over the workers. Results
-    are the same. Stages that are finished are not repeated.
+    First come panel and city model of every city: each city is one piece of work if there are at least two per worker,
+    else the cities follow each other and each uses all workers. Then the zones of all cities go to the workers in one
+    stream, so that none waits for the last zones of a city. Results are those of `unmet.pipeline.run`. Stages that are
+    finished are not repeated.
 
     Parameters
     ----------
@@ -136,19 +143,12 @@ def run_cities(
         report(len(found), len(cities), f"{name}: {outcome.reason}" if outcome.reason else "")
 
     report(0, len(cities), "")
-    if len(cities) >= 2 * workers:
-        work = work_through(_run_city, list(by_name), lambda names: by_name[names[0]], executor=executor, jobs=workers)
-        with closing(work):
-            for (name,), outcome in work:
-                keep(name, outcome)
-    else:
-        for city in cities:
-            try:
-                keep(city.name, _run_city(city, executor, workers))
-            except UnfitWorker:
-                raise
-            except Exception as error:
-                keep(city.name, error)
+    with closing(_prepare_all(by_name, executor, workers)) as failed:
+        for name, error in failed:
+            keep(name, error)
+    with closing(_finish_all([city for city in cities if city.name not in found], executor, workers)) as finished:
+        for name, outcome in finished:
+            keep(name, outcome)
     summaries = [found[city.name] for city in cities]
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
@@ -156,6 +156,62 @@ def run_cities(
             write_parquet(cities_table(summaries), aside)
         write_cities_page(out / PAGE, summaries)
     return summaries
+
+
+def _prepare_all(
+    cities: Mapping[str, City], executor: Executor, workers: int
+) -> Generator[tuple[str, Exception], None, None]:
+    """Make panel and city model of every city; yield the cities that could not be prepared."""
+    if len(cities) >= 2 * workers:
+        work = work_through(_prepare, list(cities), lambda names: cities[names[0]], executor=executor, jobs=workers)
+        with closing(work):
+            for (name,), outcome in work:
+                if isinstance(outcome, Exception):
+                    yield name, outcome
+        return
+    for city in cities.values():
+        outcome = _outcome(_prepare, city, executor, workers)
+        if isinstance(outcome, Exception):
+            yield city.name, outcome
+
+
+def _outcome(work: Callable[..., Result], *arguments: Any) -> Result | Exception:
+    """Return the result or the exception; raise what concerns all cities."""
+    try:
+        return work(*arguments)
+    except UnfitWorker:
+        raise
+    except Exception as error:
+        return error
+
+
+def _prepare(city: City, executor: Executor = serially, jobs: int = 1) -> None:
+    from unmet.mobility.runs.run import Prepared
+
+    with suppress(Prepared):
+        run(replace(city.settings, jobs=jobs), executor=executor, prepare=True)
+
+
+def _finish_all(
+    cities: Sequence[City], executor: Executor, workers: int
+) -> Generator[tuple[str, CitySummary | Exception], None, None]:
+    """Estimate the zones of all cities and write their reports; a few cities are under way at a time, in threads.
+
+    With an executor that takes no calls from threads, the cities follow each other.
+    """
+    with ThreadPoolExecutor(_AT_ONCE) as threads, shared(executor, workers) as stream:
+        if stream is None:
+            yield from ((city.name, _outcome(_finish, city, executor, workers)) for city in cities)
+            return
+        futures = {threads.submit(_outcome, _finish, city, stream, workers): city.name for city in cities}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException as error:
+            threads.shutdown(wait=False, cancel_futures=True)
+            if isinstance(error, KeyboardInterrupt):
+                getattr(executor, "stop", lambda: None)()  # ends what is under way; processes end with `shared`
+            raise
 
 
 def cities_table(cities: Sequence[CitySummary]) -> pd.DataFrame:
@@ -176,8 +232,8 @@ def cities_table(cities: Sequence[CitySummary]) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(dict.fromkeys(("city", "report", "reason", "first", "last"), "str"))
 
 
-def _run_city(city: City, executor: Executor = serially, jobs: int = 1) -> CitySummary:
-    """Run a city; as one piece of work, in the process that gets it."""
+def _finish(city: City, executor: Executor, jobs: int) -> CitySummary:
+    """Run a city that is prepared."""
     outcome = run(replace(city.settings, jobs=jobs), executor=executor)
     info, zones = outcome.estimate.info, outcome.estimate.zones
     totals, minutes = info["totals"], outcome.panel["minutes"]

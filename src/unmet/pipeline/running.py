@@ -1,4 +1,4 @@
-"""Run the stages panel, estimate and report."""
+"""Run the stages panel, estimate, returns (if chosen) and report."""
 
 from __future__ import annotations
 
@@ -26,24 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = ["RunOutcome", "run"]
 
-PANEL, ESTIMATE, REPORT = "panel", "estimate", "report"
+PANEL, ESTIMATE, RETURNS, REPORT = "panel", "estimate", "returns", "report"
+_TABLES = ("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "draws.npz", "run.json", "kept.npz")
 OUTPUTS = {
     PANEL: ("panel.parquet",),
-    ESTIMATE: tuple(
-        f"estimate/{name}"
-        for name in (
-            *("demand.parquet", "zones.parquet", "totals.parquet", "system.parquet", "draws.npz"),
-            *("run.json", "kept.npz"),
-        )
-    ),
+    ESTIMATE: tuple(f"estimate/{name}" for name in _TABLES),
+    RETURNS: tuple(f"estimate/returns/{name}" for name in (*_TABLES, "panel.parquet")),
     REPORT: ("report.html", "quality.json"),
 }
 # Settings that change the result of a stage. The others (jobs, memory) change only its speed.
 _DECIDES = {
     PANEL: tuple(setting for option, setting in PANEL_SETTINGS.items() if PANEL_OPTIONS[option].changes_panel),
     ESTIMATE: ("timezone", "weather_columns", "holidays", "model", "horizon", "seed", "draws", "walk"),
-    REPORT: ("title", "compare"),
+    REPORT: ("title", "compare", "side"),
 }
+_DECIDES[RETURNS] = _DECIDES[ESTIMATE]
+SIDES = ("pickups", "both")
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class RunOutcome:
     settings : RunSettings
         The settings of the run.
     stages : tuple of Stage
-        Panel, estimate, report.
+        Panel, estimate, returns if they are estimated, report.
     panel : dict
         The panel's summary: period, zones, trips used, minutes by state and so on.
     estimate : RunResult
@@ -86,7 +84,13 @@ class RunOutcome:
         }
 
 
-def run(settings: RunSettings, *, executor: Executor | None = None, progress: Progress | None = None) -> RunOutcome:
+def run(
+    settings: RunSettings,
+    *,
+    executor: Executor | None = None,
+    progress: Progress | None = None,
+    prepare: bool = False,
+) -> RunOutcome:
     """Build the panel, estimate demand and write the report.
 
     Parameters
@@ -94,9 +98,11 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
     settings : RunSettings
         `unmet.pipeline.make_settings` reads them from a file.
     executor : callable, optional
-        Runs the estimates of zones, see `unmet.execution`; default: worker processes on this machine.
+        Builds large panels and estimates zones, see `unmet.execution`; default: worker processes on this machine.
     progress : callable, optional
         Called with each `Event`.
+    prepare : bool
+        Stop before the zones are estimated, with `unmet.mobility.runs.run.Prepared`. The next run goes on from there.
 
     Returns
     -------
@@ -137,14 +143,19 @@ def run(settings: RunSettings, *, executor: Executor | None = None, progress: Pr
                 chosen |= _queries(settings)
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
-        path = stage(PANEL, lambda: _make_panel(settings, work)) / "panel.parquet"
+        path = stage(PANEL, lambda: _make_panel(settings, work, executor)) / "panel.parquet"
         # Closed before it is moved to its place.
         with open_panel(path, sha256=work.content(PANEL, "panel.parquet")) as panel:
             estimate = (
-                stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor), [PANEL])
+                stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor, prepare), [PANEL])
                 / "estimate"
             )
-            stage(REPORT, lambda: _make_report(settings, work, panel, estimate), [PANEL, ESTIMATE])
+            earlier, returns = [PANEL, ESTIMATE], None
+            if settings.side == "both":
+                make = partial(_make_returns, settings, work, path, estimator, executor)
+                returns = stage(RETURNS, make, [PANEL]) / "estimate" / "returns"
+                earlier.append(RETURNS)
+            stage(REPORT, lambda: _make_report(settings, work, panel, estimate, returns), earlier)
             summary = dict(panel.metadata["summary"])
         work.publish()
     result = read_run(settings.out / "estimate", trust=True)  # every file was hashed just now
@@ -165,6 +176,9 @@ def _check(settings: RunSettings) -> LatentDemand:
 
     if find_spec("plotly") is None:
         raise MissingExtraError("plotly", "report", "Reports")
+    if settings.side not in SIDES:
+        why = " The report is of pickups: returns come with both." if settings.side == "returns" else ""
+        raise InputError(f"side: expected one of {', '.join(SIDES)}; got {settings.side!r}.{why}")
     PanelOptions(**panel_options(settings))
     horizon_bins(settings.horizon, 1)
     count_workers(settings.jobs)
@@ -219,7 +233,7 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
                 f"{inside}: is an input file ({name}) inside the folder of the results, {settings.out}. "
                 "Use another folder with --out, or move the file."
             )
-    return {PANEL: panel, ESTIMATE: estimate, REPORT: report}
+    return {PANEL: panel, ESTIMATE: estimate, RETURNS: estimate, REPORT: report}
 
 
 def _queries(settings: RunSettings) -> dict[str, list[str]]:
@@ -232,9 +246,10 @@ def _queries(settings: RunSettings) -> dict[str, list[str]]:
     return {f"{name}_query": found for name, found in given.items() if found}
 
 
-def _make_panel(chosen: RunSettings, work: Work) -> None:
+def _make_panel(chosen: RunSettings, work: Work, executor: Executor | None) -> None:
     from unmet.mobility.panel.build import write_panel
 
+    executor = executor or find_executor(chosen.engine)
     earlier = work.earlier(PANEL, ("trips", "status"))
     write_panel(
         work.aside / "panel.parquet",
@@ -243,16 +258,20 @@ def _make_panel(chosen: RunSettings, work: Work) -> None:
         list(chosen.stations) or None,
         progress=lambda step: work.tell(Event(PANEL, "step", step)),
         earlier=None if earlier is None else earlier / "panel.parquet",
+        executor=executor,
+        jobs=count_workers(chosen.jobs, executor),
         **panel_options(chosen),
     )
 
 
 def _make_estimate(
-    chosen: RunSettings, work: Work, panel: PanelFile, estimator: LatentDemand, executor: Executor | None
+    chosen: RunSettings,
+    work: Work,
+    panel: PanelFile,
+    estimator: LatentDemand,
+    executor: Executor | None,
+    prepare: bool,
 ) -> None:
-    from unmet._storage.writing import writing
-    from unmet.mobility.runs.outputs import write_info
-
     result = estimator.fit(
         panel,
         work.aside / "estimate",
@@ -261,18 +280,39 @@ def _make_estimate(
         progress=lambda done, zones, note: work.tell(Event(ESTIMATE, "zones", note, done, zones)),
         tell=lambda note: work.tell(Event(ESTIMATE, "note", note)),
         base=work.out / "estimate",
+        prepare=prepare,
     )
+    _complete(work, ESTIMATE, result, work.out / "panel.parquet")
+
+
+def _make_returns(
+    chosen: RunSettings, work: Work, panel: Path, estimator: LatentDemand, executor: Executor | None
+) -> None:
+    result = estimator.fit_returns(
+        panel,
+        work.aside / "estimate",
+        jobs=chosen.jobs,
+        executor=executor or find_executor(chosen.engine),
+        progress=lambda done, zones, note: work.tell(Event(RETURNS, "zones", note, done, zones)),
+        base=work.out / "estimate" / "returns",
+    )
+    _complete(work, RETURNS, result, work.out / "estimate" / "returns" / "panel.parquet")
+
+
+def _complete(work: Work, stage: str, result: RunResult, panel: Path) -> None:
+    """Make all files of an estimate, with the path that its panel will have after publishing."""
+    from unmet._storage.writing import writing
+    from unmet.mobility.runs.outputs import write_info
+
     if any(failure["retry"] for failure in result.info["failures"]):
-        work.once.add(ESTIMATE)  # a worker died: the same command tries its zones again
-    # The path after publishing, not the present one.
-    info = {**result.info, "panel_path": str(work.out / "panel.parquet")}
+        work.once.add(stage)  # a worker died: the same command tries its zones again
     with writing(work.out):
-        write_info(result.out / "run.json", info)
+        write_info(result.out / "run.json", {**result.info, "panel_path": str(panel)})
         if not (result.out / "kept.npz").exists():
             (result.out / "kept.npz").touch()  # empty: nothing is kept for a later run
 
 
-def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Path) -> None:
+def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Path, returns: Path | None) -> None:
     from unmet._storage.writing import writing
     from unmet.report import write_report
 
@@ -282,6 +322,7 @@ def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Pa
             estimate,
             work.aside / "report.html",
             panel=panel,
+            returns=returns,
             title=chosen.title,
             truth=None if chosen.truth is None else Path(chosen.truth),
             compare=chosen.compare,

@@ -148,6 +148,13 @@ class RunSettings:
         f"Demand model: {', '.join(MODELS)}.",
         f'"{DEFAULT_MODEL}"',
     )
+    side: str = _setting(
+        "pickups",
+        "estimate",
+        "text",
+        "What to estimate: pickups, or both (also the returns that full stations hide, in estimate/returns).",
+        '"pickups"',
+    )
     horizon: str | None = _setting(
         None, "estimate", "text", "Forecast beyond the panel's end, such as 7d or 12h.", '"7d"'
     )

@@ -1,7 +1,8 @@
 """Cities in which plans are acted on: a simulated city, and a recorded one whose days are replayed.
 
-A replay lets the trips of a recorded day start again from other levels, with the riders that the records lost added by
-an estimate. Who finds no vehicle may walk on; who finds no dock rides on.
+A replay lets the riders of a recorded day ride again from other levels. An estimate adds the riders that the records
+lost, and moves those who walked or rode on to another station back to the one they came to first. Who finds no vehicle
+may walk on, who finds no dock rides on, and vehicles break as often as was found.
 """
 
 from __future__ import annotations
@@ -109,19 +110,23 @@ class Replay:
         ``zone, lat, lon, capacity`` of the stations.
     supply : pandas.DataFrame
         Vehicles by local start of the bin (rows) and zone.
-    lost : pandas.DataFrame
-        Riders lost, as estimated from all records: ``zone`` (row of `zones`), ``start_local``, ``hours``, ``lost``.
+    bins : pandas.DataFrame
+        Estimate from all records: ``zone`` (row of `zones`), ``start_local``, ``hours``, ``observed`` (trips), and
+        ``lost, walked_on, walked_in`` (riders expected). Bins in which all three are 0 may be missing.
     trips : pandas.DataFrame
         ``origin, destination`` (rows of `zones`; -1 if the end is unknown), ``started`` (local), ``hours``.
     habits : Habits
-        How far riders walk.
+        How far riders walk, and how often vehicles break.
+    returns : tuple of pandas.DataFrame and Habits, optional
+        The estimate of returns, as `bins`, and how far riders ride on.
     """
 
     zones: pd.DataFrame
     supply: pd.DataFrame
-    lost: pd.DataFrame
+    bins: pd.DataFrame
     trips: pd.DataFrame
     habits: Habits
+    returns: tuple[pd.DataFrame, Habits] | None = None
 
     def levels(self, day: str) -> IntArray:
         """Return the last level known when the day begins; a station that was never seen is empty."""
@@ -138,11 +143,19 @@ class Replay:
         return DayOutcome(len(riders), no_bike, no_bike - int(found.walked.sum()), int(found.no_dock.sum()))
 
     def riders(self, day: str) -> Riders:
-        """Return the riders of a day: its trips, and the riders it lost, the same at every call."""
+        """Return the riders of a day by the station they came to first, the same at every call."""
         midnight = pd.Timestamp(day)
         generator = np.random.default_rng([midnight.toordinal(), 31])
-        inside = self.trips["started"].dt.normalize() == midnight
-        chosen = pd.concat([self.trips[inside], self._recovered(midnight, generator)])
+        bins = _of_day(self.bins, midnight)
+        recorded = self.trips[self.trips["started"].dt.normalize() == midnight]
+        first = self._came_to(recorded["origin"], recorded["started"], bins, self.habits, generator)
+        recorded = recorded.assign(origin=first)
+        if self.returns is not None:
+            ended = recorded["started"] + pd.to_timedelta(recorded["hours"].fillna(0.0), unit="h")
+            of_returns, habits = _of_day(self.returns[0], midnight), self.returns[1]
+            first = self._came_to(recorded["destination"], ended, of_returns, habits, generator)
+            recorded = recorded.assign(destination=first)
+        chosen = pd.concat([recorded, self._recovered(bins, generator)])
         since = (chosen["started"] - midnight).dt.total_seconds().to_numpy() / 3600.0
         chosen = chosen.iloc[np.argsort(since, kind="stable")]
         ended = (chosen["destination"] >= 0).to_numpy()
@@ -152,16 +165,40 @@ class Replay:
             destination=np.where(ended, chosen["destination"], chosen["origin"]).astype(np.intp),
             hours=np.where(ended, chosen["hours"], _NO_RETURN),
             temper=generator.random(len(chosen)),
-            breaks=np.zeros(len(chosen), dtype=bool),
+            breaks=generator.random(len(chosen)) < self.habits.breakage,
         )
 
-    def _recovered(self, midnight: pd.Timestamp, generator: np.random.Generator) -> pd.DataFrame:
+    def _came_to(
+        self, stations: pd.Series, times: pd.Series, bins: pd.DataFrame, habits: Habits, generator: np.random.Generator
+    ) -> IntArray:
+        """Return the station that each rider came to first, given the one of the record and when.
+
+        A rider is moved with the share of those who came from elsewhere among the records of that station and bin, to
+        one that riders went on from in that bin, in proportion to their number and the chance to go so far.
+        """
+        first = stations.to_numpy(dtype=np.intp, copy=True)
+        walk = network_of(self.zones, np.zeros(len(self.zones), dtype=np.intp), habits).walk
+        np.fill_diagonal(walk, 0.0)
+        uniform = generator.random((len(first), 2))
+        for _, own in bins.groupby("start_local"):
+            start, length = own["start_local"].iloc[0], pd.Timedelta(hours=float(own["hours"].iloc[0]))
+            share, left = np.zeros(len(walk)), np.zeros(len(walk))
+            share[own["zone"]] = own["walked_in"] / np.maximum(own["observed"], 1.0)
+            left[own["zone"]] = own["walked_on"]
+            inside = ((times >= start) & (times < start + length) & (stations >= 0)).to_numpy()
+            for k in np.flatnonzero(inside & (uniform[:, 0] < share[first])):
+                weight = np.cumsum(left * walk[:, first[k]])
+                if weight[-1] > 0:
+                    first[k] = np.searchsorted(weight, uniform[k, 1] * weight[-1], side="right")
+        return first
+
+    def _recovered(self, bins: pd.DataFrame, generator: np.random.Generator) -> pd.DataFrame:
         """Draw the riders that a day lost. Each rides as a recorded trip from its station, of that hour if there is."""
-        bins = self.lost[self.lost["start_local"].dt.normalize() == midnight]
         count = generator.poisson(np.maximum(bins["lost"].to_numpy(dtype=float), 0.0))
         bins = bins.loc[bins.index.repeat(count)]
         offset = pd.to_timedelta(generator.random(len(bins)) * bins["hours"].to_numpy(dtype=float), unit="h")
-        like = [self._like(int(row.zone), row.start_local.hour, generator) for row in bins.itertuples()]
+        hours = bins["start_local"].dt.hour.to_numpy()
+        like = [self._like(int(z), int(h), generator) for z, h in zip(bins["zone"].to_numpy(), hours, strict=True)]
         return self.trips.iloc[like].assign(
             origin=bins["zone"].to_numpy(), started=bins["start_local"].to_numpy() + offset.to_numpy()
         )
@@ -174,11 +211,16 @@ class Replay:
         return int(generator.choice(rows))
 
 
+def _of_day(bins: pd.DataFrame, midnight: pd.Timestamp) -> pd.DataFrame:
+    return bins[bins["start_local"].dt.normalize() == midnight]
+
+
 def recorded_world(
     settings: RunSettings,
     folder: Path,
     *,
     recover: str = DEFAULT_MODEL,
+    returns: bool = False,
     jobs: int | None = None,
     executor: Executor = in_processes,
     progress: Callable[[str], None] | None = None,
@@ -193,6 +235,9 @@ def recorded_world(
         Folder for the panel and the estimate.
     recover : str
         Model that estimates the lost riders.
+    returns : bool
+        Whether it estimates returns too. Otherwise recorded returns are the wanted ones, though they went to a free
+        dock.
     jobs, executor
         As of `LatentDemand.fit`.
     progress : callable, optional
@@ -206,10 +251,17 @@ def recorded_world(
     tell("Building the panel of all days.")
     _write_panel(settings, panel)
     tell(f"Estimating the riders that the records lost, with {recover}.")
-    LatentDemand(recover, **covariates).fit(panel, run, jobs=jobs, executor=executor)
+    model = LatentDemand(recover, **covariates)
+    model.fit(panel, run, jobs=jobs, executor=executor)
+    of_returns = None
+    if returns:
+        tell(f"Estimating the returns that full stations hid, with {recover}.")
+        found = model.fit_returns(panel, run, jobs=jobs, executor=executor)
+        with open_run(found.out, found.out / "panel.parquet") as source:
+            of_returns = _bins(source), habits_of(source)
     with open_run(run, panel) as source:
         zones = source.zones.reset_index(drop=True)
-        replay = Replay(zones, _supply(source), _lost(source), _trips(settings, zones), habits_of(source))
+        replay = Replay(zones, _supply(source), _bins(source), _trips(settings, zones), habits_of(source), of_returns)
         days = sorted(set(source.bins["start_local"].dt.strftime("%Y-%m-%d")))
     return World(
         days=days,
@@ -238,12 +290,15 @@ def _supply(source: RunSource) -> pd.DataFrame:
     )
 
 
-def _lost(source: RunSource) -> pd.DataFrame:
+def _bins(source: RunSource) -> pd.DataFrame:
+    walkers = {"walked_on_mean", "walked_in_mean"} <= source.demand_columns
+    on, came = ("d.walked_on_mean", "d.walked_in_mean") if walkers else ("0.0", "0.0")
     return fetch_frame(
         source.connection,
-        """SELECT z.number AS zone, b.start_local, b.minutes / 60.0 AS hours, d.lost_mean AS lost
+        f"""SELECT z.number AS zone, b.start_local, b.minutes / 60.0 AS hours, coalesce(d.observed, 0) AS observed,
+            d.lost_mean AS lost, {on} AS walked_on, {came} AS walked_in
         FROM demand d JOIN zone_numbers z USING (zone) JOIN bin_numbers b USING (start)
-        WHERE d.lost_mean > 0 ORDER BY zone, start""",
+        WHERE d.lost_mean > 0 OR {on} > 0 OR {came} > 0 ORDER BY zone, start""",
     )
 
 

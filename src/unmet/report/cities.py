@@ -27,8 +27,8 @@ th, td { padding: 8px 12px; text-align: left; vertical-align: top; border-bottom
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td small { color: var(--muted); } td.lost { color: var(--lost); font-weight: 600; }
 """
-_HEADS = ("City", "Period", "Zones", "Observed", "Lost (90 % interval)", "Lost of wanted", "Walked on", "Worst zones")
-_NUMBERS = {"Zones", "Observed", "Lost (90 % interval)", "Lost of wanted", "Walked on"}
+_HEADS = ("City", "Period", "Zones", "Observed", "Lost (90% interval)", "Lost of wanted", "Walked on", "Worst zones")
+_NUMBERS = {"Zones", "Observed", "Lost (90% interval)", "Lost of wanted", "Walked on"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CitySummary:
     observed, wanted : float
         Trips that were recorded, and that were wanted.
     lost, lost_q05, lost_q95 : float
-        Lost trips, with their 90 % interval.
+        Lost trips, with their 90% interval.
     walked_on : float
         Riders who were served at a neighbouring zone.
     unknown_share : float

@@ -17,7 +17,6 @@ from unmet.report.databases import RunTables, write_to_duckdb
 from unmet.report.export import export_tables, report_tables
 from unmet.report.postgresql import hide_secrets, write_to_postgresql
 from unmet.report.source import open_run
-from unmet.report.tables import zone_table
 from unmet.report.workbook import write_workbook
 
 __all__ = ["Exported", "export_to"]
@@ -96,7 +95,7 @@ def export_to(
             check_new_file(Path(out))
             source.check_outputs(Path(out))
             return Exported(str(out), {"demand": _write_nixtla(source.connection, Path(out), source.minutes)})
-        tables = report_tables(source, zone_table(source))
+        tables = report_tables(source)
         if to.lower().endswith(".xlsx"):
             return Exported(to, write_workbook(source.connection, tables, Path(to), report))
         named = RunTables(source.connection, tables, schema, name or _run_name(run), report)

@@ -15,6 +15,9 @@ totals         all totals with their quantiles
 quality        rejected, repaired and noted rows
 ============== ========================================================================================
 
+With a run of returns (``side = "both"``), zones, hours_of_week, areas and bins have further columns ``returns_…``, and
+headline, totals and weeks further rows whose quantities begin with ``returns_``: see `unmet.report.beside`.
+
 In CSV, a text that a spreadsheet would read as a formula is prefixed with an apostrophe; in Parquet and GeoJSON it is
 unchanged.
 """
@@ -36,6 +39,7 @@ from unmet._storage.sql import fetch_all, identifier, literal, one_thread
 from unmet._storage.writing import replacing_files, writing
 from unmet.mobility.records.quality import QUALITY_COLUMNS
 from unmet.mobility.supply.states import STATE_MINUTES
+from unmet.report.beside import RETURNED, of_bins, with_returns, with_rows_of_returns, with_weeks_of_returns
 from unmet.report.forecast import forecast_rows
 from unmet.report.places import geometry
 from unmet.report.series import each_zone
@@ -46,6 +50,7 @@ from unmet.report.tables import act_table, area_table, headline, week_table, zon
 __all__ = ["FORMATS", "appearing", "columns_of", "copy_table", "export_tables", "report_tables"]
 
 FORMATS = ("csv", "parquet", "geojson")
+_OF_RETURNS = ("returns_observed", "returns_demand", "returns_lost")
 # Signs that start a formula in a spreadsheet, and their full-width forms.
 _FORMULA = "^[=+\\-@\\t\\r\\n＝＋－＠]"
 
@@ -87,7 +92,7 @@ def export_tables(
     folder = Path(out)
     report = progress or (lambda _: None)
     with open_run(run, panel, trust=trust) as source, appearing(folder) as aside:
-        zones = zone_table(source)
+        zones = with_returns(source, zone_table(source), "zone", ["zone"])
         if "csv" in formats or "parquet" in formats:
             for name, sql in report_tables(source, zones).items():
                 for kind in ("csv", "parquet"):
@@ -112,9 +117,9 @@ def appearing(folder: Path) -> Iterator[Path]:
             yield aside
 
 
-def report_tables(source: RunSource, zones: pd.DataFrame) -> dict[str, str]:
-    """Give the SQL of each table of the report, for the connection of `source`; `zones` is its `zone_table`."""
-    _register(source, zones)
+def report_tables(source: RunSource, zones: pd.DataFrame | None = None) -> dict[str, str]:
+    """Give the SQL of each table of the report, for the connection of `source`; `zones` is its table of zones."""
+    _register(source, with_returns(source, zone_table(source), "zone", ["zone"]) if zones is None else zones)
     return _tables(source)
 
 
@@ -123,14 +128,16 @@ def _register(source: RunSource, zones: pd.DataFrame) -> None:
     weeks = week_table(source, (series.week for _, series in each_zone(source)))
     act = act_table(weeks, rows=1000)
     frames = {
-        "headline_rows": _headline_rows(headline(source, zones)),
+        "headline_rows": pd.concat([_headline_rows(headline(source, zones)), _returns_rows(source)], ignore_index=True),
         "zone_rows": zones,
-        "week_rows": weeks.drop(columns=["number"]),
+        "week_rows": with_returns(
+            source, weeks.drop(columns=["number"]), "zone_hour_of_week", ["zone", "hour_of_week"]
+        ),
         "act_rows": act.drop(columns=["number"]),
-        "total_rows": source.totals.assign(number=range(len(source.totals))),
+        "total_rows": with_rows_of_returns(source, source.totals).reset_index(names="number"),
         "zone_names": zones[["zone", "name"]],
-        "area_rows": area_table(source),
-        "week_sums": week_rows(read_weeks(source)),
+        "area_rows": with_returns(source, area_table(source), "area", ["area"]),
+        "week_sums": with_weeks_of_returns(source, week_rows(read_weeks(source))),
         "forecast_rows": forecast_rows(source),
         "quality_rows": source.quality if len(source.quality.columns) else pd.DataFrame(columns=QUALITY_COLUMNS),
     }
@@ -142,13 +149,16 @@ def _tables(source: RunSource) -> dict[str, str]:
     own = [c for c in columns_of(source.connection, "SELECT * FROM demand") if c not in ("zone", "start", "observed")]
     of_panel = ", ".join(f"p.{c}" for c in STATE_MINUTES)
     of_demand = ", ".join(f"d.{identifier(c)}" for c in own)
+    returned = of_bins(source)
+    of_returns = "".join(f", r.{column}" for column in returned)
+    joined = f"LEFT JOIN {RETURNED} r ON r.zone = coalesce(p.zone, d.zone) AND r.start = b.start" if returned else ""
     bins = f"""
         SELECT coalesce(p.zone, d.zone) AS zone, z.name,
-            b.start, b.start_local, b.minutes, {of_panel}, p.observed, {of_demand}
+            b.start, b.start_local, b.minutes, {of_panel}, p.observed, {of_demand}{of_returns}
         FROM (SELECT * REPLACE (zone::VARCHAR AS zone) FROM panel) p
         FULL JOIN demand d ON p.zone = d.zone AND p.start = d.start
         JOIN bin_numbers b ON b.start = coalesce(p.start, d.start)
-        JOIN zone_names z ON z.zone = coalesce(p.zone, d.zone) ORDER BY 1, 3"""
+        JOIN zone_names z ON z.zone = coalesce(p.zone, d.zone) {joined} ORDER BY 1, 3"""
     return {
         "headline": "SELECT * FROM headline_rows",
         "zones": "SELECT * FROM zone_rows",
@@ -175,6 +185,13 @@ def _headline_rows(found: dict[str, Any]) -> pd.DataFrame:
         rows.append((f"zones_{name}", float(count), None, None))
     frame = pd.DataFrame(rows, columns=["quantity", "value", "q05", "q95"])
     return frame.astype({"value": "float64", "q05": "float64", "q95": "float64"})
+
+
+def _returns_rows(source: RunSource) -> pd.DataFrame:
+    """Return the rows of returns of the headline."""
+    totals = with_rows_of_returns(source, source.totals.iloc[:0])
+    rows = totals[(totals["level"] == "system") & totals["quantity"].isin(_OF_RETURNS)]
+    return rows[["quantity", "mean", "q05", "q95"]].rename(columns={"mean": "value"})
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ week in the records.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ from unmet._storage.sql import fetch_frame, reading
 from unmet._typing import Array, IntArray
 from unmet.decisions import time_out
 from unmet.mobility.clock.bins import hour_of_week
+from unmet.mobility.clock.periods import DAYS, PARTS, hours_of
 from unmet.mobility.planning.levels import levels_from_panel
 from unmet.mobility.planning.period import Period
 from unmet.mobility.planning.rates import scenario_rates
 from unmet.report.source import RunSource
+from unmet.report.tables import first_of_each_choice
 
 __all__ = ["forecast_by_bin", "forecast_data", "forecast_rows", "forecast_sentence"]
 
@@ -33,7 +36,7 @@ _DAY = 1440  # minutes
 _LONGEST_BIN = 360  # minutes; longer bins hide when a station runs empty
 _SCENARIOS, _AT_ONCE = 20, 50  # scenarios of the risk, and stations at once
 _NORMAL_Q95 = 1.6448536269514722
-_WORST = 60  # rows of the page's table
+_WORST = 60  # rows of the page's table, of every choice
 
 
 def forecast_rows(source: RunSource) -> pd.DataFrame:
@@ -110,13 +113,15 @@ def _usual_out(source: RunSource) -> Array:
     return share
 
 
-def forecast_by_bin(source: RunSource, rows: pd.DataFrame) -> pd.DataFrame:
-    """Sum the forecast over zones.
+def forecast_by_bin(source: RunSource, rows: pd.DataFrame, area: str | None = None) -> pd.DataFrame:
+    """Sum the forecast over zones, or over those of an area, without zones that are left out of the totals.
 
     Return ``start, start_local, minutes``, ``rate_mean`` with ``rate_q05, rate_q95`` (from the errors that zones
     share, see ``system.parquet``), ``risk`` and ``usual_out`` (means over riders) and ``expected_lost``.
     """
-    rows = rows[rows["rate_mean"].notna()]
+    of_area = np.array([area is None or own == area for own in source.area_of], dtype=bool)
+    some = source.zones["zone"][source.counted.to_numpy() & of_area]
+    rows = rows[rows["rate_mean"].notna() & rows["zone"].isin(some)]
     weight = rows["rate_mean"]
     parts = rows.assign(
         with_risk=weight.where(rows["risk"].notna(), 0.0), with_usual=weight.where(rows["usual_out"].notna(), 0.0),
@@ -128,7 +133,8 @@ def forecast_by_bin(source: RunSource, rows: pd.DataFrame) -> pd.DataFrame:
     for share, lost, of in (("risk", "expected_lost", "with_risk"), ("usual_out", "usual_lost", "with_usual")):
         table[share] = (table[lost] / table[of]).where(table[of] > 0)
     table["expected_lost"] = table["expected_lost"].where(table["with_risk"] > 0)
-    sd = source.system.get("rate_sd", pd.Series(dtype=float)).reindex(table["start"]).to_numpy(dtype=float)
+    rates = source.system if area is None else source.area_rates.get(area, source.system[:0])
+    sd = rates.get("rate_sd", pd.Series(dtype=float)).reindex(table["start"]).to_numpy(dtype=float)
     table["rate_q05"] = (table["rate_mean"] - _NORMAL_Q95 * sd).clip(lower=0.0)
     table["rate_q95"] = table["rate_mean"] + _NORMAL_Q95 * sd
     return table[
@@ -136,40 +142,58 @@ def forecast_by_bin(source: RunSource, rows: pd.DataFrame) -> pd.DataFrame:
     ]
 
 
-def forecast_sentence(by_bin: pd.DataFrame) -> str:
-    """Describe the forecast in a sentence or two."""
+def forecast_sentence(by_bin: pd.DataFrame, *, chosen: bool = False) -> str:
+    """Describe the forecast in a sentence or two; `chosen` if the bins are some of it, not all."""
+    if by_bin.empty:
+        return "The forecast has no such hours."
     hours = by_bin["minutes"].sum() / 60
     first = by_bin["start_local"].iloc[0]
+    time = f"In {hours:g} such hours" if chosen else f"In the {hours:g} hours"
     riders = f"about {by_bin['rate_mean'].sum():,.0f} riders are expected"
-    text = f"In the {hours:g} hours from {first:%A}, {first.day} {first:%B, %H:%M} {riders}."
+    text = f"{time} from {first:%A}, {first.day} {first:%B, %H:%M} {riders}."
     if by_bin["expected_lost"].notna().any():
         day = by_bin[by_bin["expected_lost"].notna()]
         text += (
             f" If no vehicle is moved, {day['expected_lost'].sum():,.0f} of the {day['rate_mean'].sum():,.0f} who come "
-            f"in the first {day['minutes'].sum() / 60:g} hours find nothing to rent."
+            f"in the first {day['minutes'].sum() / 60:g} {'such ' if chosen else ''}hours find nothing to rent."
         )
     return text
 
 
 def forecast_data(source: RunSource) -> dict[str, Any] | None:
-    """Return the forecast as the page needs it; None without one."""
+    """Return the forecast as the page needs it, for every area; None without one.
+
+    ``areas`` has the bins of each area, with the sentence of each kind of days and part of the day; those of all zones
+    come first. ``worst`` has the first rows of every choice.
+    """
     rows = forecast_rows(source)
     if rows.empty:
         return None
-    by_bin = forecast_by_bin(source, rows)
     numbers = dict(zip(source.zones["zone"], range(len(source.zones)), strict=True))
     order = "expected_lost" if rows["expected_lost"].notna().any() else "rate_mean"
-    worst = rows.nlargest(_WORST, order)
+    ranked = rows[rows[order].notna()].sort_values(order, ascending=False, kind="stable")
+    ranked = ranked.assign(
+        number=ranked["zone"].map(numbers), hour_of_week=np.asarray(hour_of_week(ranked["start_local"]))
+    )
+    worst = first_of_each_choice(source, ranked, _WORST)
     keep = ["minutes", "demand_mean", "demand_q05", "demand_q95", "risk", "usual_out", "expected_lost"]
+    areas = [None, *sorted({area for area in source.area_of if area is not None})]
     return {
-        "sentence": forecast_sentence(by_bin),
-        "bins": {"at": _moments(by_bin), **_listed(by_bin.drop(columns=["start", "start_local"]))},
-        "worst": {
-            "number": [numbers[zone] for zone in worst["zone"]],
-            "at": _moments(worst),
-            **_listed(worst[keep]),
-        },
+        "rows": _WORST,
+        "areas": [_area_data(area, forecast_by_bin(source, rows, area)) for area in areas],
+        "worst": {"number": worst["number"].tolist(), "at": _moments(worst), **_listed(worst[keep])},
     }
+
+
+def _area_data(area: str | None, by_bin: pd.DataFrame) -> dict[str, Any]:
+    slot = np.asarray(hour_of_week(by_bin["start_local"]))
+    sentences = []
+    for days, part in product((None, *DAYS), (None, *PARTS)):
+        some = by_bin[np.isin(slot, hours_of(days, part))]
+        text = forecast_sentence(some, chosen=len(some) < len(by_bin))
+        sentences.append({"days": days, "part": part, "sentence": text})
+    bins = {"at": _moments(by_bin), **_listed(by_bin.drop(columns=["start", "start_local"]))}
+    return {"area": area, "bins": bins, "sentences": sentences}
 
 
 def _moments(table: pd.DataFrame) -> list[int]:

@@ -42,7 +42,8 @@ class Packed:
         ``drawn`` and ``week`` (see `pack`) of each zone, in the order of the run's zones: `PACKED` of the bins from
         `fine_from` on and then of the days; `WEEKLY` of the hours of the week.
     system : dict
-        The same for all zones together, without those that are left out of the totals.
+        The same for all zones together, without those that are left out of the totals; ``parts`` has the days of
+        each part of the day.
     areas : dict
         The same for each area, by name.
     fine_from : int
@@ -108,13 +109,10 @@ def _text(raw: bytes) -> str:
 def pack_run(source: RunSource, progress: Callable[[int, int], None] | None = None) -> Packed:
     """Pack all zones, with the rows of a few in memory at a time."""
     fine_from = _fine_from(source)
-    zones = source.zones
-    counted = (zones["status"] == "ok") & (zones["left_out"].isna() if "left_out" in zones else True)
-    estimated = counted.tolist()
-    named = zones["area"] if "area" in zones else [None] * len(zones)
-    area_of = [area if isinstance(area, str) else None for area in named]
+    estimated = source.counted.tolist()
+    area_of = source.area_of
     system = SystemSeries(source)
-    areas = {area: SystemSeries(source, whole=False) for area in sorted({a for a in area_of if a is not None})}
+    areas = {area: SystemSeries(source, area) for area in sorted({a for a in area_of if a is not None})}
     packed, weeks = [], []
     for number, series in each_zone(source):
         if estimated[number]:
@@ -132,7 +130,10 @@ def pack_run(source: RunSource, progress: Callable[[int, int], None] | None = No
 def _packed(series: ZoneSeries, fine_from: int) -> dict[str, Any]:
     drawn = _to_pack(series.bins, fine_from) + _to_pack(series.days, 0)
     # Hours of the week are also shown as numbers: as fine as 16 bits allow.
-    return {"drawn": pack(drawn), "week": pack([(series.week[name], 0.0) for name in WEEKLY])}
+    packed: dict[str, Any] = {"drawn": pack(drawn), "week": pack([(series.week[name], 0.0) for name in WEEKLY])}
+    if series.parts:
+        packed["parts"] = {name: pack(_to_pack(days, 0)) for name, days in series.parts.items()}
+    return packed
 
 
 def _to_pack(values: dict[str, Array], first: int) -> list[tuple[Array, float]]:

@@ -23,6 +23,7 @@ from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.writing import write_text, writing
 from unmet.mobility.panel.file import PanelFile
 from unmet.report.basemap import read_basemap
+from unmet.report.beside import riders_without_dock
 from unmet.report.forecast import forecast_data
 from unmet.report.packing import PACKED, pack, pack_integers, pack_run
 from unmet.report.places import plane
@@ -30,8 +31,19 @@ from unmet.report.plan import plan_data
 from unmet.report.series import WEEKLY, day_numbers
 from unmet.report.source import RunSource, open_run
 from unmet.report.story import story_data
-from unmet.report.tables import act_table, flag_counts, headline, part_tables, true_demand, week_table, zone_table
-from unmet.report.trust import check_run
+from unmet.report.tables import (
+    ACT_ROWS,
+    act_table,
+    first_of_each_choice,
+    flag_counts,
+    headline,
+    part_tables,
+    true_demand,
+    week_table,
+    zone_table,
+)
+from unmet.report.trust import check_run, summarise_checks
+from unmet.report.weather_words import describe_column
 from unmet.report.words import (
     area_rows,
     assumptions,
@@ -51,6 +63,10 @@ _SCRIPTS = (
     *("trust.js", "page.js"),
 )
 _DIGITS = 9  # enough for the page to round to the same digits as the tables
+_ACT = [
+    *("number", "hour_of_week", "lost_per_stockout_hour", "lost_mean", "lost_q05", "lost_q95"),
+    *("stockout_hours", "open_hours"),
+]
 
 
 def write_report(
@@ -58,6 +74,7 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     *,
     panel: str | os.PathLike[str] | PanelFile | None = None,
+    returns: str | os.PathLike[str] | None = None,
     title: str | None = None,
     truth: str | os.PathLike[str] | None = None,
     trust: bool = False,
@@ -76,6 +93,8 @@ def write_report(
         The file; default: ``report.html`` in the run's folder. It appears only when complete.
     panel : path or PanelFile, optional
         The panel of the run; default: the path recorded in the run.
+    returns : path, optional
+        The folder of the run of returns; default: ``returns`` in the folder of the run.
     title : str, optional
         Title of the page.
     truth : path, optional
@@ -122,7 +141,7 @@ def write_report(
     """
     target = Path(out) if out is not None else Path(run) / "report.html"
     plotly = _plotly()
-    with open_run(run, panel, trust=trust) as source:
+    with open_run(run, panel, trust=trust, returns=returns) as source:
         _check_target(target)
         source.check_outputs(target)
         paths = (None if path is None else Path(path) for path in (truth, basemap))
@@ -161,14 +180,15 @@ def _data(
     zones = zone_table(source, None if truth is None else true_demand(source, truth))
     packed = pack_run(source, progress)
     weeks = week_table(source, packed.weeks)
-    worst = act_table(weeks)
+    worst = first_of_each_choice(source, act_table(weeks, rows=None), ACT_ROWS)
     days = np.unique(day_numbers(source.bins))
+    checks = [check.to_dict() for check in check_run(source)]
     local = source.bins["start_local"].to_numpy().astype("datetime64[m]").astype(np.int64)
     return {
         "title": title or "Demand and lost trips",
         "made": {"by": f"unmet {unmet.__version__}", "on": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")},
         "period": _period(source),
-        "headline": headline(source, zones),
+        "headline": {**headline(source, zones), "no_dock": riders_without_dock(source)},
         "zones": _columns(zones.drop(columns=["lat", "lon"])),
         "map": plane(source.zones, None if basemap is None else partial(read_basemap, basemap)),
         "fields": {"drawn": list(PACKED), "week": list(WEEKLY)},
@@ -183,13 +203,18 @@ def _data(
         "system": packed.system,
         "areas": packed.areas,
         "parts": _parts(source, weeks),
-        "act": _columns(worst.drop(columns=["zone", "name", "day", "hour"])),
+        "act": {"rows": ACT_ROWS, **_columns(worst[_ACT])},
         "story": story_data(source, compare),
         "forecast": forecast_data(source),
         "effects": source.info.get("effects") or [],
+        "columns": {
+            str(name): describe_column(str(name))
+            for name in source.info.get("provenance", {}).get("weather_columns") or []
+        },
         "plan": plan_data(source),
         "how": _how(source),
-        "checks": [check.to_dict() for check in check_run(source)],
+        "checks": checks,
+        "checks_line": summarise_checks(checks),
     }
 
 

@@ -43,7 +43,7 @@ def plane(zones: pd.DataFrame, base: Base | None = None) -> dict[str, Any] | Non
     lon = _unwrapped(lon, known)
     middle_lat = float((lat[known].min() + lat[known].max()) / 2)
     middle_lon = float((lon[known].min() + lon[known].max()) / 2)
-    # Equirectangular projection about the centre: accurate to 0.1 % within 50 km, away from the poles.
+    # Equirectangular projection about the centre: accurate to 0.1% within 50 km, away from the poles.
     scale = _KM_PER_DEGREE * np.array([np.cos(np.radians(middle_lat)), 1.0])
 
     def project(points: Array) -> Array:

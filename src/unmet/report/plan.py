@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
-from unmet.mobility.planning.growth import dock_moves, fleet_losses, more_bikes, more_docks
+from unmet.mobility.planning.growth import CostOfDocks, costs_of_docks, dock_moves, fleet_losses, more_bikes, more_docks
 from unmet.mobility.planning.plan import Plan, PlanOptions
 from unmet.report.source import RunSource
 from unmet.report.targets import plan_run
@@ -40,26 +41,47 @@ def plan_data(source: RunSource, options: PlanOptions | None = None) -> dict[str
         plan = plan_run(source, options)
     except InputError as error:
         return {"missing": str(error)}
-    few = len(plan.stations) <= _MOST_STATIONS
+    areas = {name: _of_area(plan, source, name) for name in plan.area_totals}
+    cost, place = costs_of_docks(plan), {station.number: k for k, station in enumerate(plan.stations)}
+
+    def sums(own: Plan) -> dict[str, Any]:
+        return _sums(own, lambda k, docks: cost(place[own.stations[k].number], docks))
+
     return {
         "words": plan.period.words,
         "usual": plan.period.day is None or not plan.period.forecast,
         "forecast": plan.period.forecast,
         "similar": len(plan.period.similar),
         "levels": plan.levels_from,
-        "fleet": plan.fleet,
-        "moved": plan.moved,
-        "totals": {str(name): _rounded(row) for name, row in plan.totals.to_dict("index").items()},
         "moves": _columns(plan.moves),
         "stations": _columns(plan.table.drop(columns=["zone", "name", "lat", "lon"])),
         "curves": _curves(plan),
-        "fleets": _columns(fleet_losses(plan)),
-        "next_bikes": _columns(more_bikes(plan)),
-        "next_docks": _columns(more_docks(plan)),
-        "docks_to_move": _columns(dock_moves(plan)) if few else None,
+        "areas": [{"area": name, **sums(own)} for name, own in ({None: plan} | areas).items()],
         "left_out": len(plan.left_out),
         "why_left_out": sorted(set(plan.left_out.values())),
         "limits": list(LIMITS),
+    }
+
+
+def _of_area(plan: Plan, source: RunSource, area: str) -> Plan:
+    """Return the plan of the stations of an area; its moves are those from and to them."""
+    some = {number for number, own in enumerate(source.area_of) if own == area}
+    moves = plan.moves[plan.moves["source"].isin(some) | plan.moves["target"].isin(some)]
+    stations = tuple(station for station in plan.stations if station.number in some)
+    return replace(plan, stations=stations, moves=moves, totals=plan.area_totals[area])
+
+
+def _sums(plan: Plan, cost: CostOfDocks) -> dict[str, Any]:
+    """Return what the page shows of all stations of a plan together."""
+    few = len(plan.stations) <= _MOST_STATIONS
+    return {
+        "fleet": plan.fleet,
+        "moved": plan.moved,
+        "totals": {str(name): _rounded(row) for name, row in plan.totals.to_dict("index").items()},
+        "fleets": _columns(fleet_losses(plan)),
+        "next_bikes": _columns(more_bikes(plan)),
+        "next_docks": _columns(more_docks(plan, cost=cost)),
+        "docks_to_move": _columns(dock_moves(plan, cost=cost)) if few else None,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -13,16 +13,17 @@ from scipy.sparse import csr_matrix
 from unmet._storage.sql import reading
 from unmet._typing import Array
 from unmet.mobility.clock.bins import HOURS_OF_WEEK, hour_of_week
+from unmet.mobility.clock.periods import LONGEST_BIN, PARTS
 from unmet.report.source import RunSource
 
-__all__ = ["DRAWN", "WEEKLY", "SystemSeries", "ZoneSeries", "day_numbers", "each_zone"]
+__all__ = ["DRAWN", "WEEKLY", "RateErrors", "SystemSeries", "ZoneSeries", "day_numbers", "each_zone"]
 
 DRAWN = ("observed", "rate", "low", "high", "lost", "stockout", "off")
-"""Per bin and per day: observed trips, the rate and its 90 % limits, lost trips, and the shares of time out of stock
+"""Per bin and per day: observed trips, the rate and its 90% limits, lost trips, and the shares of time out of stock
 and closed or unknown."""
 
 WEEKLY = ("observed", "lost", "low", "high", "stockout", "open", "bins", "extrapolated")
-"""Per hour of the week, summed over the period: trips, lost trips and their 90 % limits, minutes out of stock and
+"""Per hour of the week, summed over the period: trips, lost trips and their 90% limits, minutes out of stock and
 minutes open, bins, and extrapolated bins."""
 
 _ROWS_AT_ONCE = 1_000_000
@@ -38,15 +39,18 @@ class ZoneSeries:
     bins : dict
         `DRAWN` → values of each bin of the run; NaN if unknown.
     days : dict
-        The same per local day, summed; shares are shares of the day. The limits of a day's rate are the sums of its
-        bins' limits, as if the errors of the bins were perfectly correlated.
+        The same per local day, summed; shares are shares of the day. The error of a zone's rate is taken to last all
+        day; errors that zones share are summed jointly.
     week : dict
         `WEEKLY` → values of each hour of the week.
+    parts : dict
+        Part of the day → `days` in that part; only of sums of zones, and not of long bins.
     """
 
     bins: dict[str, Array]
     days: dict[str, Array]
     week: dict[str, Array]
+    parts: dict[str, dict[str, Array]] = field(default_factory=dict)
 
 
 def day_numbers(bins: pd.DataFrame) -> NDArray[np.int64]:
@@ -64,14 +68,18 @@ def _summing(groups: NDArray[np.int64], count: int) -> csr_matrix:
     return csr_matrix((np.ones(len(groups)), (rows, groups)), shape=(len(groups), count))
 
 
-def _days_of(bins: pd.DataFrame) -> csr_matrix:
-    """Return a matrix that sums bins by local day."""
+def _days_of(bins: pd.DataFrame, part: str | None = None) -> csr_matrix:
+    """Return a matrix that sums bins by local day; with a part of the day, only those that start in it."""
     days, of_bin = np.unique(day_numbers(bins), return_inverse=True)
-    return _summing(of_bin, len(days))
+    summing = _summing(of_bin, len(days))
+    if part is None:
+        return summing
+    counted = bins["start_local"].dt.hour.isin(PARTS[part]).to_numpy(dtype=float)
+    return csr_matrix(summing.multiply(counted[:, None]))
 
 
 def _week_limits(source: RunSource, level: str) -> dict[str, dict[str, Array]]:
-    """Return the 90 % limits of lost trips by hour of the week, by zone; those of the system have the key ''."""
+    """Return the 90% limits of lost trips by hour of the week, by zone; those of the system have the key ''."""
     totals = source.totals
     chosen = totals[(totals["level"] == level) & (totals["quantity"] == "lost")]
     limits: dict[str, dict[str, Array]] = {}
@@ -150,7 +158,8 @@ def _arrange(
 
 def _by_day(own: dict[str, Array], source: RunSource, by_day: csr_matrix) -> dict[str, Array]:
     minutes = source.bins["minutes"].to_numpy(dtype=float)
-    days = {name: _summed(own[name], by_day) for name in ("observed", "rate", "low", "high", "lost")}
+    summed = [name for name in ("observed", "rate", "low", "high", "lost") if name in own]
+    days: dict[str, Array] = {name: _summed(own[name], by_day) for name in summed}
     for name in ("stockout", "off"):
         known = np.where(np.isfinite(own[name]), minutes, np.nan)
         days[name] = _summed(own[name] * minutes, by_day) / _summed(known, by_day)
@@ -165,14 +174,13 @@ def _summed(values: Array, groups: csr_matrix) -> Array:
 
 
 class SystemSeries:
-    """The sum of some zones, which grows by `add`.
+    """The sum of all zones, or of those of an area, which grows by `add`.
 
-    The limits of the rate of all zones come from ``system.parquet``, which includes the errors that zones share. Those
-    of a part of the zones are unknown.
+    The limits of its rate come from ``system.parquet``, which includes the errors that zones share.
     """
 
-    def __init__(self, source: RunSource, *, whole: bool = True) -> None:
-        self.source, self.whole = source, whole
+    def __init__(self, source: RunSource, area: str | None = None) -> None:
+        self.source, self.area = source, area
         self.sums = {name: np.zeros(len(source.bins)) for name in (*DRAWN, "seen", "known", "estimated")}
         self.week = {name: np.zeros(HOURS_OF_WEEK) for name in WEEKLY}
 
@@ -189,23 +197,70 @@ class SystemSeries:
 
     def series(self) -> ZoneSeries:
         """Return the series, NaN where no zone has a value. Shares are means over zones."""
-        sums = self.sums
+        sums, source = self.sums, self.source
 
         def where(count: str, values: Array) -> Array:
             return np.where(sums[count] > 0, values, np.nan)
 
-        sd = self.source.system.get("rate_sd", pd.Series(dtype=float)).reindex(self.source.bins["start"])
-        half = _NORMAL_Q95 * np.nan_to_num(sd.to_numpy(dtype=float)) * (1.0 if self.whole else np.nan)
         zones = np.maximum(sums["known"], 1)
         own = {
             "observed": where("seen", sums["observed"]),
             "rate": where("estimated", sums["rate"]),
-            "low": where("estimated", np.maximum(sums["rate"] - half, 0.0)),
-            "high": where("estimated", sums["rate"] + half),
             "lost": where("estimated", sums["lost"]),
             "stockout": where("known", sums["stockout"] / zones),
             "off": where("known", sums["off"] / zones),
         }
-        limits = _week_limits(self.source, "hour_of_week").get("", _NO_LIMITS) if self.whole else _NO_LIMITS
-        days = _by_day(own, self.source, _days_of(self.source.bins))
-        return ZoneSeries(own, days, {**self.week, **limits})
+        rates = source.system if self.area is None else source.area_rates.get(self.area, source.system[:0])
+        errors = RateErrors.of(rates.reindex(source.bins["start"]))
+
+        def by_day(part: str | None) -> dict[str, Array]:
+            days = _days_of(source.bins, part)
+            return {**_by_day(own, source, days), **_band(_summed(own["rate"], days), errors.summed(days))}
+
+        parts = {part: by_day(part) for part in PARTS} if source.minutes <= LONGEST_BIN else {}
+        bins = {**own, **_band(own["rate"], errors.sd())}
+        return ZoneSeries(bins, by_day(None), {**self.week, **self._week_limits()}, parts)
+
+    def _week_limits(self) -> dict[str, Array]:
+        if self.area is None:
+            return _week_limits(self.source, "hour_of_week").get("", _NO_LIMITS)
+        return _week_limits(self.source, "area_hour_of_week").get(self.area, _NO_LIMITS)
+
+
+def _band(rate: Array, sd: Array) -> dict[str, Array]:
+    half = _NORMAL_Q95 * sd
+    return {"low": np.maximum(rate - half, 0.0), "high": rate + half}
+
+
+@dataclass(frozen=True)
+class RateErrors:
+    """Errors of the rate of a sum of zones in n bins.
+
+    Attributes
+    ----------
+    shared : array of shape (n, directions)
+        Change of the rate per standard deviation of each error that zones and bins share.
+    own : array of shape (n,)
+        Standard deviation of the rest.
+    """
+
+    shared: Array
+    own: Array
+
+    @classmethod
+    def of(cls, rates: pd.DataFrame) -> RateErrors:
+        """Read them from rows of ``system.parquet``; NaN where they are unknown."""
+        columns = [name for name in rates.columns if name.startswith("rate_shared_")]
+        shared = rates[columns].to_numpy(dtype=float)
+        sd = rates["rate_sd"].to_numpy(dtype=float) if "rate_sd" in rates else np.full(len(rates), np.nan)
+        return cls(shared, np.sqrt(np.maximum(sd**2 - (shared**2).sum(axis=1), 0.0)))
+
+    def sd(self) -> Array:
+        """Standard deviation of each bin."""
+        return np.asarray(np.sqrt(self.own**2 + (self.shared**2).sum(axis=1)))
+
+    def summed(self, groups: csr_matrix) -> Array:
+        """Standard deviation of the sum of each group of bins, within which the rest is taken to be the same."""
+        known = np.isfinite(self.own)
+        shared = groups.T @ np.where(known[:, None], self.shared, 0.0)
+        return np.asarray(np.sqrt(_summed(self.own, groups) ** 2 + (shared**2).sum(axis=1)))

@@ -48,7 +48,9 @@ class RunSource:
     totals : pandas.DataFrame
         ``totals.parquet``.
     system : pandas.DataFrame
-        ``system.parquet``, by start: the rate of all zones together and its standard deviation.
+        ``system.parquet``, by start: the rate of all zones together, its standard deviation and shared errors.
+    area_rates : dict
+        The same of each area.
     bins : pandas.DataFrame
         ``start`` (UTC), ``start_local``, ``minutes``, ``future`` (beyond the panel's end), in order of time.
     quality : pandas.DataFrame
@@ -65,6 +67,8 @@ class RunSource:
         The folder of the run's tables.
     files : frozenset of pathlib.Path
         Files of the run and its panel, which no output may replace.
+    returns : pathlib.Path or None
+        The folder of the run of returns, if there is one of the same panel and model.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -72,6 +76,7 @@ class RunSource:
     zones: pd.DataFrame
     totals: pd.DataFrame
     system: pd.DataFrame
+    area_rates: dict[str, pd.DataFrame]
     bins: pd.DataFrame
     quality: pd.DataFrame
     reasons: pd.DataFrame
@@ -80,12 +85,26 @@ class RunSource:
     demand_columns: frozenset[str]
     folder: Path
     files: frozenset[Path]
+    returns: Path | None = None
 
     def check_outputs(self, *targets: Path) -> None:
         """Refuse to write over a file of the run or its panel."""
         for target in targets:
             if target.resolve() in self.files:
                 raise InputError(f"{target}: is a file of this run. Name another file or folder to write to.")
+
+    @property
+    def counted(self) -> pd.Series:
+        """Whether each zone counts for sums: it was estimated, and is not left out of the totals."""
+        zones = self.zones
+        kept = zones["left_out"].isna() if "left_out" in zones else True
+        return (zones["status"] == "ok") & kept
+
+    @property
+    def area_of(self) -> list[str | None]:
+        """The area of each zone; None if it has none."""
+        named = self.zones["area"] if "area" in self.zones else [None] * len(self.zones)
+        return [area if isinstance(area, str) else None for area in named]
 
     @property
     def minutes(self) -> int:
@@ -99,6 +118,7 @@ def open_run(
     panel: str | os.PathLike[str] | PanelFile | None = None,
     *,
     trust: bool = False,
+    returns: str | os.PathLike[str] | None = None,
 ) -> Iterator[RunSource]:
     """Open the folder of a finished run together with its panel.
 
@@ -110,6 +130,8 @@ def open_run(
         The panel's Parquet file, which may be open already; default: the path recorded in the run.
     trust : bool
         Do not compare the files with their checksums.
+    returns : path, optional
+        The folder of the run of returns; default: ``returns`` in the folder of the run.
 
     Raises
     ------
@@ -139,7 +161,7 @@ def open_run(
             info,
             zones,
             _read(folder / "totals.parquet"),
-            _read(folder / "system.parquet").set_index("start"),
+            *_read_rates(folder / "system.parquet"),
             bins,
             _read_quality(file, info),
             pd.DataFrame(file.metadata.get("reasons", {})),
@@ -148,6 +170,7 @@ def open_run(
             columns,
             folder,
             _files_of(folder, file),
+            _find_returns(folder / "returns" if returns is None else Path(returns), info, trust),
         )
         with reading(str(folder)):  # also what a report asks of the tables later
             yield source
@@ -156,6 +179,19 @@ def open_run(
 def _files_of(folder: Path, panel: PanelFile) -> frozenset[Path]:
     own = {folder / name for name in (*TABLES, "run.json", KEPT)} | {folder.parent / LEDGER_NAME}
     return frozenset(path.resolve() for path in (own if panel.path is None else own | {panel.path}))
+
+
+def _find_returns(folder: Path, info: dict[str, Any], trust: bool) -> Path | None:
+    """Return the folder of a run of returns if it is of the panel and the model of a run of pickups."""
+    found = read_info(folder)
+    if found is None:
+        return None
+    of_panel = (found.get("panel", {}).get("summary") or {}).get("of")
+    if of_panel != info["inputs"].get("panel") or found["inputs"].get("model") != info["inputs"].get("model"):
+        return None
+    if not trust:
+        check_files(folder, found)
+    return folder
 
 
 def _run_folder(given: Path) -> Path:
@@ -225,6 +261,17 @@ def _check_panel(file: PanelFile, info: dict[str, Any]) -> None:
 def _read(path: Path) -> pd.DataFrame:
     with reading(str(path)):
         return read_parquet(path)
+
+
+def _read_rates(path: Path) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
+    """Return the rates of all zones and of each area, by start."""
+    table = _read(path)
+    if "area" not in table:
+        return table.set_index("start"), {}
+    rates = table.drop(columns="area").set_index("start")
+    area = table["area"].to_numpy(dtype=object)
+    named = table["area"].notna().to_numpy()
+    return rates[~named], {str(name): rates[area == name] for name in table["area"].dropna().unique()}
 
 
 def _check_columns(path: Path, found: frozenset[str], needed: tuple[str, ...]) -> None:

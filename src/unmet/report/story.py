@@ -16,7 +16,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array, BoolArray
-from unmet.mobility.clock.periods import DAYS, PARTS, describe_periods, period_numbers
+from unmet.mobility.clock.periods import DAYS, LONGEST_BIN, PARTS, describe_periods, period_numbers
 from unmet.mobility.runs.periods import DRAWS, PeriodDraws, read_draws
 from unmet.mobility.runs.totals import QUANTITIES as ALL_QUANTITIES
 from unmet.mobility.runs.totals import ZoneDraws
@@ -43,7 +43,6 @@ QUANTITIES = ("wanted", "served", "walked_on", "lost")
 
 WEEK_COLUMNS = ("area", "week", "whole", "quantity", "mean", "q05", "q95")
 _WEEK, _DAY, _YEAR = 7 * 1440, 1440, 52  # minutes, minutes, weeks
-_PART_BIN = 120  # minutes; longer bins reach into two parts of the day
 _LENGTHS = (1, 4, 13)  # weeks to compare
 _SURE = 0.95
 _UNUSUAL = 0.1  # change of a day's demand that is worth a mark
@@ -113,7 +112,7 @@ def _by_choice(
     own, widening = summed.draws, source.info.get("widening") or {}
     found: dict[tuple[str | None, str | None], tuple[Array, float]] = {}
     kinds = (None, *DAYS) if source.minutes <= _DAY else (None,)
-    parts = (None, *PARTS) if source.minutes <= _PART_BIN else (None,)
+    parts = (None, *PARTS) if source.minutes <= LONGEST_BIN else (None,)
     for days, part in product(kinds, parts):
         chosen = np.ones(len(names), dtype=bool)
         if days is not None:
@@ -250,12 +249,12 @@ def _sentence(pair: Comparison, verdict: str, found: dict[str, float]) -> str:
         f"{_ANSWERS[verdict]}: {found['this_share']:.1%} of the riders who came in {pair.now} were lost "
         f"({found['this_lost']:,.0f} of {found['this_wanted']:,.0f}), {found['that_share']:.1%} in {pair.then} "
         f"({found['that_lost']:,.0f} of {found['that_wanted']:,.0f}); a change of {points[0]:+.1f} points "
-        f"(90 %: {points[1]:+.1f} to {points[2]:+.1f})."
+        f"(90%: {points[1]:+.1f} to {points[2]:+.1f})."
     ).replace("-", "−")
 
 
 def week_rows(weeks: Weeks) -> pd.DataFrame:
-    """Return one row per area (missing: all), week and quantity: mean and 90 % limits, for export."""
+    """Return one row per area (missing: all), week and quantity: mean and 90% limits, for export."""
     frames = []
     for (area, days, part), draws in weeks.draws.items():
         if days is None and part is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,16 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, path_literal, reading
 from unmet._typing import Array
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
-from unmet.mobility.clock.periods import hours_of
+from unmet.mobility.clock.periods import DAYS, PARTS, hours_of
 from unmet.mobility.supply.states import STATE_MINUTES
 from unmet.report.source import RunSource
 
 __all__ = [
+    "ACT_ROWS",
     "act_table",
     "area_table",
     "check_truth",
+    "first_of_each_choice",
     "flag_counts",
     "headline",
     "part_tables",
@@ -29,6 +32,9 @@ __all__ = [
     "week_table",
     "zone_table",
 ]
+
+ACT_ROWS = 40
+"""Rows of the page's table of where to act."""
 
 _LIMITS = ("mean", "q05", "q95")
 # Hours of the week are ranked only if they were out of stock for this long and this share of the time open.
@@ -70,8 +76,9 @@ def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.Dat
     table["message"] = zones["message"].fillna("") if "message" in zones.columns else ""
     extrapolated = flag_counts(source).get("extrapolation", {})
     table["extrapolated_bins"] = [extrapolated.get(zone, 0) for zone in table["zone"]]
-    if "area" in zones.columns:
-        table["area"] = zones["area"]
+    for name in ("area", "left_out"):
+        if name in zones.columns:
+            table[name] = zones[name]
     if truth is not None:
         table["true_demand"] = [truth.get(zone, 0) for zone in table["zone"]]
     return table
@@ -231,8 +238,8 @@ def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataF
     return table
 
 
-def act_table(weeks: pd.DataFrame, rows: int = 40) -> pd.DataFrame:
-    """Return the zones and hours of the week with most lost trips per hour out of stock.
+def act_table(weeks: pd.DataFrame, rows: int | None = ACT_ROWS) -> pd.DataFrame:
+    """Return the zones and hours of the week with most lost trips per hour out of stock; all of them if `rows` is None.
 
     Only frequent stock-outs count: at least an hour in total, and a twentieth of the time that the zone was open.
     """
@@ -240,7 +247,27 @@ def act_table(weeks: pd.DataFrame, rows: int = 40) -> pd.DataFrame:
     often = (minutes >= _LEAST_MINUTES) & (weeks["stockout_hours"] >= _LEAST_SHARE * weeks["open_hours"])
     chosen = weeks[often & (weeks["lost_mean"] > 0)]
     order = ["lost_per_stockout_hour", "lost_mean", "number", "hour_of_week"]
-    return chosen.sort_values(order, ascending=[False, False, True, True]).head(rows).reset_index(drop=True)
+    return chosen.sort_values(order, ascending=[False, False, True, True])[:rows].reset_index(drop=True)
+
+
+def first_of_each_choice(source: RunSource, table: pd.DataFrame, rows: int) -> pd.DataFrame:
+    """Keep the first rows of each area, kind of days and part of the day, in their order.
+
+    They contain the first rows of every choice of these, because a choice is a union of such cells.
+
+    Parameters
+    ----------
+    source : RunSource
+        The run.
+    table : pandas.DataFrame
+        With ``number`` (of the zone) and ``hour_of_week``.
+    rows : int
+        How many to keep.
+    """
+    cell_of_hour = {hour: k for k, cell in enumerate(product(DAYS, PARTS)) for hour in hours_of(*cell)}
+    area = pd.Series(source.area_of, dtype=object).fillna("").to_numpy()[table["number"].to_numpy(dtype=int)]
+    cells = pd.DataFrame({"area": area, "cell": table["hour_of_week"].map(cell_of_hour).to_numpy()})
+    return table[(cells.groupby(["area", "cell"]).cumcount() < rows).to_numpy()].reset_index(drop=True)
 
 
 def check_truth(truth: Path) -> str:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,13 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import path_literal
-from unmet.mobility.planning.growth import dock_moves, fleet_losses, more_bikes, more_docks
+from unmet.mobility.planning.growth import costs_of_docks, dock_moves, fleet_losses, more_bikes, more_docks
 from unmet.mobility.planning.levels import Levels, levels_from_panel, levels_from_status
 from unmet.mobility.planning.period import choose_period
 from unmet.mobility.planning.plan import DEPOT, Plan, PlanOptions, make_plan
 from unmet.mobility.planning.rates import scenario_rates
 from unmet.mobility.planning.riding import Habits, ride_plan
 from unmet.mobility.records.files import Given
-from unmet.mobility.runs.outputs import check_files, read_info
 from unmet.report.export import FORMATS, appearing, copy_table
 from unmet.report.places import centre, geometry
 from unmet.report.source import RunSource, open_run
@@ -82,7 +80,7 @@ def plan_run(
         timezone = str(source.summary.get("timezone", "UTC"))
         levels = levels_from_status(source.zones, status, stations, timezone)
     plan = make_plan(source.zones, rates, levels, period, chosen)
-    return replace(plan, totals=ride_plan(plan, source.zones, habits_of(source)))
+    return ride_plan(plan, source.zones, habits_of(source))
 
 
 def habits_of(source: RunSource) -> Habits:
@@ -103,14 +101,11 @@ def _shock_variance(source: RunSource) -> float:
 
 def _returned(source: RunSource) -> str | None:
     """Make a view of the estimated returns, if the run has them; return its name."""
-    folder = source.folder / "returns"
-    info = read_info(folder)
-    if info is None:
+    if source.returns is None:
         return None
-    check_files(folder, info)
-    quoted = path_literal(str(folder / "demand.parquet"))
-    source.connection.execute(f"CREATE OR REPLACE VIEW returned AS SELECT * FROM read_parquet({quoted})")
-    return "returned"
+    quoted = path_literal(str(source.returns / "demand.parquet"))
+    source.connection.execute(f"CREATE OR REPLACE VIEW returned_bins AS SELECT * FROM read_parquet({quoted})")
+    return "returned_bins"
 
 
 def write_targets(
@@ -150,14 +145,14 @@ def write_targets(
     folder = Path(out)
     with open_run(run, panel, trust=trust) as source:
         plan = plan_run(source, options, status=status, stations=stations)
-        moves = move_table(plan, source.zones)
+        moves, cost = move_table(plan, source.zones), costs_of_docks(plan)
         tables = {
             "targets": plan.table.drop(columns=["number"]),
             "moves": moves.drop(columns=["source", "target"]),
             "fleet": fleet_losses(plan),
             "next_bikes": _named(more_bikes(plan, _MORE), source.zones),
-            "next_docks": _named(more_docks(plan, _MORE), source.zones),
-            "docks_to_move": _named(dock_moves(plan, _MORE), source.zones),
+            "next_docks": _named(more_docks(plan, _MORE, cost), source.zones),
+            "docks_to_move": _named(dock_moves(plan, _MORE, cost), source.zones),
         }
         with appearing(folder) as aside:
             for name, table in tables.items():

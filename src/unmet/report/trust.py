@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,12 +12,13 @@ import pandas as pd
 from unmet._storage.sql import fetch_all, reading
 from unmet.report.source import RunSource
 
-__all__ = ["Check", "check_run"]
+__all__ = ["Check", "check_run", "summarise_checks"]
 
 _MOSTLY = 0.5
 _LARGE_BIAS, _COVERAGE = 0.05, (0.85, 0.95)
 _BEYOND = 3.0  # times the most trips ever observed in a bin of the zone
 _NAMED = 3
+_ALWAYS = ("held_out", "simpler_assumptions")  # in the line of the summary, whatever they found
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,37 @@ def check_run(source: RunSource) -> list[Check]:
     return [check for check in found if check is not None]
 
 
+def summarise_checks(checks: Iterable[Mapping[str, Any]]) -> str:
+    """Return the line under the headline: findings, then held-out bins and simpler assumptions.
+
+    Parameters
+    ----------
+    checks : iterable of dict
+        As of `Check.to_dict`, or read from ``quality.json``.
+
+    Examples
+    --------
+    >>> fits = Check("fits", True, "all fits converged", {})
+    >>> held_out = Check("held_out", True, "on 90 held-out bins predictions are +1.0% off", {})
+    >>> summarise_checks([fits.to_dict(), held_out.to_dict()])
+    'Checks: nothing found. On 90 held-out bins predictions are +1.0% off.'
+    """
+    listed = list(checks)
+    bad = [check["sentence"] for check in listed if not check["good"]]
+    also = [check["sentence"] for check in listed if check["good"] and check["name"] in _ALWAYS]
+    first = f"Before you send this on: {'; '.join(bad)}." if bad else "Checks: nothing found."
+    return " ".join([first, *(f"{text[0].upper()}{text[1:]}." for text in also)])
+
+
 def _about_zones(name: str, zones: list[str], found: str, none: str) -> Check:
     """A check that finds zones: good if there are none."""
     return Check(name, not zones, f"{_some(zones, 'zone')} {found}" if zones else none, {"zones": zones})
 
 
 def _left_out(zones: pd.DataFrame) -> Check:
-    names = zones.loc[zones["left_out"].notna(), "name"].tolist() if "left_out" in zones.columns else []
+    some = zones[zones["left_out"].notna()] if "left_out" in zones.columns else zones[:0]
+    # The reason begins with the station, which the name of the zone repeats.
+    names = [f"{row['name']}: {row['left_out'].split(': ', 1)[-1]}" for row in some.to_dict("records")]
     return _about_zones("left_out", names, "left out of the totals", "no zone is left out")
 
 
@@ -128,9 +155,9 @@ def _held_out(source: RunSource) -> Check | None:
     covered = _COVERAGE[0] <= found["coverage"] <= _COVERAGE[1]
     text = (
         f"on {found['bins']:,} held-out bins predictions are {found['bias']:+.1%} off, "
-        f"{found['coverage']:.0%} inside their 90 % interval"
+        f"{found['coverage']:.0%} inside their 90% interval"
     )
-    return Check("held_out", not biased and covered, text, dict(found))
+    return Check("held_out", not biased and covered, _with_minus(text), dict(found))
 
 
 def _simpler(source: RunSource) -> Check | None:
@@ -156,7 +183,13 @@ def _simpler(source: RunSource) -> Check | None:
             parts.append(f"{ratio:+.0%} if every listed vehicle could be rented")
     if not parts:
         return None
-    return Check("simpler_assumptions", True, "lost trips would be " + " and ".join(parts), values)
+    text = _with_minus(" and ".join(parts))
+    return Check("simpler_assumptions", True, f"lost trips would be {text}", values)
+
+
+def _with_minus(text: str) -> str:
+    """Write signs of numbers as minus signs, as the page does; hyphens within words stay."""
+    return re.sub(r"(?<!\w)-(?=\d)", "−", text)
 
 
 def _some(names: list[str], what: str) -> str:

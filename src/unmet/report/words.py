@@ -7,6 +7,7 @@ from typing import Any
 
 from unmet.mobility.supply.states import REASONS, STATES, WORDS
 from unmet.mobility.supply.usable_words import supply_curve, supply_facts
+from unmet.report.beside import returns_totals
 from unmet.report.source import RunSource
 from unmet.report.tables import area_table
 
@@ -97,7 +98,7 @@ def _held_out_facts(found: dict[str, Any] | None) -> list[list[str]]:
         return []
     return [
         ["Bins held out to check the estimate", f"{found['bins']:,}; predicted {found['bias']:+.1%} "
-         f"(± {2 * found['bias_se']:.1%}); {found['coverage']:.0%} inside their 90 % interval"],
+         f"(± {2 * found['bias_se']:.1%}); {found['coverage']:.0%} inside their 90% interval"],
     ]  # fmt: skip
 
 
@@ -132,8 +133,23 @@ def data_used(source: RunSource) -> list[list[str]]:
         ["Bins", f"one {span(source.minutes)} each, by the local clock ({summary.get('timezone', '')})"],
         ["Censored bins", "" if summary.get("censored_share") is None
          else f"{summary['censored_share']:.1%} of open zone-bins (rule: {summary.get('censored_rule')})"],
+        ["Returns", _returns_sentence(source)],
     ]  # fmt: skip
     return [fact for fact in facts if fact[1]]
+
+
+def _returns_sentence(source: RunSource) -> str:
+    """Describe the returns that full stations hid; empty if they were not estimated."""
+    totals = returns_totals(source)
+    rows = totals[totals["level"] == "system"].to_dict("records")
+    if not rows:
+        return ""
+    of = {row["quantity"]: row for row in rows}
+    return (
+        f"{of['observed']['mean']:,.0f} recorded, {of['demand']['mean']:,.0f} wanted: "
+        f"{of['walked_on']['mean']:,.0f} riders rode on to another dock, {of['lost']['mean']:,.0f} "
+        f"({of['lost']['q05']:,.0f} to {of['lost']['q95']:,.0f}) found none nearby"
+    )
 
 
 def area_rows(source: RunSource) -> list[list[str]]:
@@ -208,12 +224,12 @@ def assumptions(source: RunSource) -> list[str]:
         _WALKERS[bool(source.info.get("joint"))],
         f"The rate is the expected demand of a full {span(source.minutes)}; use it for planning. Demand is the number "
         "of trips wanted in that bin: observed plus lost. If supply never ran out, demand equals observed trips.",
-        "Intervals are 90 % intervals: one in ten should miss. They assume that the model and the records are right.",
+        "Intervals are 90% intervals: one in ten should miss. They assume that the model and the records are right.",
     ]
     if source.info.get("model", {}).get("uses_city"):
         lines.append(
-            "Zones that use the city's curve share its error. The intervals of totals and the band of all zones "
-            "include it; the limits of hours are added up to those of a day."
+            "Zones that use the city's curve share its error. The intervals of totals and the bands of all zones and "
+            "of areas include it. The band of a day takes the error of a zone to last all day."
         )
     if supply == "exposure":
         lines.append(

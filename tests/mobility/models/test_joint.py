@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from unmet import FileFormatError, InputError
+from unmet.inference.ep import Sites
 from unmet.mobility.models import joint
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import JointCity, join_city
@@ -77,6 +78,7 @@ def test_the_law_is_found_in_the_residuals() -> None:
     np.testing.assert_allclose(middle, [0.06, 5.0, 0.08, 4.0, 600.0], rtol=0.5)
 
 
+@pytest.mark.slow
 def test_the_evidence_leads_from_a_wrong_law_to_the_right_one() -> None:
     table, _, _, _ = simulated(5, zones=14, bins=900, walking=NO_WALKING)
     law, evidence = ShockLaw(0.01, 12.0, 0.02, 12.0, 1500.0), []
@@ -107,6 +109,22 @@ def test_shocks_of_hidden_bins_are_found_and_their_intervals_hold() -> None:
     assert (found.left_out_var[seen] > found.var[seen]).all()
 
 
+def test_shocks_elsewhere_are_those_of_a_posterior_without_the_count() -> None:
+    table, _, _, _ = simulated(6, zones=5, bins=12)
+    found = estimate_shocks(table.observed, np.ones((5, 12)), table.log_rate, None, LAW, table.metres, dispersion=0.0)
+    space, sites = found.space, found.sites
+    zone, other = (axis.ravel() for axis in np.meshgrid(np.arange(5), np.arange(5), indexing="ij"))
+    mean, var = found.elsewhere(zone, other, np.full(25, 7))
+    for row, (i, j) in enumerate(zip(zone, other, strict=True)):
+        left_out = (space.place == j) & (space.step == 7)
+        assert left_out.sum() == 1
+        rest = Sites(np.where(left_out, 0.0, sites.tau), np.where(left_out, 0.0, sites.nu))
+        expected_mean, expected_var = space.everywhere(space.marginals(rest))
+        assert mean[row] == pytest.approx(expected_mean[i, 7], abs=1e-9)
+        assert var[row] == pytest.approx(expected_var[i, 7], abs=1e-9)
+
+
+@pytest.mark.slow
 def test_walkers_are_found_beside_shocks() -> None:
     ratios = []
     for seed in range(3):

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from unmet import FileFormatError, InputError
-from unmet.mobility.models.walking import DEFAULT_WALKING, NO_WALKING, Walking, Walks, learn_walking, read_curve
+from unmet.mobility.models.walking import (
+    DEFAULT_WALKING,
+    NO_WALKING,
+    Absorbed,
+    Walking,
+    Walks,
+    learn_walking,
+    read_curve,
+)
 
 
 def city(seed: int, zones: int = 30, bins: int = 400, *, shares: bool = False) -> tuple[Walks, np.ndarray, np.ndarray]:
@@ -57,7 +67,12 @@ def test_a_curve_is_read_from_a_file(tmp_path) -> None:
     assert read_curve(path) == pytest.approx((0.4, 0.3, 0.1, 0.0, 0.0))
     curve = Walking.from_values(np.array(read_curve(path)))
     assert curve(np.array([0.0, 200.0, 300.0, 600.0])) == pytest.approx([0.4, 0.2, 0.05, 0.0])
-    assert curve.draws(3, np.random.default_rng(0)) == [curve] * 3
+    at = np.array([0.0, 220.0, 650.0])
+    np.testing.assert_allclose(curve.draws(3, np.random.default_rng(0), at), np.tile(curve(at), (3, 1)), rtol=1e-14)
+    unsure = replace(curve, theta=np.zeros(5), covariance=np.eye(5))
+    drawn = unsure.draws(50, np.random.default_rng(1), at)
+    noise = np.random.default_rng(1).multivariate_normal(np.zeros(5), np.eye(5), size=50, method="eigh")
+    np.testing.assert_allclose(drawn, [Walking(theta)(at) for theta in noise], rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +107,11 @@ def test_whoever_walks_on_arrives() -> None:
     assert walks.background(DEFAULT_WALKING, rate).sum() == pytest.approx(on)
 
 
+def turned_away(walks: Walks, rate: np.ndarray) -> np.ndarray:
+    """Riders who find the source of each row empty."""
+    return rate[walks.source, walks.bin] * walks.out
+
+
 TRUE = Walking.from_values(np.array([0.6, 0.3, 0.2, 0.1, 0.05]))
 
 
@@ -101,13 +121,14 @@ def test_the_curve_is_learnt_with_honest_errors(dispersion: float) -> None:
     for seed in range(6):
         walks, exposure, _ = city(seed)
         rng = np.random.default_rng([seed, 7])
+        true = Walking(DEFAULT_WALKING.theta + 0.35 * rng.standard_normal(5))  # drawn from the prior
         rate = rng.uniform(0.5, 6, exposure.shape)
-        mean = exposure * rate + walks.background(TRUE, rate)
+        mean = exposure * rate + walks.background(true, rate)
         shape = rng.gamma(1 / dispersion, dispersion, mean.shape) if dispersion else 1.0
         y = rng.poisson(mean * shape).astype(float)
-        learnt = learn_walking(walks, y, exposure * rate, rate, dispersion=dispersion)
+        learnt = learn_walking(walks, y, exposure * rate, turned_away(walks, rate), dispersion=dispersion)
         assert (np.diff(learnt.values) < 0).all()
-        scores.append((learnt.values - TRUE.values)[:-1] / learnt.sd()[:-1])
+        scores.append((learnt.values - true.values)[:-1] / learnt.sd()[:-1])
     assert np.abs(np.mean(scores)) < 0.6
     assert 0.5 < np.std(scores) < 1.6
 
@@ -115,13 +136,13 @@ def test_the_curve_is_learnt_with_honest_errors(dispersion: float) -> None:
 def test_few_records_leave_the_prior_and_many_do_not() -> None:
     walks, exposure, _ = city(1, bins=2)
     rate = np.full(exposure.shape, 0.01)
-    nothing = learn_walking(walks, np.zeros(exposure.shape), exposure * rate, rate)
+    nothing = learn_walking(walks, np.zeros(exposure.shape), exposure * rate, turned_away(walks, rate))
     np.testing.assert_allclose(nothing.values, DEFAULT_WALKING.values, atol=0.03)
     assert (nothing.sd()[:2] > 0.05).all()
     walks, exposure, _ = city(1, bins=2000)
     rate = np.full(exposure.shape, 5.0)
     y = np.random.default_rng(0).poisson(exposure * rate).astype(float)  # nobody walks
-    assert (learn_walking(walks, y, exposure * rate, rate).values < 0.05).all()
+    assert (learn_walking(walks, y, exposure * rate, turned_away(walks, rate)).values < 0.05).all()
 
 
 def test_missing_counts_are_left_out() -> None:
@@ -131,8 +152,29 @@ def test_missing_counts_are_left_out() -> None:
     y[:, 25:] = np.nan
     early = walks.bin < 25
     columns = (walks.source, walks.target, walks.bin, walks.distance, walks.out, walks.available)
-    half = learn_walking(Walks(*(c[early] for c in columns)), y, exposure * rate, rate)
-    np.testing.assert_allclose(learn_walking(walks, y, exposure * rate, rate).theta, half.theta, atol=1e-2)
+    first = Walks(*(c[early] for c in columns))
+    half = learn_walking(first, y, exposure * rate, turned_away(first, rate))
+    whole = learn_walking(walks, y, exposure * rate, turned_away(walks, rate))
+    np.testing.assert_allclose(whole.theta, half.theta, atol=1e-2)
+
+
+def test_walkers_that_a_fit_took_for_own_riders_are_found() -> None:
+    walks, exposure, _ = city(3, bins=1500)
+    rng = np.random.default_rng(1)
+    rate = np.repeat(rng.uniform(2, 6, (len(exposure), 1)), exposure.shape[1], axis=1)
+    walkers = walks.background(TRUE, rate)
+    y = rng.poisson(exposure * rate + walkers).astype(float)
+    # A fit without any background: the walkers of a zone are spread over all of its bins.
+    zone = np.repeat(np.arange(len(exposure))[:, None], exposure.shape[1], axis=1)
+    own = exposure * rate * (1 + walkers.sum(axis=1) / (exposure * rate).sum(axis=1))[:, None]
+    absorbed = Absorbed.by(zone, len(exposure), own, np.zeros(own.shape), np.ones(own.shape, dtype=bool))
+    np.testing.assert_allclose(absorbed.level(walkers), ((exposure * rate).sum(axis=1) + 5) / (own.sum(axis=1) + 5))
+    riders = turned_away(walks, rate)
+    learnt = learn_walking(walks, y, own, riders, absorbed=absorbed)
+    found = walks.background(learnt, rate).sum() / walkers.sum()
+    assert found == pytest.approx(1.0, abs=0.05)
+    believed = walks.background(learn_walking(walks, y, own, riders), rate).sum() / walkers.sum()
+    assert believed < 0.95  # without it they stay own riders
 
 
 def test_curves_are_saved_and_refused() -> None:

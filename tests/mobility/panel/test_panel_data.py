@@ -156,3 +156,16 @@ def test_a_hub_of_the_east_village_is_out_only_when_all_its_open_stations_are(ea
         assert (of_hub["stockout_minutes"] <= least).all()
         assert (of_hub["available_minutes"] >= most).all()
         assert of_hub["observed"].sum() == sum(s["observed"].sum() for s in of_each)
+
+
+@pytest.mark.parametrize("zones", ["stations", "superhubs:200m"])
+def test_the_panel_does_not_depend_on_the_groups_it_is_built_by(jersey_city, east_village, zones):
+    """Jersey City with trips, and the hubs of the East Village by status alone."""
+    given = jersey_city if zones == "stations" else east_village
+    options = {"timezone": ZONE, "zones": zones, "start": "2020-11-01", "end": "2021-01-01"}
+    whole = build_panel(**given, **options)
+    for groups in (3, len(whole.zones)):
+        cut = build_panel(**given, **options, groups=groups)
+        for name in ("panel", "zones", "quality", "reasons", "unusable"):
+            pd.testing.assert_frame_equal(getattr(whole, name), getattr(cut, name), check_exact=True)
+        assert whole.summary == cut.summary

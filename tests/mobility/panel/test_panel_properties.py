@@ -199,6 +199,7 @@ def test_every_minute_and_every_count_is_that_of_the_slow_reference(feed, rebala
         assert inside["observed"].sum() == len(trips)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, report_multiple_bugs=False, suppress_health_check=[HealthCheck.too_slow])
 @given(feeds())
 def test_through_the_readers_it_is_the_same(feed):

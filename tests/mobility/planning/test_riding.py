@@ -32,7 +32,7 @@ def plan_of(rentals, now, **options):
 
 def test_without_returns_and_walkers_totals_are_those_of_the_stations():
     plan = plan_of([2.0, 0.0], [4, 200], moves=3)
-    totals = ride_plan(plan, ZONES, Habits())
+    totals = ride_plan(plan, ZONES, Habits()).totals
     for name in ("now", "planned"):
         level = getattr(plan.stations[0], name)
         lost = expected_lost([2.0] * 6, [0.0] * 6, 9).rentals[level]
@@ -43,15 +43,30 @@ def test_without_returns_and_walkers_totals_are_those_of_the_stations():
 
 def test_walkers_take_the_bikes_of_others():
     plan = plan_of([30.0, 8.0], [0, 3], moves=0)
-    none, all_walk = (ride_plan(plan, ZONES, Habits(metres=(0.0,), walk=(w,)))["no_bike"]["now"] for w in (0.0, 1.0))
+    none, all_walk = (
+        ride_plan(plan, ZONES, Habits(metres=(0.0,), walk=(w,))).totals["no_bike"]["now"] for w in (0.0, 1.0)
+    )
     assert none > 6 * 30.0 - 5  # nobody at A finds a bike
     assert all_walk > none + 2
 
 
 def test_bikes_that_break_are_missing_later():
     plan = plan_of([0.0, 8.0], [0, 12], moves=0)
-    fine, breaking = (ride_plan(plan, ZONES, Habits(breakage=p))["no_bike"]["now"] for p in (0.0, 0.5))
+    fine, breaking = (ride_plan(plan, ZONES, Habits(breakage=p)).totals["no_bike"]["now"] for p in (0.0, 0.5))
     assert breaking > fine + 3
+
+
+def test_riders_turned_away_in_areas_add_up_scenario_by_scenario():
+    plan = plan_of([2.0, 8.0], [4, 3], moves=2)
+    both = ride_plan(plan, ZONES.assign(area=["North", "South"]), Habits())
+    assert [*both.area_totals] == ["North", "South"]
+    for column in ("no_bike", "no_dock", "mean"):
+        sums = sum(own[column] for own in both.area_totals.values())
+        assert sums.to_dict() == pytest.approx(both.totals[column].to_dict())
+    one = ride_plan(plan, ZONES.assign(area=["North", None]), Habits())
+    assert [*one.area_totals] == ["North"]
+    one_area = ride_plan(plan, ZONES.assign(area="City"), Habits()).area_totals["City"]
+    assert one_area.equals(both.totals)
 
 
 def test_nobody_walks_to_a_station_of_unknown_position():

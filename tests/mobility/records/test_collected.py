@@ -145,11 +145,11 @@ def test_a_history_joins_an_older_log(server: FeedServer, tmp_path: Path) -> Non
     assert rows == [(2,), (4,)]
 
 
-@pytest.mark.parametrize("days", [0.5, 1.5])
-def test_a_damaged_history_is_refused(server: FeedServer, tmp_path: Path, days: float) -> None:
-    folder = Feed(server).collect(tmp_path / "feeds", 24 * days) / "city"
+@pytest.mark.parametrize(("hours", "files"), [(2.0, "open/*.segment"), (14.0, "days/*/changes.parquet")])
+def test_a_damaged_history_is_refused(server: FeedServer, tmp_path: Path, hours: float, files: str) -> None:
+    folder = Feed(server).collect(tmp_path / "feeds", hours) / "city"  # from noon on
     build_panel(status=folder, timezone=UTC)
-    damaged = next(folder.glob("days/*/changes.parquet" if days > 1 else "open/*.segment"))
+    damaged = next(folder.glob(files))
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 4
     damaged.write_bytes(content)

@@ -127,6 +127,7 @@ def test_a_zone_that_kills_every_worker_is_reported_and_the_others_are_there(pan
     assert {zone: n - before[zone] for zone, n in calls(log).items()} == {f"z{i}": int(i == 2) for i in range(6)}
 
 
+@pytest.mark.slow
 def test_workers_end_when_their_run_is_killed(panel, tmp_path):
     # The worker that kills the run then waits for ever, holding the run's standard output open: reading that to its
     # end, as `run` does, would time out if nothing ended the worker.

@@ -134,6 +134,7 @@ def test_the_rate_of_the_whole_system_has_the_errors_that_zones_share(tmp_path):
     assert np.allclose(system["rate_sd"], np.sqrt(covariance.sum()))
     assert np.allclose(system["rate_mean"], 30.0)
     assert sorted(system["start"]) == system["start"].tolist() == sorted(panel["start"].unique())
+    assert np.allclose(system[["rate_shared_1", "rate_shared_2"]], loadings.sum(axis=0))
     demand = pd.read_parquet(tmp_path / "demand.parquet")
     assert not [name for name in demand.columns if "shared" in name]
 
@@ -158,3 +159,5 @@ def test_areas_are_sums_draw_by_draw_and_zones_that_are_left_out_count_nowhere()
         assert row["mean"] == pytest.approx(draws.mean())
         assert row["q95"] == pytest.approx(np.quantile(draws, 0.95))
     assert set(table.loc[table["level"] == "area", "zone"]) == {"north", "south"}
+    hour = table[(table["level"] == "area_hour_of_week") & (table["zone"] == "south") & (table["quantity"] == "lost")]
+    assert hour["q95"].to_numpy() == pytest.approx(np.quantile(dict(zones)["c"].lost, 0.95, axis=1))

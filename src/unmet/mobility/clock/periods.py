@@ -11,7 +11,7 @@ import pandas as pd
 
 from unmet.mobility.clock.bins import Integers
 
-__all__ = ["DAYS", "PARTS", "describe_periods", "hours_of", "period_numbers"]
+__all__ = ["DAYS", "LONGEST_BIN", "PARTS", "describe_periods", "hours_of", "period_numbers"]
 
 PARTS: dict[str, range] = {
     "night": range(6),
@@ -24,6 +24,9 @@ PARTS: dict[str, range] = {
 
 DAYS: dict[str, range] = {"weekdays": range(5), "weekends": range(5, 7)}
 """Kinds of days, and their days of the week, from Monday."""
+
+LONGEST_BIN = 120
+"""Minutes; longer bins reach into two parts of the day."""
 
 _PART_OF_HOUR = np.repeat(np.arange(len(PARTS)), [len(hours) for hours in PARTS.values()])
 _EPOCH = 3  # 1970-01-01 was a Thursday

@@ -18,7 +18,7 @@ import pandas as pd
 
 from unmet._exceptions import ConvergenceWarning, FileFormatError
 from unmet.estimators import CensoredGP
-from unmet.estimators.together import learn_together
+from unmet.estimators.together import learn_together, with_data
 from unmet.kernels import Kernel, kernel_from_dict
 from unmet.likelihoods.counts import NegativeBinomial
 from unmet.mobility.models.city_curve import continued, learn_curve
@@ -209,7 +209,7 @@ def _hyperparameters(zones: Sequence[ZoneData], seed: int, spread: Spread) -> Hy
                     inference=inference_for(data),
                     optimizer=None,
                 )
-                fitted.append(gp.fit(data.inputs.iloc[rows], data.observed[rows], exposure=data.exposure[rows]))
+                fitted.append(with_data(gp, data.inputs.iloc[rows], data.observed[rows], exposure=data.exposure[rows]))
         if used < _FEW_ROWS:
             spread = in_turn
         found = learn_together(fitted, max_iter=SEARCH_ITERATIONS, least_gain=_LEAST_GAIN, spread=spread)

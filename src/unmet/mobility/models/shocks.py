@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import NumericalError
 from unmet._parameters import Parameter
-from unmet._typing import Array, BoolArray
+from unmet._typing import Array, BoolArray, IntArray
 from unmet.inference.ep import Sites, expectation_propagation
 from unmet.inference.statespace import Filtered, StateSpace
 from unmet.likelihoods.base import Observations
@@ -56,6 +56,22 @@ class Shocks:
     space: StateSpace
     filtered: Filtered
     sites: Sites
+
+    def elsewhere(self, zone: IntArray, other: IntArray, bin_: IntArray) -> tuple[Array, Array]:
+        """Mean and variance of h of a zone without the count of another zone in the same bin, for many pairs.
+
+        The site of the other zone is taken out of the joint posterior of both (a cavity of two variables). Walkers
+        from `zone` to `other` are expected with it: a rate of `zone` that has learnt from the count of `other` would
+        be high where that count is high by chance, and the chance would be taken for walkers.
+        """
+        tau, pull = np.zeros(self.mean.shape), np.zeros(self.mean.shape)
+        place, step = self.space.place, self.space.step
+        tau[place, step] = self.sites.tau
+        pull[place, step] = self.sites.tau * (self.space.offset + self.mean[place, step]) - self.sites.nu
+        shared = self.space.covariance(self.filtered, zone, other, bin_)
+        kept = 1 - tau[other, bin_] * self.var[other, bin_]
+        mean = self.mean[zone, bin_] + shared * pull[other, bin_] / kept
+        return mean, self.var[zone, bin_] + shared**2 * tau[other, bin_] / kept
 
     def draws(self, size: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Joint draws of the components, shape ``(bins, size, m)``; ``features @ z`` is h of the zones."""

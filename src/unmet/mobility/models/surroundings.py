@@ -119,8 +119,7 @@ def relative_walking(walking: Walking, metres: Array, draws: int, seed: int) -> 
     # A pair of zones has one distance, and occurs in many bins.
     distances, of_row = np.unique(metres, return_inverse=True)
     usual = np.maximum(walking(distances), 1e-12)
-    curves = np.array([curve(distances) / usual for curve in walking.draws(draws, rng)])
-    return curves.reshape(draws, len(distances))[:, of_row]
+    return (walking.draws(draws, rng, distances) / usual)[:, of_row]
 
 
 @dataclass(frozen=True)

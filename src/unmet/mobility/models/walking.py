@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
@@ -23,7 +24,7 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.folders import check_regular
 from unmet._typing import Array, BoolArray, IntArray
 
-__all__ = ["DEFAULT_WALKING", "NO_WALKING", "REACH", "Walking", "Walks", "learn_walking", "read_curve"]
+__all__ = ["DEFAULT_WALKING", "NO_WALKING", "REACH", "Absorbed", "Walking", "Walks", "learn_walking", "read_curve"]
 
 KNOTS = np.array([0.0, 150.0, 250.0, 350.0, 500.0, 700.0])
 """Metres; between them ``w`` is linear, and beyond the last it is 0."""
@@ -35,9 +36,11 @@ REACH = float(KNOTS[-1])
 # in a system of 612 stations (standard errors up to .02): this curve has those means between its knots.
 _MEASURED = np.array([0.46, 0.34, 0.14, 0.065, 0.012])
 # Standard deviation of the prior about it: of the logits of the first value and of the ratio of each to the one before.
-_PRIOR_SD = 0.7
-# Riders by which the level of a group of bins is shrunk to 1.
-_LEVEL_RIDERS = 5.0
+# Two systems were measured: .40, .22, .11 and .30, .20, .03 within 150 m, 250 and 350 m. In logits they are .1 to .4
+# apart, but for the last, whose standard error is as large as itself.
+_PRIOR_SD = 0.35
+# Riders by which the level of a group of bins is shrunk to 1, and the least that it can be.
+_LEVEL_RIDERS, _LEAST_LEVEL = 5.0, 0.05
 
 
 @dataclass(frozen=True)
@@ -83,17 +86,18 @@ class Walking:
         """``w`` at distances in metres."""
         return np.interp(distance, KNOTS, self.values)
 
-    def draws(self, count: int, rng: np.random.Generator) -> list[Walking]:
-        """Curves drawn from what is known of w: each falls."""
-        if not self.covariance.any() or not self.theta.size:
-            return [self] * count
-        noise = rng.multivariate_normal(self.theta, self.covariance, size=count, method="eigh")
-        return [Walking(theta) for theta in noise]
+    def draws(self, count: int, rng: np.random.Generator, distance: Array = KNOTS) -> Array:
+        """``w`` at distances in metres, of curves drawn from what is known of it: shape (count, n). Each falls."""
+        theta = np.broadcast_to(self.theta, (count, len(self.theta)))
+        if self.covariance.any() and self.theta.size:
+            theta = rng.multivariate_normal(self.theta, self.covariance, size=count, method="eigh")
+        # Between knots a curve is linear: the same weights of its knots in all draws.
+        weights = np.array([np.interp(distance, KNOTS, one) for one in np.eye(len(KNOTS))])
+        return np.asarray(_values(theta) @ weights)
 
     def sd(self, draws: int = 400) -> Array:
         """Standard deviation of w at the knots."""
-        rng = np.random.default_rng(0)
-        return np.std([curve.values for curve in self.draws(draws, rng)], axis=0)
+        return self.draws(draws, np.random.default_rng(0)).std(axis=0)
 
     def describe(self) -> dict[str, Any]:
         """Describe the curve beside the measured one of another system, as JSON-able values."""
@@ -136,9 +140,10 @@ def read_curve(path: Path) -> tuple[float, ...]:
 
 
 def _values(theta: Array) -> Array:
-    if not theta.size:
-        return np.zeros(len(KNOTS))
-    return np.append(np.cumprod(expit(theta)), 0.0)
+    """``w`` at the knots, along the last axis."""
+    if not theta.shape[-1]:
+        return np.zeros((*theta.shape[:-1], len(KNOTS)))
+    return np.concatenate([np.cumprod(expit(theta), axis=-1), np.zeros((*theta.shape[:-1], 1))], axis=-1)
 
 
 DEFAULT_WALKING = Walking.from_values(_MEASURED)
@@ -218,9 +223,12 @@ class Walks:
 
     def background(self, walking: Walking, rate: Array) -> Array:
         """Walkers expected at each zone and bin, given the rates of all, both of shape (zones, bins)."""
-        total = np.zeros(rate.shape)
-        walkers = rate[self.source, self.bin] * self.out * self.chances(walking)
-        np.add.at(total, (self.target, self.bin), walkers)
+        return self.arrivals(walking, rate[self.source, self.bin] * self.out, rate.shape)
+
+    def arrivals(self, walking: Walking, riders: Array, shape: tuple[int, ...]) -> Array:
+        """Walkers expected at each zone and bin, given the riders who find the source of each row empty."""
+        total = np.zeros(shape)
+        np.add.at(total, (self.target, self.bin), riders * self.chances(walking))
         return total
 
 
@@ -228,12 +236,11 @@ def learn_walking(
     walks: Walks,
     observed: Array,
     own: Array,
-    rate: Array,
+    riders: Array,
     *,
     dispersion: Array | float = 0.0,
     prior: Walking = DEFAULT_WALKING,
-    prior_sd: float = _PRIOR_SD,
-    group: IntArray | None = None,
+    absorbed: Absorbed | None = None,
 ) -> Walking:
     """Learn ``w(d)`` from the counts of zones beside empty ones.
 
@@ -249,32 +256,29 @@ def learn_walking(
     own : array of shape (zones, bins)
         Pickups expected of a zone's own riders: exposure times rate. It must not have been learnt from the count of
         the same zone and bin, or walkers would be taken for own riders (see `Shocks.left_out_mean`).
-    rate : array of shape (zones, bins)
-        Riders who come to the zone first, in a full bin.
+    riders : array of shape (n,)
+        Riders expected to find the source of each row empty. They must not have been learnt from the count of the
+        row's target, or chance would be taken for walkers (see `Shocks.elsewhere`).
     dispersion : float or array of shape (zones, bins)
         Of the counts beyond Poisson, with what is not known of `own`.
     prior : Walking
         About which the curve is shrunk.
-    prior_sd : float
-        How far it may be from it, in logits.
-    group : integer array of shape (zones, bins), optional
-        Groups of bins whose own level may be off, such as those of a zone at an hour of the day: riders who walk in at
-        that hour on most days were taken for own riders. The level of each is estimated along with the curve, so that
-        walkers are told by the days on which the neighbour was not out.
+    absorbed : Absorbed, optional
+        Walkers that `own` was fitted beside. Without it, `own` is taken to be right whatever the curve.
     """
-    seen = np.isfinite(observed[walks.target, walks.bin])
-    cells, cell = np.unique(walks.target[seen] * observed.shape[1] + walks.bin[seen], return_inverse=True)
-    y, mine = observed.ravel()[cells], own.ravel()[cells]
+    seen = np.isfinite(observed)
+    rows = seen[walks.target, walks.bin]
+    cells, cell = np.unique(walks.target[rows] * observed.shape[1] + walks.bin[rows], return_inverse=True)
+    y, mine, came = observed.ravel()[cells], own.ravel()[cells], riders[rows]
     spread = np.broadcast_to(np.asarray(dispersion, dtype=float), observed.shape).ravel()[cells]
-    level = _Levels.of(group, observed, own, cells)
-    riders = (rate[walks.source, walks.bin] * walks.out)[seen]
+    level = None if absorbed is None else _Levels.of(absorbed, observed, own, cells)
 
     def negative(theta: Array) -> float:
-        chance = walks.chances(Walking(theta))[seen]
-        walkers = np.asarray(np.bincount(cell, riders * chance, minlength=len(cells)), dtype=float)
-        factor, elsewhere = level(walkers)
+        chance = walks.chances(Walking(theta))[rows]
+        walkers = np.asarray(np.bincount(cell, came * chance, minlength=len(cells)), dtype=float)
+        factor, elsewhere = (1.0, 0.0) if level is None else level(walkers)
         mean = mine * factor + walkers
-        distance = (theta - prior.theta) / prior_sd
+        distance = (theta - prior.theta) / _PRIOR_SD
         return -_log_counts(y, np.maximum(mean, 1e-9), spread) - elsewhere + 0.5 * float(distance @ distance)
 
     found = minimize(negative, prior.theta, method="BFGS", options={"gtol": 1e-3 * max(1.0, np.sqrt(len(y)) / 10)})
@@ -282,48 +286,60 @@ def learn_walking(
 
 
 @dataclass(frozen=True)
-class _Levels:
-    """Levels of groups of bins given walkers: own riders who came over those expected, shrunk to 1.
+class Absorbed:
+    """Own riders and walkers that the fits of zones were made with, by group of bins such as an hour of the day.
+
+    A fit takes the riders that its background leaves out for own riders. So when the curve gives a group more walkers
+    than its fit had, it has as many own riders less.
 
     Attributes
     ----------
-    of_cell : integer array
-        Group of each cell that walkers may come to; -1 where groups are not used.
-    observed, own : arrays
-        Pickups of each group in all its bins, and those expected of own riders.
-    observed_elsewhere, own_elsewhere : arrays
-        The same in bins that no walker comes to.
+    group : integer array of shape (zones, bins)
+        Number of the group of each bin.
+    own, walkers : arrays of shape (groups,)
+        Expected in all bins of a group in which riders were counted.
     """
 
-    of_cell: IntArray
-    observed: Array
+    group: IntArray
     own: Array
+    walkers: Array
+
+    @classmethod
+    def by(cls, group: IntArray, groups: int, own: Array, walkers: Array, seen: BoolArray) -> Self:
+        """Sum the bins that were seen; all arrays are of shape (zones, bins)."""
+        sums = (np.bincount(group[seen], values[seen], minlength=groups) for values in (own, walkers))
+        return cls(group, *(np.asarray(total, dtype=float) for total in sums))
+
+    def level(self, walkers: Array) -> Array:
+        """Own riders of each group over those of its fit, given the walkers of each bin, shape (zones, bins)."""
+        return self.of_sums(np.bincount(self.group.ravel(), walkers.ravel(), minlength=len(self.own)))
+
+    def of_sums(self, came: NDArray[Any]) -> Array:
+        """The same, given the walkers of each group."""
+        left = self.own + self.walkers - came + _LEVEL_RIDERS
+        return np.asarray(np.maximum(left / (self.own + _LEVEL_RIDERS), _LEAST_LEVEL))
+
+
+@dataclass(frozen=True)
+class _Levels:
+    """Level of own riders of the cells that walkers may come to, and likelihood of the other cells at that level."""
+
+    absorbed: Absorbed
+    of_cell: IntArray
     observed_elsewhere: Array
     own_elsewhere: Array
 
     @classmethod
-    def of(cls, group: IntArray | None, observed: Array, own: Array, cells: IntArray) -> _Levels:
-        if group is None:
-            none = np.empty(0)
-            return cls(np.empty(0, dtype=np.intp), none, none, none, none)
-        flat, y, expected = group.ravel(), observed.ravel(), own.ravel()
-        seen = np.isfinite(y)
-        beside = np.zeros(len(flat), dtype=bool)
-        beside[cells] = True
-        count = int(flat.max()) + 1
+    def of(cls, absorbed: Absorbed, observed: Array, own: Array, cells: IntArray) -> _Levels:
+        group, y, expected = absorbed.group.ravel(), observed.ravel(), own.ravel()
+        rest = np.isfinite(y)
+        rest[cells] = False
+        sums = (np.bincount(group[rest], v[rest], minlength=len(absorbed.own)) for v in (y, expected))
+        return cls(absorbed, group[cells], *(np.asarray(total, dtype=float) for total in sums))
 
-        def sums(values: Array, rows: BoolArray) -> Array:
-            return np.asarray(np.bincount(flat[rows], values[rows], minlength=count), dtype=float)
-
-        rest = seen & ~beside
-        return cls(flat[cells], sums(y, seen), sums(expected, seen), sums(y, rest), sums(expected, rest))
-
-    def __call__(self, walkers: Array) -> tuple[Array | float, float]:
+    def __call__(self, walkers: Array) -> tuple[Array, float]:
         """Factor of the own riders of each cell, and the log likelihood of the bins without walkers."""
-        if not len(self.observed):
-            return 1.0, 0.0
-        came = np.bincount(self.of_cell, walkers, minlength=len(self.observed))
-        level = (np.maximum(self.observed - came, 0.0) + _LEVEL_RIDERS) / (self.own + _LEVEL_RIDERS)
+        level = self.absorbed.of_sums(np.bincount(self.of_cell, walkers, minlength=len(self.absorbed.own)))
         elsewhere = self.observed_elsewhere * np.log(level) - self.own_elsewhere * level
         return level[self.of_cell], float(elsewhere.sum())
 

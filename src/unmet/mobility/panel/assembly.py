@@ -1,9 +1,10 @@
-"""Rows of the panel, from the evidence, a group of zones at a time."""
+"""Rows of the panel, from the evidence of the system and the records of zones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Bins, Integers
-from unmet.mobility.panel.evidence import Evidence
+from unmet.mobility.panel.evidence import Evidence, ZoneRecords
+from unmet.mobility.panel.groups import ZoneGroups
 from unmet.mobility.panel.plausibility import unseen_stations
-from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS
+from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS, stored_types
+from unmet.mobility.panel.trip_counts import TripCounts
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.pickups import find_changes, known_changes
 from unmet.mobility.supply.served import Served, Unusable, combine_served
@@ -30,28 +33,86 @@ from unmet.mobility.supply.spells import (
 from unmet.mobility.supply.states import FAR_APART, FEED_SILENT, SILENT, STATES
 from unmet.mobility.supply.status_log import StatusRecords
 
-__all__ = ["panel_rows", "zone_rows"]
+__all__ = ["ZoneRows", "panel_rows", "zone_rows"]
 
 _ROWS_AT_ONCE = 2_000_000
 
 
-def panel_rows(
-    evidence: Evidence, rebalancing: int, progress: Callable[[str], None], held: list[Unusable]
-) -> Iterator[tuple[dict[str, NDArray[Any]], pd.DataFrame]]:
-    """Yield the panel's rows, zone after zone, and the minutes by zone and reason.
+@dataclass(frozen=True)
+class ZoneRows:
+    """Rows of the zones from `begin` up to `end`.
 
-    The rows are the arrays that `unmet.mobility.panel.schema.stored_types` names. Vehicles that cannot be rented at the
-    end of the records are appended to `held`.
+    Attributes
+    ----------
+    begin, end : int
+        The first zone, and the one behind the last.
+    columns : dict
+        The arrays that `unmet.mobility.panel.schema.stored_types` names, one value per zone and bin (or per bin).
+    reasons : DataFrame
+        Minutes by zone and reason.
+    unusable : list of Unusable
+        Vehicles that cannot be rented at the end of the records, of these zones and others before them.
     """
-    at_once = max(1, _ROWS_AT_ONCE // len(evidence.bins))
+
+    begin: int
+    end: int
+    columns: dict[str, NDArray[Any]]
+    reasons: pd.DataFrame
+    unusable: list[Unusable]
+
+
+def panel_rows(
+    evidence: Evidence, records: ZoneRecords, groups: ZoneGroups, rebalancing: int, progress: Callable[[str], None]
+) -> Iterator[ZoneRows]:
+    """Yield the rows of all zones, in any order: by groups on their workers, or in this process if there is one group.
+
+    Parameters
+    ----------
+    evidence, records, groups
+        As `unmet.mobility.panel.evidence.gather` returns them.
+    rebalancing : int
+        Vehicles at once that a van moves.
+    progress : callable
+        Called with a sentence after each part.
+    """
     done = 0
-    for zones, found in _zone_groups(evidence, rebalancing, held):
+    if len(groups) == 1:
+        parts = _rows(evidence, records, rebalancing)
+    else:
+        work = partial(_list_rows, evidence=evidence, rebalancing=rebalancing)
+        found = groups.each(work, lambda number: records.of_group(groups, number))
+        parts = (part for _, some in found for part in some)
+    for part in parts:
+        yield part
+        done += part.end - part.begin
+        progress(f"labelling minutes: {done:,} of {evidence.zones:,} zones")
+
+
+def _list_rows(records: ZoneRecords, *, evidence: Evidence, rebalancing: int) -> list[ZoneRows]:
+    """Make the rows of a group, as they are stored: half of the bytes to send."""
+    types = stored_types(evidence.inferred)
+    return [
+        replace(part, columns={name: values.astype(types[name]) for name, values in part.columns.items()})
+        for part in _rows(evidence, records, rebalancing)
+    ]
+
+
+def _rows(evidence: Evidence, records: ZoneRecords, rebalancing: int) -> Iterator[ZoneRows]:
+    """Yield the rows of some zones, in order."""
+    if evidence.supply is not None:
+        timelines = evidence.supply.timelines.with_trips(records.pickups, records.returns)
+        evidence = replace(evidence, supply=replace(evidence.supply, timelines=timelines))
+    at_once = max(1, _ROWS_AT_ONCE // len(evidence.bins))
+    held: list[Unusable] = []
+    for zones, found in _supplies(evidence, records, rebalancing, held):
         for begin in range(0, len(zones), at_once):
             some = zones[begin : begin + at_once]
             tally = count_minutes(found.spells, some, evidence.bins.edges, evidence.overrides)
-            yield zone_rows(evidence, some, tally, found), _reasons(some, tally)
-            done += len(some)
-            progress(f"labelling minutes: {done:,} of {evidence.zones:,} zones")
+            columns = zone_rows(evidence, records.trips, some, tally, found)
+            yield ZoneRows(int(some[0]), int(some[-1]) + 1, columns, _reasons(some, tally), list(held))
+            held.clear()
+    if held:  # of stations in no zone, which come last
+        yield ZoneRows(evidence.zones, evidence.zones, {}, pd.DataFrame(), held)
 
 
 @dataclass(frozen=True)
@@ -74,31 +135,34 @@ class ZoneSupply:
     docked: Served | None = None
 
 
-def _zone_groups(evidence: Evidence, rebalancing: int, held: list[Unusable]) -> Iterator[tuple[Integers, ZoneSupply]]:
-    """Yield every zone once, in order, with its supply."""
-    following = 0
+def _supplies(
+    evidence: Evidence, records: ZoneRecords, rebalancing: int, held: list[Unusable]
+) -> Iterator[tuple[Integers, ZoneSupply]]:
+    """Yield every zone of some records once, in order, with its supply."""
+    following = records.begin
     inner = evidence.group < evidence.zones
     many = len(np.unique(evidence.group[inner])) < int(inner.sum())
 
     def of_zones(spells: Spells) -> Spells:
         return combine_stations(spells, evidence.group) if many else replace(spells, owner=evidence.group[spells.owner])
 
-    if evidence.netted is not None:
-        yield np.arange(evidence.zones), ZoneSupply(combine_stations(evidence.netted, evidence.group))
+    if records.moves is not None:
+        spells = combine_stations(records.moves.spells(), evidence.group)
+        yield np.arange(records.begin, records.end), ZoneSupply(spells)
         return
-    if evidence.log is not None and evidence.feed is not None and evidence.activity is not None:
-        for records in evidence.log.blocks():
+    if records.log is not None and evidence.activity is not None:
+        for some in records.log.blocks():
             unseen = unseen_stations(evidence.implausible)
-            spells = status_spells(records, evidence.feed, evidence.activity, evidence.closures, unseen)
-            dock_spells = plain_spells(dock_records(records), evidence.feed, evidence.activity.feed_share)
-            served, docked = _served(records, spells, dock_spells, evidence, many, held)
-            moved = _infer(records, evidence, rebalancing) if evidence.inferred else None
-            behind = min(int(evidence.group[records.station[-1]]) + 1, evidence.zones)
+            spells = status_spells(some, evidence.feed, evidence.activity, evidence.closures, unseen)
+            dock_spells = plain_spells(dock_records(some), evidence.feed, evidence.activity.feed_share)
+            served, docked = _served(some, spells, dock_spells, evidence, many, held)
+            moved = _infer(some, evidence, rebalancing) if evidence.inferred else None
+            behind = min(int(evidence.group[some.station[-1]]) + 1, evidence.zones)
             supply = ZoneSupply(of_zones(spells), of_zones(dock_spells), moved, served, docked)
             yield np.arange(following, behind), supply
             following = behind
-    if following < evidence.zones:
-        yield np.arange(following, evidence.zones), ZoneSupply(no_spells(), no_spells())
+    if following < records.end:
+        yield np.arange(following, records.end), ZoneSupply(no_spells(), no_spells())
 
 
 def _served(
@@ -123,8 +187,6 @@ def _of_zones(served: Served | None, spells: Spells, evidence: Evidence, many: b
 
 def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Moved:
     """Infer pickups, returns and rebalancing from the changes of availability."""
-    assert evidence.log is not None
-    assert evidence.feed is not None
     assert evidence.activity is not None
     changes = find_changes(records, evidence.feed)
     changes = known_changes(changes, evidence.feed, evidence.activity.feed_share, evidence.silent)
@@ -140,7 +202,9 @@ def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Move
     return Moved(zone[inside], bin_[inside], {name: values[inside] for name, values in columns.items()})
 
 
-def zone_rows(evidence: Evidence, zones: Integers, tally: Tally, supply: ZoneSupply) -> dict[str, NDArray[Any]]:
+def zone_rows(
+    evidence: Evidence, trips: TripCounts | None, zones: Integers, tally: Tally, supply: ZoneSupply
+) -> dict[str, NDArray[Any]]:
     """Make the stored arrays of some zones: one per column of the schema that is stored, of shape (zones, bins)."""
     bins = evidence.bins
     states = {state: tally.by_state(state) for state in STATES}
@@ -155,7 +219,7 @@ def zone_rows(evidence: Evidence, zones: Integers, tally: Tally, supply: ZoneSup
         "start": bins.start,
         "start_local": bins.start_local,
         "minutes": bins.minutes,
-        **_moves(evidence, zones, known, supply.moved),
+        **_moves(evidence, trips, zones, known, supply.moved),
         **{f"{state}_minutes": minutes for state, minutes in states.items()},
         **_out(evidence, zones, states["stockout"], supply.served),
         **_docks(evidence, zones, supply),
@@ -202,7 +266,7 @@ def _docks(evidence: Evidence, zones: Integers, supply: ZoneSupply) -> dict[str,
 
 
 def _moves(
-    evidence: Evidence, zones: Integers, known: NDArray[np.bool_], moved: Moved | None
+    evidence: Evidence, trips: TripCounts | None, zones: Integers, known: NDArray[np.bool_], moved: Moved | None
 ) -> dict[str, NDArray[np.int32]]:
     """Count pickups and returns: from trips if there are any, else inferred if the status is known, else missing."""
     names = ["observed", "returns", *(REBALANCED_COLUMNS if evidence.inferred else ())]
@@ -211,10 +275,9 @@ def _moves(
         to_infer = known & ~evidence.covered
         for name, table in result.items():
             table[to_infer] = 0 if moved is None else _count_moves(moved, name, zones, evidence.bins)[to_infer]
-    if evidence.trips is not None:
-        few = slice(int(zones[0]), int(zones[-1]) + 1)
-        trips = {"observed": evidence.trips.pickups, "returns": evidence.trips.returns}
-        for name, counted in trips.items():
+    if trips is not None:
+        few = slice(int(zones[0]) - trips.first, int(zones[-1]) + 1 - trips.first)
+        for name, counted in {"observed": trips.pickups, "returns": trips.returns}.items():
             if counted is not None:
                 np.copyto(result[name], counted[few], where=evidence.covered)
     return result
@@ -230,8 +293,7 @@ def _count_moves(moved: Moved, name: str, zones: Integers, bins: Bins) -> NDArra
 
 def _evidence(evidence: Evidence, known: NDArray[np.bool_]) -> NDArray[np.int8]:
     """Return an index into `EVIDENCE` for each zone and bin."""
-    supply = "netted" if evidence.netted is not None else "status"
-    with_trips = "netted" if evidence.netted is not None else "status+trips"
+    supply, with_trips = ("netted", "netted") if evidence.activity is None else ("status", "status+trips")
     code = np.where(
         known,
         np.where(evidence.covered, EVIDENCE.index(with_trips), EVIDENCE.index(supply)),

@@ -14,6 +14,8 @@ from typing import Any
 import pandas as pd
 
 from unmet._storage.sql import fetch_frame
+from unmet.execution import Executor, serially
+from unmet.mobility.panel.groups import Workers
 from unmet.mobility.panel.learnt import Learnt, NotSettled, read_learnt
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.saving import Panel, check_target, copy_panel, read_panel
@@ -33,6 +35,9 @@ def build_panel(
     stations: Given = None,
     *,
     progress: Progress | None = None,
+    executor: Executor = serially,
+    jobs: int = 1,
+    groups: int | None = None,
     **options: Any,
 ) -> Panel:
     """Build the panel of a system's records.
@@ -43,6 +48,9 @@ def build_panel(
         Records, as for `unmet.mobility.records.read_records`: trips, status or both. Frames are not changed.
     progress : callable, optional
         Called with a sentence at the start of each step.
+    executor, jobs, groups
+        Where groups of zones are worked on, how many at a time, and into how many groups zones are cut: see
+        `unmet.mobility.panel.groups.Workers`. The panel does not depend on them.
     **options
         Fields of `PanelOptions`: `timezone` (required), `zones`, `every`, `start`, `end`, `censored_rule`,
         `rebalancing`, `hours`, `supply`, `areas`, `keep`, `mapping`, `headers`, `date_order`,
@@ -68,7 +76,8 @@ def build_panel(
     0 2021-07-01 08:00:00       2.0                30      0.50      True
     1 2021-07-01 09:00:00       0.0                15      0.75      True
     """
-    with _making(trips, status, stations, PanelOptions(**options), progress) as (records, table):
+    workers = Workers(executor, jobs, groups)
+    with _making(trips, status, stations, PanelOptions(**options), progress, workers) as (records, table):
         return _panel(records, table)
 
 
@@ -96,6 +105,9 @@ def write_panel(
     *,
     progress: Progress | None = None,
     earlier: str | os.PathLike[str] | None = None,
+    executor: Executor = serially,
+    jobs: int = 1,
+    groups: int | None = None,
     **options: Any,
 ) -> Panel:
     """Build a panel into a Parquet file. The panel may be larger than memory.
@@ -107,7 +119,7 @@ def write_panel(
     ----------
     path : path
         File to write. It appears whole or not at all.
-    trips, status, stations, progress, **options
+    trips, status, stations, progress, executor, jobs, groups, **options
         As for `build_panel`.
     earlier : path, optional
         A panel of the same system and options that ends up to four weeks before. If it can be continued, only the last
@@ -121,12 +133,12 @@ def write_panel(
     target = Path(path)
     check_target(target, trips, status, stations)
     learnt = None if earlier is None else read_learnt(Path(earlier))
-    say = progress or _silent
+    say, workers = progress or _silent, Workers(executor, jobs, groups)
     try:
-        return _write(target, trips, status, stations, PanelOptions(**options), say, learnt)
+        return _write(target, trips, status, stations, PanelOptions(**options), say, workers, learnt)
     except NotSettled as why:
         say(f"building the panel in full: {why}")
-        return _write(target, trips, status, stations, PanelOptions(**options), say, None)
+        return _write(target, trips, status, stations, PanelOptions(**options), say, workers, None)
 
 
 def _write(
@@ -136,9 +148,10 @@ def _write(
     stations: Given,
     options: PanelOptions,
     progress: Progress,
+    workers: Workers,
     learnt: Learnt | None,
 ) -> Panel:
-    with _making(trips, status, stations, options, progress, learnt) as (records, table):
+    with _making(trips, status, stations, options, progress, workers, learnt) as (records, table):
         progress("writing the panel")
         copy_panel(records.connection, table.sql, table, target)
     nothing = pd.DataFrame(columns=list(table.columns))
@@ -152,6 +165,7 @@ def _making(
     stations: Given,
     options: PanelOptions,
     progress: Progress | None,
+    workers: Workers,
     learnt: Learnt | None = None,
 ) -> Iterator[tuple[Records, PanelTable]]:
     """Read the records and make the panel in their database, which is removed at the end."""
@@ -171,7 +185,7 @@ def _making(
         within=options.period(),
         progress=progress,
     ) as records:
-        table = make_panel(records, options, progress or _silent, learnt)
+        table = make_panel(records, options, progress or _silent, learnt, workers)
         if not options.force:
             check_rejected(table.quality, options.max_rejected)  # again, with the duplicates of the status
         yield records, table

@@ -1,10 +1,14 @@
-"""Evidence of the whole system, collected before zones are processed one by one."""
+"""Evidence for a panel: that of the whole system, which is small, and the records of single zones.
+
+The evidence of the system goes to every worker. Records are cut by groups of zones (`unmet.mobility.panel.groups`).
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +18,7 @@ from numpy.typing import NDArray
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all
 from unmet.mobility.clock.bins import DAY, Bins, Integers, cut_bins, parse_every
+from unmet.mobility.panel.groups import Workers, ZoneGroups, make_groups
 from unmet.mobility.panel.learnt import Learnt
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.plausibility import Implausible, find_implausible, kept_zones, unseen_stations
@@ -23,8 +28,8 @@ from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
 from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
-from unmet.mobility.supply.feed_activity import feed_of_trips, watch_feed
-from unmet.mobility.supply.netting import net_supply
+from unmet.mobility.supply.feed_activity import FeedCounts, feed_of_trips, watch_feed
+from unmet.mobility.supply.netting import Moves
 from unmet.mobility.supply.polls import Polls
 from unmet.mobility.supply.silence import (
     Feed,
@@ -35,21 +40,22 @@ from unmet.mobility.supply.silence import (
     silent_stretches,
     standstills,
 )
-from unmet.mobility.supply.spells import Override, Spells
+from unmet.mobility.supply.spells import Override
 from unmet.mobility.supply.states import FAR_APART, FEED_SILENT, OUTSIDE_HOURS, STANDSTILL
 from unmet.mobility.supply.status_log import StatusLog, sort_status
 from unmet.mobility.zones.build import Zones
 
-__all__ = ["Evidence", "gather"]
+__all__ = ["Evidence", "ZoneRecords", "gather"]
 
 NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
 _LONGEST_WITHOUT_RECORDS = 366 * DAY
 _MOST_BINS = 200_000  # 22 years of hours; more are made only for a period that was chosen
+_HERE = Workers()
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence of the whole system.
+    """Evidence of the whole system, without the records of zones.
 
     Attributes
     ----------
@@ -63,20 +69,20 @@ class Evidence:
         Stretches in which the whole system is silent, stands still or is outside its opening hours.
     covered : array of bool
         Bins that the trip files cover.
-    log, feed : optional
-        Sorted status, and the activity of the whole feed. `log` is None without status.
+    feed : Feed
+        Activity of the whole feed, or of the trips.
     activity : StationActivity, optional
         Activity of each station, by its status. None without status.
-    trips : TripCounts, optional
-        Pickups and returns by zone and bin.
-    netted : Spells, optional
-        Supply of the stations, netted from trips.
+    trips_used : int, optional
+        Trips that start in a zone and a bin. None without trips.
+    duplicates : int
+        Status records that were left out because a later one has the same station and second.
     silent : array
         Stretches (begin, end) in which the feed is silent, or looked at too rarely to infer pickups.
     closures : array
         Stretches (begin, end) in which the whole system stands still.
     supply : SupplyModel, optional
-        Usable supply. None if every listed vehicle and dock is taken to be usable.
+        Usable supply, without trips. None if every listed vehicle and dock is taken to be usable.
     implausible : list of Implausible
         Stations whose records contradict each other, in zones that are not kept.
     learnt : Learnt, optional
@@ -89,11 +95,10 @@ class Evidence:
     group: Integers
     overrides: list[Override]
     covered: NDArray[np.bool_]
-    log: StatusLog | None = None
-    feed: Feed | None = None
+    feed: Feed
     activity: StationActivity | None = None
-    trips: TripCounts | None = None
-    netted: Spells | None = None
+    trips_used: int | None = None
+    duplicates: int = 0
     silent: Integers = field(default_factory=lambda: NO_STRETCHES)
     closures: Integers = field(default_factory=lambda: NO_STRETCHES)
     supply: SupplyModel | None = None
@@ -103,7 +108,50 @@ class Evidence:
     @property
     def inferred(self) -> bool:
         """Whether pickups are inferred from status in any bin."""
-        return self.log is not None and not bool(self.covered.all())
+        return self.activity is not None and not bool(self.covered.all())
+
+
+@dataclass(frozen=True)
+class ZoneRecords:
+    """Records of consecutive zones.
+
+    Attributes
+    ----------
+    begin, end : int
+        The first zone, and the one behind the last.
+    log : StatusLog, optional
+        Sorted status of their stations.
+    trips : TripCounts, optional
+        Pickups and returns by zone and bin.
+    moves : Moves, optional
+        Moves at their stations, from which supply is netted. None with status.
+    pickups, returns : array
+        Trips at their stations, as `unmet.mobility.panel.trip_counts.station_events` gives them.
+    """
+
+    begin: int
+    end: int
+    log: StatusLog | None
+    trips: TripCounts | None
+    moves: Moves | None
+    pickups: Integers
+    returns: Integers
+
+    def of_group(self, groups: ZoneGroups, number: int) -> ZoneRecords:
+        """Return the records of one of several groups."""
+        zones, stations = groups.zones_of(number), groups.stations_of(number)
+        pickups, returns = (
+            np.array(trips[slice(*np.searchsorted(trips, [stations[0] << 32, stations[1] << 32]))])
+            for trips in (self.pickups, self.returns)
+        )
+        return ZoneRecords(
+            *zones,
+            None if self.log is None else self.log.cut(*stations),
+            None if self.trips is None else self.trips.cut(*zones),
+            None if self.moves is None else self.moves.cut(*stations),
+            pickups,
+            returns,
+        )
 
 
 def gather(
@@ -114,7 +162,8 @@ def gather(
     quality: QualityLog,
     progress: Callable[[str], None],
     learnt: Learnt | None = None,
-) -> Evidence:
+    workers: Workers = _HERE,
+) -> tuple[Evidence, ZoneRecords, ZoneGroups]:
     """Sort the status, measure the activity of the feed, count the trips and cut the bins.
 
     Parameters
@@ -131,6 +180,13 @@ def gather(
         Called with a sentence at each step.
     learnt : Learnt, optional
         What an earlier panel of the same system has learnt. It is used if this panel continues that one.
+    workers : Workers
+        Where groups of zones are worked on.
+
+    Returns
+    -------
+    evidence, records, groups
+        Evidence of the system, records of all zones, and the groups of zones to work on.
     """
     order, group = _stations_by_zone(zones)
     log, polls = _sort_status(records, order, group, options, progress), _polls(records)
@@ -141,7 +197,7 @@ def gather(
     _check_room(len(zones), len(bins), records.folder)
     learnt = None if learnt is None or not learnt.fits(bins, zones.frame) else learnt
     first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
-    trips = netted = None
+    trips = moves = None
     holes = np.array([[first, last + 1]])
     if span is not None:
         progress("counting trips")
@@ -150,18 +206,20 @@ def gather(
     silent, activity = NO_STRETCHES, None
     if log is not None:
         progress("measuring the activity of the feed")
-        moves = trips.moves if trips else np.empty(0, dtype=np.int64)
+        groups = make_groups(workers, len(zones), group, log.records)
+        moving = trips.moves if trips else np.empty(0, dtype=np.int64)
         both = None
         if trips is not None and len(trips.starts):
             both = max(first, int(trips.starts[0])), min(last, int(trips.starts[-1])) + 1
-        feed, activity = watch_feed(log, moves, options.rebalancing, both)
+        feed, activity = watch_feed(log, moving, options.rebalancing, both, partial(_over_parts, log, groups))
         feed = replace(feed, polls=polls)
         silent = silent_stretches(feed)
     else:
         assert trips is not None
         feed = feed_of_trips(trips.starts)
         progress("netting supply from trips")
-        netted = _net(records, stations, order, holes, first, last)
+        moves = _moves(records, stations, order, holes, first, last)
+        groups = make_groups(workers, len(zones), group, np.bincount(moves.station, minlength=len(group)))
     still, silent = standstills(feed, silent)
     overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
     overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
@@ -174,9 +232,11 @@ def gather(
         shut = read_opening_hours(options.hours).closed(first, last, records.timezone)
         overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
     supply, found = None, []
+    nothing = np.empty(0, dtype=np.int64)
+    events = nothing, nothing
     if log is not None and activity is not None:
-        nothing = np.empty(0, dtype=np.int64)
-        events = (nothing, nothing) if span is None else station_events(records.connection, order, records.folder)
+        if span is not None:
+            events = station_events(records.connection, order, records.folder)
         kept = kept_zones(options.keep, zones.frame)
         found = [one for one in find_implausible(activity, *events) if not _is_kept(one, group, zones, kept)]
         if options.supply == "usable":
@@ -196,24 +256,37 @@ def gather(
             else:
                 progress(f"listed vehicles as learnt until {_local(learnt.end, options.timezone)}")
             supply = learn_supply(source, log, overrides, options.timezone, learnt)
-    return Evidence(
+            supply = replace(supply, timelines=source.with_trips(nothing, nothing))
+    of_zones = ZoneRecords(0, len(zones), log, trips, moves, *events)
+    evidence = Evidence(
         bins=bins,
         zones=len(zones),
         order=order,
         group=group,
         overrides=overrides,
         covered=_covered(bins, holes),
-        log=log,
         feed=feed,
         activity=activity,
-        trips=trips,
-        netted=netted,
+        trips_used=None if trips is None else trips.used,
+        duplicates=0 if log is None else log.duplicates,
         silent=silent,
         closures=still,
         supply=supply,
         implausible=found,
         learnt=learnt if supply is not None else None,
     )
+    return evidence, of_zones, groups
+
+
+def _over_parts(log: StatusLog, groups: ZoneGroups, count: Callable[[StatusLog], FeedCounts]) -> Sequence[FeedCounts]:
+    """Count the records of each group, in the order of the groups; or all in this process.
+
+    Counts per minute are large: with fewer records than minutes, counting is faster than sending the counts.
+    """
+    if len(groups) == 1 or log.records.sum() < len(groups) * (log.last_minute - log.first_minute):
+        return [count(log)]
+    found = dict(groups.each(count, lambda number: log.cut(*groups.stations_of(number))))
+    return [found[number] for number in range(len(groups))]
 
 
 def _is_kept(one: Implausible, group: Integers, zones: Zones, kept: set[str]) -> bool:
@@ -309,9 +382,9 @@ def _covered(bins: Bins, holes: Integers) -> NDArray[np.bool_]:
     return lost < bins.minutes
 
 
-def _net(records: Records, stations: pd.DataFrame, order: Integers, holes: Integers, first: int, last: int) -> Spells:
+def _moves(records: Records, stations: pd.DataFrame, order: Integers, holes: Integers, first: int, last: int) -> Moves:
     capacity = stations["capacity"].to_numpy(dtype=float, na_value=0.0)[order]
     covered = np.concatenate([[first], holes.reshape(-1), [last + 1]]).reshape(-1, 2)
     covered = covered[covered[:, 1] > covered[:, 0]]
     moves = trip_moves(records.connection, order)
-    return net_supply(*moves, np.nan_to_num(capacity).astype(np.int64), covered)
+    return Moves(*moves, np.nan_to_num(capacity).astype(np.int64), covered)

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ __all__ = ["METADATA", "PanelFile", "open_panel", "read_metadata"]
 
 METADATA = "unmet."
 """Prefix of the keys that `unmet` writes into the metadata of a panel file."""
+_MOST_REMEMBERED = 500_000  # rows: some 200 MB
 # Tables in the metadata, each with the columns that readers need.
 _TABLES = {
     "zones": frozenset({"zone"}),
@@ -54,6 +55,10 @@ class PanelFile:
         The file; None for a panel that was given in memory.
     first : Timestamp or None
         `rows_of` leaves out bins that start before: see `since`.
+    tables : set of str
+        Which of ``features`` and ``future`` the database has.
+    remembered : dict or None
+        Rows of the zones that were read; None if all together may be too many to be kept.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -64,25 +69,38 @@ class PanelFile:
     sha256: str
     path: Path | None
     first: pd.Timestamp | None = None
+    tables: set[str] = field(default_factory=set, repr=False)
+    remembered: dict[str, pd.DataFrame] | None = field(default=None, repr=False)
 
     def since(self, first: pd.Timestamp) -> PanelFile:
-        """Give the same panel, of which `rows_of` returns only the bins from a moment on."""
+        """Give the same panel, of which `rows_of` returns only the bins from a moment on.
+
+        The features and the future of the panel must be set before.
+        """
         # Read once: the rows of a zone are otherwise looked for in the whole file each time.
         with reading(self.label):
             self.connection.execute("CREATE OR REPLACE TABLE recent AS FROM panel WHERE start >= $1", [first])
-        return replace(self, first=first)
+            (count,) = fetch_one(self.connection, "SELECT count(*) FROM recent")
+        return replace(self, first=first, remembered={} if count <= _MOST_REMEMBERED else None)
 
     def rows_of(self, zone: str) -> pd.DataFrame:
         """Return the rows of one zone, sorted by start, with the features of their bins.
 
         Each zone is one query. If a column has missing values only in some zones, its type (and with it the last digit
-        of a result) must not depend on which zones are read together.
+        of a result) must not depend on which zones are read together. The frame must not be changed.
         """
+        if self.remembered is None:
+            return self._read_rows(zone)
+        if zone not in self.remembered:
+            self.remembered[zone] = self._read_rows(zone)
+        return self.remembered[zone]
+
+    def _read_rows(self, zone: str) -> pd.DataFrame:
         source = "panel" if self.first is None else "recent"
         rows = f"SELECT * REPLACE (zone::VARCHAR AS zone) FROM {source} WHERE zone::VARCHAR = $1"
-        if self._has("future"):
+        if "future" in self.tables:
             rows = f"SELECT *, false AS future FROM ({rows}) UNION ALL BY NAME SELECT $1 AS zone, * FROM future"
-        joined = " LEFT JOIN features USING (start)" if self._has("features") else ""
+        joined = " LEFT JOIN features USING (start)" if "features" in self.tables else ""
         later = "" if self.first is None else " WHERE start >= $2"
         sql = f"SELECT * FROM ({rows}){joined}{later} ORDER BY start"
         with reading(self.label):
@@ -143,7 +161,7 @@ class PanelFile:
         None: no columns.
         """
         if features is None:
-            self.connection.execute("DROP TABLE IF EXISTS features")
+            self._drop("features")
             return
         if "start" not in features.columns:
             raise InputError(f"features: there is no column 'start'; found: {', '.join(map(str, features.columns))}.")
@@ -165,7 +183,7 @@ class PanelFile:
         None: no bins.
         """
         if bins is None:
-            self.connection.execute("DROP TABLE IF EXISTS future")
+            self._drop("future")
             return
         states = dict.fromkeys((name for name in STATE_MINUTES if name in self.columns), 0)
         rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
@@ -175,6 +193,11 @@ class PanelFile:
         register(self.connection, "some_rows", frame)
         self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS SELECT * FROM some_rows")
         self.connection.unregister("some_rows")
+        self.tables.add(table)
+
+    def _drop(self, table: str) -> None:
+        self.connection.execute(f"DROP TABLE IF EXISTS {table}")
+        self.tables.discard(table)
 
     @property
     def timezone(self) -> str | None:
@@ -196,10 +219,6 @@ class PanelFile:
         zones = self.metadata.get("zones") or {}
         pairs = zip(zones.get("zone", []), zones.get("area", []), strict=False)
         return {str(zone): area for zone, area in pairs if isinstance(area, str)}
-
-    def _has(self, table: str) -> bool:
-        sql = "SELECT count(*) FROM duckdb_tables() WHERE table_name = $1"
-        return bool(fetch_one(self.connection, sql, [table])[0])
 
 
 @contextmanager

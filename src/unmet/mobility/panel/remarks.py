@@ -22,7 +22,6 @@ _NAMED = 3  # zones named in one remark
 
 def cadence_table(evidence: Evidence) -> list[dict[str, float]]:
     """List the usual intervals between two looks at the feed (whole minutes), and the share of hours with each."""
-    assert evidence.feed is not None
     minutes = _rounded(evidence.feed.cadence.minutes)
     found, hours = np.unique(minutes, return_counts=True)
     order = np.argsort(-hours, kind="stable")[:5]
@@ -63,7 +62,7 @@ def find_remarks(
     for row in implausible:
         name = _name(str(row["station"]), row["name"])
         remarks.append(f"{name}: {row['why']}; left out of the totals of the system (--keep {row['zone']} counts it).")
-    if evidence.log is not None:
+    if evidence.activity is not None:
         remarks += _on_looks(evidence, pickups_from, timezone)
     names = {str(zone): _name(str(zone), name) for zone, name in zip(zones["zone"], zones["name"], strict=True)}
     minutes = reasons.groupby(["reason", "zone"])["minutes"].sum()
@@ -95,7 +94,6 @@ def _counted(minutes: pd.Series, names: dict[str, str], sentence: str) -> str:
 
 def _on_looks(evidence: Evidence, pickups_from: str, timezone: str) -> list[str]:
     """Say where looks at the feed are far apart."""
-    assert evidence.feed is not None
     cadence = evidence.feed.cadence
     usual = cadence.usual
     inferred = pickups_from != "trips"

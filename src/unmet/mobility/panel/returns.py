@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._storage.hashes import file_hash
 from unmet._storage.sql import connect, fetch_one, path_literal
 from unmet.mobility.panel.saving import copy_panel, read_panel
 
@@ -42,7 +43,8 @@ def write_returns_panel(panel: Path, target: Path) -> Path:
     -------
     Path
         `target`. Its ``observed`` are returns, ``available_minutes`` those with a free dock, and ``stockout_minutes``
-        those without one. Time in which returns were not accepted is closed; unknown docks are unknown.
+        those without one. Time in which returns were not accepted is closed; unknown docks are unknown. ``side`` and
+        ``of`` in its summary mark it, with the SHA-256 of `panel`.
     """
     whole = read_panel(panel)
     missing = [name for name in _NEEDED if name not in whole.panel.columns]
@@ -58,6 +60,8 @@ def write_returns_panel(panel: Path, target: Path) -> Path:
                 f"{panel}: free docks are unknown in every bin, so returns cannot be estimated. Station status needs "
                 "a column of free docks, such as num_docks_available."
             )
-        described = replace(whole, panel=pd.DataFrame(), summary={**whole.summary, "side": "returns"})
+        described = replace(
+            whole, panel=pd.DataFrame(), summary={**whole.summary, "side": "returns", "of": file_hash(panel)}
+        )
         copy_panel(connection, _ROWS.format(file=file), described, target)
     return target

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from unmet._storage.sql import fetch_one
-from unmet.mobility.panel.assembly import panel_rows
+from unmet.mobility.panel.assembly import ZoneRows, panel_rows
 from unmet.mobility.panel.evidence import Evidence, gather
+from unmet.mobility.panel.groups import Workers
 from unmet.mobility.panel.learnt import Learnt, describe_learnt
 from unmet.mobility.panel.options import PanelOptions, censored_sql
 from unmet.mobility.panel.plausibility import describe
@@ -30,6 +31,7 @@ from unmet.mobility.zones.build import Zones, find_zones, report_moved
 __all__ = ["UNUSABLE_COLUMNS", "PanelTable", "make_panel"]
 
 UNUSABLE_COLUMNS = ("station", "name", "zone", "listed", "unusable", "probability", "since_local")
+_HERE = Workers()
 SURE_ENOUGH = 0.8
 """Probability from which on a station is listed as one that holds vehicles nobody can rent."""
 
@@ -61,7 +63,11 @@ class PanelTable:
 
 
 def make_panel(
-    records: Records, options: PanelOptions, progress: Callable[[str], None], earlier: Learnt | None = None
+    records: Records,
+    options: PanelOptions,
+    progress: Callable[[str], None],
+    earlier: Learnt | None = None,
+    workers: Workers = _HERE,
 ) -> PanelTable:
     """Make the panel of records, in their database; `earlier` is what an earlier panel has learnt."""
     connection = records.connection
@@ -80,12 +86,13 @@ def make_panel(
         zones.frame["area"] = find_areas(options.areas, zones, stations, log, parse_memory(options.memory))
     if "trips" in records.tables:
         report_moved(connection, log)
-    evidence = gather(records, zones, stations, options, log, progress, earlier)
-    if evidence.log is not None:
+    evidence, of_zones, groups = gather(records, zones, stations, options, log, progress, earlier, workers)
+    if evidence.activity is not None:
         detail = "same station and second: the last record was used"
-        log.add("status", "duplicate", "rejected", evidence.log.duplicates, detail, of=records.within.get("status"))
-    held: list[Unusable] = []
-    reasons = _name_reasons(_fill_rows(records, zones.frame, evidence, options, progress, held), zones.frame)
+        log.add("status", "duplicate", "rejected", evidence.duplicates, detail, of=records.within.get("status"))
+    parts = panel_rows(evidence, of_zones, groups, options.rebalancing, progress)
+    minutes, held = _fill_rows(records, zones.frame, evidence, options, parts)
+    reasons = _name_reasons(minutes, zones.frame)
     implausible = describe(evidence.implausible, evidence.order, zones, stations)
     for row in implausible:
         log.add("stations", "implausible records", "noted", 1, f"{row['station']}: {row['why']}")
@@ -109,12 +116,12 @@ def _fill_rows(
     zones: pd.DataFrame,
     evidence: Evidence,
     options: PanelOptions,
-    progress: Callable[[str], None],
-    held: list[Unusable],
-) -> pd.DataFrame:
-    """Fill the arrays that DuckDB reads as ``panel_rows``, on disk if they are large; return minutes by reason.
+    parts: Iterable[ZoneRows],
+) -> tuple[pd.DataFrame, list[Unusable]]:
+    """Fill the arrays that DuckDB reads as ``panel_rows``, on disk if they are large.
 
-    Every row is complete, in its place: DuckDB keeps the order without sorting only if nothing is joined.
+    Return minutes by reason, and vehicles that cannot be rented. Every row is complete, in its place: DuckDB keeps the
+    order without sorting only if nothing is joined.
     """
     count = evidence.zones * len(evidence.bins)
     types = stored_types(evidence.inferred)
@@ -125,15 +132,13 @@ def _fill_rows(
         else open_memmap(records.folder / f"panel-{name}.npy", mode="w+", dtype=dtype, shape=(count,))
         for name, dtype in types.items()
     }
-    reasons = []
-    filled = 0
-    for rows, minutes_by_reason in panel_rows(evidence, options.rebalancing, progress, held):
-        reasons.append(minutes_by_reason)
-        behind = filled + rows["zone"].size
-        for name, column in columns.items():
-            column[filled:behind].reshape(-1, len(evidence.bins))[:] = rows[name]
-        filled = behind
-    assert filled == count
+    found: list[ZoneRows] = []
+    for part in parts:  # in any order
+        for name, values in part.columns.items():
+            columns[name].reshape(-1, len(evidence.bins))[part.begin : part.end] = values
+        found.append(replace(part, columns={}))
+    assert sum(part.end - part.begin for part in found) == evidence.zones
+    found.sort(key=lambda part: part.begin)
     if evidence.learnt is not None:
         evidence.learnt.take_over(evidence.bins, columns)
     frame: dict[str, Any] = {name: np.asarray(column) for name, column in columns.items()}
@@ -141,7 +146,8 @@ def _fill_rows(
     frame["zone"] = pd.Categorical.from_codes(frame["zone"], pd.Index(zones["zone"].astype(str)))
     frame["evidence"] = pd.Categorical.from_codes(frame["evidence"], pd.Index(EVIDENCE))
     records.connection.register("panel_rows", pd.DataFrame(frame, copy=False))
-    return pd.concat(reasons, ignore_index=True)
+    reasons = pd.concat([part.reasons for part in found if part.end > part.begin], ignore_index=True)
+    return reasons, [unusable for part in found for unusable in part.unusable]
 
 
 def _name_reasons(reasons: pd.DataFrame, zones: pd.DataFrame) -> pd.DataFrame:
@@ -196,14 +202,14 @@ def _summarise(
         f"""SELECT count(*) FILTER ({open_}), count(*) FILTER (({censored_sql(options.censored_rule)}) AND {open_}),
         sum(observed) FILTER (observed >= 0) FROM panel_rows""",
     )
-    bins, trips = evidence.bins, evidence.trips
+    bins, trips = evidence.bins, evidence.trips_used
     by_state = reasons.groupby("state")["minutes"].sum()
     by_reason = reasons.groupby("reason")["minutes"].sum()
     kind = None
-    if evidence.log is not None and evidence.feed is not None:
+    if evidence.activity is not None:
         polled = evidence.feed.cadence.polled.mean()
         kind = "polled snapshots" if polled > 0.9 else "change log" if polled < 0.1 else "changes and polled snapshots"
-    pickups_from = "trips" if bool(evidence.covered.all()) else "trips and status" if trips else "status"
+    pickups_from = "trips" if bool(evidence.covered.all()) else "status" if trips is None else "trips and status"
     return {
         "timezone": records.timezone,
         "zones_as": options.zones,
@@ -220,8 +226,8 @@ def _summarise(
         "status": kind,
         "cadence": None if kind is None else cadence_table(evidence),
         "pickups_from": pickups_from,
-        "supply_from": "status" if evidence.log is not None else "trips, netted",
-        "trips_used": None if trips is None else trips.used,
+        "supply_from": "trips, netted" if evidence.activity is None else "status",
+        "trips_used": trips,
         "observed": float(counts[2] or 0.0),
         "minutes": {state: int(by_state.get(state, 0)) for state in STATES},
         "reasons": {reason: int(by_reason[reason]) for reason in REASONS if reason in by_reason},

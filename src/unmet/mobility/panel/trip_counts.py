@@ -35,6 +35,8 @@ class TripCounts:
         Trips that start in a zone and a bin.
     starts, moves : array
         Minutes in which any trip started, and in which any trip started or ended.
+    first : int
+        The zone with which the arrays begin.
     """
 
     pickups: NDArray[np.int32]
@@ -42,6 +44,16 @@ class TripCounts:
     used: int
     starts: Integers
     moves: Integers
+    first: int = 0
+
+    def cut(self, begin: int, end: int) -> TripCounts:
+        """Return the counts of the zones from `begin` up to `end`; in memory, unless they are all."""
+        if end - begin == len(self.pickups):
+            return self
+        some = slice(begin - self.first, end - self.first)
+        returns = None if self.returns is None else np.array(self.returns[some])
+        nothing = np.empty(0, dtype=np.int64)
+        return TripCounts(np.array(self.pickups[some]), returns, self.used, nothing, nothing, begin)
 
 
 def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -61,6 +61,10 @@ class Timelines:
     holes: Integers
     period: tuple[int, int]
 
+    def with_trips(self, pickups: Integers, returns: Integers) -> Timelines:
+        """Return these with other trips, such as those of some stations."""
+        return replace(self, pickups=pickups, returns=returns)
+
     def events(self, records: StatusRecords) -> Events:
         """Return what happens at some stations, by their records and trips."""
         events = status_events(

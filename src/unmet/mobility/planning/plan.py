@@ -129,6 +129,8 @@ class Plan:
         Where the levels now come from.
     rates : StationRates
         The rates behind it.
+    area_totals : dict
+        Area → totals of its stations.
     """
 
     period: Period
@@ -140,6 +142,7 @@ class Plan:
     totals: pd.DataFrame
     levels_from: str
     rates: StationRates = field(repr=False)
+    area_totals: dict[str, pd.DataFrame] = field(default_factory=dict)
 
     @property
     def fleet(self) -> int:

@@ -6,12 +6,12 @@ a trip that is not made brings no vehicle back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
-from unmet._typing import IntArray
+from unmet._typing import BoolArray, IntArray
 from unmet.decisions import Network, Outcome, draw_riders, ride
 from unmet.mobility.planning.plan import Plan, totals_table
 from unmet.mobility.zones.distance import metres_between
@@ -51,8 +51,8 @@ def network_of(zones: pd.DataFrame, capacity: IntArray, habits: Habits) -> Netwo
     return Network(capacity, km, walk)
 
 
-def ride_plan(plan: Plan, zones: pd.DataFrame, habits: Habits) -> pd.DataFrame:
-    """Return the totals of a plan from simulated riders.
+def ride_plan(plan: Plan, zones: pd.DataFrame, habits: Habits) -> Plan:
+    """Return a plan with totals of all stations, and of those of each area, from simulated riders.
 
     The same riders ride from the levels now and from the planned levels. Large cities need fewer scenarios, because
     their totals vary less.
@@ -62,14 +62,9 @@ def ride_plan(plan: Plan, zones: pd.DataFrame, habits: Habits) -> pd.DataFrame:
     plan : Plan
         The plan.
     zones : pandas.DataFrame
-        ``lat, lon`` of every zone of the run.
+        ``lat, lon`` of every zone of the run, and ``area`` if there are areas.
     habits : Habits
         How riders and vehicles behave.
-
-    Returns
-    -------
-    pandas.DataFrame
-        As `Plan.totals`.
     """
     stations, rates = plan.stations, plan.rates
     place = {int(number): i for i, number in enumerate(rates.number)}
@@ -86,9 +81,23 @@ def ride_plan(plan: Plan, zones: pd.DataFrame, habits: Habits) -> pd.DataFrame:
         )
         for name, outcomes in found.items():
             outcomes.append(ride(riders, network, [getattr(station, name) for station in stations]))
-    no_bike, no_dock = (
-        {name: np.array([getattr(outcome, what).sum() for outcome in outcomes], dtype=float)
-         for name, outcomes in found.items()}
+    counts = {
+        what: {name: np.array([getattr(outcome, what) for outcome in own], dtype=float) for name, own in found.items()}
         for what in ("no_bike", "no_dock")
-    )  # fmt: skip
-    return totals_table(no_bike, no_dock, plan.options)
+    }
+
+    def totals(some: BoolArray) -> pd.DataFrame:
+        no_bike, no_dock = (
+            {name: values[:, some].sum(axis=1) for name, values in counts[what].items()}
+            for what in ("no_bike", "no_dock")
+        )
+        return totals_table(no_bike, no_dock, plan.options)
+
+    named = zones["area"] if "area" in zones else pd.Series(None, index=zones.index, dtype=object)
+    area = named.iloc[[station.number for station in stations]].to_numpy(dtype=object)
+    areas = sorted({name for name in area if isinstance(name, str)})
+    return replace(
+        plan,
+        totals=totals(np.ones(len(stations), dtype=bool)),
+        area_totals={name: totals(area == name) for name in areas},
+    )

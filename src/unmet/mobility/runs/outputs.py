@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError
@@ -78,6 +80,7 @@ def publish(
         left_out = _left_out(zones, aside / "demand.parquet", info.get("panel", {}).get("summary", {}))
         placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
         areas = dict(zip(placed["zone"], placed["area"], strict=True))
+        _merge_rates(parts, aside, scratch / "spill", kept, left_out, areas)
         widening = (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
         totals = tabulate_totals(draws, hours, left_out=left_out, areas=areas, widening=widening)
         write_parquet(totals, aside / "totals.parquet")
@@ -198,51 +201,88 @@ _ESTIMATES = (
 
 
 def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path, kept: Kept | None) -> None:
+    """Write ``demand.parquet``: the rows of all zones."""
+    with _merged(parts, spill) as connection:
+        shared = _shared_columns(connection)
+        others = f"* EXCLUDE ({', '.join(shared)})" if shared else "*"
+        _copy_merged(connection, f"SELECT {others} FROM merged", "zone, start", folder / "demand.parquet", kept)
+
+
+def _merge_rates(
+    parts: Sequence[Checkpoint],
+    folder: Path,
+    spill: Path,
+    kept: Kept | None,
+    left_out: Collection[str],
+    areas: Mapping[str, str],
+) -> None:
+    """Write ``system.parquet``: the rate of all zones, and of the zones of each area, in each bin."""
+    with _merged(parts, spill) as connection:
+        counted = pd.DataFrame(
+            {"zone": pd.Series([*areas], dtype="str"), "area": pd.Series([*areas.values()], dtype="str")}
+        )
+        connection.register("placed", counted)
+        connection.register("without", pd.DataFrame({"zone": pd.Series([*left_out], dtype="str")}))
+        columns = {str(row[0]) for row in fetch_all(connection, "DESCRIBE merged")}
+        starts = "SELECT DISTINCT NULL::VARCHAR AS area, start FROM merged"
+        sql = _summed_rates(_shared_columns(connection)) if "rate_sd" in columns else starts
+        _copy_merged(connection, sql, "area NULLS FIRST, start", folder / "system.parquet", kept)
+
+
+@contextmanager
+def _merged(parts: Sequence[Checkpoint], spill: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give a connection with the view ``merged``: the rows of all checkpoints."""
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
-    if not files:
-        empty = {
-            "zone": pd.Series(dtype="str"),
-            "start": pd.Series(dtype="datetime64[us, UTC]"),
-            **{c: pd.Series(dtype="bool" if c == "censored" else "float64") for c in _ESTIMATES},
-            "flags": pd.Series(dtype="str"),
-        }
-        write_parquet(pd.DataFrame(empty), folder / "demand.parquet")
-        write_parquet(pd.DataFrame(empty)[["start", "rate_mean", "rate_sd"]], folder / "system.parquet")
-        return
+    empty = {
+        "zone": pd.Series(dtype="str"),
+        "start": pd.Series(dtype="datetime64[us, UTC]"),
+        **{c: pd.Series(dtype="bool" if c == "censored" else "float64") for c in _ESTIMATES},
+        "flags": pd.Series(dtype="str"),
+    }
     # One thread writes the same bytes every time.
     with connect(threads=1, memory=_SORT_MEMORY, temp_folder=spill) as connection:
-        listed = ", ".join(path_literal(file) for file in sorted(files))
-        connection.execute(f"CREATE VIEW merged AS SELECT * FROM read_parquet([{listed}], union_by_name = true)")
-        columns = [str(row[0]) for row in fetch_all(connection, "DESCRIBE merged")]
-        shared = [name for name in columns if name.startswith(_SHARED)]
-        others = f"* EXCLUDE ({', '.join(shared)})" if shared else "*"
-        starts = "SELECT DISTINCT start FROM merged ORDER BY start"
-        for name, sql in {
-            "demand.parquet": f"SELECT {others} FROM merged ORDER BY zone, start",
-            "system.parquet": _system_rates(shared) if "rate_sd" in columns else starts,
-        }.items():
-            if kept is not None:  # the rows of settled bins, as they were
-                earlier = path_literal(str(kept.folder / name))
-                order = "zone, start" if name == "demand.parquet" else "start"
-                sql = f"""SELECT * FROM ({sql}) UNION ALL BY NAME
-                    SELECT * FROM read_parquet({earlier}) WHERE start < TIMESTAMPTZ {literal(kept.settled.isoformat())}
-                    ORDER BY {order}"""
-            connection.execute(f"COPY ({sql}) TO {literal(str(folder / name))} (FORMAT parquet, COMPRESSION zstd)")
+        if files:
+            listed = ", ".join(path_literal(file) for file in sorted(files))
+            connection.execute(f"CREATE VIEW merged AS SELECT * FROM read_parquet([{listed}], union_by_name = true)")
+        else:
+            connection.register("merged", pd.DataFrame(empty))
+        yield connection
 
 
-def _system_rates(shared: Sequence[str]) -> str:
-    """Make the SQL for the rate of all zones together in each bin.
+def _shared_columns(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    return [str(row[0]) for row in fetch_all(connection, "DESCRIBE merged") if str(row[0]).startswith(_SHARED)]
 
-    Zone z's rate has the error s_z·w, with w ~ N(0, I) common to all zones, and an independent error of its own. The
-    variance of the sum over zones is Σ_z (sd_z² − |s_z|²) + |Σ_z s_z|².
+
+def _copy_merged(connection: duckdb.DuckDBPyConnection, sql: str, order: str, target: Path, kept: Kept | None) -> None:
+    """Write rows in order, after those of settled bins as an earlier run has them."""
+    if kept is not None:
+        earlier = path_literal(str(kept.folder / target.name))
+        sql = f"""SELECT * FROM ({sql}) UNION ALL BY NAME
+            SELECT * FROM read_parquet({earlier}) WHERE start < TIMESTAMPTZ {literal(kept.settled.isoformat())}"""
+    sql = f"SELECT * FROM ({sql}) ORDER BY {order}"
+    connection.execute(f"COPY ({sql}) TO {literal(str(target))} (FORMAT parquet, COMPRESSION zstd)")
+
+
+def _summed_rates(shared: Sequence[str]) -> str:
+    """Make the SQL for the rate of all zones together, and of those of each area, in each bin.
+
+    Zone z's rate has the error s_z·w, with w ~ N(0, I) common to all zones and bins, and an independent error of its
+    own. The variance of the sum over zones is Σ_z (sd_z² − |s_z|²) + |Σ_z s_z|². The sums Σ_z s_z are written too: they
+    add up over bins, so that sums of bins have the errors that bins share.
     """
     squares = " + ".join(f"coalesce({name}, 0) ** 2" for name in shared) or "0"
     together = " + ".join(f"coalesce(sum({name}), 0) ** 2" for name in shared) or "0"
-    # Sorted, so that sums do not depend on the checkpoints. Slopes are estimates: |s_z|² may exceed sd_z².
-    return f"""
-        SELECT start, sum(rate_mean) AS rate_mean,
-            sqrt(sum(greatest(rate_sd ** 2 - ({squares}), 0)) + {together}) AS rate_sd
-        FROM (SELECT * FROM merged ORDER BY start, zone) GROUP BY start ORDER BY start"""
+    sums = "".join(f", coalesce(sum({name}), 0) AS {name}" for name in shared)
+    # Slopes are estimates: |s_z|² may exceed sd_z².
+    rates = f"""sum(rate_mean) AS rate_mean,
+        sqrt(sum(greatest(rate_sd ** 2 - ({squares}), 0)) + {together}) AS rate_sd{sums}"""
+    # Sorted, so that sums do not depend on the checkpoints.
+    return f"""WITH counted AS (
+            SELECT merged.*, placed.area FROM merged LEFT JOIN placed USING (zone)
+            WHERE zone NOT IN (SELECT zone FROM without) ORDER BY start, zone)
+        SELECT NULL::VARCHAR AS area, start, {rates} FROM counted GROUP BY start
+        UNION ALL
+        SELECT area, start, {rates} FROM counted WHERE area IS NOT NULL GROUP BY area, start"""
 
 
 def _draws_by_zone(parts: Sequence[Checkpoint]) -> Iterator[tuple[str, ZoneDraws]]:

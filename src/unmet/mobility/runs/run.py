@@ -24,7 +24,7 @@ from typing import Any
 import pandas as pd
 
 import unmet
-from unmet._exceptions import InputError
+from unmet._exceptions import InputError, UnmetError
 from unmet._storage.hashes import frame_hash
 from unmet.execution import Executor, count_workers, describe_executor, in_processes, serially
 from unmet.mobility.clock.horizon import future_bins
@@ -32,16 +32,21 @@ from unmet.mobility.models.zone_estimate import estimate_zone
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.panel.reference import PanelReference
 from unmet.mobility.runs.attempt import Attempt, Join, LearnCity, Progress
+from unmet.mobility.runs.checkpoints import ZoneOutcome
 from unmet.mobility.runs.folder import run_folder
 from unmet.mobility.runs.keeping import Kept, NotKept, check_records, read_kept, settled_moment
 from unmet.mobility.runs.outputs import finished_run, read_info
 from unmet.mobility.runs.result import RunResult, load_result, read_run
-from unmet.mobility.runs.worker import EstimateZone, ModelSettings, estimate_batch
+from unmet.mobility.runs.worker import EstimateZone, ModelSettings, ZoneBatch, estimate_batch
 
-__all__ = ["Progress", "RunResult", "read_run", "run_estimates"]
+__all__ = ["Prepared", "Progress", "RunResult", "read_run", "run_estimates"]
 
 # Raised when checkpoints of earlier versions can no longer be read.
 _FORMAT = 4
+
+
+class Prepared(UnmetError):
+    """All that comes before the zones is done, and `run_estimates` was asked to stop there."""
 
 
 def run_estimates(
@@ -60,6 +65,7 @@ def run_estimates(
     progress: Progress | None = None,
     provenance: Mapping[str, Any] | None = None,
     base: str | os.PathLike[str] | None = None,
+    prepare: bool = False,
 ) -> RunResult:
     """Estimate every zone of a panel, or resume a run that was interrupted.
 
@@ -96,6 +102,9 @@ def run_estimates(
     base : path, optional
         Folder of an earlier run of the same system. If its model still fits, only bins from two weeks before the end
         of its records on are estimated: see `unmet.mobility.runs.keeping`.
+    prepare : bool
+        Stop before the zones, with `Prepared`. A later call in the same folder goes on from there. A run that is
+        finished is returned.
 
     Returns
     -------
@@ -161,7 +170,10 @@ def run_estimates(
         def work(attempt: Attempt) -> dict[str, Any]:
             by_reference = attempt.kept is None and getattr(executor, "by_reference", False)
             reference = PanelReference.of(file, features, future) if by_reference else None
-            _estimate_all(attempt, model, estimate, learn_city, join, executor, workers, chunk, reference)
+            work_on_zones = _prepare(attempt, model, estimate, learn_city, join, executor, workers, reference)
+            if prepare:
+                raise Prepared("The panel, the city model and the city as one are ready.")
+            attempt.estimate(work_on_zones, executor, workers, chunk, reference)
             return attempt.finish({**facts, "wall_seconds": round(time.monotonic() - began, 3)})
 
         kept = None if base is None else read_kept(Path(base), (read_info(Path(base)) or {}).get("kept"))
@@ -185,7 +197,7 @@ def _continuing(attempt: Attempt, kept: Kept) -> Attempt:
     return found
 
 
-def _estimate_all(
+def _prepare(
     attempt: Attempt,
     model: ModelSettings,
     estimate: EstimateZone,
@@ -193,10 +205,9 @@ def _estimate_all(
     join: Join | None,
     executor: Executor,
     workers: int,
-    chunk: int | None,
     reference: PanelReference | None,
-) -> None:
-    """Learn the city model, estimate the city as one, then each zone."""
+) -> Callable[[ZoneBatch], list[ZoneOutcome]]:
+    """Learn the city model and estimate the city as one; return the function that estimates zones."""
     attempt.resume()
     kept = attempt.kept
     known: dict[str, Any] = {}
@@ -215,7 +226,7 @@ def _estimate_all(
         bins = attempt.file.bins()["start"]
         known["settled"] = settled_moment(bins.iloc[0], bins.iloc[-1]) if kept is None else None
     of_one = partial(estimate, **known) if known else estimate
-    attempt.estimate(partial(estimate_batch, estimate=of_one, model=model), executor, workers, chunk, reference)
+    return partial(estimate_batch, estimate=of_one, model=model)
 
 
 def _inputs(

@@ -137,8 +137,8 @@ def tabulate_totals(
     pandas.DataFrame
         ``level, zone, hour_of_week, days, part, quantity, mean, sd, q025, q05, q50, q95, q975``; levels ``system``,
         ``area`` (named in ``zone``), ``zone``, ``zone_part`` (of a zone on `unmet.mobility.clock.periods.DAYS`, in a
-        part of the day, or both; missing: all), ``hour_of_week`` (of the system) and ``zone_hour_of_week``; quantities
-        as in `QUANTITIES`.
+        part of the day, or both; missing: all), ``hour_of_week`` (of the system), ``area_hour_of_week`` and
+        ``zone_hour_of_week``; quantities as in `QUANTITIES`.
 
     Examples
     --------
@@ -175,7 +175,9 @@ def tabulate_totals(
     system = rows_of("system", None, total.summed())
     by_hour = rows_of("hour_of_week", None, total[chosen], chosen)
     of_areas = [rows_of("area", area, by_area[area].summed()) for area in sorted(by_area)]
-    return pd.concat([system, *of_areas, *by_zone, *by_zone_part, by_hour, *by_zone_hour], ignore_index=True)
+    by_area_hour = [rows_of("area_hour_of_week", area, by_area[area][chosen], chosen) for area in sorted(by_area)]
+    of_hours = [by_hour, *by_area_hour, *by_zone_hour]
+    return pd.concat([system, *of_areas, *by_zone, *by_zone_part, *of_hours], ignore_index=True)
 
 
 _HOURLY = HOURS_OF_WEEK // 2  # bins of at most two hours lie within one part of the day

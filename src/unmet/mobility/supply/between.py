@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import expm
 
 from unmet.mobility.clock.bins import Integers
-from unmet.mobility.supply.served import Served
+from unmet.mobility.supply.served import Served, rounded
 from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, VEHICLES
 from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar
@@ -107,8 +107,9 @@ class Between:
         shown = spells.reason[row] == VEHICLES
         some = np.abs(1.0 - out - shown) > _NOTABLE
         row, shown = row[some], shown[some]
+        variance = np.rint(variance * length * 1024) / 1024  # so that sums are exact in any order
         return Served(
-            spells.owner[row], spells.begin[row], spells.end[row], 1.0 - out[some], shown, (variance * length)[some]
+            spells.owner[row], spells.begin[row], spells.end[row], rounded(1.0 - out[some]), shown, variance[some]
         )
 
 

@@ -93,6 +93,11 @@ class Intervals:
         self.covered += np.bincount(cell, np.minimum(length, HOUR), self.covered.size).reshape(self.covered.shape)
         self.number += np.bincount(hour, minlength=self._hours)
 
+    def include(self, others: Intervals) -> None:
+        """Add all intervals of others over the same time."""
+        self.covered += others.covered
+        self.number += others.number
+
 
 def usual_intervals(intervals: Intervals) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the usual interval of each hour, and the share of its time that intervals near it cover.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +15,7 @@ from unmet.mobility.supply.silence import Feed, StationActivity
 from unmet.mobility.supply.states import EMPTY
 from unmet.mobility.supply.status_log import StatusLog, StatusRecords
 
-__all__ = ["feed_of_trips", "watch_feed"]
+__all__ = ["FeedCounts", "count_feed", "feed_of_trips", "watch_feed"]
 
 # A poll lists nearly every station in each minute that has a record; a change log lists only those that changed.
 _POLLED_STATIONS = 0.8
@@ -23,7 +26,11 @@ _POLLED_NEAR = 0.75
 
 
 def watch_feed(
-    log: StatusLog, trip_minutes: Integers, rebalancing: int, within: tuple[int, int] | None = None
+    log: StatusLog,
+    trip_minutes: Integers,
+    rebalancing: int,
+    within: tuple[int, int] | None = None,
+    over_parts: Callable[[Callable[[StatusLog], FeedCounts]], Sequence[FeedCounts]] | None = None,
 ) -> tuple[Feed, StationActivity]:
     """Measure the activity of the feed and of its stations, in one pass.
 
@@ -37,12 +44,16 @@ def watch_feed(
         A change of so many vehicles at once is rebalancing.
     within : tuple of int, optional
         Stretch (begin, end) of the panel that trips cover.
+    over_parts : callable, optional
+        Calls a function on parts of the log and returns the results, in the order of the stations. Default: the
+        function is called on the whole log.
     """
     first, last = log.first_minute, log.last_minute
     within = within or (first, last + 1)
-    watch = _Watch(first, last - first + 1, len(log.records), rebalancing, within)
-    for records in log.blocks():
-        watch.add(records)
+    count_part = partial(count_feed, rebalancing=rebalancing, within=within)
+    watch, *others = [count_part(log)] if over_parts is None else over_parts(count_part)
+    for other in others:
+        watch.include(other)
     stations, shut = np.cumsum(watch.appear), np.cumsum(watch.close)
     cadence = watch.cadence(stations)
     moving = _may_have_moved(watch.records, watch.moves, cadence)
@@ -91,10 +102,19 @@ def _empty_runs(records: StatusRecords) -> tuple[Integers, Integers, Integers]:
     return records.station[begins], records.minute[begins], records.minute[np.where(last[ends], ends, ends + 1)]
 
 
-class _Watch:
-    """Counts per minute, summed over the blocks of a log."""
+def count_feed(log: StatusLog, rebalancing: int, within: tuple[int, int]) -> FeedCounts:
+    """Count the records of a log, or of a part of it: see `watch_feed`."""
+    counts = FeedCounts(log, rebalancing, within)
+    for records in log.blocks():
+        counts.add(records)
+    return counts
 
-    def __init__(self, first: int, minutes: int, stations: int, rebalancing: int, within: tuple[int, int]) -> None:
+
+class FeedCounts:
+    """Counts per minute and per station, summed over the blocks of a log. Counts of parts of a log can be summed."""
+
+    def __init__(self, log: StatusLog, rebalancing: int, within: tuple[int, int]) -> None:
+        first, minutes, stations = log.first_minute, log.last_minute - log.first_minute + 1, len(log.records)
         self.first, self.minutes, self.rebalancing = first, minutes, rebalancing
         self.begin, self.end = (moment - first for moment in within)
         self.records, self.moves, self.listed, self.appear, self.close = (
@@ -136,6 +156,16 @@ class _Watch:
         ):
             total += np.bincount(records.station[1:], some, len(total)).astype(np.int64)
         self.runs.append(_empty_runs(records))
+
+    def include(self, other: FeedCounts) -> None:
+        """Add the counts of other stations of the same log, that come after these."""
+        for name in ("records", "moves", "listed", "appear", "close", "falls", "rises", "open_minutes", "open_within"):
+            total: Integers = getattr(self, name)
+            total += getattr(other, name)
+        for name in ("since", "until"):  # those of other stations are the first minute of all
+            np.maximum(getattr(self, name), getattr(other, name), out=getattr(self, name))
+        self.runs += other.runs
+        self.of_stations.include(other.of_stations)
 
     def _count(self, minute: Integers) -> Integers:
         return np.bincount(minute, minlength=self.minutes).astype(np.int64)

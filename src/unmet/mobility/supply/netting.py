@@ -9,13 +9,46 @@ had none if the upper level is zero, and is undetermined otherwise.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.supply.spells import Spells, no_spells
 from unmet.mobility.supply.states import EMPTY, UNDETERMINED, VEHICLES
 
-__all__ = ["net_supply"]
+__all__ = ["Moves", "net_supply"]
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Moves at stations, from which their supply is netted.
+
+    Attributes
+    ----------
+    station, minute, change, capacity, covered
+        As for `net_supply`.
+    first : int
+        Number of the station that `capacity` begins with.
+    """
+
+    station: Integers
+    minute: Integers
+    change: Integers
+    capacity: Integers
+    covered: Integers
+    first: int = 0
+
+    def cut(self, begin: int, end: int) -> Moves:
+        """Return the moves at the stations from number `begin` up to `end`; numbers stay the same."""
+        some = slice(*np.searchsorted(self.station, [begin, end]).tolist())
+        capacity = self.capacity[begin - self.first : end - self.first]
+        return Moves(self.station[some], self.minute[some], self.change[some], capacity, self.covered, begin)
+
+    def spells(self) -> Spells:
+        """Net the supply of the stations."""
+        found = net_supply(self.station - self.first, self.minute, self.change, self.capacity, self.covered)
+        return replace(found, owner=found.owner + self.first)
 
 
 def net_supply(station: Integers, minute: Integers, change: Integers, capacity: Integers, covered: Integers) -> Spells:

@@ -1,4 +1,8 @@
-"""The chance to be served where it differs from what the feed shows, and the vehicles that nobody can rent now."""
+"""The chance to be served where it differs from what the feed shows, and the vehicles that nobody can rent now.
+
+Chances are rounded to multiples of `2**-20`, and their logarithms to multiples of `2**-30`. Sums over minutes and
+stations are then exact: a zone has the same digits whichever zones are worked on with it.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,17 @@ from unmet.mobility.supply.usable import Smoothed, smooth
 from unmet.mobility.supply.usable_learning import UsableSupply, served, with_expected
 from unmet.mobility.supply.usual_rates import tally_hours
 
-__all__ = ["Served", "Unusable", "combine_served", "find_served"]
+__all__ = ["Served", "Unusable", "combine_served", "find_served", "rounded"]
 
 Floats = NDArray[np.float64]
 _NOTABLE = 1e-4
+_CHANCES, _LOGARITHMS = 2.0**20, 2.0**30  # steps in one
+
+
+def rounded(chance: Floats) -> Floats:
+    """Round chances, so that their sums over minutes are exact in any order."""
+    result: Floats = np.rint(chance * _CHANCES) / _CHANCES
+    return result
 
 
 @dataclass(frozen=True)
@@ -92,6 +103,7 @@ def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = No
 
 
 def _notable(cut: CutSteps, chance: Floats) -> Served:
+    chance = rounded(chance)
     few = np.flatnonzero((cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE))
     return Served(cut.steps.station[few], cut.begin[few], cut.end[few], chance[few], cut.shown[few])
 
@@ -109,7 +121,7 @@ def _unusable_now(cut: CutSteps, found: Smoothed) -> Unusable:
     return Unusable(
         steps.station[last],
         steps.listed[last],
-        found.end[last] @ BROKEN,
+        (found.end[last] * BROKEN).sum(axis=1),
         some[last],
         cut.begin[since],
     )
@@ -131,7 +143,8 @@ def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:
     sure = np.concatenate([shows[open_].astype(float), -1.0 * stations.shown])
     shown = np.concatenate([shows[open_].astype(float), none])
     unknown = np.concatenate([hides[open_].astype(float), none])
-    missed = np.concatenate([np.zeros(int(open_.sum())), np.log(np.maximum(1.0 - stations.chance, 1e-12))])
+    logs = np.rint(np.log(np.maximum(1.0 - stations.chance, 1e-12)) * _LOGARITHMS)
+    missed = np.concatenate([np.zeros(int(open_.sum())), logs])
     owner, minute = np.tile(zone[owner], 2), np.concatenate([begin, end])
     order = np.lexsort((minute, owner))
     owner, minute = owner[order], minute[order]
@@ -141,7 +154,7 @@ def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:
         total: Floats = np.cumsum(np.concatenate([value, -value])[order])[last]
         return total
 
-    chance = np.where(running(sure) > 0.5, 1.0, 1.0 - np.exp(np.minimum(running(missed), 0.0)))
+    chance = np.where(running(sure) > 0.5, 1.0, rounded(-np.expm1(running(missed) / _LOGARITHMS)))
     shows_any = running(shown) > 0.5
     chance[(running(unknown) > 0.5) & ~shows_any] = 0.0  # the zone's state is unknown
     owner, begin = owner[last], minute[last]

@@ -8,7 +8,7 @@ one at a time, and kept on disk for the second pass.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,21 @@ class StatusLog:
     first_minute: int
     last_minute: int
     duplicates: int
+
+    def cut(self, begin: int, end: int) -> StatusLog:
+        """Return the records of the stations from position `begin` up to `end`; positions stay the same.
+
+        They are in memory, unless they are all.
+        """
+        if begin == 0 and end == len(self.records):
+            return self
+        chunks = []
+        for packed, first in self.chunks:
+            edges = np.concatenate([[0], np.cumsum(self.records[first:])])
+            low, high = (min(int(edges[max(place - first, 0)]), _length(packed)) for place in (begin, end))
+            if high > low:
+                chunks.append((_read(packed, low, high), max(begin, first)))
+        return replace(self, chunks=tuple(chunks))
 
     def of_stations(self, places: Integers) -> Iterator[StatusRecords]:
         """Yield the records of some stations, one station after the other."""

@@ -107,9 +107,10 @@ class _Passes:
         self._tables = tables.reshape(-1, STATES, STATES).transpose(1, 2, 0).copy()
         begin = np.array([initial(fault, chunks.steps) for fault in faults])  # faults, stations, states
         begins = chunks.steps.first
-        station = np.minimum(np.searchsorted(begins, chunks.first), len(begins) - 1)
-        start = np.where(chunks.known[:, None], np.eye(STATES)[0], begin.mean(axis=1)[:, None])  # or a guess
-        start = np.where((begins[station] == chunks.first)[:, None], begin[:, station], start)
+        # Where the state is not known, a guess by the station's own records alone.
+        station = np.searchsorted(begins, chunks.first, side="right") - 1
+        is_first = begins[station] == chunks.first
+        start = np.where((chunks.known & ~is_first)[:, None], np.eye(STATES)[0], begin[:, station])
         self.start = start.transpose(2, 1, 0).reshape(STATES, -1).astype(dtype)
 
     def __len__(self) -> int:

@@ -197,7 +197,7 @@ class StationRates:
 
 def _profiles(pickups: Floats, minutes: NDArray[Any], city: CityRates) -> Floats:
     own = _by_hour_of_week(minutes, city.calendar.hour_of_week)
-    level = (pickups.sum(axis=1) + 1) / (own @ city.shape + 1)
+    level = (pickups.sum(axis=1) + 1) / ((own * city.shape).sum(axis=1) + 1)
     profile: Floats = (pickups + OWN_PICKUPS) / (own + OWN_PICKUPS / (level[:, None] * city.shape))
     return profile
 

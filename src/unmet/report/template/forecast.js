@@ -1,29 +1,44 @@
 // The forecast by hour, and the effects of weather and holidays.
 
+const forecasting = { most: 1, table: null };
+
 function buildForecast() {
   const forecast = data.forecast;
   byId("forecast").hidden = !forecast;
   if (!forecast) return;
-  byId("forecast-lead").textContent = `${forecast.sentence} The risk is the chance that a rider who comes in that hour finds nothing, from the levels at the end of the records. After the first day, vans decide: there the usual share of time out of stock is shown.`;
   const worst = forecast.worst;
-  const most = Math.max(...worst.expected_lost.map((v) => v || 0), 1e-9);
-  sortableTable({
+  forecasting.table = sortableTable({
     place: byId("forecast-table"),
     caption: "Zones and hours with most riders who are expected to find nothing",
     rows: worst.number.map((_, k) => k),
     choose: () => {},
     zoneOf: (k) => worst.number[k],
     first: worst.expected_lost.some(known) ? "lost" : "riders",
+    wanted: () => false, // until the choice is known
     columns: [
       { key: "zone", label: "Zone", text: true, value: (k) => zones.name[worst.number[k]], show: (k) => zones.name[worst.number[k]] },
       { key: "at", label: "When", hint: "Start and end of the hour, local time", value: (k) => worst.at[k], show: (k) => binText(worst.at[k], worst.minutes[k]) },
       { key: "riders", label: "Riders expected", hint: "Expected riders", value: (k) => worst.demand_mean[k], show: (k) => number(worst.demand_mean[k]) },
-      { key: "interval", label: "90 % interval", hint: "90 % interval of riders; sorted by width", value: (k) => worst.demand_q95[k] - worst.demand_q05[k], show: (k) => interval(worst.demand_q05[k], worst.demand_q95[k]) },
+      { key: "interval", label: "90% interval", hint: "90% interval of riders; sorted by width", value: (k) => worst.demand_q95[k] - worst.demand_q05[k], show: (k) => interval(worst.demand_q05[k], worst.demand_q95[k]) },
       { key: "risk", label: "Risk to find nothing", hint: "Chance that a rider who comes finds nothing, if no vehicle is moved", value: (k) => worst.risk[k], show: (k) => percent(worst.risk[k]) },
-      { key: "lost", label: "Riders who find nothing", hint: "Riders expected to find nothing, if no vehicle is moved", value: (k) => worst.expected_lost[k], show: (k) => number(worst.expected_lost[k]), bar: (k) => (worst.expected_lost[k] || 0) / most },
+      { key: "lost", label: "Riders who find nothing", hint: "Riders expected to find nothing, if no vehicle is moved", value: (k) => worst.expected_lost[k], show: (k) => number(worst.expected_lost[k]), bar: (k) => (worst.expected_lost[k] || 0) / forecasting.most },
       { key: "usual", label: "Usually empty", hint: "Share of the open time out of stock at this hour of the week, in the records", value: (k) => worst.usual_out[k], show: (k) => percent(worst.usual_out[k]) },
     ],
   });
+}
+
+/** The sentence and the table of the choice. */
+function _followForecast(own) {
+  const worst = data.forecast.worst;
+  const { sentence } = own.sentences.find(({ days, part }) => days === chosen.days && part === chosen.part);
+  const where = anyChoice() ? `${capital(choiceWords())}: ` : "";
+  byId("forecast-lead").textContent = `${where}${sentence} The risk is the chance that a rider who comes in that hour finds nothing, from the levels at the end of the records. After the first day, vans decide: there the usual share of time out of stock is shown.`;
+  const some = worst.number.map((_, k) => k).filter((k) => inArea(worst.number[k]) && inChoice(worst.at[k])).slice(0, data.forecast.rows);
+  forecasting.most = Math.max(...some.map((k) => worst.expected_lost[k] || 0), 1e-9);
+  const shown = new Set(some);
+  forecasting.table.rebuild((k) => shown.has(k));
+  byId("forecast-body").hidden = !some.length;
+  return some.length > 0;
 }
 
 /** A bin in words, with its start and end: "Mon 27 May, 08:00 – 09:00". */
@@ -36,7 +51,11 @@ function binText(start, minutes) {
 
 async function drawForecast() {
   if (!data.forecast) return;
-  const bins = data.forecast.bins;
+  const own = data.forecast.areas.find(({ area }) => area === chosen.area);
+  if (!_followForecast(own)) return;
+  const bins = { ...own.bins };
+  const asked = bins.at.map(inChoice);
+  for (const name of ["rate_mean", "rate_q05", "rate_q95", "risk", "usual_out"]) bins[name] = bins[name].map((v, k) => (asked[k] ? v : null));
   const middle = bins.at.map((t, k) => t + bins.minutes[k] * 30000);
   const [demand, lost] = [colour("demand"), colour("lost")];
   const facts = bins.at.map((t, k) => [
@@ -47,8 +66,7 @@ async function drawForecast() {
   const line = (y, more) => ({ type: "scatter", mode: "lines", x: middle, y, hoverinfo: "skip", ...more });
   const share = (values) => values.map((v) => (known(v) ? 100 * v : null));
   const traces = [
-    line(bins.rate_q05, { line: { width: 0 } }),
-    line(bins.rate_q95, { line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(demand, 0.22) }),
+    bandTrace(middle, bins.rate_q05, bins.rate_q95, withAlpha(demand, 0.22)),
     line(bins.rate_mean, { line: { color: demand, width: 2 }, hoverinfo: undefined, customdata: facts, hovertemplate: "%{customdata[0]}<extra></extra>" }),
     line(share(bins.usual_out), { yaxis: "y2", line: { color: lost, width: 1.4, dash: "dot" } }),
     line(share(bins.risk), { yaxis: "y2", line: { color: lost, width: 2 } }),
@@ -56,11 +74,11 @@ async function drawForecast() {
   const layout = {
     ...baseLayout(), showlegend: false, hovermode: "closest", hoverdistance: 60, dragmode: false, margin: { l: 58, r: 8, t: 8, b: 36 },
     xaxis: { ...axis(), type: "date", fixedrange: true, showgrid: false, anchor: "y2", range: [bins.at[0], bins.at[bins.at.length - 1] + bins.minutes[0] * 60000] },
-    yaxis: { ...axis(), domain: [0.45, 1], rangemode: "tozero", fixedrange: true, zeroline: false, title: { text: `riders per ${data.period.bin}`, standoff: 4 } },
-    yaxis2: { ...axis(), domain: [0, 0.38], rangemode: "tozero", fixedrange: true, zeroline: false, title: { text: "% of riders", standoff: 4 } },
+    yaxis: { ...axis(), domain: [0.45, 1], rangemode: "tozero", fixedrange: true, zeroline: false, title: axisTitle(`riders per ${data.period.bin}`) },
+    yaxis2: { ...axis(), domain: [0, 0.38], rangemode: "tozero", fixedrange: true, zeroline: false, ticksuffix: "%", title: axisTitle("of riders") },
   };
   const path = (tone, dash) => drawn("path", { d: "M0 6h18", stroke: colour(tone), "stroke-width": 2.4, ...(dash ? { "stroke-dasharray": "2 2" } : {}) });
-  byId("forecast-keys").replaceChildren(...[["expected riders, with 90 % band", path("demand")], ["risk to find nothing", path("lost")], ["usual share of time out of stock", path("lost", true)]].map(([text, sign]) => {
+  byId("forecast-keys").replaceChildren(...[["expected riders, with 90% band", path("demand")], ["risk to find nothing", path("lost")], ["usual share of time out of stock", path("lost", true)]].map(([text, sign]) => {
     const picture = drawn("svg", { viewBox: "0 0 18 12", "aria-hidden": "true" });
     picture.append(sign);
     return element("li", {}, picture, text);
@@ -70,42 +88,44 @@ async function drawForecast() {
 
 // ---- effects of weather and holidays
 
-const _change = (ratio) => `${ratio >= 1 ? "+" : "−"}${Math.abs(100 * (ratio - 1)).toFixed(0)} %`;
+const _change = (ratio) => change(ratio - 1);
 
 /** The effect of a column in a sentence: its strongest value against the usual one. */
 function _effectText(effect) {
   const value = (v) => Number(v.toPrecision(2)).toLocaleString("en").replace("-", "−");
-  const range = (k) => `${_change(effect.mean[k])} riders (90 %: ${_change(effect.q05[k])} to ${_change(effect.q95[k])})`;
+  const range = (k) => `${_change(effect.mean[k])} riders (90%: ${_change(effect.q05[k])} to ${_change(effect.q95[k])})`;
   if (effect.name === "holiday") return `A public holiday has ${range(0)} compared with a Wednesday.`;
   const last = effect.values.length - 1;
   const ends = effect.usual <= effect.values[0] ? [last] : [0, last];
-  return ends.map((k) => `${effect.name} ${value(effect.values[k])} instead of ${value(effect.usual)}: ${range(k)}`).join("; ") + ".";
+  return capital(ends.map((k) => `${columnName(effect.name)} ${value(effect.values[k])}${columnUnit(effect.name)} instead of ${value(effect.usual)}${columnUnit(effect.name)}: ${range(k)}`).join("; ")) + ".";
 }
 
 function buildEffects() {
   byId("effects").hidden = !data.effects.length;
   for (const effect of data.effects) {
-    const chart = element("div", { class: "chart effect", role: "img", "aria-label": `Demand by ${effect.name}: ${_effectText(effect)}` });
-    byId("effects-body").append(element("section", {}, element("h3", {}, effect.name === "holiday" ? "Public holidays" : effect.name), element("p", { class: "note" }, _effectText(effect)), ...(effect.values.length > 1 ? [chart] : [])));
+    const chart = element("div", { class: "chart effect", role: "img", "aria-label": `Demand by ${columnName(effect.name)}: ${_effectText(effect)}` });
+    byId("effects-body").append(element("section", {}, element("h3", {}, effect.name === "holiday" ? "Public holidays" : capital(columnName(effect.name))), element("p", { class: "note" }, _effectText(effect)), ...(effect.values.length > 1 ? [chart] : [])));
   }
 }
 
 async function drawEffects() {
+  const always = anyChoice() ? " They are learnt for all zones, days and hours together, so they are the same for every choice above." : "";
+  byId("effects-lead").textContent = `Change of the whole city's demand against usual weather, as the model has learnt it, with all else equal. Bands are 90% intervals.${always}`;
   const charts = [...document.querySelectorAll("#effects-body .effect")];
   const curves = data.effects.filter((effect) => effect.values.length > 1);
   await Promise.all(curves.map((effect, k) => {
     const demand = colour("demand");
-    const line = (y, more) => ({ type: "scatter", mode: "lines", x: effect.values, y: y.map((r) => 100 * (r - 1)), hoverinfo: "skip", ...more });
-    const facts = effect.values.map((v, i) => [`${plain(effect.name, 40)} ${Number(v.toPrecision(3))}: ${_change(effect.mean[i])} (${_change(effect.q05[i])} to ${_change(effect.q95[i])})`]);
+    const percentOff = (ratio) => 100 * (ratio - 1);
+    const line = (y, more) => ({ type: "scatter", mode: "lines", x: effect.values, y: y.map(percentOff), hoverinfo: "skip", ...more });
+    const facts = effect.values.map((v, i) => [`${plain(columnName(effect.name), 40)} ${Number(v.toPrecision(3))}${columnUnit(effect.name)}: ${_change(effect.mean[i])} (${_change(effect.q05[i])} to ${_change(effect.q95[i])})`]);
     const traces = [
-      line(effect.q05, { line: { width: 0 } }),
-      line(effect.q95, { line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(demand, 0.22) }),
+      bandTrace(effect.values, effect.q05.map(percentOff), effect.q95.map(percentOff), withAlpha(demand, 0.22)),
       line(effect.mean, { line: { color: demand, width: 2 }, hoverinfo: undefined, customdata: facts, hovertemplate: "%{customdata[0]}<extra></extra>" }),
     ];
     const layout = {
       ...baseLayout(), showlegend: false, dragmode: false, hovermode: "closest", margin: { l: 50, r: 8, t: 6, b: 34 },
-      xaxis: { ...axis(), fixedrange: true, showgrid: false, zeroline: false, title: { text: plain(effect.name, 40), standoff: 4 } },
-      yaxis: { ...axis(), fixedrange: true, zeroline: true, zerolinecolor: colour("muted"), ticksuffix: " %", nticks: 5 },
+      xaxis: { ...axis(), fixedrange: true, showgrid: false, zeroline: false, title: axisTitle(plain(columnText(effect.name), 60)) },
+      yaxis: { ...axis(), title: axisTitle("change of riders"), fixedrange: true, zeroline: true, zerolinecolor: colour("muted"), ticksuffix: "%", nticks: 5 },
     };
     return Plotly.react(charts[k], traces, layout, { responsive: true, displayModeBar: false });
   }));

@@ -38,7 +38,7 @@ function _facts(pairs) {
 }
 
 function _areas(rows) {
-  const head = element("tr", {}, ...["area", "zones", "observed", "demand (90 %)", "lost (90 %)"].map((name) => element("th", { scope: "col" }, name)));
+  const head = element("tr", {}, ...["area", "zones", "observed", "demand (90%)", "lost (90%)"].map((name) => element("th", { scope: "col" }, name)));
   const body = element("tbody");
   for (const [name, ...values] of rows) {
     body.append(element("tr", {}, element("th", { scope: "row", class: "text" }, element("bdi", {}, name)), ...values.map((value) => element("td", {}, value))));

@@ -41,11 +41,18 @@ function counted(value, what) {
   return `${number(value)} ${what}${value === 1 ? "" : "s"}`;
 }
 
+/** A share as on the console: "12.7%". */
 function percent(value) {
   if (!known(value)) return "–";
   const size = Math.abs(value) * 100;
-  if (size > 0 && size < 0.01) return "< 0.01 %";
-  return `${(value * 100).toFixed(size >= 10 || size === 0 ? 0 : size >= 0.1 ? 1 : 2)} %`;
+  if (size > 0 && size < 0.01) return "< 0.01%";
+  return `${(value * 100).toFixed(size === 0 || size >= 99.95 ? 0 : size >= 0.1 ? 1 : 2)}%`;
+}
+
+/** A change as a share, with its sign: "+13%". */
+function change(value) {
+  const size = Math.abs(100 * value).toFixed(0);
+  return size === "0" ? "0%" : `${value > 0 ? "+" : "−"}${size}%`;
 }
 
 /** An interval, both ends to the same digits. */
@@ -62,6 +69,14 @@ function plain(text, most = 200) {
   const short = points.length > most ? points.slice(0, most - 1).join("") + "…" : text;
   return short.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/\$/g, "&#36;");
 }
+
+/** A weather column with its unit: "precipitation (mm)". */
+function columnText(name) {
+  const [label, unit] = data.columns[name] || [name, ""];
+  return unit ? `${label}, ${unit}` : `${label}, in the unit of the file`;
+}
+const columnName = (name) => (data.columns[name] || [name])[0];
+const columnUnit = (name) => ((data.columns[name] || [])[1] ? ` ${data.columns[name][1]}` : "");
 
 const zoneName = (i) => (i !== EVERY ? zones.name[i] : chosen.area === null ? "All zones" : chosen.area);
 const whyFailed = (i) => zones.reason[i] || "no reason recorded";
@@ -128,13 +143,39 @@ async function _readDrawn(i) {
   const names = data.fields.drawn;
   const lengths = [...names.map(() => clock.bins.length), ...names.map(() => clock.days.length)];
   const all = await series(packedOf(i).drawn, lengths);
-  const named = (from) => {
-    const own = Object.fromEntries(names.map((name, k) => [name, all[from + k]]));
-    own.low = own.rate.map((r, k) => r - own.below[k]);
-    own.high = own.rate.map((r, k) => r + own.above[k]);
-    return own;
-  };
-  return { bins: named(0), days: named(names.length) };
+  return { bins: _named(all.slice(0, names.length)), days: _named(all.slice(names.length)) };
+}
+
+function _named(columns) {
+  const own = Object.fromEntries(data.fields.drawn.map((name, k) => [name, columns[k]]));
+  own.low = own.rate.map((r, k) => r - own.below[k]);
+  own.high = own.rate.map((r, k) => r + own.above[k]);
+  return own;
+}
+
+/** The days of a zone, or of a sum of zones, in a part of the day. */
+async function partDaysOf(i, part) {
+  const packed = packedOf(i).parts;
+  if (packed) return _named(await series(packed[part], data.fields.drawn.map(() => clock.days.length)));
+  const { bins } = await drawnOf(i);
+  const place = new Map(Array.from(clock.days, (day, k) => [day, k]));
+  const empty = () => new Float64Array(clock.days.length).fill(NaN);
+  const days = Object.fromEntries(["observed", "rate", "low", "high", "lost", "stockout", "off"].map((name) => [name, empty()]));
+  const counted = { stockout: empty(), off: empty() };
+  const [from, to] = data.story.parts[part];
+  const add = (values, k, value) => (values[k] = (Number.isNaN(values[k]) ? 0 : values[k]) + value);
+  clock.bins.forEach((time, b) => {
+    const hour = new Date(time).getUTCHours();
+    if (hour < from || hour >= to) return;
+    const k = place.get(Math.floor(time / DAY) * DAY);
+    for (const name in days) {
+      if (Number.isNaN(bins[name][b])) continue;
+      add(days[name], k, bins[name][b]);
+      if (counted[name]) add(counted[name], k, 1);
+    }
+  });
+  for (const name in counted) days[name] = days[name].map((v, k) => v / counted[name][k]);
+  return days;
 }
 
 /** The hours of the week of a zone. */

@@ -8,21 +8,25 @@ function _period_text() {
 }
 
 function buildHeadline() {
-  const { observed, demand, lost, lost_share: share, walked_on: walked } = data.headline;
-  const days = Math.round(data.period.days);
   byId("period").textContent = [
-    _period_text(), data.period.timezone, `bins of one ${data.period.bin}`.replace("one 1", "1").replace(/one (\d)/, "$1"), "90 % intervals",
+    _period_text(), data.period.timezone, `bins of one ${data.period.bin}`.replace("one 1", "1").replace(/one (\d)/, "$1"), "90% intervals",
   ].filter(Boolean).join(" · ");
+  byId("made").textContent = `Made by ${data.made.by} on ${data.made.on}. To get the tables behind this page, run: unmet export.`;
+}
+
+function drawHeadline() {
+  const { observed, lost, lost_share: share, stockout_share: out, walked_on: walked } = headlineOfChoice();
+  const days = Math.round(data.period.days);
   const strong = (text) => element("strong", {}, text);
-  byId("sentence").append(
-    "Riders took ", strong(number(observed.mean)), ` trips in ${counted(days, "day")}. `,
+  byId("sentence").replaceChildren(
+    anyChoice() ? `${capital(choiceWords())}, riders took ` : "Riders took ", strong(number(observed.mean)), ` trips in ${counted(days, "day")}. `,
     ...(lost.mean > 0
       ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand.", ...(walked && walked.mean >= 0.5 ? [` ${number(Math.round(walked.mean))} riders who found nothing walked on and were served nearby.`] : [])]
-      : [data.headline.stockout_share === null
+      : [out === null
           ? "Lost trips cannot be estimated, because the times with something to rent are unknown."
-          : "According to this model, no trip was lost."])
+          : "According to this model, no trip was lost."]),
+    ...(!anyChoice() && data.headline.no_dock >= 0.5 ? [` About ${number(Math.round(data.headline.no_dock))} found no free dock at the station they rode to.`] : [])
   );
-  byId("made").textContent = `Made by ${data.made.by} on ${data.made.on}. To get the tables behind this page, run: unmet export.`;
 }
 
 function drawCards(choose) {
@@ -38,11 +42,12 @@ function _cards(choose) {
   bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));
   return [
     card("Observed trips", number(observed.mean), [note(`in ${counted(Math.round(data.period.days), "day")}`), note(counted(counts.chosen ?? counts.all - counts.failed, "zone"))]),
-    card("Demand", number(Math.round(demand.mean)), [note(`90 %: ${interval(Math.round(demand.q05), Math.round(demand.q95))}`), ...(known(truth) ? [element("p", { class: "note truth" }, `true demand: ${number(truth)}`)] : [])]),
-    card("Lost trips", out === null ? "unknown" : number(Math.round(lost.mean)), [note(`90 %: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), note(`${percent(share)} of demand`), bar], { class: "lost" }),
+    card("Demand", number(Math.round(demand.mean)), [note(`90%: ${interval(Math.round(demand.q05), Math.round(demand.q95))}`), ...(known(truth) ? [element("p", { class: "note truth" }, `true demand: ${number(truth)}`)] : [])]),
+    card("Lost trips", out === null ? "unknown" : number(Math.round(lost.mean)), [note(`90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), note(`${percent(share)} of demand`), bar], { class: "lost" }),
     card("Out of stock", percent(out), [note("of the open time"), note(`${number(Math.round(hours))} zone-hours`)]),
     _worstCard(choose),
-    _qualityCard(counts),
+    ..._timesCard(),
+    _qualityCard(),
   ];
 }
 
@@ -59,18 +64,36 @@ function _worstCard(choose) {
   return element("div", { class: "card figure" }, element("h2", {}, "Zones with most lost trips"), order.length ? list : none);
 }
 
-function _qualityCard(counts) {
-  const minutes = data.headline.minutes;
-  const total = Object.values(minutes).reduce((a, b) => a + b, 0);
+/** Kinds of days and parts of the day within the choice, those with most lost trips first. */
+function _timesCard() {
+  const within = ({ choice: [area, days, part] }) => area === chosen.area && days !== null && part !== null && (chosen.days === null || days === chosen.days) && (chosen.part === null || part === chosen.part);
+  const order = data.story.choices.filter((own) => within(own) && own.totals.lost.mean > 0).sort((a, b) => b.totals.lost.mean - a.totals.lost.mean);
+  if (!order.length) return [];
+  const list = element("ol", { class: "worst times" });
+  for (const { choice: [, days, part], totals: { lost } } of order.slice(0, 3)) {
+    const text = `${capital(days)}, ${part}`;
+    const button = element("button", { type: "button", title: `${text}, ${partText(part)}: ${number(Math.round(lost.mean))} lost (90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))})` }, element("bdi", {}, text), element("span", {}, number(Math.round(lost.mean))));
+    button.addEventListener("click", () => setChoice({ days, part }));
+    list.append(element("li", {}, button));
+  }
+  return [element("div", { class: "card figure" }, element("h2", {}, "Times with most lost trips"), list)];
+}
+
+function _qualityCard() {
+  const some = zones.zone.map((_, i) => i).filter(inArea);
+  const hours = (state) => some.reduce((sum, i) => sum + ((_everyZone[`${state}_hours`] || zones[`${state}_hours`])[i] || 0), 0);
+  const total = ["available", "stockout", "closed", "unknown"].reduce((sum, state) => sum + hours(state), 0);
+  const [bad, loose, out] = [failed, (i) => zones.converged[i] === false, leftOut].map((is) => some.filter(is).length);
   const rejected = data.how.quality.filter((row) => row[0] === "rejected").sort((a, b) => b[4] - a[4])[0];
   const line = (good, text) => element("li", { class: good ? "good" : "care" }, text);
   const lines = element("ul", { class: "checks" });
-  if (total > 0) lines.append(line(minutes.unknown / total < 0.05, `${percent(1 - minutes.unknown / total)} of the time known`));
+  if (total > 0) lines.append(line(hours("unknown") / total < 0.05, `${percent(1 - hours("unknown") / total)} of the time known`));
   lines.append(line(!rejected || rejected[4] < 0.02, rejected ? `${percent(rejected[4])} of ${rejected[1]} rejected: ${rejected[2]}` : "no rows rejected"));
-  lines.append(line(!counts.failed && !counts.not_converged,
-    counts.failed ? `${counts.failed} of ${counted(counts.all, "zone")} not estimated` : counts.not_converged ? `${counted(counts.not_converged, "fit")} did not converge` : counts.all === 1 ? "the zone was estimated" : `all ${counts.all} zones estimated`));
-  if (counts.left_out) lines.append(line(false, `${counted(counts.left_out, "zone")} left out: records or estimates not plausible`));
-  return element("div", { class: "card figure" }, element("h2", {}, "Data quality"), lines);
+  lines.append(line(!bad && !loose,
+    bad ? `${bad} of ${counted(some.length, "zone")} not estimated` : loose ? `${counted(loose, "fit")} did not converge` : some.length === 1 ? "the zone was estimated" : `all ${some.length} zones estimated`));
+  if (out) lines.append(line(false, `${counted(out, "zone")} left out: records or estimates not plausible`));
+  const all = chosen.days !== null || chosen.part !== null ? [element("p", { class: "note" }, "all days and hours")] : [];
+  return element("div", { class: "card figure" }, element("h2", {}, "Data quality"), lines, ...all);
 }
 
 function _zoneFacts(i) {
@@ -87,6 +110,7 @@ function _zoneFacts(i) {
   const notes = [];
   if (failed(i)) notes.push(`Could not be estimated: ${whyFailed(i)}`);
   else if (i !== EVERY) {
+    if (leftOut(i)) notes.push(`Left out of all totals: ${zones.left_out[i]}.`);
     if (zones.converged[i] === false) notes.push("The fit did not converge: this estimate is less reliable.");
     if (zones.extrapolated_bins[i]) notes.push(`${counted(zones.extrapolated_bins[i], "bin")} in hours of the week that never had supply: extrapolated.`);
   }
@@ -109,33 +133,38 @@ async function redraw() {
 async function start() {
   await readClock();
   const tables = [];
-  const choose = async (i) => {
+  const choose = async (i, drawn = false) => {
     shown.zone = i;
     _zoneFacts(i);
     markChosen(i);
-    tables.forEach((table) => table && table.mark(i));
+    tables.forEach((table) => table.mark(i));
     if (i !== EVERY) _reveal(byId("zone"));
-    await redraw();
+    if (!drawn) await redraw();
     keepInAddress();
     document.body.dataset.zone = i;
   };
   buildHeadline();
   buildChecks();
   buildWords();
-  await buildPlan();
+  buildPlan();
   buildMap(choose);
   const zoneTable = buildZoneTable(choose);
   tables.push(zoneTable);
   buildSeries();
   buildStory();
+  tables.push(buildAct(choose));
+  buildForecast();
+  buildEffects();
+  buildHow();
   const choiceChanged = async () => {
+    drawHeadline();
     drawCards(choose);
     drawMap();
     zoneTable.rebuild(inArea);
     _zoneFacts(shown.zone);
     markChosen(shown.zone);
     zoneTable.mark(shown.zone);
-    await Promise.all([redraw(), drawStory()]);
+    await Promise.all([redraw(), drawStory(), drawPlan(), drawAct(), drawForecast(), drawEffects()]);
     keepInAddress();
     document.body.dataset.choice = [chosen.area, chosen.days, chosen.part].map((v) => v || "").join("|");
   };
@@ -146,13 +175,9 @@ async function start() {
   shown.zone = state.zone;
   await applyChoice(choiceChanged);
   byId("all-zones").addEventListener("click", () => choose(EVERY));
-  await choose(state.zone);
+  await choose(state.zone, true);
   listenToSeries();
-  buildForecast();
-  buildEffects();
-  await Promise.all([drawForecast(), drawEffects()]);
-  buildHow();
-  tables.push(await buildAct(choose));
+  listenToAct(choose);
 
   const everything = async () => {
     drawMap();

@@ -8,7 +8,14 @@ const _placeName = (i) => (i === DEPOT ? "Depot" : zones.name[i]);
 const _stationRow = (i) => plan.stations.number.indexOf(i);
 const _signed = (value) => (value > 0 ? `+${value}` : value < 0 ? `−${-value}` : "0");
 
-async function buildPlan() {
+/** Whether a station, or one end of a move, is in the chosen area. */
+const _inPlan = (i) => i !== DEPOT && inArea(i);
+const _moveShown = (k) => chosen.area === null || _inPlan(plan.moves.source[k]) || _inPlan(plan.moves.target[k]);
+
+/** Sums of the stations of the chosen area; undefined if none of them is planned. */
+const _planSums = () => plan.areas.find(({ area }) => area === chosen.area);
+
+function buildPlan() {
   if (plan.missing) {
     byId("plan-title").textContent = "Plan";
     byId("plan-lead").textContent = `There is no plan. ${plan.missing}`;
@@ -16,28 +23,24 @@ async function buildPlan() {
     return;
   }
   byId("plan-title").textContent = `Plan for ${plan.words}`;
-  _planLead();
   _movesTable();
-  _planChoice();
-  _planMore();
-  _planNotes();
-  byId("plan-copy").hidden = !plan.moves.source.length;
+  byId("plan-choice").addEventListener("change", () => _showStation(Number(byId("plan-choice").value)));
+  _planLimits();
   byId("plan-copy").addEventListener("click", _copyMoves);
-  planned.station = plan.moves.target.find((i) => i !== DEPOT) ?? plan.stations.number[0];
-  await drawPlan();
 }
 
-function _planLead() {
-  const { now, planned: after, gain } = plan.totals;
+function _planLead(own) {
+  const { now, planned: after, gain } = own.totals;
   const strong = (text, name) => element("strong", { class: name }, text);
-  const range = (row) => `90 %: ${interval(Math.round(row.q05), Math.round(row.q95))}`;
+  const range = (row) => `90%: ${interval(Math.round(row.q05), Math.round(row.q95))}`;
   const basis = plan.forecast ? "Demand is the run's forecast." : `Demand is that of the last ${counted(plan.similar, "such day")}, with the shocks of the last four weeks.`;
-  const start = `Left as they are, stations would turn away `;
+  const where = chosen.area === null ? "" : ` in ${chosen.area}`;
   const lead = byId("plan-lead");
-  lead.replaceChildren(start, strong(number(Math.round(now.mean))), ` riders (${range(now)}): ${number(Math.round(now.no_bike))} find no vehicle, ${number(Math.round(now.no_dock))} no dock. `);
-  if (plan.moved) lead.append("Moving ", strong(counted(plan.moved, "vehicle")), " leaves ", strong(number(Math.round(after.mean))), ` (${range(after)}) and gains `, strong(counted(Math.round(gain.mean), "rider"), "gain"), ` (${range(gain)}). `);
-  else lead.append("No move gains enough to be worth a van. ");
-  lead.append(`Levels ${plan.levels}: ${counted(plan.fleet, "vehicle")}. ${basis}`);
+  lead.replaceChildren(`Left as they are, stations${where} would turn away `, strong(number(Math.round(now.mean))), ` riders (${range(now)}): ${number(Math.round(now.no_bike))} find no vehicle, ${number(Math.round(now.no_dock))} no dock. `);
+  if (own.moved) lead.append("Moving ", strong(counted(own.moved, "vehicle")), `${where && ` from or to stations${where}, with the rest of the plan,`} leaves `, strong(number(Math.round(after.mean))), ` (${range(after)}) and gains `, strong(counted(Math.round(gain.mean), "rider"), "gain"), ` (${range(gain)}). `);
+  else lead.append(`No move${where} gains enough to be worth a van. `);
+  lead.append(`Levels ${plan.levels}: ${counted(own.fleet, "vehicle")}${where}. ${basis}`);
+  if (chosen.days !== null || chosen.part !== null) lead.append(" The plan is for the whole day, whatever days and hours are chosen above.");
 }
 
 function _movesTable() {
@@ -57,11 +60,11 @@ function _movesTable() {
     columns: [
       { key: "from", label: "From", text: true, value: (k) => _placeName(moves.source[k]), show: (k) => _placeName(moves.source[k]) },
       { key: "to", label: "To", text: true, value: (k) => _placeName(moves.target[k]), show: (k) => element("bdi", { class: "short", title: _placeName(moves.target[k]) }, _placeName(moves.target[k])) },
-      { key: "bikes", label: "Move", hint: "Vehicles to move", value: (k) => moves.bikes[k], show: (k) => number(moves.bikes[k]) },
-      { key: "gain", label: "Gains", hint: "Riders who are no longer turned away", value: (k) => moves.gain_mean[k], show: (k) => number(moves.gain_mean[k]), bar: (k) => moves.gain_mean[k] / most },
-      { key: "interval", label: "90 %", hint: "90 % interval of the gain; sorted by width", value: (k) => moves.gain_q95[k] - moves.gain_q05[k], show: (k) => interval(moves.gain_q05[k], moves.gain_q95[k]) },
-      { key: "each", label: "Each", hint: "Riders gained per vehicle", value: (k) => moves.gain_per_bike[k], show: (k) => number(moves.gain_per_bike[k]) },
-      { key: "sure", label: "Sure", hint: "Share of such days on which the move gains riders", value: (k) => moves.sure[k], show: (k) => percent(moves.sure[k]) },
+      { key: "bikes", label: "Vehicles", hint: "Vehicles to move", value: (k) => moves.bikes[k], show: (k) => number(moves.bikes[k]) },
+      { key: "gain", label: "Riders gained", hint: "Riders who are no longer turned away", value: (k) => moves.gain_mean[k], show: (k) => number(moves.gain_mean[k]), bar: (k) => moves.gain_mean[k] / most },
+      { key: "interval", label: "90% interval", hint: "90% interval of the gain; sorted by width", value: (k) => moves.gain_q95[k] - moves.gain_q05[k], show: (k) => interval(moves.gain_q05[k], moves.gain_q95[k]) },
+      { key: "each", label: "Riders per vehicle", hint: "Riders gained per vehicle", value: (k) => moves.gain_per_bike[k], show: (k) => number(moves.gain_per_bike[k]) },
+      { key: "sure", label: "Sure to gain", hint: "Share of such days on which the move gains riders", value: (k) => moves.sure[k], show: (k) => percent(moves.sure[k]) },
     ],
   });
 }
@@ -69,7 +72,7 @@ function _movesTable() {
 /** Put the moves on the clipboard as lines for a driver. */
 function _copyMoves() {
   const moves = plan.moves;
-  const lines = moves.source.map((from, k) => `${moves.bikes[k]}\t${_placeName(from)}\t${_placeName(moves.target[k])}`);
+  const lines = moves.source.map((from, k) => `${moves.bikes[k]}\t${_placeName(from)}\t${_placeName(moves.target[k])}`).filter((_, k) => _moveShown(k));
   const text = ["vehicles\tfrom\tto", ...lines].join("\n");
   const done = () => {
     byId("plan-copy").textContent = "Copied";
@@ -90,10 +93,11 @@ function _copyBySelection(text, done) {
 }
 
 function _planChoice() {
-  const choice = byId("plan-choice");
-  const order = [...plan.stations.number].sort((a, b) => zones.name[a].localeCompare(zones.name[b], undefined, { numeric: true }));
-  for (const i of order) choice.append(element("option", { value: i }, zones.name[i]));
-  choice.addEventListener("change", () => _showStation(Number(choice.value)));
+  const order = plan.stations.number.filter(_inPlan).sort((a, b) => zones.name[a].localeCompare(zones.name[b], undefined, { numeric: true }));
+  byId("plan-choice").replaceChildren(...order.map((i) => element("option", { value: i }, zones.name[i])));
+  if (order.includes(planned.station)) return;
+  const first = plan.moves.target.find((i, k) => _moveShown(k) && _inPlan(i));
+  planned.station = first ?? plan.stations.number.find(_inPlan);
 }
 
 async function _showStation(i, move) {
@@ -108,8 +112,20 @@ async function _showStation(i, move) {
 
 async function drawPlan() {
   if (plan.missing) return;
+  const own = _planSums();
+  for (const id of ["plan-body", "plan-more"]) byId(id).hidden = !own;
+  byId("plan-copy").hidden = !own || !plan.moves.source.some((_, k) => _moveShown(k));
+  if (!own) {
+    byId("plan-lead").textContent = `No station in ${chosen.area} is planned.`;
+    return;
+  }
+  _planLead(own);
+  if (planned.table) planned.table.filter(_moveShown);
+  _planChoice();
+  _planMore(own);
+  _fleetNote(own);
   _drawPlanMap();
-  await Promise.all([_drawCurve(), _drawFleet()]);
+  await Promise.all([_drawCurve(), _drawFleet(own)]);
   _markPlan();
 }
 
@@ -156,7 +172,7 @@ function _drawLines(svg, at) {
   svg.append(group);
   return moves.source.map((from, k) => {
     const to = moves.target[k];
-    if ([from, to].some((i) => i === DEPOT || data.map.x[i] === null)) return null;
+    if (!_moveShown(k) || [from, to].some((i) => i === DEPOT || data.map.x[i] === null)) return null;
     const [[x0, y0], [x1, y1]] = [at(from), at(to)];
     const bend = 0.12;
     const [cx, cy] = [(x0 + x1) / 2 - bend * (y1 - y0), (y0 + y1) / 2 + bend * (x1 - x0)];
@@ -169,17 +185,20 @@ function _drawLines(svg, at) {
 function _drawStations(svg, at) {
   const stations = plan.stations;
   const most = Math.max(...stations.change.map(Math.abs), 1);
-  const order = stations.number.map((_, r) => r).filter((r) => data.map.x[stations.number[r]] !== null);
+  const ends = new Set(plan.moves.source.flatMap((from, k) => (_moveShown(k) ? [from, plan.moves.target[k]] : [])));
+  const order = stations.number.map((_, r) => r).filter((r) => data.map.x[stations.number[r]] !== null && (_inPlan(stations.number[r]) || ends.has(stations.number[r])));
   order.sort((a, b) => Math.abs(stations.change[b]) - Math.abs(stations.change[a]));
   const crowded = Math.min(1, Math.sqrt(60 / order.length) + 0.25);
+  const sizeOf = (change) => (change ? 5 + 9 * Math.sqrt(Math.abs(change) / most) : 3.5) * crowded;
+  const taken = order.map((r) => [...at(stations.number[r]), sizeOf(stations.change[r])]).map(([x, y, size]) => [x - size, y - size, x + size, y + size]);
   const marks = order.map((r) => {
     const [i, change] = [stations.number[r], stations.change[r]];
-    const size = (change ? 5 + 9 * Math.sqrt(Math.abs(change) / most) : 3.5) * crowded;
+    const size = sizeOf(change);
     const [x, y] = at(i);
     const mark = drawn("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, role: "button", tabindex: -1, "aria-label": _planSpoken(r), "data-zone": i });
     mark.classList.add("planned-mark");
     mark.append(drawn("path", { d: _shape(change, size), class: `planned ${change > 0 ? "bring" : change < 0 ? "take" : ""}` }));
-    if (change && crowded > 0.8) {
+    if (change && _roomFor(taken, x, y, size, _signed(change))) {
       const text = drawn("text", { x: size + 2, y: 4 });
       text.textContent = _signed(change);
       mark.append(text);
@@ -205,6 +224,14 @@ function _drawStations(svg, at) {
   }
   if (marks.length) marks[0].mark.setAttribute("tabindex", 0);
   return marks;
+}
+
+/** Whether a number beside a mark meets no other mark or number; if so, it takes the room. */
+function _roomFor(taken, x, y, size, text) {
+  const box = [x + size + 1, y - 6, x + size + 3 + 7 * text.length, y + 6];
+  if (taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) return false;
+  taken.push(box);
+  return true;
 }
 
 function _planSpoken(r) {
@@ -259,8 +286,8 @@ async function _drawCurve() {
     ...baseLayout(),
     showlegend: false,
     margin: { l: 42, r: 8, t: 22, b: 34 },
-    xaxis: { ...axis(), title: { text: "vehicles at the start", font: { size: 11 }, standoff: 4 }, range: [-0.4, both.length - 0.6], fixedrange: true, zeroline: false },
-    yaxis: { ...axis(), title: { text: "riders turned away", font: { size: 11 } }, rangemode: "tozero", fixedrange: true },
+    xaxis: { ...axis(), title: axisTitle("vehicles at the start"), range: [-0.4, both.length - 0.6], fixedrange: true, zeroline: false },
+    yaxis: { ...axis(), title: axisTitle("riders turned away"), rangemode: "tozero", fixedrange: true },
     shapes: [
       { type: "rect", x0: s.target_low[r] - 0.4, x1: s.target_high[r] + 0.4, yref: "paper", y0: 0, y1: 1, fillcolor: withAlpha(colour("good"), 0.14), line: { width: 0 }, layer: "below" },
       { type: "line", x0: s.level_now[r], x1: s.level_now[r], yref: "paper", y0: 0, y1: 1, line: { color: ink, width: 1.5, dash: "dot" } },
@@ -285,7 +312,7 @@ async function _drawCurve() {
 function _curveKeys() {
   const line = (name, dash) => drawn("path", { d: "M0 6H18", stroke: colour(name), "stroke-width": 2, "stroke-dasharray": dash });
   const band = (name, alpha) => drawn("rect", { width: 18, height: 12, fill: withAlpha(colour(name), alpha) });
-  const keys = [["turned away", line("demand", "none")], ["90 %", band("demand", 0.2)], ["no vehicle", line("lost", "2 2")], ["no dock", line("muted", "5 3")], ["good levels", band("good", 0.2)]];
+  const keys = [["turned away", line("demand", "none")], ["90%", band("demand", 0.2)], ["no vehicle", line("lost", "2 2")], ["no dock", line("muted", "5 3")], ["good levels", band("good", 0.2)]];
   byId("plan-keys").replaceChildren(
     ...keys.map(([text, sign]) => {
       const svg = drawn("svg", { viewBox: "0 0 18 12", "aria-hidden": "true" });
@@ -295,16 +322,16 @@ function _curveKeys() {
   );
 }
 
-async function _drawFleet() {
-  const f = plan.fleets;
+async function _drawFleet(own) {
+  const f = own.fleets;
   const layout = {
     ...baseLayout(),
     showlegend: false,
     margin: { l: 42, r: 8, t: 22, b: 34 },
-    xaxis: { ...axis(), title: { text: "vehicles in the city, placed best", font: { size: 11 }, standoff: 4 }, fixedrange: true, zeroline: false },
-    yaxis: { ...axis(), title: { text: "riders turned away", font: { size: 11 } }, rangemode: "tozero", fixedrange: true },
-    shapes: [{ type: "line", x0: plan.fleet, x1: plan.fleet, yref: "paper", y0: 0, y1: 1, line: { color: colour("ink"), width: 1.5, dash: "dot" } }],
-    annotations: [{ x: plan.fleet, yref: "paper", y: 1, yanchor: "bottom", text: `now ${plan.fleet}`, showarrow: false, font: { size: 11, color: colour("ink") } }],
+    xaxis: { ...axis(), title: axisTitle(`vehicles in ${chosen.area === null ? "the city" : plain(chosen.area, 30)}, placed best`), fixedrange: true, zeroline: false },
+    yaxis: { ...axis(), title: axisTitle("riders turned away"), rangemode: "tozero", fixedrange: true },
+    shapes: [{ type: "line", x0: own.fleet, x1: own.fleet, yref: "paper", y0: 0, y1: 1, line: { color: colour("ink"), width: 1.5, dash: "dot" } }],
+    annotations: [{ x: own.fleet, yref: "paper", y: 1, yanchor: "bottom", text: `now ${own.fleet}`, showarrow: false, font: { size: 11, color: colour("ink") } }],
   };
   const band = { x: [...f.bikes, ...[...f.bikes].reverse()], y: [...f.lost_q95, ...[...f.lost_q05].reverse()], fill: "toself", fillcolor: withAlpha(colour("demand"), 0.16), line: { width: 0 }, mode: "lines", hoverinfo: "skip" };
   const line = { x: f.bikes, y: f.lost_mean, mode: "lines+markers", marker: { size: 4 }, line: { color: colour("demand"), width: 2.2 }, hovertemplate: "%{x} vehicles: %{y:.3~g} riders turned away<extra></extra>" };
@@ -313,7 +340,7 @@ async function _drawFleet() {
 
 // ---- next vehicles, next docks, limits
 
-function _planMore() {
+function _planMore(own) {
   const lines = (title, note, table, word, sign) => {
     const list = element("ul");
     table.number.forEach((i, k) => {
@@ -324,22 +351,24 @@ function _planMore() {
     return element("section", {}, element("h3", {}, title), element("p", { class: "note" }, note), table.number.length ? list : none);
   };
   const total = (table) => number(table.gain.reduce((a, b) => a + b, 0));
-  byId("plan-more").append(
-    lines("Where the next ten vehicles gain most", `${total(plan.next_bikes)} riders more on such a day`, plan.next_bikes, "bikes"),
-    lines("Where the next ten docks gain most", `${total(plan.next_docks)} riders more on such a day`, plan.next_docks, "docks")
+  byId("plan-more").replaceChildren(
+    lines("Where the next ten vehicles gain most", `${total(own.next_bikes)} riders more on such a day`, own.next_bikes, "bikes"),
+    lines("Where the next ten docks gain most", `${total(own.next_docks)} riders more on such a day`, own.next_docks, "docks")
   );
-  if (plan.docks_to_move) {
-    const gain = plan.docks_to_move.gain[0] || 0;
-    byId("plan-more").append(lines("Larger and smaller stations", `Ten docks moved, vehicles placed best: ${number(gain)} riders more`, plan.docks_to_move, "docks", true));
+  if (own.docks_to_move) {
+    const gain = own.docks_to_move.gain[0] || 0;
+    byId("plan-more").append(lines("Larger and smaller stations", `Ten docks moved, vehicles placed best: ${number(gain)} riders more`, own.docks_to_move, "docks", true));
   }
 }
 
-function _planNotes() {
-  const best = plan.fleets.lost_mean.indexOf(Math.min(...plan.fleets.lost_mean));
-  const here = plan.fleets.bikes.indexOf(plan.fleet);
-  byId("plan-fleet-note").textContent = `${number(plan.fleets.bikes[best])} would turn away fewest: ${number(plan.fleets.lost_mean[best])}, against ${number(plan.fleets.lost_mean[here])} with today's ${plan.fleet}.`;
-  const list = byId("plan-limits").querySelector("ul");
+function _fleetNote(own) {
+  const best = own.fleets.lost_mean.indexOf(Math.min(...own.fleets.lost_mean));
+  const here = own.fleets.bikes.indexOf(own.fleet);
+  byId("plan-fleet-note").textContent = `${number(own.fleets.bikes[best])} would turn away fewest: ${number(own.fleets.lost_mean[best])}, against ${number(own.fleets.lost_mean[here])} with today's ${own.fleet}.`;
+}
+
+function _planLimits() {
   const notes = [...plan.limits];
   if (plan.left_out) notes.push(`${counted(plan.left_out, "zone")} not planned: ${plan.why_left_out.join("; ")}.`);
-  list.append(...notes.map((text) => element("li", {}, text)));
+  byId("plan-limits").querySelector("ul").append(...notes.map((text) => element("li", {}, text)));
 }

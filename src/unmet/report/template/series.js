@@ -90,7 +90,8 @@ function _binsCover(from, to) {
 
 async function drawSeries() {
   const zone = shown.zone;
-  const own = await drawnOf(zone);
+  const own = { ...(await drawnOf(zone)) };
+  if (chosen.part !== null) own.days = await partDaysOf(zone, chosen.part);
   if (zone !== shown.zone) return; // another was chosen meanwhile
   shown.byDay = !_daily() && !_binsCover(shown.from, shown.to);
   const times = shown.byDay ? clock.days : clock.bins;
@@ -106,7 +107,7 @@ async function drawSeries() {
   };
   const unit = shown.byDay ? "day" : data.period.bin;
   byId("resolution").textContent = shown.byDay
-    ? `by day${chosen.part === null ? "" : ", all hours"}; the band adds up the limits of the ${data.period.bin}s` + (data.bins.all ? "" : `; single ${data.period.bin}s from ${_date(clock.bins[0])}`)
+    ? `by day; the band takes errors of a zone to last all day` + (data.bins.all ? "" : `; single ${data.period.bin}s from ${_date(clock.bins[0])}`)
     : "";
   _drawKeys(unit, part);
   await Plotly.react(byId("series"), _traces(part), _layout(part, unit), CONFIG);
@@ -136,10 +137,7 @@ function _traces(part) {
   return [
     _shade(part, "off", "muted", 0.22),
     _shade(part, "stockout", "lost", 0.34),
-    line(part.low, { line: { width: 0 } }),
-    line(part.high, {
-      line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(demand, 0.2),
-    }),
+    bandTrace(part.middle, part.low, part.high, withAlpha(demand, 0.2)),
     line(part.rate, { line: { color: demand, width: 2 } }),
     { ...stems, type: "scatter", mode: "lines", line: { color: lost, width: narrow ? 1 : 1.6 }, hoverinfo: "skip" },
     {
@@ -169,8 +167,7 @@ function _sumTraces(part, line, points, blank, narrow) {
   const [demand, lost] = [colour("demand"), colour("lost")];
   const wanted = part.observed.map((v, k) => v + (part.lost[k] || 0));
   return [
-    line(part.low, { line: { width: 0 } }),
-    line(part.high, { line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(demand, 0.25) }),
+    bandTrace(part.middle, part.low, part.high, withAlpha(demand, 0.25)),
     line(part.rate, { line: { color: demand, width: 2 } }),
     line(wanted, { line: { color: lost, width: 1.2 } }),
     points(part.observed.map(blank), { size: narrow ? 3 : 4.5, color: colour("ink") }),
@@ -194,7 +191,7 @@ function _drawKeys(unit, part) {
   const box = (fill) => drawn("rect", { x: 2, y: 0, width: 14, height: 12, rx: 2, fill });
   const [demand, lost, muted] = [colour("demand"), colour("lost"), colour("muted")];
   const path = (d, tone, width) => drawn("path", { d, stroke: tone, "stroke-width": width, fill: "none" });
-  const band = part.low.some((v) => !Number.isNaN(v)) ? [[shown.byDay ? "band" : "90 % band", box(withAlpha(demand, 0.22))]] : [];
+  const band = part.low.some((v) => !Number.isNaN(v)) ? [[shown.byDay ? "band" : "90% band", box(withAlpha(demand, 0.22))]] : [];
   const keys = part.sum ? [
     ["observed", dot(false)],
     ["observed + lost", path("M0 6h18", lost, 1.6)],
@@ -251,16 +248,38 @@ function _layout(part, unit) {
     hovermode: "x",
     dragmode: touch ? false : "zoom", // a finger on a chart scrolls the page
     xaxis: { ...axis(), type: "date", range: [shown.from, shown.to], showgrid: false, hoverformat: "%a %-d %b %Y", showspikes: false, anchor: part.sum ? "y3" : "y" },
-    yaxis: { ...axis(), ...(part.sum ? { domain: [0.3, 1] } : { overlaying: "y2" }), range: [bottom * 1.06, top * 1.06], fixedrange: true, title: { text: `trips per ${unit}`, standoff: 4 } , tickmode: "auto", zeroline: false },
+    yaxis: { ...axis(), ...(part.sum ? { domain: [0.3, 1] } : { overlaying: "y2" }), range: [bottom * 1.06, top * 1.06], fixedrange: true, title: axisTitle(`trips per ${unit}`) , tickmode: "auto", zeroline: false },
     ...(part.sum
-      ? { yaxis3: { ...axis(), domain: [0, 0.22], rangemode: "tozero", fixedrange: true, zeroline: false, nticks: 3, title: { text: "% out", standoff: 4 } } }
+      ? { yaxis3: { ...axis(), domain: [0, 0.22], rangemode: "tozero", fixedrange: true, zeroline: false, nticks: 3, ticksuffix: "%", title: axisTitle("empty") } }
       : { yaxis2: { range: [0, 1], visible: false, fixedrange: true } }),
     shapes: visible ? [line] : [],
     annotations: visible ? [note] : [],
   };
 }
 
+/** A band between two limits, in one piece for each stretch without gaps. */
+function bandTrace(x, low, high, fillcolor, more = {}) {
+  const points = { x: [], y: [] };
+  const close = (from, to) => {
+    const turn = [...Array(to - from).keys()].map((k) => from + k);
+    const back = [...turn].reverse();
+    points.x.push(...turn.map((k) => x[k]), ...back.map((k) => x[k]), null);
+    points.y.push(...turn.map((k) => high[k]), ...back.map((k) => low[k]), null);
+  };
+  let from = null;
+  for (let k = 0; k <= x.length; k++) {
+    const there = k < x.length && known(low[k]) && known(high[k]);
+    if (there && from === null) from = k;
+    if (!there && from !== null) {
+      close(from, k);
+      from = null;
+    }
+  }
+  return { ...points, type: "scatter", mode: "lines", line: { width: 0 }, fill: "toself", fillcolor, hoverinfo: "skip", ...more };
+}
+
 const axis = () => ({ gridcolor: colour("line"), linecolor: colour("line"), zerolinecolor: colour("line"), tickfont: { size: 11 }, automargin: false });
+const axisTitle = (text) => ({ text, standoff: 4, font: { size: 11 } });
 const baseLayout = () => ({
   paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)",
@@ -274,7 +293,8 @@ const baseLayout = () => ({
 
 function drawStrip(own) {
   const days = own.days;
-  const blank = (v) => (Number.isNaN(v) ? 0 : v);
+  const asked = Array.from(clock.days, (t) => chosen.days === null || inChoice(t + _hourOfPart()));
+  const blank = (v, k) => (Number.isNaN(v) || !asked[k] ? 0 : v);
   const area = (y, name, tone, alpha) => ({
     x: Array.from(clock.days), y: Array.from(y, blank), type: "scatter", mode: "lines", stackgroup: "one", name,
     line: { width: 0.8, color: colour(tone), shape: "hvh" }, fillcolor: withAlpha(colour(tone), alpha), hoverinfo: "skip",
@@ -323,32 +343,38 @@ async function drawWeek() {
   const asked = (s) => inChoice(MONDAY + s * 3600000);
   const observed = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s], s) : null)));
   const demand = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s] + week.lost[s], s) : null)));
+  const lost = slots.map((day) => day.map((s) => (asked(s) ? mean(week.lost[s], s) : null)));
   const facts = slots.map((day) => day.map((s) => [
     number(week.lost[s]), interval(week.low[s], week.high[s]), percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
     week.extrapolated[s] > 0 ? "<br>never had supply: extrapolated" : "", slotName(day[0] + (s % 24)),
   ]));
   const top = Math.max(...demand.flat().filter(known), ...observed.flat().filter(known), 0);
+  const topLost = Math.max(...lost.flat().filter(known), 0);
   const phone = byId("week").clientWidth < 520;
   byId("week-title").textContent = `Average week: trips per ${perHour ? "hour" : data.period.bin}`;
   const turn = (grid) => (perHour ? grid : [grid.map((day) => day[0])]);
   const map = (z, name, k) => ({
     type: "heatmap", z: turn(z), customdata: turn(facts), x: perHour ? slots[0] : WEEKDAYS, y: perHour ? WEEKDAYS : [""], name,
-    xaxis: `x${k}`, yaxis: `y${k}`, coloraxis: "coloraxis", xgap: 1, ygap: 1, hoverongaps: false,
+    xaxis: `x${k}`, yaxis: `y${k}`, coloraxis: k === "3" ? "coloraxis2" : "coloraxis", xgap: 1, ygap: 1, hoverongaps: false,
     hovertemplate: `%{customdata[4]}<br>${name} %{z:.3~g}<br>lost %{customdata[0]} in total (%{customdata[1]})<br>out of stock %{customdata[2]}%{customdata[3]}<extra></extra>`,
   });
-  const x = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, ticks: "", ...(perHour ? { tickvals: [0, 6, 12, 18, 23], range: [-0.5, 23.5] } : {}) };
+  const x = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, ticks: "", ...(perHour ? { tickvals: [0, 6, 12, 18], ticktext: ["00:00", "06:00", "12:00", "18:00"], range: [-0.5, 23.5] } : {}) };
   const y = { ...axis(), showgrid: false, zeroline: false, fixedrange: true, autorange: "reversed", ticks: "" };
   const title = (text, xs, ys) => ({ text, x: xs, y: ys, xref: "paper", yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 12 } });
+  const across = (place) => (phone ? [0, 1] : [0.345 * place, 0.345 * place + 0.31]);
+  const down = (place) => (phone ? [0.72 - 0.36 * place, 1 - 0.36 * place] : [0, 1]);
   const layout = {
     ...baseLayout(),
     margin: { l: 36, r: 4, t: 20, b: 22 },
     coloraxis: { colorscale: plotlyScale("demand"), cmin: 0, cmax: top || 1, colorbar: { thickness: 10, len: 1, outlinewidth: 0, tickfont: { size: 11 }, x: 1.01, xpad: 0 } },
-    xaxis: { ...x, domain: phone ? [0, 1] : [0, 0.485], anchor: "y" },
-    xaxis2: { ...x, domain: phone ? [0, 1] : [0.515, 1], anchor: "y2" },
-    yaxis: { ...y, domain: phone ? [0.58, 1] : [0, 1], anchor: "x" },
-    yaxis2: { ...y, domain: phone ? [0, 0.42] : [0, 1], anchor: "x2", showticklabels: phone },
-    annotations: [title("Observed", 0, 1), title("Demand", phone ? 0 : 0.515, phone ? 0.42 : 1)],
+    coloraxis2: { colorscale: plotlyScale("lost"), cmin: 0, cmax: topLost || 1, showscale: false },
+    ...Object.fromEntries(["", "2", "3"].flatMap((k, place) => [
+      [`xaxis${k}`, { ...x, domain: across(place), anchor: `y${k}`, showticklabels: !phone || place === 2 }],
+      [`yaxis${k}`, { ...y, domain: down(place), anchor: `x${k}`, showticklabels: phone || !place }],
+    ])),
+    annotations: ["Observed", "Demand", `Lost, at most ${number(topLost)}`].map((text, place) => title(text, across(place)[0], down(place)[1])),
   };
-  byId("week").style.height = phone ? "330px" : perHour ? "180px" : "110px";
-  await Plotly.react(byId("week"), [map(observed, "observed", ""), map(failed(zone) ? demand.map((d) => d.map(() => null)) : demand, "demand", "2")], layout, { responsive: true, displayModeBar: false });
+  const printing = document.documentElement.classList.contains("printing");
+  byId("week").style.height = phone ? (printing ? "300px" : "480px") : perHour ? "180px" : "110px";
+  await Plotly.react(byId("week"), [map(observed, "observed", ""), map(failed(zone) ? demand.map((d) => d.map(() => null)) : demand, "demand", "2"), map(failed(zone) ? lost.map((d) => d.map(() => null)) : lost, "lost", "3")], layout, { responsive: true, displayModeBar: false });
 }

@@ -2,10 +2,11 @@
 
 const chosen = { area: null, days: null, part: null, pair: 0 };
 zones.open_hours = zones.available_hours.map((v, i) => v + zones.stockout_hours[i]);
-const _everyZone = Object.fromEntries(["observed", "demand_mean", "lost_mean", "lost_q05", "lost_q95", "stockout_hours", "open_hours", "stockout_share", "lost_share"].map((name) => [name, zones[name]]));
+const _everyZone = Object.fromEntries(["observed", "demand_mean", "lost_mean", "lost_q05", "lost_q95", "stockout_hours", "open_hours", "stockout_share", "lost_share", "true_demand"].filter((name) => zones[name]).map((name) => [name, zones[name]]));
 const WEEK_TONES = { served: "demand", walked_on: "walked", lost: "lost" };
 const WEEK_NAMES = { wanted: "wanted", served: "served", walked_on: "walked on", lost: "lost" };
 
+const leftOut = (i) => i !== EVERY && zones.left_out && known(zones.left_out[i]);
 const inArea = (i) => chosen.area === null || zones.area[i] === chosen.area;
 const anyChoice = () => chosen.area !== null || chosen.days !== null || chosen.part !== null;
 
@@ -31,12 +32,14 @@ function choiceWords() {
   return words.join(", ");
 }
 
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
 /** Headline numbers of the choice, in the form of `data.headline`. */
 function headlineOfChoice() {
   const found = _choice();
   if (!anyChoice() || !found) return data.headline;
   const { wanted, lost, walked_on } = found.totals;
-  const some = zones.zone.map((_, i) => i).filter((i) => inArea(i) && !failed(i));
+  const some = zones.zone.map((_, i) => i).filter((i) => inArea(i) && !failed(i) && !leftOut(i));
   const time = { stockout: 0, open: 0 };
   for (const i of some) {
     time.open += zones.open_hours[i] || 0;
@@ -54,6 +57,7 @@ function headlineOfChoice() {
 async function _readChoice() {
   Object.assign(zones, _everyZone);
   if (chosen.days === null && chosen.part === null) return;
+  if (zones.true_demand) zones.true_demand = zones.zone.map(() => null); // not known by part of the day
   const packed = data.parts.find((own) => own.days === chosen.days && own.part === chosen.part);
   const columns = await series(packed, packed.fields.map(() => zones.zone.length));
   packed.fields.forEach((name, k) => (zones[name] = Array.from(columns[k], (v) => (Number.isNaN(v) ? null : v))));
@@ -61,6 +65,9 @@ async function _readChoice() {
 }
 
 // ---- the choice
+
+let setChoice; // choose days or a part of the day from elsewhere on the page
+const partText = (part) => data.story.parts[part].map((hour) => `${String(hour).padStart(2, "0")}:00`).join(" – ");
 
 function buildChoice(changed) {
   const { areas, days, parts } = data.story;
@@ -76,14 +83,17 @@ function buildChoice(changed) {
     place.append(element("label", {}, element("span", { class: "unseen" }, label), select));
   };
   add("area", "All areas", areas.map((name) => [name, name]));
-  add("days", "All days", days.map((name) => [name, name[0].toUpperCase() + name.slice(1)]));
-  const clock = (hour) => `${String(hour).padStart(2, "0")}:00`;
-  add("part", "All hours", Object.entries(parts).map(([name, [from, to]]) => [name, `${name[0].toUpperCase()}${name.slice(1)}, ${clock(from)} – ${clock(to)}`]));
+  add("days", "All days", days.map((name) => [name, capital(name)]));
+  add("part", "All hours", Object.keys(parts).map((name) => [name, `${capital(name)}, ${partText(name)}`]));
   const reset = element("button", { type: "button", id: "choice-reset", hidden: "" }, "Show all");
   reset.addEventListener("click", async () => {
     Object.assign(chosen, { area: null, days: null, part: null });
     await applyChoice(changed);
   });
+  setChoice = async (some) => {
+    Object.assign(chosen, some);
+    await applyChoice(changed);
+  };
   place.append(reset);
   byId("choice-bar").hidden = !place.querySelector("select");
 }
@@ -94,7 +104,7 @@ async function applyChoice(changed) {
     if (select) select.value = chosen[name] || "";
   }
   byId("choice-reset").hidden = !anyChoice();
-  byId("choice-words").textContent = anyChoice() ? `Numbers, map, table and charts below show riders ${choiceWords()}. The plan and the forecast stay those of the whole system.` : "";
+  byId("choice-words").textContent = anyChoice() ? `This page shows riders ${choiceWords()}.` : "";
   await _readChoice();
   await changed();
 }
@@ -174,8 +184,7 @@ async function drawStory() {
   const lost = colour("lost");
   const traces = [
     ...bars, spread("wanted"),
-    line(own.share.low, { line: { width: 0 } }),
-    line(own.share.high, { line: { width: 0 }, fill: "tonexty", fillcolor: withAlpha(lost, 0.25) }),
+    bandTrace(middle, own.share.low.map((v) => 100 * v), own.share.high.map((v) => 100 * v), withAlpha(lost, 0.25), { yaxis: "y2" }),
     line(own.share.mean, { mode: "lines+markers", line: { color: lost, width: 2 }, marker: { size: 5, color: lost }, hoverinfo: undefined, customdata: facts, hovertemplate: "%{customdata[0]}<extra></extra>" }),
     ..._unusual(own), ..._weatherTraces(weather, middle),
   ];
@@ -183,10 +192,10 @@ async function drawStory() {
   const layout = {
     ...baseLayout(), barmode: "stack", showlegend: false, margin: { l: 58, r: 8, t: 8, b: 34 }, bargap: 0.15, hovermode: "closest", dragmode: false,
     xaxis: { ...axis(), type: "date", range: [start[0], _weekEnd(start.length - 1)], fixedrange: true, showgrid: false, anchor: `y${rows.length > 1 ? rows.length : ""}` },
-    yaxis: { ...side, domain: domains[0], title: { text: "riders per week", standoff: 4 } },
-    yaxis2: { ...side, domain: domains[1], title: { text: "% lost", standoff: 4 } },
+    yaxis: { ...side, domain: domains[0], title: axisTitle("riders per week") },
+    yaxis2: { ...side, domain: domains[1], ticksuffix: "%", title: axisTitle("lost") },
     ...Object.fromEntries(weather.map((name, k) => [`yaxis${k + 3}`, { ...side, rangemode: "normal", domain: domains[k + 2], nticks: 3 }])),
-    annotations: weather.map((name, k) => ({ text: `${plain(name, 40)}, mean of the week`, x: 0, xref: "paper", y: domains[k + 2][1], yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 10.5, color: colour("muted") } })),
+    annotations: weather.map((name, k) => ({ text: `${plain(columnText(name), 60)}; mean of the week`, x: 0, xref: "paper", y: domains[k + 2][1], yref: "paper", xanchor: "left", yanchor: "bottom", showarrow: false, font: { size: 10.5, color: colour("muted") } })),
   };
   byId("story-chart").style.height = `${250 + 56 * weather.length}px`;
   await Plotly.react(byId("story-chart"), traces, layout, { responsive: true, displayModeBar: false });
@@ -208,7 +217,7 @@ function _unusual() {
   return [{
     type: "scatter", mode: "markers", x: days.map((d) => Date.parse(d.day) + DAY / 2), y: days.map(() => 0), cliponaxis: false,
     marker: { symbol: days.map((d) => (d.change > 0 ? "triangle-up" : "triangle-down")), size: 10, color: colour("ink"), line: { color: colour("card"), width: 1.5 } },
-    customdata: days.map((d) => [_day(Date.parse(d.day)), `${d.change > 0 ? "+" : "−"}${Math.abs(100 * d.change).toFixed(0)} %`]),
+    customdata: days.map((d) => [_day(Date.parse(d.day)), change(d.change)]),
     hovertemplate: "<b>%{customdata[0]}</b><br>unusual day: demand %{customdata[1]} beyond pattern, trend and weather<extra></extra>",
   }];
 }
@@ -221,14 +230,14 @@ function _weatherTraces(names, middle) {
     const values = data.story.weeks.map((day) => (at.has(day) ? data.story.weather[name][at.get(day)] : null));
     return {
       type: "scatter", mode: "lines+markers", x: middle, y: values, yaxis: `y${k + 3}`, line: { color: colour("muted"), width: 1.5 }, marker: { size: 4 },
-      hovertemplate: `${plain(name, 40)}: %{y:.3~g} (mean of the week)<extra></extra>`,
+      hovertemplate: `${plain(columnName(name), 40)}: %{y:.3~g}${plain(columnUnit(name))} (mean of the week)<extra></extra>`,
     };
   });
 }
 
 function _weekKeys() {
   const box = (tone) => drawn("rect", { x: 2, y: 0, width: 14, height: 12, rx: 2, fill: colour(tone) });
-  const keys = [["served", box("demand")], ["walked on, served nearby", box("walked")], ["lost", box("lost")], ["90 % interval of riders who came", drawn("path", { d: "M9 1v10M6 1h6M6 11h6", stroke: colour("ink"), "stroke-width": 1.4, fill: "none" })]];
+  const keys = [["served", box("demand")], ["walked on, served nearby", box("walked")], ["lost", box("lost")], ["90% interval of riders who came", drawn("path", { d: "M9 1v10M6 1h6M6 11h6", stroke: colour("ink"), "stroke-width": 1.4, fill: "none" })]];
   if (data.story.unusual.length) keys.push(["unusual day, beyond pattern and weather", drawn("path", { d: "M9 1l5 9h-10z", fill: colour("ink") })]);
   byId("story-keys").replaceChildren(...keys.map(([text, sign]) => {
     const picture = drawn("svg", { viewBox: "0 0 18 12", "aria-hidden": "true" });
@@ -239,7 +248,7 @@ function _weekKeys() {
 
 function _weekTable(own) {
   const cell = (name, k) => `${number(Math.round(own[name].mean[k]))} (${interval(Math.round(own[name].low[k]), Math.round(own[name].high[k]))})`;
-  const head = ["Week from Monday", ...data.story.quantities.map((name) => `${WEEK_NAMES[name]} (90 %)`), "share lost (90 %)"];
+  const head = ["Week from Monday", ...data.story.quantities.map((name) => `${WEEK_NAMES[name]} (90%)`), "share lost (90%)"];
   const body = element("tbody");
   data.story.weeks.forEach((day, k) => {
     const values = [...data.story.quantities.map((name) => cell(name, k)), `${percent(own.share.mean[k])} (${percent(own.share.low[k])} – ${percent(own.share.high[k])})`];

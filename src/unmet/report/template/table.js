@@ -8,13 +8,14 @@
  * @param {Function} choose called with the zone of the row that was chosen
  * @param {Function} zoneOf the zone of a row
  * @param {string} first key of the column to sort by, highest first
+ * @param {Function} wanted whether a row is shown
  */
-function sortableTable({ place, caption, columns, rows, choose, zoneOf, first }) {
-  const state = { key: first, down: true, wanted: () => true };
+function sortableTable({ place, caption, columns, rows, choose, zoneOf, first, wanted = () => true }) {
+  const state = { key: first, down: true, wanted, marked: null };
   const head = element("tr");
   const body = element("tbody");
   const table = element("table", { class: columns.length > 7 ? "many" : null }, element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
-  let lines = new Map(rows.map((row) => [row, _line(row)]));
+  let lines = new Map(); // of rows that were shown: most of a long table never are
 
   for (const column of columns) {
     const button = element("button", { type: "button" }, column.label, element("span", { class: "arrow", "aria-hidden": "true" }));
@@ -46,7 +47,21 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
       line.append(cell);
     });
     line.addEventListener("click", () => choose(zoneOf(row)));
+    _mark(line);
     return line;
+  }
+
+  function _lineOf(row) {
+    if (!lines.has(row)) lines.set(row, _line(row));
+    return lines.get(row);
+  }
+
+  function _mark(line) {
+    const is = state.marked !== null && Number(line.dataset.zone) === state.marked;
+    line.classList.toggle("chosen", is);
+    if (is) line.setAttribute("aria-current", "true");
+    else line.removeAttribute("aria-current");
+    return is;
   }
 
   function _move(event) {
@@ -76,7 +91,7 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
       return sign * order || a - b;
     };
     const shown = rows.filter(state.wanted).sort(compare);
-    body.replaceChildren(...shown.map((row) => lines.get(row)));
+    body.replaceChildren(...shown.map(_lineOf));
     for (const c of columns) {
       const sorted = c.key === state.key;
       c.head.setAttribute("aria-sort", sorted ? (state.down ? "descending" : "ascending") : "none");
@@ -89,8 +104,9 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
   place.append(table);
   refresh();
   return {
-    rebuild() {
-      lines = new Map(rows.map((row) => [row, _line(row)]));
+    rebuild(wanted = state.wanted) {
+      state.wanted = wanted;
+      lines = new Map();
       return refresh();
     },
     filter(wanted) {
@@ -99,12 +115,9 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first })
     },
     mark(zone) {
       let seen = null;
+      state.marked = zone;
       for (const line of lines.values()) {
-        const is = Number(line.dataset.zone) === zone;
-        line.classList.toggle("chosen", is);
-        if (is) line.setAttribute("aria-current", "true");
-        else line.removeAttribute("aria-current");
-        if (is && !seen && line.isConnected) seen = line;
+        if (_mark(line) && !seen && line.isConnected) seen = line;
       }
       if (seen) {
         _reach(seen);
@@ -126,7 +139,7 @@ function buildZoneTable(choose) {
     { key: "name", label: "Zone", text: true, value: (i) => zones.name[i], show: (i) => zones.name[i] },
     { ...plainColumn("lost_mean", "Lost trips", number, "Riders who found nothing and were served nowhere"), bar: (i) => Math.min((zones.lost_mean[i] || 0) / most, 1),
       show: (i) => (failed(i) ? "failed" : number(zones.lost_mean[i])) },
-    { key: "interval", label: "90 % interval", hint: "90 % interval of lost trips; sorted by width",
+    { key: "interval", label: "90% interval", hint: "90% interval of lost trips; sorted by width",
       value: (i) => (known(zones.lost_q95[i]) ? zones.lost_q95[i] - zones.lost_q05[i] : null),
       show: (i) => (failed(i) ? "" : interval(zones.lost_q05[i], zones.lost_q95[i])) },
     plainColumn("lost_share", "Share lost", percent, "Share of demand that was lost"),

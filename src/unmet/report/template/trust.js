@@ -11,7 +11,7 @@ const WORDS = [
   ["Risk", "chance that a rider who comes finds nothing"],
   ["Zone", "a station, or several stations taken as one place"],
   ["Bin", "the stretch of time that is counted together, by the local clock"],
-  ["90 % interval", "the truth is inside in nine of ten such cases, if model and records are right"],
+  ["90% interval", "the truth is inside in nine of ten such cases, if model and records are right"],
   ["Left out", "a zone whose records or estimates are not believed: shown, but in no total"],
 ];
 
@@ -23,7 +23,7 @@ function buildChecks() {
   const bad = data.checks.filter((check) => !check.good);
   const summary = byId("checks-summary");
   summary.className = bad.length ? "care" : "good";
-  summary.textContent = bad.length ? `Before you send this on: ${bad.map((check) => check.sentence).join("; ")}.` : "Checks: nothing found that speaks against these numbers.";
+  summary.textContent = data.checks_line;
   byId("checks-list").append(
     ...data.checks.map((check) => element("li", { class: check.good ? "good" : "care" }, check.sentence))
   );
