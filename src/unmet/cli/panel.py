@@ -114,6 +114,7 @@ def panel_facts(summary: dict[str, Any]) -> Table:
         "zones": _zones(summary),
         "status": _status(summary),
         "usable supply": supply_line(summary.get("usable_supply")),
+        "usable docks": supply_line(summary.get("usable_docks"), "returns", "dock"),
         "trips used": "none" if used is None else f"{used:,}",
         "pickups": count(summary["observed"]) + _PICKUPS_FROM[summary["pickups_from"]],
         "censored bins": "no zone was open in any bin"

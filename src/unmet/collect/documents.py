@@ -208,6 +208,9 @@ def _state(station: Mapping[str, Any]) -> StationState:
         if by_type is None:
             raise ValueError("no count of vehicles")
         available = sum(by_type.values())
+    electric = _count(station, "num_ebikes_available")
+    if by_type is None and electric is not None:
+        by_type = {"electric": electric, "classic": max(available - electric, 0)}
     return StationState(
         available,
         _count(station, "num_vehicles_disabled", "num_bikes_disabled"),

@@ -191,3 +191,47 @@ def test_a_history_without_opening_hours_says_so(server: FeedServer, tmp_path: P
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="with one system"):
         read_opening_hours(str(tmp_path / "empty"))
+
+
+def counts_of_type(folder: Path, kind: str) -> list[tuple[str, int]]:
+    with read_records(status=folder, timezone=UTC, vehicle_type=kind) as records:
+        return records.connection.sql("SELECT station, available FROM status ORDER BY rn").fetchall()
+
+
+def test_vehicles_of_one_type_of_a_history(server: FeedServer, tmp_path: Path) -> None:
+    """Station a: two e-bikes and one classic bike, from noon + 30 min on the classic one alone; b: classic bikes."""
+    feed = Feed(server)
+
+    def answer(_: Any) -> Reply:
+        electric = 2 if feed.clock.moment < NOON + 1800 else 0
+        by_type = {"a": {"e'1": electric, "b1": 1}, "b": {"b1": 7}}
+        counts = [
+            {
+                "station_id": station,
+                "vehicle_types_available": [{"vehicle_type_id": t, "count": n} for t, n in types.items()],
+                "is_installed": True,
+                "is_renting": True,
+                "is_returning": True,
+                "last_reported": NOON,
+            }
+            for station, types in by_type.items()
+        ]
+        return document({"stations": counts}, updated=feed.clock.moment, ttl=300)
+
+    feed.answer = answer  # type: ignore[method-assign]
+    kinds = {"e'1": "electric_assist", "b1": "human"}
+    types = [{"vehicle_type_id": name, "propulsion_type": kind} for name, kind in kinds.items()]
+    server.routes["/vehicle_types"] = document({"vehicle_types": types})
+    folder = feed.collect(tmp_path / "feeds", 1.0, feeds=("vehicle_types",))
+    electric = [("a", 2), ("b", 0), ("a", 0)]
+    assert counts_of_type(folder, "electric") == counts_of_type(folder, "e'1") == electric
+    assert counts_of_type(folder, "classic") == [("a", 1), ("b", 7), ("a", 1)]
+    with pytest.raises(InputError, match=r"has no vehicle of type 'scooter'. Types in it: b1, e'1"):
+        counts_of_type(folder, "scooter")
+    assert panel(folder, "a", vehicle_type="electric")["stockout_minutes"].tolist() == [0, 0, 14]
+
+
+def test_a_history_without_types_says_so(server: FeedServer, tmp_path: Path) -> None:
+    folder = Feed(server).collect(tmp_path / "feeds", 1.0)
+    with pytest.raises(InputError, match="its feed does not count vehicles by type"):
+        counts_of_type(folder, "electric")

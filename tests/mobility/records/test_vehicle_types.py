@@ -71,6 +71,8 @@ def test_types_of_gbfs_documents_are_counted_by_their_id(tmp_path: Path):
     assert read_station_status(path).available == [5]
     assert read_station_status(path, vehicle_type="e1").available == [2]
     assert read_station_status(path, vehicle_type="gone").available == [0]
+    with pytest.raises(FileFormatError, match=r"num_ebikes_available is missing; name a vehicle_type_id"):
+        read_station_status(path, vehicle_type="electric")
     station["num_ebikes_available"] = 2
     del station["vehicle_types_available"]
     path.write_text(json.dumps(document), encoding="utf-8")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unmet.mobility.supply.cadence import Cadence
-from unmet.mobility.supply.served import Served, combine_served, served_by_curve
+from unmet.mobility.supply.served import Served, combine_served
 from unmet.mobility.supply.silence import Feed
 from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, NOT_RENTING, SILENT, VEHICLES
@@ -137,11 +137,3 @@ def test_a_van_is_what_trips_do_not_explain(covered):
     }
     assert seen == ({(120, 2, True), (180, 1, False)} if covered else {(180, 1, False)})
     assert found.pickups.sum() == (0 if covered else 6)
-
-
-def test_by_an_average_curve_the_chance_is_that_of_the_number_listed():
-    rows = [(0, 0, 9, VEHICLES, 1), (0, 9, 12, VEHICLES, 2), (0, 12, 20, EMPTY, 0), (1, 0, 5, VEHICLES, 99)]
-    found = served_by_curve(np.array([0.0, 0.75, 1.0, 1.0, 1.0]), spells_of(*rows))
-    assert list(zip(found.owner, found.begin, found.end, found.chance, found.shown, strict=True)) == [
-        (0, 0, 9, 0.75, True)
-    ]

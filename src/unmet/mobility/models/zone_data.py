@@ -89,6 +89,8 @@ class ZoneData:
         What the inputs are measured by.
     kept : KeptFit or None
         A fit of earlier bins, to use instead of a new one.
+    stockout_sd : array or None
+        Standard deviation of `stockout`, where looks at the feed were far apart.
     hidden : array of bool or None
         Bins with trips that are mostly unknown: nothing is learnt from them.
     """
@@ -111,6 +113,7 @@ class ZoneData:
     scales: InputScales | None = None
     kept: KeptFit | None = None
     hidden: BoolArray | None = None
+    stockout_sd: Array | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -182,6 +185,7 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
         notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
         scales=scales,
         hidden=hidden,
+        stockout_sd=frame["out_sd"].to_numpy(dtype=float) / minutes if "out_sd" in frame else None,
     )
     future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
     _flag(data.flags, future, "future")

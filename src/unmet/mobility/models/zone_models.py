@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from unmet._exceptions import NumericalError
 from unmet._normal import truncated_above
 from unmet._parameters import LogNormal, Parameter
-from unmet._typing import Array
+from unmet._typing import Array, BoolArray
 from unmet.estimators import CensoredGP, TobitRegressor
 from unmet.estimators.kept import KeptGP
 from unmet.likelihoods import Beta
@@ -129,7 +129,8 @@ def _stopped(
     """Draws and mean of what was lost while nothing was to rent.
 
     Given `served` at exposure a, the bin's own gamma factor has shape ``r + served`` and rate ``r + aλ``. Those lost in
-    a stock-out of share b, of whom a share walks on, are Poisson about ``b λ (1 − share)`` times it.
+    a stock-out of share b, of whom a share walks on, are Poisson about ``b λ (1 − share)`` times it. Where b is itself
+    uncertain, draws of it are beta distributed.
     """
     lost, lost_mean = np.zeros(rate.shape), np.zeros(len(data))
     out = (data.stockout > 0) & np.isfinite(data.observed)
@@ -138,8 +139,23 @@ def _stopped(
     expected = b * rate[:, out] * (1 - walked_on[:, out]) * factor
     lost_mean[out] = expected.mean(axis=0)
     own = np.broadcast_to(shape + y, factor.shape)
-    lost[:, out] = rng.poisson(expected * rng.gamma(own) / own)
+    lost[:, out] = rng.poisson(expected * rng.gamma(own) / own * _stockout_factor(data, out, len(rate), rng))
     return lost, lost_mean
+
+
+def _stockout_factor(data: ZoneData, out: BoolArray, draws: int, rng: np.random.Generator) -> Array:
+    """Draws of the stock-out over its mean: beta distributed between none and all of the open time."""
+    factor = np.ones((draws, int(out.sum())))
+    if data.stockout_sd is None or not data.stockout_sd[out].any():
+        return factor
+    b, sd = data.stockout[out], data.stockout_sd[out]
+    open_ = data.exposure[out] + b
+    mean = b / open_
+    some = (sd > 0) & (mean < 1)
+    mean, sd = mean[some], (sd / open_)[some]
+    size = np.maximum(mean * (1 - mean) / sd**2 - 1, 1e-2)  # of the beta distribution with that mean and deviation
+    factor[:, some] = rng.beta(mean * size, (1 - mean) * size, (draws, len(mean))) / mean
+    return factor
 
 
 def _among_neighbours(

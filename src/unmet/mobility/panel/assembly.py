@@ -19,7 +19,7 @@ from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS, stored_typ
 from unmet.mobility.panel.trip_counts import TripCounts
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.pickups import find_changes, known_changes
-from unmet.mobility.supply.served import Served, Unusable, combine_served, served_by_curve
+from unmet.mobility.supply.served import Served, Unusable, combine_served
 from unmet.mobility.supply.spells import (
     Spells,
     Tally,
@@ -155,10 +155,9 @@ def _supplies(
             unseen = unseen_stations(evidence.implausible)
             spells = status_spells(some, evidence.feed, evidence.activity, evidence.closures, unseen)
             dock_spells = plain_spells(dock_records(some), evidence.feed, evidence.activity.feed_share)
-            served = _served(some, spells, evidence, many, held)
+            served, docked = _served(some, spells, dock_spells, evidence, many, held)
             moved = _infer(some, evidence, rebalancing) if evidence.inferred else None
             behind = min(int(evidence.group[some.station[-1]]) + 1, evidence.zones)
-            docked = _docked(dock_spells, evidence, many)
             supply = ZoneSupply(of_zones(spells), of_zones(dock_spells), moved, served, docked)
             yield np.arange(following, behind), supply
             following = behind
@@ -167,25 +166,20 @@ def _supplies(
 
 
 def _served(
-    records: StatusRecords, spells: Spells, evidence: Evidence, many: bool, held: list[Unusable]
-) -> Served | None:
-    """Find the chance to be served of the zones of some stations; `many` if a zone may have several stations."""
-    if evidence.supply is None or evidence.supply.usable.method == "listed":
-        return None
-    served, unusable = evidence.supply.served(records, spells)
+    records: StatusRecords, spells: Spells, dock_spells: Spells, evidence: Evidence, many: bool, held: list[Unusable]
+) -> tuple[Served | None, Served | None]:
+    """Find the chances to get a vehicle and a dock in zones; `many` if a zone may have several stations."""
+    if evidence.supply is None:
+        return None, None
+    served, docked, unusable = evidence.supply.served(records, spells, dock_spells)
     if unusable is not None:
         held.append(unusable)
-    return _of_zones(served, spells, evidence, many)
+    return _of_zones(served, spells, evidence, many), _of_zones(docked, dock_spells, evidence, many)
 
 
-def _docked(spells: Spells, evidence: Evidence, many: bool) -> Served | None:
-    """Find the chance to get a dock of the zones of some stations."""
-    if evidence.dock_worth is None:
+def _of_zones(served: Served | None, spells: Spells, evidence: Evidence, many: bool) -> Served | None:
+    if served is None:
         return None
-    return _of_zones(served_by_curve(evidence.dock_worth, spells), spells, evidence, many)
-
-
-def _of_zones(served: Served, spells: Spells, evidence: Evidence, many: bool) -> Served:
     if many:
         return combine_served(served, spells, evidence.group)
     return replace(served, owner=evidence.group[served.owner])
@@ -239,14 +233,23 @@ def _out(
 ) -> dict[str, NDArray[Any]]:
     """Expected minutes out of stock though listed, and out of stock in all."""
     if served is None:
-        return {"unusable_minutes": np.zeros(stockout.shape), "out_minutes": stockout}
+        return {
+            "unusable_minutes": np.zeros(stockout.shape),
+            "out_minutes": stockout,
+            "out_sd": np.zeros(stockout.shape),
+        }
     less = np.where(served.shown, 1.0 - served.chance, 0.0)
     more = np.where(served.shown, 0.0, served.chance)
-    unusable, lent = (
+    spread = np.zeros_like(less) if served.variance is None else served.variance
+    unusable, lent, variance = (
         integrate(served.owner, served.begin, served.end, height, zones, evidence.bins.edges, evidence.overrides)
-        for height in (less, more)
+        for height in (less, more, spread)
     )
-    return {"unusable_minutes": np.maximum(unusable, 0.0), "out_minutes": np.maximum(stockout + unusable - lent, 0.0)}
+    return {
+        "unusable_minutes": np.maximum(unusable, 0.0),
+        "out_minutes": np.maximum(stockout + unusable - lent, 0.0),
+        "out_sd": np.sqrt(np.maximum(variance, 0.0)),
+    }
 
 
 def _docks(evidence: Evidence, zones: Integers, supply: ZoneSupply) -> dict[str, NDArray[Any]]:

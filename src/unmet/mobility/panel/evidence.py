@@ -24,7 +24,7 @@ from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.plausibility import Implausible, find_implausible, kept_zones, unseen_stations
 from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, station_events, trip_moves, trip_span
-from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_docks, learn_supply
+from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
 from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
@@ -82,11 +82,9 @@ class Evidence:
     closures : array
         Stretches (begin, end) in which the whole system stands still.
     supply : SupplyModel, optional
-        Usable supply, without trips. None if every listed vehicle is taken to be rentable.
+        Usable supply, without trips. None if every listed vehicle and dock is taken to be usable.
     implausible : list of Implausible
         Stations whose records contradict each other, in zones that are not kept.
-    dock_worth : array, optional
-        Returns over those expected, by number of free docks. None if every listed dock is taken to be usable.
     learnt : Learnt, optional
         What is kept of an earlier panel.
     """
@@ -105,7 +103,6 @@ class Evidence:
     closures: Integers = field(default_factory=lambda: NO_STRETCHES)
     supply: SupplyModel | None = None
     implausible: list[Implausible] = field(default_factory=list)
-    dock_worth: NDArray[np.float64] | None = None
     learnt: Learnt | None = None
 
     @property
@@ -234,7 +231,7 @@ def gather(
     if options.hours is not None:
         shut = read_opening_hours(options.hours).closed(first, last, records.timezone)
         overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
-    supply, dock_worth, found = None, None, []
+    supply, found = None, []
     nothing = np.empty(0, dtype=np.int64)
     events = nothing, nothing
     if log is not None and activity is not None:
@@ -255,11 +252,9 @@ def gather(
                 (first, last + 1),
             )
             if learnt is None:
-                progress("learning which listed vehicles can be rented")
-                dock_worth = learn_docks(source, log, overrides, options.timezone)
+                progress("learning which listed vehicles and docks can be used")
             else:
                 progress(f"listed vehicles as learnt until {_local(learnt.end, options.timezone)}")
-                dock_worth = learnt.docks
             supply = learn_supply(source, log, overrides, options.timezone, learnt)
             supply = replace(supply, timelines=source.with_trips(nothing, nothing))
     of_zones = ZoneRecords(0, len(zones), log, trips, moves, *events)
@@ -277,7 +272,6 @@ def gather(
         silent=silent,
         closures=still,
         supply=supply,
-        dock_worth=dock_worth,
         implausible=found,
         learnt=learnt if supply is not None else None,
     )

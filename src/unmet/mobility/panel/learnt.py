@@ -3,7 +3,7 @@
 Records are read and minutes are counted from all records each time: that is fast, and the counts of rows stay exact.
 What is expensive is done for the last days only:
 
-* The parameters of the hidden state and the worth of docks are those of the last panel that learnt them.
+* The parameters of the hidden states of vehicles and docks are those of the last panel that learnt them.
 * The hidden state runs from `WARM_DAYS` before the settled moment on: a vehicle stays broken for some days, so that
   what happened four weeks ago says nothing. Expected minutes of earlier bins are those of the earlier panel.
 
@@ -55,10 +55,8 @@ class Learnt:
     ----------
     path : Path
         File of the panel.
-    supply : dict
+    vehicles, docks : dict
         Fields of `UsableSupply` except the rates, which are found from the records each time.
-    docks : array
-        Worth of listed docks.
     zones : tuple of str
         Its zones.
     first, end : int
@@ -66,8 +64,8 @@ class Learnt:
     """
 
     path: Path
-    supply: dict[str, Any]
-    docks: NDArray[np.float64]
+    vehicles: dict[str, Any]
+    docks: dict[str, Any]
     zones: tuple[str, ...]
     first: int
     end: int
@@ -104,7 +102,7 @@ class Learnt:
             If the listed minutes of settled bins are not those of the earlier panel.
         """
         before = int(np.searchsorted(bins.edges[:-1], self.settled))
-        names = ["available_minutes", "stockout_minutes", "unusable_minutes", "out_minutes"]
+        names = ["available_minutes", "stockout_minutes", "unusable_minutes", "out_minutes", "no_dock_minutes"]
         sql = f"""SELECT {", ".join(names)} FROM read_parquet({path_literal(str(self.path))}, file_row_number=true)
             WHERE epoch(start) < {60 * self.settled} ORDER BY file_row_number"""
         with connect() as connection:
@@ -114,7 +112,7 @@ class Learnt:
             raise NotSettled("the earlier panel has other bins.")
         for name in names:
             now = columns[name].reshape(shape[0], -1)[:, :before]
-            known = np.asarray(earlier[name]).reshape(shape)
+            known = np.ma.filled(earlier[name], -1).reshape(shape)
             if name in names[2:]:
                 now[:] = known
             elif np.mean(now != known) > _FEW_CHANGES:
@@ -122,16 +120,25 @@ class Learnt:
 
 
 def describe_learnt(
-    usable: UsableSupply, docks: NDArray[np.float64], bins: Bins, earlier: Learnt | None
+    vehicles: UsableSupply, docks: UsableSupply, bins: Bins, earlier: Learnt | None
 ) -> dict[str, Any] | None:
     """Describe what a later panel may keep, as JSON-able values; None for a short record, or without a hidden state."""
     first, last = int(bins.edges[0]), int(bins.edges[-1])
     end = last if earlier is None else earlier.end
-    if usable.fault is None or end - first < LEAST_DAYS * DAY:
+    if vehicles.fault is None or end - first < LEAST_DAYS * DAY:
         return None
+    return {"vehicles": _described(vehicles), "docks": _described(docks), "first": first, "end": end}
+
+
+def _described(usable: UsableSupply) -> dict[str, Any]:
+    fault = None if usable.fault is None else asdict(usable.fault)
     arrays = {name: getattr(usable, name).tolist() for name in _ARRAYS}
-    supply = {"method": usable.method, "fault": asdict(usable.fault), "gain": float(usable.gain), **arrays}
-    return {"supply": supply, "docks": docks.tolist(), "first": first, "end": end}
+    return {"method": usable.method, "fault": fault, "gain": float(usable.gain), **arrays}
+
+
+def _read(found: dict[str, Any]) -> dict[str, Any]:
+    fault = None if found["fault"] is None else Fault(**found["fault"])
+    return {**found, "fault": fault, **{name: np.array(found[name], dtype=float) for name in _ARRAYS}}
 
 
 def read_learnt(path: Path) -> Learnt | None:
@@ -142,10 +149,7 @@ def read_learnt(path: Path) -> Learnt | None:
         with connect() as connection:
             metadata = read_metadata(connection, path_literal(str(path)), str(path))
         found, zones = metadata["learnt"], metadata["zones"]["zone"]
-        supply = dict(found["supply"])
-        supply["fault"] = Fault(**supply["fault"])
-        supply |= {name: np.array(supply[name], dtype=float) for name in _ARRAYS}
-        docks = np.array(found["docks"], dtype=float)
-        return Learnt(path, supply, docks, tuple(map(str, zones)), int(found["first"]), int(found["end"]))
+        vehicles, docks = (_read(found[side]) for side in ("vehicles", "docks"))
+        return Learnt(path, vehicles, docks, tuple(map(str, zones)), int(found["first"]), int(found["end"]))
     except (duckdb.Error, UnmetError, KeyError, TypeError, ValueError):
         return None

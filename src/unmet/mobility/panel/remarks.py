@@ -10,6 +10,7 @@ import pandas as pd
 
 from unmet.mobility.clock.bins import DAY, wall_minutes
 from unmet.mobility.panel.evidence import Evidence
+from unmet.mobility.panel.usable import LONGEST_CADENCE
 from unmet.mobility.supply.cadence import HOUR
 from unmet.mobility.supply.polls import MISSED_POLLS
 from unmet.mobility.supply.silence import LONGEST_LOOK
@@ -96,10 +97,12 @@ def _on_looks(evidence: Evidence, pickups_from: str, timezone: str) -> list[str]
     cadence = evidence.feed.cadence
     usual = cadence.usual
     inferred = pickups_from != "trips"
-    if cadence.regular.mean() > 0.5 and usual > LONGEST_LOOK:
+    if cadence.regular.mean() > 0.5 and usual > (LONGEST_CADENCE if inferred else LONGEST_LOOK):
         tail = "States between them are not known"
         if inferred:
-            tail = "Most pickups between them cancel out with returns and are missing: give trips"
+            some = "Most" if usual > LONGEST_LOOK else "Some"
+            tail = f"{some} pickups between them cancel out with returns and are missing: give trips. Exposure is what "
+            tail += "could have happened between two looks, with its standard deviation (out_sd)"
         return [f"Looks at the feed are {_rounded(usual):.0f} minutes apart. {tail}."]
     slow = cadence.regular & (cadence.minutes > max(LONGEST_LOOK, MISSED_POLLS * usual))
     if not slow.any():

@@ -157,6 +157,14 @@ SCHEMA: tuple[PanelColumn, ...] = (
         np.float32,
     ),
     PanelColumn(
+        "out_sd",
+        FLOAT,
+        "Standard deviation of the minutes out of stock, by what could have happened between two looks at the feed. "
+        "0 where looks are close together, or trips fill in.",
+        "out_sd::DOUBLE",
+        np.float32,
+    ),
+    PanelColumn(
         "exposure",
         FLOAT,
         "Expected share of the bin in which a rider could be served.",

@@ -106,8 +106,8 @@ def make_panel(
     sql = select_panel(evidence.inferred, censored_sql(options.censored_rule))
     unusable = _name_unusable(held, stations, zones, evidence, records.timezone)
     learnt = None
-    if evidence.supply is not None and evidence.dock_worth is not None:
-        learnt = describe_learnt(evidence.supply.usable, evidence.dock_worth, evidence.bins, evidence.learnt)
+    if evidence.supply is not None:
+        learnt = describe_learnt(evidence.supply.vehicles, evidence.supply.docks, evidence.bins, evidence.learnt)
     return PanelTable(sql, columns_of(evidence.inferred), zones.frame, quality, reasons, summary, unusable, learnt)
 
 
@@ -234,10 +234,8 @@ def _summarise(
         "bins_open": int(counts[0]),
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
-        "usable_supply": None if evidence.supply is None else evidence.supply.usable.summary(),
-        "dock_curve": None
-        if evidence.dock_worth is None
-        else {str(n): round(float(worth), 4) for n, worth in enumerate(evidence.dock_worth) if n},
+        "usable_supply": None if evidence.supply is None else evidence.supply.vehicles.summary(),
+        "usable_docks": None if evidence.supply is None else evidence.supply.docks.summary(),
         "feed_outages": _outages(evidence),
         "keep": options.keep,
         "implausible": implausible,

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.panel.learnt import Learnt
+from unmet.mobility.supply.between import Between, learn_between
 from unmet.mobility.supply.docks import dock_records
+from unmet.mobility.supply.polls import MISSED_POLLS
 from unmet.mobility.supply.served import Served, Unusable, find_served
 from unmet.mobility.supply.silence import Feed, StationActivity
-from unmet.mobility.supply.spells import Override, Spells, status_spells
+from unmet.mobility.supply.spells import Override, Spells, plain_spells, status_spells
 from unmet.mobility.supply.status_log import StatusLog, StatusRecords
-from unmet.mobility.supply.timeline import AMPLE, Events, Timeline, find_timeline, status_events
-from unmet.mobility.supply.usable_learning import UsableSupply, learn_curve, learn_usable
+from unmet.mobility.supply.timeline import Events, Timeline, find_timeline, status_events
+from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
 from unmet.mobility.supply.usual_rates import Calendar, make_calendar
 
-__all__ = ["SupplyModel", "Timelines", "learn_docks", "learn_supply"]
+__all__ = ["LONGEST_CADENCE", "SupplyModel", "Timelines", "learn_supply"]
 
 _MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 
-_LONGEST_CADENCE = 6.0
+LONGEST_CADENCE = 6.0
 """Minutes between two looks at the feed up to which its changes show single pickups."""
 
 
@@ -44,8 +48,6 @@ class Timelines:
         Stretches (begin, end) that the trip files do not cover.
     period : tuple of int
         First minute of the panel, and the one behind its last.
-    docks : bool
-        Whether timelines are those of docks: free docks are listed, returns take them and pickups bring them.
     """
 
     feed: Feed
@@ -58,14 +60,13 @@ class Timelines:
     returns: Integers
     holes: Integers
     period: tuple[int, int]
-    docks: bool = False
 
     def with_trips(self, pickups: Integers, returns: Integers) -> Timelines:
         """Return these with other trips, such as those of some stations."""
         return replace(self, pickups=pickups, returns=returns)
 
-    def find(self, records: StatusRecords, spells: Spells) -> Timeline:
-        """Return the timeline of some stations, from their records (as of vehicles), spells and trips."""
+    def events(self, records: StatusRecords) -> Events:
+        """Return what happens at some stations, by their records and trips."""
         events = status_events(
             records,
             self.feed,
@@ -82,7 +83,11 @@ class Timelines:
             station, minute = some >> 32, (some & 0xFFFFFFFF) + 1
             one, none = np.ones(len(some), dtype=np.int64), np.zeros(len(some), dtype=np.int64)
             events += Events(station, minute, one * taken, one * (1 - taken), none, none > 0)
-        if self.docks:
+        return events
+
+    def find(self, events: Events, spells: Spells, docks: bool = False) -> Timeline:
+        """Return the timeline of some stations; of their docks if so: returns take them and pickups bring them."""
+        if docks:
             none = np.zeros_like(events.disabled)
             events = replace(events, pickups=events.returned, returned=events.pickups, disabled=none)
         begin, end = self.period
@@ -92,6 +97,10 @@ class Timelines:
     def spells(self, records: StatusRecords) -> Spells:
         """Return the spells of some stations."""
         return status_spells(records, self.feed, self.activity, self.closures, self.implausible)
+
+    def dock_spells(self, records: StatusRecords) -> Spells:
+        """Return the spells of some stations as seen by riders who return."""
+        return plain_spells(dock_records(records), self.feed, self.activity.feed_share)
 
     def _ridden(self, station: Integers, after: Integers, until: Integers) -> Integers:
         begin, end = (station << 32 | minute for minute in (after, until))  # an event counts from the next full minute
@@ -107,15 +116,46 @@ class Timelines:
 
 @dataclass(frozen=True)
 class SupplyModel:
-    """Usable supply of a system: what was learnt, what it is found from, and from which minute on (None: all)."""
+    """Usable supply of a system.
 
-    usable: UsableSupply
+    Attributes
+    ----------
+    vehicles, docks : UsableSupply
+        What was learnt of listed vehicles, and of free docks.
+    timelines : Timelines
+        What it is found from.
+    since : int, optional
+        Minute from which on it is found.
+    between : Between, optional
+        What may happen between two looks, if they are too far apart to infer pickups and there are no trips.
+    """
+
+    vehicles: UsableSupply
+    docks: UsableSupply
     timelines: Timelines
     since: int | None = None
+    between: Between | None = None
 
-    def served(self, records: StatusRecords, spells: Spells) -> tuple[Served, Unusable | None]:
-        """Return the chance to be served of some stations, where it is not what the feed shows."""
-        return find_served(self.usable, self.timelines.find(records, spells), self.since)
+    def served(
+        self, records: StatusRecords, spells: Spells, dock_spells: Spells
+    ) -> tuple[Served | None, Served | None, Unusable | None]:
+        """Return the chances to get a vehicle and a dock where they are not what the feed shows, and broken vehicles.
+
+        None where every listed vehicle or dock is taken to be usable.
+        """
+        if self.between is not None:
+            activity = self.between.activity(spells)
+            docks = self.between.served(dock_spells, activity, docks=True)
+            return self.between.served(spells, activity), docks, None
+        vehicles = docked = unusable = None
+        if self.vehicles.method == self.docks.method == "listed":
+            return vehicles, docked, unusable
+        events = self.timelines.events(records)
+        if self.vehicles.method != "listed":
+            vehicles, unusable = find_served(self.vehicles, self.timelines.find(events, spells), self.since)
+        if self.docks.method != "listed":
+            docked, _ = find_served(self.docks, self.timelines.find(events, dock_spells, docks=True), self.since)
+        return vehicles, docked, unusable
 
 
 def learn_supply(
@@ -137,18 +177,17 @@ def learn_supply(
         What an earlier panel has learnt: its parameters are used, for the last days only.
     """
     calendar = _calendar(source, overrides, timezone)
-    trips = len(source.pickups) > 0
-    enough = trips or source.feed.cadence.looks <= _LONGEST_CADENCE
-    kept, since = (None, None) if learnt is None else (learnt.supply, learnt.warm)
-    usable = learn_usable(_sample(source, log), calendar, enough=enough, trips=trips, kept=kept)
-    return SupplyModel(usable, source, since)
-
-
-def learn_docks(source: Timelines, log: StatusLog, overrides: list[Override], timezone: str) -> NDArray[np.float64]:
-    """Learn what listed docks are worth: returns over those expected by number of free docks; as `learn_supply`."""
-    if not len(source.returns) and source.feed.cadence.looks > _LONGEST_CADENCE:
-        return np.ones(AMPLE)
-    return learn_curve(_sample(replace(source, docks=True), log), _calendar(source, overrides, timezone))
+    looks = source.feed.cadence.looks
+    between = None
+    if looks > LONGEST_CADENCE and not len(source.pickups):
+        between = learn_between(_sample_spells(source, log), calendar, source.rebalancing, MISSED_POLLS * looks)
+    often = looks <= LONGEST_CADENCE
+    kept = (None, None) if learnt is None else (learnt.vehicles, learnt.docks)
+    vehicles, docks = (
+        learn_usable(timeline, calendar, enough=often or len(trips) > 0, trips=len(trips) > 0, kept=before)
+        for timeline, trips, before in zip(_sample(source, log), (source.pickups, source.returns), kept, strict=True)
+    )
+    return SupplyModel(vehicles, docks, source, None if learnt is None else learnt.warm, between)
 
 
 def _calendar(source: Timelines, overrides: list[Override], timezone: str) -> Calendar:
@@ -156,13 +195,31 @@ def _calendar(source: Timelines, overrides: list[Override], timezone: str) -> Ca
     return make_calendar(source.period[0], source.period[1] - 1, timezone, shut)
 
 
-def _sample(source: Timelines, log: StatusLog) -> Timeline:
-    """The timeline of some stations, evenly spread over all that have records."""
+def _chosen(log: StatusLog) -> Iterator[StatusRecords]:
+    """The records of some stations, evenly spread over all that have any."""
     heard = np.flatnonzero(log.records)
     fit = _MOST_RECORDS * len(heard) // int(log.records.sum())
     number = min(max(fit, 1), len(heard), _MOST_STATIONS)
-    parts = [
-        source.find(records, source.spells(dock_records(records) if source.docks else records))
-        for records in log.of_stations(heard[np.arange(number) * len(heard) // number])
-    ]
-    return Timeline(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Timeline)))
+    return log.of_stations(heard[np.arange(number) * len(heard) // number])
+
+
+def _sample_spells(source: Timelines, log: StatusLog) -> Spells:
+    """The spells of some stations."""
+    return _joined(Spells, [source.spells(records) for records in _chosen(log)])
+
+
+def _sample(source: Timelines, log: StatusLog) -> tuple[Timeline, Timeline]:
+    """The timelines of some stations and of their docks."""
+    vehicles, docks = [], []
+    for records in _chosen(log):
+        events = source.events(records)
+        vehicles.append(source.find(events, source.spells(records)))
+        docks.append(source.find(events, source.dock_spells(records), docks=True))
+    return _joined(Timeline, vehicles), _joined(Timeline, docks)
+
+
+_Rows = TypeVar("_Rows", Spells, Timeline)
+
+
+def _joined(kind: type[_Rows], parts: Sequence[_Rows]) -> _Rows:
+    return kind(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)))

@@ -13,8 +13,9 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, identifier, path_literal, reading
 from unmet.collect.history import SystemHistory, find_histories
 from unmet.mobility.records.files import Column, Given, InputTable, Workspace, is_frame
+from unmet.mobility.records.vehicle_types import CLASSIC, ELECTRIC
 
-__all__ = ["make_polls", "open_changes", "split_histories", "station_rows"]
+__all__ = ["counted_types", "make_polls", "open_changes", "split_histories", "station_rows"]
 
 
 def split_histories(given: Given) -> tuple[list[SystemHistory], Given]:
@@ -58,6 +59,29 @@ def open_changes(workspace: Workspace, history: SystemHistory) -> InputTable:
     return InputTable(str(history.folder), relation, columns, lazy=True, row="row_in_history")
 
 
+def counted_types(workspace: Workspace, history: SystemHistory, kind: str) -> list[str]:
+    """Return the ids of vehicle types that count if only vehicles of one kind do.
+
+    ``electric`` and ``classic`` are found by `propulsion_type` in the last document ``vehicle_types``, or are ids
+    themselves where the feed counts electric vehicles without types.
+    """
+    if kind not in (ELECTRIC, CLASSIC):
+        return [kind]
+    history.check_content("documents")
+    files = history.files("documents", workspace.folder)
+    query = "SELECT max_by(text, poll_time) FROM read_parquet({}) WHERE feed = 'vehicle_types'"
+    with reading(str(history.folder)):
+        text = fetch_all(workspace.connection, query.format(_listed(files)))[0][0] if files else None
+    data = (_fields(history, text).get("data") or {}) if text else {}
+    types = [t for t in data.get("vehicle_types") or [] if isinstance(t, dict)]
+    found = [
+        str(t.get("vehicle_type_id"))
+        for t in types
+        if (kind == ELECTRIC) == str(t.get("propulsion_type")).startswith("electric")
+    ]
+    return [kind, *found]
+
+
 def make_polls(workspace: Workspace, histories: Sequence[SystemHistory]) -> None:
     """Make the table ``polls`` of the good polls of station status."""
     workspace.connection.execute('CREATE TABLE polls ("at" TIMESTAMP, fresh BOOLEAN)')
@@ -89,14 +113,14 @@ def station_rows(workspace: Workspace, history: SystemHistory) -> list[dict[str,
 
 
 def _fields(history: SystemHistory, text: str | None) -> dict[str, Any]:
-    """Parse the other fields of a station."""
+    """Parse a JSON object: the other fields of a station, or a document."""
     try:
         fields = json.loads(text or "{}")
         if isinstance(fields, dict):
             return fields
     except (ValueError, RecursionError):
         pass
-    raise FileFormatError(f"{history.folder}: the fields of a station are not a JSON object: {text!r:.60}")
+    raise FileFormatError(f"{history.folder}: expected a JSON object, got {text!r:.60}")
 
 
 def _listed(paths: Sequence[Path]) -> str:

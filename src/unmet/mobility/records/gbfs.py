@@ -164,6 +164,8 @@ def _available_of_type(path: Path, station: Mapping[str, Any], where: str, kind:
     electric = _count(path, station, where, "num_ebikes_available")
     if kind in (ELECTRIC, CLASSIC) and electric is not None:
         return electric if kind == ELECTRIC else max(available - electric, 0)
+    if kind in (ELECTRIC, CLASSIC):
+        raise _bad(path, f"{where}.num_ebikes_available", f"is missing; name a vehicle_type_id in place of {kind!r}")
     types = station.get("vehicle_types_available")
     if not isinstance(types, list):
         raise _bad(path, f"{where}.vehicle_types_available", f"is missing, so vehicles of type {kind!r} are not known")

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
 from unmet.mobility.records.casting import NOTHING, DateOrder, Time, boolean, number, time
-from unmet.mobility.records.collected import make_polls, open_changes, split_histories
+from unmet.mobility.records.collected import counted_types, make_polls, open_changes, split_histories
 from unmet.mobility.records.dates import date_order
 from unmet.mobility.records.extent import EVERYTHING, Extent, find_extent
 from unmet.mobility.records.files import (
@@ -46,7 +46,7 @@ from unmet.mobility.records.staging import (
     stage,
 )
 from unmet.mobility.records.stations import StationTable, resolve
-from unmet.mobility.records.vehicle_types import available_of_type
+from unmet.mobility.records.vehicle_types import available_by_types, available_of_type
 
 __all__ = ["StagedStatus", "make_status", "stage_status"]
 
@@ -93,6 +93,9 @@ def stage_status(
     """
     histories, others = split_histories(given)
     tables = [open_changes(workspace, history) for history in histories]
+    types: list[list[str] | None] = [
+        None if vehicle_type is None else counted_types(workspace, history, vehicle_type) for history in histories
+    ]
     if histories:
         make_polls(workspace, histories)
     if is_frame(others):
@@ -107,13 +110,14 @@ def stage_status(
     kinds = {table.columns[m["station"]].type for table, m in zip(tables, matched, strict=True)}
     selects = []
     epochs = True
-    for table, m in zip(tables, matched, strict=True):
+    types += [None] * (len(tables) - len(histories))
+    for table, m, of_history in zip(tables, matched, types, strict=True):
         found = date_order(workspace, table, [m["at"]], order, "status", log)
         at = time(table.columns[m["at"]], epoch_unit(workspace, table, m["at"]), found)
         epochs &= at.epoch is not None and at.local == NOTHING
         columns = _columns(table.columns, m, at, native=len(kinds) == 1)
         if vehicle_type is not None:
-            columns |= _of_type(table, m, columns["available"], vehicle_type)
+            columns |= _of_type(workspace, table, m, columns["available"], vehicle_type, of_history)
         selects.append((table, columns))
         for flag in ("installed", "renting", "accepting"):
             if flag not in m:
@@ -143,16 +147,40 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], at: Time
     }
 
 
-def _of_type(table: InputTable, matched: Mapping[str, str], available: str, kind: str) -> dict[str, str]:
-    """Return the columns that differ if only vehicles of one type count.
+def _of_type(
+    workspace: Workspace,
+    table: InputTable,
+    matched: Mapping[str, str],
+    available: str,
+    kind: str,
+    types: Sequence[str] | None,
+) -> dict[str, str]:
+    """Return the columns that differ if only vehicles of one type count; `types` are its ids in a history.
 
     Docks and disabled vehicles are those of all types: a station full of others is not dead, but out of this one.
     """
     if table.relation.startswith("gbfs"):  # counted when the documents were read
         return {"docks": "NULL::INTEGER", "disabled": "NULL::INTEGER"}
+    if types is not None:
+        return {
+            "available": _of_history(workspace, table, types),
+            "docks": "NULL::INTEGER",
+            "disabled": "NULL::INTEGER",
+        }
     electric = number(table.columns[matched["electric"]], "INTEGER") if "electric" in matched else None
     chosen = available_of_type(kind, available, electric, table.label)
     return {"available": chosen, "docks": "NULL::INTEGER", "disabled": "NULL::INTEGER"}
+
+
+def _of_history(workspace: Workspace, table: InputTable, types: Sequence[str]) -> str:
+    """Return the SQL of the available vehicles of some types in a history; refuse types that it never lists."""
+    query = f"SELECT DISTINCT unnest(json_keys(vehicle_types)) FROM {table.relation}"
+    with reading(table.label):
+        known = sorted(str(row[0]) for row in fetch_all(workspace.connection, query))
+    if not set(types) & set(known):
+        found = ", ".join(known[:10]) or "none; its feed does not count vehicles by type"
+        raise InputError(f"vehicle_type: {table.label} has no vehicle of type {types[0]!r}. Types in it: {found}.")
+    return available_by_types([name for name in types if name in known], "vehicle_types")
 
 
 def _load_documents(

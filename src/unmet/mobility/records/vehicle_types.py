@@ -1,14 +1,18 @@
 """Vehicles of one type: SQL to choose them from status and trips.
 
 ``electric`` and ``classic`` are known from the columns that operators publish (``num_ebikes_available``,
-``rideable_type``). Any other name is a ``vehicle_type_id`` of GBFS documents, or a value of the trips' column.
+``rideable_type``) or from ``vehicle_types.json``. Any other name is a ``vehicle_type_id`` of GBFS documents, or a value
+of the trips' column.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+
 from unmet._exceptions import InputError
 
-__all__ = ["CLASSIC", "ELECTRIC", "available_of_type", "is_of_type"]
+__all__ = ["CLASSIC", "ELECTRIC", "available_by_types", "available_of_type", "is_of_type"]
 
 ELECTRIC, CLASSIC = "electric", "classic"
 
@@ -26,6 +30,13 @@ def available_of_type(kind: str, available: str, electric: str | None, label: st
             "--map electric=THEIR_COLUMN."
         )
     return electric if kind == ELECTRIC else f"greatest({available} - coalesce({electric}, 0), 0)"
+
+
+def available_by_types(types: Sequence[str], column: str) -> str:
+    """Return SQL for the vehicles of some types, from a JSON object of counts by type; NULL if types are unknown."""
+    paths = ("$." + json.dumps(name, ensure_ascii=False).replace("'", "''") for name in types)
+    counts = (f"coalesce(CAST(json_extract({column}, '{path}') AS INTEGER), 0)" for path in paths)
+    return f"CASE WHEN {column} IS NOT NULL THEN {' + '.join(counts)} END"
 
 
 def is_of_type(kind: str, column: str) -> str:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,6 @@ __all__ = [
     "BRIEF",
     "BROKEN",
     "MOST_BROKEN",
-    "NO_EVENT",
     "STATES",
     "Drift",
     "Fault",
@@ -45,7 +45,7 @@ __all__ = [
     "served_share",
 ]
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 Ints = NDArray[np.int64]
 
 MOST_BROKEN = 3
@@ -96,6 +96,11 @@ class Fault:
     recovery: float = 0.05
     fleeting: float = 0.0
     stray: float = 0.01
+
+    @property
+    def is_none(self) -> bool:
+        """Whether every listed vehicle can be rented."""
+        return self.breakage == self.brief == self.fleeting == 0.0
 
 
 @dataclass(frozen=True)
@@ -163,46 +168,44 @@ class Drift:
     `recovery L (exp(-b) - exp(-a)) / (a - b)` where it recovers at some moment. The `y` pickups at the end multiply all
     by `s**y`. Left out is what does not depend on the state: the factor `Λ**y` and `exp(-unforeseen L)`.
 
-    States are tables of shape (broken, brief, steps), so that NumPy works along many steps at once.
+    Several faults are worked on side by side: their number is the last axis, flattened into that of the steps.
+
+    Attributes
+    ----------
+    factors : array, shape (2 + 3 (MOST_BROKEN + 1), steps * faults)
+        Shares that stay broken and that are repaired in half a step, `exp(-b)`, `exp(-a)` and the share that recovers.
+    taken : array, shape (STATES, steps * faults)
+        Likelihood of the pickups at the end.
     """
 
-    def __init__(self, fault: Fault, steps: Steps) -> None:
-        share = np.maximum(served_share(fault, np.arange(_PLENTY + 1)), fault.stray)
-        share[_PLENTY] = 1.0
-        listed = np.minimum(steps.listed, _PLENTY)
+    def __init__(self, faults: Sequence[Fault], steps: Steps, dtype: type[np.floating[Any]] = np.float64) -> None:
+        names = ("recovery", "repair", "found")
+        recovery, repair, found = (np.array([getattr(f, n) for f in faults], dtype=dtype) for n in names)
+        numbers = np.arange(_PLENTY + 1)
+        share = np.array([np.maximum(served_share(f, numbers), f.stray) for f in faults], dtype=dtype).T.copy()
+        share[:, _PLENTY] = 1.0
+        listed, minutes = np.minimum(steps.listed, _PLENTY), steps.minutes.astype(dtype)[:, None]
         # Where none is listed the hidden state is known, and pickups say nothing about it.
-        expected = np.where(listed > 0, steps.expected, 0.0)
-        sound, brief = (expected * share.T[j == BRIEF][:, listed] for j in (0, 1))
-        over = fault.recovery * steps.minutes
-        still_sound, still_brief = np.exp(-sound), np.exp(-over - brief)
-        gap = over + brief - sound
-        small = np.abs(gap) < 1e-8
-        recover = over * np.where(small, still_sound, (still_sound - still_brief) / np.where(small, 1.0, gap))
-        half = steps.minutes / 2
-        broken = np.exp(-(fault.repair + fault.found) * half)
-        repaired = np.exp(-fault.found * half) - broken
-        # The last row is a step in which nothing happens.
-        factors = np.vstack([broken, repaired, still_sound, still_brief, recover])
-        nothing = np.repeat([1.0, 0.0, 1.0, 1.0, 0.0], [1, 1, *[MOST_BROKEN + 1] * 3])[:, None]
-        self.factors = np.hstack([factors, nothing]).T.copy()
-        share[0] = 1.0
-        powers = share[:, None, :] ** np.arange(_MOST_TAKEN + 1)[:, None]
-        self.powers = powers.reshape(-1, STATES)
-        self.taking = np.append(listed * (_MOST_TAKEN + 1) + np.minimum(steps.pickups, _MOST_TAKEN), 0)
-
-    def append(self, others: Sequence[Drift]) -> None:
-        """Add the steps of others behind the own ones."""
-        every = (self, *others)
-        self.taking = np.concatenate([d.taking + number * len(self.powers) for number, d in enumerate(every)])
-        self.factors, self.powers = (
-            np.concatenate([getattr(d, name) for d in every]) for name in ("factors", "powers")
+        expected = np.where(listed > 0, steps.expected, 0.0).astype(dtype)[:, None]
+        sound, brief = (expected * share[j == BRIEF].take(listed, axis=1) for j in (0, 1))
+        over = recovery * minutes
+        brief += over
+        still_sound, still_brief = np.exp(-sound), np.exp(-brief)
+        gap = brief - sound
+        small = np.abs(gap) < 1e-3  # where the difference loses digits; the error of the series is gap**2 / 6
+        gap[small] = 1.0
+        recover = (still_sound - still_brief) / gap
+        recover[small] = (still_sound * (1 + 0.5 * (sound - brief)))[small]
+        recover *= over
+        unseen, mended = np.exp(-found * minutes / 2), -np.expm1(-repair * minutes / 2)
+        rows = [((1 - mended) * unseen)[None], (mended * unseen)[None], still_sound, still_brief, recover]
+        self.factors = np.concatenate(rows).reshape(-1, len(steps) * len(faults))
+        share[:, 0] = 1.0
+        powers = (share[:, :, None] ** np.arange(_MOST_TAKEN + 1, dtype=dtype)[:, None]).reshape(
+            STATES, -1, len(faults)
         )
-
-    def of(self, place: Ints) -> tuple[Floats, ...]:
-        """The factors of some steps; one behind the last stands for a step in which nothing happens."""
-        broken, repaired, rest = np.split(self.factors[place].T.copy(), [1, 2])
-        taken = self.powers[self.taking[place]].T.copy()
-        return (broken, repaired, *rest.reshape(3, MOST_BROKEN + 1, -1), taken.reshape(-1, 2, len(place)))
+        which = listed * (_MOST_TAKEN + 1) + np.minimum(steps.pickups, _MOST_TAKEN)
+        self.taken = powers.take(which, axis=1).reshape(STATES, -1)
 
 
 def _half_ahead(state: Floats, broken: Floats, repaired: Floats) -> None:
@@ -216,29 +219,30 @@ def _half_back(value: Floats, broken: Floats, repaired: Floats) -> None:
     value[1:] += repaired * value[0]
 
 
-def carry_ahead(state: Floats, drift: tuple[Floats, ...]) -> Floats:
-    """Carry probabilities, shape (chunks, STATES), through a step."""
-    broken, repaired, sound, brief, recover, taken = drift
-    table = state.T.copy().reshape(-1, 2, len(state))
+def carry_ahead(state: Floats, factors: Floats, taken: Floats) -> None:
+    """Carry probabilities, shape (STATES, steps), through a step each, in place."""
+    broken, repaired = factors[:2]
+    sound, brief, recover = factors[2:].reshape(3, MOST_BROKEN + 1, -1)
+    table = state.reshape(MOST_BROKEN + 1, 2, -1)
     _half_ahead(table, broken, repaired)
     table[:, 0] *= sound
     table[:, 0] += table[:, 1] * recover
     table[:, 1] *= brief
     _half_ahead(table, broken, repaired)
-    table *= taken
-    return table.reshape(STATES, -1).T
+    state *= taken
 
 
-def carry_back(value: Floats, drift: tuple[Floats, ...]) -> Floats:
-    """Carry values, shape (chunks, STATES), back through a step."""
-    broken, repaired, sound, brief, recover, taken = drift
-    table = value.T.reshape(-1, 2, len(value)) * taken
+def carry_back(value: Floats, factors: Floats, taken: Floats) -> None:
+    """Carry values, shape (STATES, steps), back through a step each, in place."""
+    broken, repaired = factors[:2]
+    sound, brief, recover = factors[2:].reshape(3, MOST_BROKEN + 1, -1)
+    value *= taken
+    table = value.reshape(MOST_BROKEN + 1, 2, -1)
     _half_back(table, broken, repaired)
     table[:, 1] *= brief
     table[:, 1] += table[:, 0] * recover
     table[:, 0] *= sound
     _half_back(table, broken, repaired)
-    return table.reshape(STATES, -1).T
 
 
 def event_codes(steps: Steps) -> Ints:
@@ -251,33 +255,32 @@ def event_codes(steps: Steps) -> Ints:
     return code * (_PLENTY + 1) + np.minimum(following, _PLENTY)
 
 
-NO_EVENT = _PLENTY  # nothing returned, nothing disabled, no visit, any number listed afterwards
-
-
-def _moved_to(broken: Ints, brief: Ints) -> Floats:
+def _moved_to(broken: Ints | int, brief: Ints) -> Floats:
     """Transition matrix from each state to the one with so many broken and out for minutes."""
     return np.eye(STATES)[2 * np.minimum(broken, MOST_BROKEN) + np.minimum(brief, 1)]
 
 
+_FOUND = np.array([_moved_to(np.maximum(BROKEN - n, 0), BRIEF) for n in range(_MOST_DISABLED + 1)])
+_CAPPED = np.array(
+    [
+        _moved_to(np.minimum(BROKEN, most), np.minimum(BRIEF, most - np.minimum(BROKEN, most)))
+        for most in range(_PLENTY + 1)
+    ]
+)
+_ONE_BROKEN, _ONE_BRIEF, _SEEN_TO = _moved_to(BROKEN + 1, BRIEF), _moved_to(BROKEN, BRIEF + 1), _moved_to(0, BRIEF)
+
+
 def event_tables(fault: Fault) -> Floats:
     """Transition matrices of all kinds of events: disabled, visited, returned, then no more than are listed."""
-    sound = (1 - fault.breakage) * (1 - fault.brief)
-    back = fault.breakage * _moved_to(BROKEN + 1, BRIEF) + sound * np.eye(STATES)
-    back += (1 - fault.breakage) * fault.brief * _moved_to(BROKEN, BRIEF + 1)
-    visits = [np.eye(STATES), (1 - fault.visit) * np.eye(STATES) + fault.visit * _moved_to(0 * BROKEN, BRIEF)]
-    caps = []
-    for most in range(_PLENTY + 1):
-        kept = np.minimum(BROKEN, most)
-        caps.append(_moved_to(kept, np.minimum(BRIEF, most - kept)))
-    tables, brought = [], np.eye(STATES)
-    for _ in range(_MOST_RETURNED + 1):
-        for disabled in range(_MOST_DISABLED + 1):
-            found = _moved_to(np.maximum(BROKEN - disabled, 0), BRIEF)
-            if disabled:  # relative to sound ones that turned disabled
-                found[disabled <= BROKEN] *= 1.0 + fault.found / fault.unforeseen
-            tables += [found @ visit @ brought @ cap for visit in visits for cap in caps]
-        brought = brought @ back
-    return np.array(tables)
+    same = np.eye(STATES)
+    back = (1 - fault.breakage) * ((1 - fault.brief) * same + fault.brief * _ONE_BRIEF) + fault.breakage * _ONE_BROKEN
+    brought = np.array([np.linalg.matrix_power(back, n) for n in range(_MOST_RETURNED + 1)])
+    found = _FOUND.copy()
+    for n in range(1, _MOST_DISABLED + 1):  # relative to sound ones that turned disabled
+        found[n, n <= BROKEN] *= 1.0 + fault.found / fault.unforeseen
+    visits = np.array([same, (1 - fault.visit) * same + fault.visit * _SEEN_TO])
+    tables = (found[:, None] @ visits)[None, :, :, None] @ (brought[:, None] @ _CAPPED)[:, None, None]
+    return tables.reshape(-1, STATES, STATES)
 
 
 def initial(fault: Fault, steps: Steps) -> Floats:

@@ -6,7 +6,7 @@ stations are then exact: a zone has the same digits whichever zones are worked o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +20,17 @@ from unmet.mobility.supply.usable import Smoothed, smooth
 from unmet.mobility.supply.usable_learning import UsableSupply, served, with_expected
 from unmet.mobility.supply.usual_rates import tally_hours
 
-__all__ = ["Served", "Unusable", "combine_served", "find_served", "served_by_curve"]
+__all__ = ["Served", "Unusable", "combine_served", "find_served", "rounded"]
 
 Floats = NDArray[np.float64]
 _NOTABLE = 1e-4
 _CHANCES, _LOGARITHMS = 2.0**20, 2.0**30  # steps in one
 
 
-def _rounded(chance: Floats) -> Floats:
-    rounded: Floats = np.rint(chance * _CHANCES) / _CHANCES
-    return rounded
+def rounded(chance: Floats) -> Floats:
+    """Round chances, so that their sums over minutes are exact in any order."""
+    result: Floats = np.rint(chance * _CHANCES) / _CHANCES
+    return result
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Served:
         Chance that a rider is served.
     shown : array of bool
         Whether the feed shows a vehicle.
+    variance : array, optional
+        Variance of the minutes served in the whole stretch, per minute, where looks at the feed are far apart.
     """
 
     owner: Integers
@@ -51,6 +54,7 @@ class Served:
     end: Integers
     chance: Floats
     shown: NDArray[np.bool_]
+    variance: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -90,24 +94,16 @@ def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = No
         nothing = np.empty(0, dtype=np.int64)
         return Served(nothing, nothing, nothing, np.empty(0), np.empty(0, dtype=bool)), None
     cut = to_steps(recent)
-    if usable.fault is None:
-        chance = np.append(usable.worth, 1.0)[np.minimum(cut.steps.listed, AMPLE)]
-        return _notable(cut, chance), None
+    if usable.fault is None or usable.fault.is_none:
+        worth = np.append(usable.worth, 1.0) if usable.fault is None else np.append(0.0, np.ones(AMPLE))
+        return _notable(cut, worth[np.minimum(cut.steps.listed, AMPLE)]), None
     steps = with_expected(cut, usable.rates.stations(tally_hours(timeline, usable.rates.calendar)))
     found = smooth(usable.fault, steps)
     return _notable(cut, served(usable.fault, steps, found, usable.correction)), _unusable_now(cut, found)
 
 
-def served_by_curve(worth: Floats, spells: Spells) -> Served:
-    """Return the chance to be served while few are listed, by their number alone; `worth` has shape (AMPLE,)."""
-    few = np.flatnonzero((spells.reason == VEHICLES) & (spells.supply < AMPLE))
-    chance = _rounded(worth)[spells.supply[few].astype(np.int64)]
-    few, chance = few[chance < 1.0], chance[chance < 1.0]
-    return Served(spells.owner[few], spells.begin[few], spells.end[few], chance, np.ones(len(few), dtype=bool))
-
-
 def _notable(cut: CutSteps, chance: Floats) -> Served:
-    chance = _rounded(chance)
+    chance = rounded(chance)
     few = np.flatnonzero((cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE))
     return Served(cut.steps.station[few], cut.begin[few], cut.end[few], chance[few], cut.shown[few])
 
@@ -158,10 +154,14 @@ def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:
         total: Floats = np.cumsum(np.concatenate([value, -value])[order])[last]
         return total
 
-    chance = np.where(running(sure) > 0.5, 1.0, _rounded(-np.expm1(running(missed) / _LOGARITHMS)))
+    chance = np.where(running(sure) > 0.5, 1.0, rounded(-np.expm1(running(missed) / _LOGARITHMS)))
     shows_any = running(shown) > 0.5
     chance[(running(unknown) > 0.5) & ~shows_any] = 0.0  # the zone's state is unknown
     owner, begin = owner[last], minute[last]
     end = np.append(begin[1:], begin[-1:])
     keep = (np.abs(chance - shows_any) > _NOTABLE) & np.append(owner[1:] == owner[:-1], False)
-    return Served(owner[keep], begin[keep], end[keep], chance[keep], shows_any[keep])
+    found = Served(owner[keep], begin[keep], end[keep], chance[keep], shows_any[keep])
+    if stations.variance is None:
+        return found
+    # No share has a larger variance than one that is all or nothing.
+    return replace(found, variance=found.chance * (1 - found.chance) * (found.end - found.begin))

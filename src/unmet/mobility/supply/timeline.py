@@ -9,7 +9,7 @@ nothing about broken vehicles.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,10 @@ class Events:
     disabled: Integers
     visited: NDArray[np.bool_]
 
+    def select(self, chosen: NDArray[np.bool_]) -> Events:
+        """Keep some of the events."""
+        return Events(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
     def __add__(self, other: Events) -> Events:
         return Events(*(np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)))
 
@@ -137,20 +141,22 @@ def status_events(
     ridden : callable
         Returns less pickups of stations, by their trips, after one minute and up to another.
     """
+    others = _vans_and_disabled(block, covered, ridden)
+    if covered(block.minute).all():
+        return others
     changes = known_changes(find_changes(block, feed), feed, share, silent)
-    shown = ~covered(changes.minute)
-    van = shown & ((changes.fall >= rebalancing) | (changes.rise >= rebalancing))
-    shown &= ~van
+    changes = changes.select(~covered(changes.minute))
+    van = (changes.fall >= rebalancing) | (changes.rise >= rebalancing)
     nothing = np.zeros(len(van), dtype=np.int64)
     moved = Events(
         changes.station,
         changes.after,
-        np.where(shown, changes.fall, 0),
-        np.where(shown, changes.rise, 0),
+        np.where(van, 0, changes.fall),
+        np.where(van, 0, changes.rise),
         nothing,
         van,
     )
-    return moved + _vans_and_disabled(block, covered, ridden)
+    return moved + others
 
 
 def _vans_and_disabled(
@@ -189,6 +195,7 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
     if len(spells.owner) == 0:
         none, no = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
         return Timeline(none, none, none, none, no, none, none, none, no)
+    spells, events = _join_ample(spells, events)
     first_of = spells.owner * _STATION + spells.begin
     moment = events.station * _STATION + events.minute
     key = np.concatenate([first_of, np.sort(moment)])
@@ -197,14 +204,10 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
     spell = np.searchsorted(first_of, key, side="right") - 1
     inside = (spell >= 0) & (key - spells.owner[spell] * _STATION < spells.end[spell])
     key, spell = key[inside], spell[inside]
-    row = np.maximum(np.searchsorted(key, moment) - 1, 0)  # an event ends the stretch before it
-    of = spell[row] if len(key) else row
-    in_spell = (spells.owner[of] == events.station) & (spells.begin[of] < events.minute)
-    in_spell &= events.minute <= spells.end[of]
-    row = row[in_spell]
+    row = np.searchsorted(key, moment) - 1  # an event ends the stretch before it
 
     def at_end(values: NDArray[np.generic]) -> Integers:
-        found: Integers = np.bincount(row, weights=values[in_spell], minlength=len(key)).astype(np.int64)
+        found: Integers = np.bincount(row, weights=values, minlength=len(key)).astype(np.int64)
         return found
 
     pickups, returned, disabled, visited = (
@@ -236,6 +239,26 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
         disabled[last],
         visited[last] > 0,
     )
+
+
+def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
+    """Join the spells of an hour in which many vehicles are listed; keep the events within spells, at the joint's end.
+
+    Such minutes say nothing about broken vehicles, and most records are of this kind.
+    """
+    of = np.searchsorted(spells.owner * _STATION + spells.begin, events.station * _STATION + events.minute) - 1
+    inside = (of >= 0) & (spells.owner[of] == events.station) & (events.minute <= spells.end[of])
+    events, of = events.select(inside), of[inside]
+    taken = np.bincount(of, weights=events.pickups, minlength=len(spells.owner))
+    hour = spells.begin // 60
+    ample = (spells.reason == VEHICLES) & (spells.supply - taken >= AMPLE) & (hour == (spells.end - 1) // 60)
+    joined = ample[1:] & ample[:-1] & (hour[1:] == hour[:-1]) & (spells.begin[1:] == spells.end[:-1])
+    joined &= spells.owner[1:] == spells.owner[:-1]
+    first = np.flatnonzero(np.append(True, ~joined))
+    end = spells.end[np.append(first[1:], len(hour)) - 1]
+    last = np.repeat(end, np.diff(np.append(first, len(hour))))
+    events = replace(events, minute=np.where(ample[of], last[of], events.minute))
+    return Spells(spells.owner[first], spells.begin[first], end, spells.reason[first], spells.supply[first]), events
 
 
 @dataclass(frozen=True)

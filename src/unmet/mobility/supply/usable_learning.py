@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 
 from unmet.mobility.supply.broken import Fault, Steps, served_share
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
-from unmet.mobility.supply.usable import Smoothed, log_likelihood, log_likelihoods, smooth
+from unmet.mobility.supply.usable import Chunks, Smoothed, log_likelihood, log_likelihoods, smooth
 from unmet.mobility.supply.usual_rates import (
     HOURS_OF_WEEK,
     Calendar,
@@ -23,7 +23,7 @@ from unmet.mobility.supply.usual_rates import (
     tally_hours,
 )
 
-__all__ = ["UsableSupply", "learn_curve", "learn_fault", "learn_usable", "served", "with_expected"]
+__all__ = ["UsableSupply", "learn_fault", "learn_usable", "served", "with_expected"]
 
 Floats = NDArray[np.float64]
 NUMBERS = np.arange(1, AMPLE)
@@ -46,7 +46,7 @@ a prior standard deviation of 5 % for the correction."""
 _CORRECTED = 2  # largest listed number with a correction
 _FORTNIGHT = 14 * 1440
 _DIFFERENCE = 1e-3
-_LEARNT_FROM, _CORRECTED_FROM = 20_000, 150_000  # steps
+_LEARNT_FROM, _CORRECTED_FROM = 12_000, 150_000  # steps
 _FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit")
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
 _CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.1), logit(0.7)])
@@ -139,7 +139,7 @@ def learn_usable(
     trips: bool = True,
     kept: Mapping[str, Any] | None = None,
 ) -> UsableSupply:
-    """Learn what listed vehicles are worth.
+    """Learn what listed vehicles are worth; or free docks, in a timeline with the two exchanged.
 
     Parameters
     ----------
@@ -182,17 +182,6 @@ def learn_usable(
     before = pickups / np.maximum(expected, 1e-9)
     before[0] = 0.0
     return UsableSupply("hidden", rates, fault, before, correction if is_sure else one, after, gain)
-
-
-def learn_curve(timeline: Timeline, calendar: Calendar) -> Floats:
-    """Learn what listed vehicles, or docks, are worth on average by their number, shape (AMPLE,); 1 without records."""
-    if len(timeline) == 0:
-        return np.ones(AMPLE)
-    tally = tally_hours(timeline, calendar)
-    rates = fit_city(tally, calendar).stations(tally)
-    steps = _thin(fortnights(timeline, rates), _CORRECTED_FROM)
-    worth, known = _average(_by_number(steps, steps.pickups), _by_number(steps, steps.expected))
-    return worth if known >= FEWEST_FOR_CURVE else np.ones(AMPLE)
 
 
 def _average(pickups: Floats, expected: Floats) -> tuple[Floats, float]:
@@ -252,6 +241,7 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
     stray = float((steps.pickups[empty].sum() + 1) / (steps.expected[empty].sum() + 50))
     unforeseen = float((np.count_nonzero(steps.disabled) + 1) / (steps.minutes.sum() + 1) / 2)
 
+    chunks = Chunks(steps)
     used = np.array([brief or name != "brief" for name in _FREE])
 
     def fault(free: Floats) -> Fault:
@@ -262,7 +252,7 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
         """Return minus the log posterior and its gradient, by forward differences that are worked out side by side."""
         near = np.vstack([free, free + _DIFFERENCE * np.eye(len(free))])
         prior = 0.5 * (((near - _CENTRE) / _SPREAD) ** 2).sum(axis=1)
-        value = prior - log_likelihoods([fault(point) for point in near], steps)
+        value = prior - log_likelihoods([fault(point) for point in near], chunks)
         return float(value[0]), (value[1:] - value[0]) / _DIFFERENCE
 
     found = minimize(

@@ -11,15 +11,18 @@ from typing import Any
 __all__ = ["supply_curve", "supply_facts", "supply_line"]
 
 
-def supply_line(learnt: Mapping[str, Any] | None) -> str:
-    """Return what listed vehicles are worth in one line; `learnt` is ``usable_supply`` of the panel's summary."""
+def supply_line(learnt: Mapping[str, Any] | None, taken: str = "pickups", listed: str = "vehicle") -> str:
+    """Return what listed vehicles are worth in one line; `learnt` is ``usable_supply`` of the panel's summary.
+
+    With ``returns`` and ``dock`` it is ``usable_docks``.
+    """
     if learnt is None:
-        return "not learnt; every listed vehicle counts as rentable"
+        return f"not learnt; every listed {listed} counts as usable"
     if learnt["method"] == "listed":
-        return "too few records to learn from; every listed vehicle counts as rentable"
-    listed, usable = (learnt[name] for name in ("curve_listed", "curve_usable"))
+        return f"too few records to learn from; every listed {listed} counts as usable"
+    before, usable = (learnt[name] for name in ("curve_listed", "curve_usable"))
     return (
-        f"pickups over expected {listed['1']:.2f} with one vehicle listed and {listed['2']:.2f} with two; "
+        f"{taken} over expected {before['1']:.2f} with one {listed} listed and {before['2']:.2f} with two; "
         f"{usable['1']:.2f} and {usable['2']:.2f} with the model"
     )
 
