@@ -48,7 +48,9 @@ PANEL = """SELECT zone, start, start_local, 60 AS minutes, observed, 60 - empty 
 DEMAND = """SELECT zone, start, observed, 1 - empty / 60 AS exposure, empty > 0 AS censored, rate AS rate_mean,
     rate * spread AS rate_sd, rate * exp(-1.64 * spread) AS rate_q05, rate * exp(1.64 * spread) AS rate_q95,
     observed + lost AS demand_mean, lost AS lost_mean, '' AS flags FROM rows"""
-SYSTEM = """SELECT start, sum(rate) AS rate_mean, sum(rate * spread) / 2 AS rate_sd FROM rows GROUP BY start"""
+SUMS = "start, sum(rate) AS rate_mean, sum(rate * spread) / 2 AS rate_sd, sum(rate * spread) / 3 AS rate_shared_1"
+SYSTEM = f"""SELECT NULL AS area, {SUMS} FROM rows GROUP BY start UNION ALL
+    SELECT 'District ' || (substr(zone, 2)::INTEGER % {AREAS} + 1) AS area, {SUMS} FROM rows GROUP BY 1, start"""
 
 
 def main() -> None:

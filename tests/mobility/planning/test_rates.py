@@ -116,3 +116,35 @@ def test_the_last_record_of_each_station_counts():
     assert found.broken.tolist() == [1, 0]
     with pytest.raises(InputError, match="none of its stations"):
         levels_from_status(zones, status[status["station_id"] == "z9"], None, "UTC")
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_returns_share_the_error_of_their_zone_if_both_sides_were_busy_on_the_same_days(together):
+    """Eight zones, each with a factor of the day for rentals, and the same or another one for returns."""
+    rng, zones, days = np.random.default_rng(5), [f"z{i}" for i in range(8)], 28
+    starts = pd.date_range("2024-01-01", periods=24 * days, freq="h", tz="UTC")
+    frames = []
+    for zone in zones:
+        rent = np.repeat(rng.gamma(4.0, 0.25, days), 24)
+        back = rent if together else np.repeat(rng.gamma(4.0, 0.25, days), 24)
+        frames.append(pd.DataFrame({
+            "zone": zone, "start": starts, "start_local": starts.tz_localize(None), "minutes": 60, "exposure": 1.0,
+            "observed": rng.poisson(3.0 * rent), "usual_rate": 3.0, "rate_mean": 3.0, "rate_sd": 1.5,
+            "returns": rng.poisson(3.0 * back),
+        }))  # fmt: skip
+    rows = pd.concat(frames, ignore_index=True)
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    columns = ["zone", "start", "observed", "exposure", "usual_rate", "rate_mean", "rate_sd"]
+    connection.register("demand", rows[columns])
+    connection.register("panel", rows[["zone", "start", "start_local", "minutes", "returns"]])
+    bins = pd.DataFrame({"start": starts, "start_local": starts.tz_localize(None), "minutes": 60, "future": False})
+    named = pd.DataFrame({"zone": zones, "status": "ok"})
+    connection.register("zone_numbers", named[["zone"]].assign(number=np.arange(8)))
+    connection.register("bin_numbers", bins[["start", "start_local", "minutes"]].assign(number=np.arange(len(bins))))
+    system = pd.DataFrame({"rate_sd": 1.5 * np.sqrt(8.0)}, index=starts)
+    found = scenario_rates(connection, named, system, bins, choose_period(bins), scenarios=400)
+    shares = [rates.sum(axis=2) / rates.sum(axis=(0, 2)) for rates in (found.rentals, found.returns)]
+    rentals, returns = (share / share.mean(axis=1, keepdims=True) for share in shares)
+    correlation = np.corrcoef(rentals.ravel(), returns.ravel())[0, 1]
+    assert correlation == pytest.approx(1.0 if together else 0.0, abs=0.12)

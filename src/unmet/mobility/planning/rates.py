@@ -3,8 +3,9 @@
 A scenario is a day for all stations together. Its rentals are those of a recent day of the same weekday without its
 shocks (weather and season are in it), times the shocks of a recent day, times an error of the estimate that lasts for
 some hours, times the dispersion of each bin. Its returns are those of the same days in the run of returns, or the
-returns by hour of the week if there is no such run. In each bin they follow the rentals of the whole city. They are
-scaled so that as many vehicles come back as leave: riders who would now be served return theirs too.
+returns by hour of the week if there is no such run. In each bin they follow the rentals of the whole city, and the
+error of their zone as far as both sides of a zone were busier than expected on the same days. They are scaled so that
+as many vehicles come back as leave: riders who would now be served return theirs too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._memory import check_memory
-from unmet._storage.sql import fetch_frame
+from unmet._storage.sql import fetch_frame, fetch_one
 from unmet._typing import Array, IntArray
 from unmet.mobility.planning.period import Period
 
@@ -90,7 +91,8 @@ def scenario_rates(
     check_memory(6 * len(number) * scenarios * period.intervals, f"A plan of {scenarios:,} scenarios", "Use fewer.")
     picks = _Picks.draw(period, (len(number), scenarios, period.intervals), generator)
     together = _together(system, bins, np.concatenate(period.similar))
-    rentals = _day(rates, number, period, picks) * _errors(rates, number, period, together, picks)
+    errors = _Errors.of(rates, number, period, together)
+    rentals = _day(rates, number, period, picks) * errors.drawn(picks.common, picks.own)
     beside_shocks = np.maximum(_dispersion(zones, number) - shock_variance, 0.0)
     rentals *= _gamma(beside_shocks[:, None, None], rentals.shape, generator)
     if returned is None:
@@ -98,6 +100,8 @@ def scenario_rates(
         returns = np.broadcast_to(hourly[:, None, :], rentals.shape)
     else:
         returns = np.nan_to_num(_day(_rows(connection, returned, len(zones), period), number, period, picks))
+    # What all zones share, returns get from the rentals of the city.
+    returns = returns * errors.drawn(None, picks.own, _busyness(connection, returned))
     return StationRates(number, rentals, _following(rentals, returns), period.hours)
 
 
@@ -189,25 +193,75 @@ def _together(system: pd.DataFrame, bins: pd.DataFrame, rows: IntArray) -> Array
     return np.asarray(system["rate_sd"].reindex(bins["start"].iloc[rows]).to_numpy(dtype=float))
 
 
-def _errors(rates: _Rows, number: IntArray, period: Period, together: Array, picks: _Picks) -> Array:
-    """Log-normal errors of the rates, of shape (zones, scenarios, intervals).
+@dataclass(frozen=True)
+class _Errors:
+    """Standard deviation of the logarithm of each zone's rate, shape (zones, intervals), and its shared part.
 
-    An error lasts for some hours, as shocks do: its correlation falls by e in three. The correlation between zones is
-    the one that gives the standard deviation of the rate of all zones together.
+    The correlation between zones is the one that gives the standard deviation of the rate of all zones together.
     """
-    means = np.stack([rates.mean[rows][:, number] for rows in period.similar])
-    spreads = np.stack([rates.spread[rows][:, number] for rows in period.similar])
-    # Below `_LEAST` a rate is nothing, whatever its error.
-    relative = np.divide(spreads, means, out=np.zeros_like(means), where=means > _LEAST).mean(axis=0).T
-    spread = spreads.reshape(-1, len(number))
-    alone, joint = (spread**2).sum(axis=1), spread.sum(axis=1) ** 2
-    room = joint - alone
-    shared = np.divide(together**2 - alone, room, out=np.zeros_like(room), where=room > 0)
-    shared = shared[np.isfinite(shared)]
-    correlation = float(np.clip(shared.mean(), 0.0, 1.0)) if shared.size else 0.0
-    log_sd = np.sqrt(np.log1p(relative**2))[:, None, :]
-    noise = np.sqrt(correlation) * picks.common + np.sqrt(1 - correlation) * picks.own
-    return np.asarray(np.exp(log_sd * noise - 0.5 * log_sd**2))
+
+    log_sd: Array
+    correlation: float
+
+    @classmethod
+    def of(cls, rates: _Rows, number: IntArray, period: Period, together: Array) -> _Errors:
+        means = np.stack([rates.mean[rows][:, number] for rows in period.similar])
+        spreads = np.stack([rates.spread[rows][:, number] for rows in period.similar])
+        # Below `_LEAST` a rate is nothing, whatever its error.
+        relative = np.divide(spreads, means, out=np.zeros_like(means), where=means > _LEAST).mean(axis=0).T
+        spread = spreads.reshape(-1, len(number))
+        alone, joint = (spread**2).sum(axis=1), spread.sum(axis=1) ** 2
+        room = joint - alone
+        shared = np.divide(together**2 - alone, room, out=np.zeros_like(room), where=room > 0)
+        shared = shared[np.isfinite(shared)]
+        return cls(np.sqrt(np.log1p(relative**2)), float(np.clip(shared.mean(), 0.0, 1.0)) if shared.size else 0.0)
+
+    def drawn(self, common: Array | None, own: Array, share: float = 1.0) -> Array:
+        """Log-normal errors of mean 1, shape (zones, scenarios, intervals), from noise in common and of each zone.
+
+        `share` is the part of each standard deviation that is drawn.
+        """
+        log_sd = share * self.log_sd[:, None, :]
+        if common is None:
+            log_sd = log_sd * np.sqrt(1 - self.correlation)
+            return np.asarray(np.exp(log_sd * own - 0.5 * log_sd**2))
+        noise = np.sqrt(self.correlation) * common + np.sqrt(1 - self.correlation) * own
+        return np.asarray(np.exp(log_sd * noise - 0.5 * log_sd**2))
+
+
+def _busyness(connection: duckdb.DuckDBPyConnection, returned: str | None) -> float:
+    """Correlation of the errors of rentals and of returns of a zone, from the days of the records; 0 to 1.
+
+    On a day on which a zone is busier than expected, beyond the whole city, returns may be too. The correlation is that
+    of what differences between recorded and expected counts have beyond the chance of single riders.
+    """
+    demand, panel = (
+        {str(row[0]) for row in connection.execute(f"DESCRIBE {v}").fetchall()} for v in ("demand", "panel")
+    )
+    usual = "coalesce(usual_rate, rate_mean)" if "usual_rate" in demand else "rate_mean"
+    if not {"observed", "exposure", "rate_mean"} <= demand:
+        return 0.0
+    time = "coalesce(dock_exposure, 1)" if "dock_exposure" in panel else "1"
+    back = f"SELECT zone, start, observed AS y, exposure * {usual} AS my FROM {returned}"
+    if returned is None:
+        back = f"""SELECT zone::VARCHAR AS zone, start, returns AS y,
+            {time} * sum(returns) OVER hours / greatest(sum({time}) OVER hours, {_LEAST}) AS my
+        FROM panel WINDOW hours AS (PARTITION BY zone, isodow(start_local), hour(start_local))"""
+    sql = f"""
+        WITH days AS (
+            SELECT d.zone, b.start_local::DATE AS day, sum(d.observed) AS x, sum(d.exposure * {usual}) AS mx,
+                sum(y) AS y, sum(my) AS my
+            FROM demand d JOIN ({back}) r USING (zone, start) JOIN bin_numbers b USING (start)
+            WHERE d.observed IS NOT NULL AND y IS NOT NULL AND d.exposure > 0 AND my > 0 GROUP BY ALL),
+        expected AS (
+            SELECT x, y, mx * sum(x) OVER city / sum(mx) OVER city AS mx,
+                my * sum(y) OVER city / sum(my) OVER city AS my
+            FROM days WINDOW city AS (PARTITION BY day))
+        SELECT sum((x - mx) * (y - my)), sum((x - mx) ** 2 - mx), sum((y - my) ** 2 - my) FROM expected"""
+    both, of_rentals, of_returns = (value or 0.0 for value in fetch_one(connection, sql))
+    if min(of_rentals, of_returns) <= 0:
+        return 0.0
+    return float(np.clip(both / np.sqrt(of_rentals * of_returns), 0.0, 1.0))
 
 
 def _lasting(shape: tuple[int, ...], hours: float, generator: np.random.Generator) -> Array:

@@ -128,7 +128,7 @@ function _drawMarks() {
   north.textContent = "N ↑";
   map.svg.append(map.grid, map.group, map.labels, north);
   map.group.append(_base());
-  const most = Math.max(...zones.lost_mean.map((v) => v || 0), 0);
+  const most = Math.max(...zones.lost_mean.map((v, i) => (inArea(i) && v) || 0), 0);
   const smallest = map.largest / 4.5;
   const radius = (i) => smallest + (map.largest - smallest) * Math.sqrt(most > 0 ? (zones.lost_mean[i] || 0) / most : 0);
   map.marks = [];
@@ -154,13 +154,20 @@ function _drawMarks() {
   if (map.marks.length) map.marks[0].mark.setAttribute("tabindex", 0);
 }
 
-/** Water and streets, if the report was given any. */
+/** Water and streets, if the report was given any; else the density of stations, as overlapping discs. */
 function _base() {
   const base = drawn("g", { class: "base", "aria-hidden": "true" });
   const path = (line) => `M${line.map((p) => map.at(...p).map((v) => v.toFixed(1)).join(" ")).join("L")}`;
   const { lines = [], areas = [] } = data.map.base || {};
   if (areas.length) base.append(drawn("path", { class: "filled", "fill-rule": "evenodd", d: areas.map((ring) => `${path(ring)}Z`).join("") }));
   if (lines.length) base.append(drawn("path", { d: lines.map(path).join("") }));
+  if (areas.length || lines.length || data.map.shapes) return base;
+  base.setAttribute("fill-opacity", Math.min(0.03, 6 / data.map.x.length)); // many discs lie on each other
+  data.map.x.forEach((x, i) => {
+    if (x === null) return;
+    const [cx, cy] = map.at(x, data.map.y[i]).map((v) => v.toFixed(1));
+    base.append(drawn("circle", { cx, cy, r: (1.8 * map.largest).toFixed(1) }));
+  });
   return base;
 }
 

@@ -50,7 +50,10 @@ function percent(value) {
 }
 
 /** A change as a share, with its sign: "+13%". */
-const change = (value) => `${value >= 0 ? "+" : "−"}${Math.abs(100 * value).toFixed(0)}%`;
+function change(value) {
+  const size = Math.abs(100 * value).toFixed(0);
+  return size === "0" ? "0%" : `${value > 0 ? "+" : "−"}${size}%`;
+}
 
 /** An interval, both ends to the same digits. */
 function interval(low, high) {

@@ -69,7 +69,7 @@ function _timesCard() {
   const within = ({ choice: [area, days, part] }) => area === chosen.area && days !== null && part !== null && (chosen.days === null || days === chosen.days) && (chosen.part === null || part === chosen.part);
   const order = data.story.choices.filter((own) => within(own) && own.totals.lost.mean > 0).sort((a, b) => b.totals.lost.mean - a.totals.lost.mean);
   if (!order.length) return [];
-  const list = element("ol", { class: "worst" });
+  const list = element("ol", { class: "worst times" });
   for (const { choice: [, days, part], totals: { lost } } of order.slice(0, 3)) {
     const text = `${capital(days)}, ${part}`;
     const button = element("button", { type: "button", title: `${text}, ${partText(part)}: ${number(Math.round(lost.mean))} lost (90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))})` }, element("bdi", {}, text), element("span", {}, number(Math.round(lost.mean))));
@@ -133,13 +133,13 @@ async function redraw() {
 async function start() {
   await readClock();
   const tables = [];
-  const choose = async (i) => {
+  const choose = async (i, drawn = false) => {
     shown.zone = i;
     _zoneFacts(i);
     markChosen(i);
-    tables.forEach((table) => table && table.mark(i));
+    tables.forEach((table) => table.mark(i));
     if (i !== EVERY) _reveal(byId("zone"));
-    await redraw();
+    if (!drawn) await redraw();
     keepInAddress();
     document.body.dataset.zone = i;
   };
@@ -175,7 +175,7 @@ async function start() {
   shown.zone = state.zone;
   await applyChoice(choiceChanged);
   byId("all-zones").addEventListener("click", () => choose(EVERY));
-  await choose(state.zone);
+  await choose(state.zone, true);
   listenToSeries();
   listenToAct(choose);
 

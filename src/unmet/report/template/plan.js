@@ -198,8 +198,9 @@ function _drawStations(svg, at) {
     const mark = drawn("g", { transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, role: "button", tabindex: -1, "aria-label": _planSpoken(r), "data-zone": i });
     mark.classList.add("planned-mark");
     mark.append(drawn("path", { d: _shape(change, size), class: `planned ${change > 0 ? "bring" : change < 0 ? "take" : ""}` }));
-    if (change && _roomFor(taken, x, y, size, _signed(change))) {
-      const text = drawn("text", { x: size + 2, y: 4 });
+    const place = change && _roomFor(taken, x, y, size, _signed(change));
+    if (place) {
+      const text = drawn("text", place);
       text.textContent = _signed(change);
       mark.append(text);
     }
@@ -226,12 +227,18 @@ function _drawStations(svg, at) {
   return marks;
 }
 
-/** Whether a number beside a mark meets no other mark or number; if so, it takes the room. */
+/** A place for a number, right or left of its mark or above it, that meets no other mark or number; null if none. */
 function _roomFor(taken, x, y, size, text) {
-  const box = [x + size + 1, y - 6, x + size + 3 + 7 * text.length, y + 6];
-  if (taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) return false;
-  taken.push(box);
-  return true;
+  const width = 7 * text.length;
+  const places = [[size + 2, 4, "start", 0], [-size - 2, 4, "end", width], [0, -size - 3, "middle", width / 2]];
+  for (const [dx, dy, anchor, before] of places) {
+    const left = x + dx - before;
+    const box = [left, y + dy - 10, left + width, y + dy + 1];
+    if (taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) continue;
+    taken.push(box);
+    return { x: dx, y: dy, "text-anchor": anchor };
+  }
+  return null;
 }
 
 function _planSpoken(r) {
