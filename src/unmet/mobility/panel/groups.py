@@ -120,7 +120,7 @@ def make_groups(workers: Workers, zones: int, group: Integers, records: NDArray[
     --------
     >>> groups = make_groups(Workers(groups=2), 3, np.array([0, 0, 1, 2]), np.array([5, 5, 2, 8]))
     >>> groups.zones.tolist(), groups.stations.tolist()
-    ([0, 1, 3], [0, 2, 4])
+    ([0, 2, 3], [0, 3, 4])
     """
     count = workers.groups
     if count is None:

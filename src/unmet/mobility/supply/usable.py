@@ -225,7 +225,7 @@ def log_likelihoods(faults: Sequence[Fault], chunks: Chunks) -> Floats:
     return total
 
 
-def smooth(fault: Fault, steps: Steps, dtype: type[np.floating[Any]] = np.float32) -> Smoothed:
+def smooth(fault: Fault, steps: Steps, dtype: type[np.floating[Any]] = np.float64) -> Smoothed:
     """Find the distribution of the hidden state at both ends of every step, given the whole record.
 
     Parameters
@@ -235,7 +235,8 @@ def smooth(fault: Fault, steps: Steps, dtype: type[np.floating[Any]] = np.float3
     steps : Steps
         At least one.
     dtype : type
-        Floating-point type of the recursion. Probabilities of single precision are accurate to 1e-5.
+        Floating-point type of the recursion. Probabilities of single precision are accurate to 1e-5, but their last
+        digits depend on which stations are worked on side by side, so that panels by groups of zones would differ.
 
     Examples
     --------
