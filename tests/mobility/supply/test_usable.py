@@ -142,19 +142,18 @@ def enumerate_paths(fault: Fault, steps: Steps) -> tuple[np.ndarray, np.ndarray,
 def test_smoothing_sums_over_all_paths(seed):
     steps = random_steps(seed, 1, 3)
     begin, end, total = enumerate_paths(FAULT, steps)
-    for dtype, atol in ((np.float64, 1e-9), (np.float32, 1e-5)):
-        found = smooth(FAULT, steps, dtype)
-        assert found.log_likelihood == pytest.approx(total, rel=atol)
-        np.testing.assert_allclose(found.begin, begin, atol=atol)
-        np.testing.assert_allclose(found.end, end, atol=atol)
+    found = smooth(FAULT, steps)
+    assert found.log_likelihood == pytest.approx(total, rel=1e-9)
+    np.testing.assert_allclose(found.begin, begin, atol=1e-9)
+    np.testing.assert_allclose(found.end, end, atol=1e-9)
 
 
 def test_chunks_change_nothing(monkeypatch):
     steps = random_steps(7, 5, 60)
-    whole = smooth(FAULT, steps, np.float64)
+    whole = smooth(FAULT, steps)
     monkeypatch.setattr(usable, "_CHUNK", 7)
     monkeypatch.setattr(usable, "_ROUNDS", 100)
-    cut = smooth(FAULT, steps, np.float64)
+    cut = smooth(FAULT, steps)
     assert cut.log_likelihood == pytest.approx(whole.log_likelihood, rel=1e-9)
     np.testing.assert_allclose(cut.begin, whole.begin, atol=1e-5)
     np.testing.assert_allclose(cut.end, whole.end, atol=1e-5)

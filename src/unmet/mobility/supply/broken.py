@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +44,7 @@ __all__ = [
     "served_share",
 ]
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 MOST_BROKEN = 3
@@ -178,15 +177,15 @@ class Drift:
         Likelihood of the pickups at the end.
     """
 
-    def __init__(self, faults: Sequence[Fault], steps: Steps, dtype: type[np.floating[Any]] = np.float64) -> None:
+    def __init__(self, faults: Sequence[Fault], steps: Steps) -> None:
         names = ("recovery", "repair", "found")
-        recovery, repair, found = (np.array([getattr(f, n) for f in faults], dtype=dtype) for n in names)
+        recovery, repair, found = (np.array([getattr(f, n) for f in faults]) for n in names)
         numbers = np.arange(_PLENTY + 1)
-        share = np.array([np.maximum(served_share(f, numbers), f.stray) for f in faults], dtype=dtype).T.copy()
+        share = np.array([np.maximum(served_share(f, numbers), f.stray) for f in faults]).T.copy()
         share[:, _PLENTY] = 1.0
-        listed, minutes = np.minimum(steps.listed, _PLENTY), steps.minutes.astype(dtype)[:, None]
+        listed, minutes = np.minimum(steps.listed, _PLENTY), steps.minutes[:, None]
         # Where none is listed the hidden state is known, and pickups say nothing about it.
-        expected = np.where(listed > 0, steps.expected, 0.0).astype(dtype)[:, None]
+        expected = np.where(listed > 0, steps.expected, 0.0)[:, None]
         sound, brief = (expected * share[j == BRIEF].take(listed, axis=1) for j in (0, 1))
         over = recovery * minutes
         brief += over
@@ -201,9 +200,7 @@ class Drift:
         rows = [((1 - mended) * unseen)[None], (mended * unseen)[None], still_sound, still_brief, recover]
         self.factors = np.concatenate(rows).reshape(-1, len(steps) * len(faults))
         share[:, 0] = 1.0
-        powers = (share[:, :, None] ** np.arange(_MOST_TAKEN + 1, dtype=dtype)[:, None]).reshape(
-            STATES, -1, len(faults)
-        )
+        powers = (share[:, :, None] ** np.arange(_MOST_TAKEN + 1.0)[:, None]).reshape(STATES, -1, len(faults))
         which = listed * (_MOST_TAKEN + 1) + np.minimum(steps.pickups, _MOST_TAKEN)
         self.taken = powers.take(which, axis=1).reshape(STATES, -1)
 

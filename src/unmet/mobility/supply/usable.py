@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ from unmet.mobility.supply.broken import (
 
 __all__ = ["Chunks", "Smoothed", "log_likelihood", "log_likelihoods", "smooth"]
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _CHUNK = 128
@@ -91,7 +90,7 @@ class Chunks:
 class _Passes:
     """The recursions through all chunks, for several faults side by side: each chunk has a column per fault."""
 
-    def __init__(self, chunks: Chunks, faults: Sequence[Fault], dtype: type[np.floating[Any]] = np.float64) -> None:
+    def __init__(self, chunks: Chunks, faults: Sequence[Fault]) -> None:
         number = np.arange(len(faults))
 
         def columns(chunk: Ints) -> Ints:
@@ -100,9 +99,9 @@ class _Passes:
         self.before, self.behind = columns(chunks.before), columns(chunks.behind)
         self._wide = chunks.wide * len(faults)
         self._row = (np.cumsum(self._wide) - self._wide).tolist()
-        drift = Drift(faults, chunks.arranged, dtype)
+        drift = Drift(faults, chunks.arranged)
         self._factors, self._taken = drift.factors, drift.taken
-        tables = np.array([event_tables(fault) for fault in faults], dtype=dtype)
+        tables = np.array([event_tables(fault) for fault in faults])
         self._code = (chunks.code[:, None] + number * tables.shape[1]).ravel()
         self._tables = tables.reshape(-1, STATES, STATES).transpose(1, 2, 0).copy()
         begin = np.array([initial(fault, chunks.steps) for fault in faults])  # faults, stations, states
@@ -111,7 +110,7 @@ class _Passes:
         station = np.searchsorted(begins, chunks.first, side="right") - 1
         is_first = begins[station] == chunks.first
         start = np.where((chunks.known & ~is_first)[:, None], np.eye(STATES)[0], begin[:, station])
-        self.start = start.transpose(2, 1, 0).reshape(STATES, -1).astype(dtype)
+        self.start = start.transpose(2, 1, 0).reshape(STATES, -1)
 
     def __len__(self) -> int:
         return len(self.before)
@@ -211,7 +210,7 @@ def _run_backward(passes: _Passes, begin: Floats, end: Floats) -> None:
         passes.backward(value, some, begin, end)
         return value
 
-    _settle(np.full(passes.start.shape, 1.0 / STATES, dtype=passes.start.dtype), passes.behind, run)
+    _settle(np.full(passes.start.shape, 1.0 / STATES), passes.behind, run)
 
 
 def log_likelihood(fault: Fault, steps: Steps) -> float:
@@ -225,7 +224,7 @@ def log_likelihoods(faults: Sequence[Fault], chunks: Chunks) -> Floats:
     return total
 
 
-def smooth(fault: Fault, steps: Steps, dtype: type[np.floating[Any]] = np.float64) -> Smoothed:
+def smooth(fault: Fault, steps: Steps) -> Smoothed:
     """Find the distribution of the hidden state at both ends of every step, given the whole record.
 
     Parameters
@@ -234,9 +233,6 @@ def smooth(fault: Fault, steps: Steps, dtype: type[np.floating[Any]] = np.float6
         The parameters.
     steps : Steps
         At least one.
-    dtype : type
-        Floating-point type of the recursion. Probabilities of single precision are accurate to 1e-5, but their last
-        digits depend on which stations are worked on side by side, so that panels by groups of zones would differ.
 
     Examples
     --------
@@ -251,8 +247,8 @@ def smooth(fault: Fault, steps: Steps, dtype: type[np.floating[Any]] = np.float6
     True
     """
     chunks = Chunks(steps)
-    passes = _Passes(chunks, [fault], dtype)
-    begin, end, begin_back, end_back = (np.empty((STATES, len(steps)), dtype=dtype) for _ in range(4))
+    passes = _Passes(chunks, [fault])
+    begin, end, begin_back, end_back = (np.empty((STATES, len(steps))) for _ in range(4))
     total = _run_forward(passes, begin, end)
     _run_backward(passes, begin_back, end_back)
     for table, back in ((begin, begin_back), (end, end_back)):
