@@ -98,7 +98,7 @@ def _scale(values: Array, step: float) -> tuple[float, float]:
 
 
 def pack_integers(values: NDArray[np.int64]) -> str:
-    """Pack 32-bit integers as differences, compressed, as text."""
+    """Pack integers as differences of 32 bits, compressed, as text."""
     return _text(np.diff(values, prepend=0).astype("<i4").tobytes())
 
 

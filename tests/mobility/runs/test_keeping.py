@@ -129,7 +129,7 @@ def test_the_model_is_learnt_anew_when_it_must_be(folder, base, monkeypatch, cha
     other = copied(folder, base, f"base-{name}", **changes)
     info = json.loads((other / "run.json").read_text())
     monkeypatch.setattr("unmet.mobility.runs.run.read_info", lambda _: {**info, "kept": _hash(other / KEPT)})
-    monkeypatch.setattr("unmet.mobility.runs.run._estimate_all", _stop)
+    monkeypatch.setattr("unmet.mobility.runs.run._prepare", _stop)
     told: list[str] = []
     demand = LatentDemand(draws=100, weather=folder / "weather.csv", timezone=ZONE)
     more = {"executor": serially, "progress": lambda done, zones, note: told.append(note), "base": other}
@@ -143,7 +143,7 @@ def test_changed_records_of_settled_bins_have_the_model_learnt_anew(folder, base
     rows = pd.read_parquet(folder / "full.parquet")
     rows.loc[rows.index % 500 == 0, "observed"] += 1
     rows.to_parquet(folder / "changed.parquet")
-    monkeypatch.setattr("unmet.mobility.runs.run._estimate_all", _stop)
+    monkeypatch.setattr("unmet.mobility.runs.run._prepare", _stop)
     told: list[str] = []
     demand = LatentDemand(draws=100, weather=folder / "weather.csv", timezone=ZONE)
     more = {"executor": serially, "progress": lambda done, zones, note: told.append(note), "base": base}

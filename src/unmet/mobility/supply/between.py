@@ -136,7 +136,7 @@ def time_at_zero(taken: float, brought: float) -> tuple[Floats, Floats]:
 
     >>> mean, variance = time_at_zero(1.0, 1.0)
     >>> round(float(mean[1, 1]), 2), round(float(variance[1, 1]) ** 0.5, 2)
-    (0.12, 0.2)
+    (0.14, 0.23)
     """
     size = MOST + 1 + _ROOM
     rate = np.diag(np.full(size - 1, brought), 1) + np.diag(np.full(size - 1, taken), -1)
