@@ -20,7 +20,6 @@ from transcripts import ROOT, agrees, environment, needs, run_step, steps
 DOCS = ROOT / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
 NEEDS = {"on_dask": "distributed"}  # packages that are not installed with the extras
-SLOW_EXAMPLES = {"city", "demand_model", "executor", "for_prophet", "reading", "walkers"}
 TRANSCRIPTS = sorted((DOCS / "transcripts").glob("*.console"))
 CODE = {"python", "py", "pycon"}
 SHELL = {"console", "bash", "sh", "shell"}
@@ -78,10 +77,8 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize(
-    "example",
-    [pytest.param(e, marks=[pytest.mark.slow] if e.stem in SLOW_EXAMPLES else [], id=e.stem) for e in EXAMPLES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 def test_every_example_runs_and_finds_what_it_says(example: Path, tmp_path: Path) -> None:
     if example.stem in NEEDS:
         pytest.importorskip(NEEDS[example.stem])

@@ -109,6 +109,7 @@ def test_every_setting_decides_a_stage_names_files_or_changes_only_the_speed():
     assert not left, "add these to _DECIDES of pipeline/running.py"
 
 
+@pytest.mark.slow
 def test_returns_stand_beside_pickups_in_every_table_and_a_later_run_without_them_keeps_them(city, out, tmp_path):
     both = run(city_settings(city, out, side="both"))
     assert reused(both) == {"panel": True, "estimate": True, "returns": False, "report": False}

@@ -16,6 +16,8 @@ from unmet._storage.sql import fetch_frame
 from unmet.report.destinations import export_to
 from unmet.report.export import export_tables
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def page(plain_page) -> dict:

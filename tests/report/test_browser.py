@@ -444,6 +444,7 @@ def test_jersey_city_is_all_there(data_dir, open_page, tmp_path):
     assert f"{round(result.info['totals']['observed']['mean']):,}" in opened.page.locator("#sentence").inner_text()
 
 
+@pytest.mark.slow
 def test_a_link_opens_the_same_zone(plain_page, plain_run, open_page):
     zones = pd.read_parquet(plain_run.folder / "zones.parquet")["zone"]
     opened = open_page(plain_page)
@@ -456,6 +457,7 @@ def test_a_link_opens_the_same_zone(plain_page, plain_run, open_page):
     assert opened.page.evaluate("document.body.dataset.zone") == "5"
 
 
+@pytest.mark.slow
 def test_every_table_can_be_taken_along(hostile_run, open_page, tmp_path):
     opened = open_page(hostile_run.report(tmp_path / "report.html"))
     button = opened.page.locator("#where .download")

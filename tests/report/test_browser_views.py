@@ -91,6 +91,7 @@ def test_a_choice_is_followed_by_numbers_map_table_and_address(plain_page, open_
     assert again.page.locator("#zone-table tbody tr").count() == len(zones)
 
 
+@pytest.mark.slow
 def test_a_choice_is_followed_by_plan_series_week_act_and_forecast(plain_page, open_page, plain_run):
     opened = open_page(plain_page)
     page = opened.page

@@ -71,6 +71,7 @@ def test_stations_that_run_out_do_not_look_biased() -> None:
     assert expected[0, full].sum() / taken[full].sum() > 1.5  # what a choice by stock would call a bias
 
 
+@pytest.mark.slow
 def test_nothing_of_the_held_out_counts_reaches_the_city(tmp_path) -> None:
     table, _, _, _ = simulated(3, zones=10, bins=300)
     hidden = np.array(

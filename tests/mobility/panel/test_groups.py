@@ -57,6 +57,7 @@ def write_squares(city, path: Path) -> None:
     path.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_group_three_and_one_per_zone_give_the_same_panel(city, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

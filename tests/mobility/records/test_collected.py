@@ -145,6 +145,7 @@ def test_a_history_joins_an_older_log(server: FeedServer, tmp_path: Path) -> Non
     assert rows == [(2,), (4,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hours", "files"), [(2.0, "open/*.segment"), (14.0, "days/*/changes.parquet")])
 def test_a_damaged_history_is_refused(server: FeedServer, tmp_path: Path, hours: float, files: str) -> None:
     folder = Feed(server).collect(tmp_path / "feeds", hours) / "city"  # from noon on
