@@ -20,8 +20,11 @@ __all__ = ["CITY_ERRORS", "CITY_RATE", "NOT_COVARIATES", "Hyperparameters", "Zon
 CITY_RATE = "shared_log_rate"
 """The input with the city's curve: see `unmet.mobility.models.city`."""
 
-CITY_ERRORS = [f"shared_off_{i}" for i in range(1, 13)]
-"""Inputs with the errors of that curve: each is a curve, to be multiplied by a standard normal number."""
+CITY_ERRORS = [f"shared_off_{i}" for i in range(1, 14)]
+"""Inputs with the errors of that curve: each is a curve, to be multiplied by a standard normal number.
+
+The last is for bins after the end of the records: a trend may turn as it has not done before.
+"""
 
 _NEEDED = tuple(name for name in PANEL_COLUMNS if name in (*NEEDED_COLUMNS, *STATE_MINUTES))
 # Columns of a panel that record what happened. None may be a covariate, or demand would explain itself.
