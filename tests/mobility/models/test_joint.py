@@ -13,7 +13,8 @@ from unmet import FileFormatError, InputError
 from unmet.inference.ep import Sites
 from unmet.mobility.models import joint_city
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
-from unmet.mobility.models.joint import JointCity, join_city
+from unmet.mobility.models.joint import join_city
+from unmet.mobility.models.joint_city import JointCity
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shocks import estimate_shocks
 from unmet.mobility.models.surroundings import walks_between

@@ -21,7 +21,7 @@ from unmet.mobility.models.surroundings import walks_between
 from unmet.mobility.models.walking import DEFAULT_WALKING, Absorbed, Walking, Walks, learn_walking
 from unmet.mobility.models.zone_table import ZoneTable
 
-__all__ = ["JointCity", "join_city"]
+__all__ = ["join_city"]
 
 _ROUNDS = 3
 _GROUPS = 48  # hours of a day, apart at weekends
