@@ -213,7 +213,10 @@ def test_slopes_are_those_of_the_spectrum(kernel: Kernel) -> None:
     block = planned(kernel, DATA.X, 1e-2)
     step = 1e-5
     numerical = [
-        (block.log_spectrum(kernel.with_theta(kernel.theta + d)) - block.log_spectrum(kernel.with_theta(kernel.theta - d)))
+        (
+            block.log_spectrum(kernel.with_theta(kernel.theta + d))
+            - block.log_spectrum(kernel.with_theta(kernel.theta - d))
+        )
         / (2 * step)
         for d in step * np.eye(kernel.theta.size)
     ]

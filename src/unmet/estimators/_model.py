@@ -113,7 +113,7 @@ class Model:
         return a + b, np.concatenate([ga, gb])
 
     def prior_information(self) -> Array:
-        """Return minus the second derivatives of the log prior, a diagonal. It is quadratic, so a step of 1 is exact."""
+        """Return minus the second derivatives of the log prior, which is quadratic: a difference is exact."""
         theta = self.theta
         return np.diag(self.log_prior(theta)[1] - self.log_prior(theta + 1.0)[1])
 
