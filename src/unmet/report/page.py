@@ -45,7 +45,6 @@ from unmet.report.tables import (
 from unmet.report.trust import check_run, summarise_checks
 from unmet.report.weather_words import describe_column
 from unmet.report.words import (
-    area_rows,
     assumptions,
     city_facts,
     data_used,
@@ -59,7 +58,18 @@ from unmet.report.words import (
 __all__ = ["write_report"]
 
 _SCRIPTS = (
-    *("numbers.js", "map.js", "table.js", "series.js", "story.js", "forecast.js", "plan.js", "act.js", "how.js"),
+    *(
+        "numbers.js",
+        "map.js",
+        "table.js",
+        "series.js",
+        "story.js",
+        "areas.js",
+        "forecast.js",
+        "plan.js",
+        "act.js",
+        "how.js",
+    ),
     *("trust.js", "page.js"),
 )
 _DIGITS = 9  # enough for the page to round to the same digits as the tables
@@ -240,7 +250,6 @@ def _how(source: RunSource) -> dict[str, Any]:
     flags = {word: [sum(of_zone.values()), len(of_zone)] for word, of_zone in flag_counts(source).items()}
     return {
         "data": data_used(source),
-        "areas": area_rows(source),
         "quality": quality_rows(source),
         "states": minutes_by_state(source),
         "supply": supply_learnt(source),

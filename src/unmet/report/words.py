@@ -9,10 +9,8 @@ from unmet.mobility.supply.states import REASONS, STATES, WORDS
 from unmet.mobility.supply.usable_words import supply_curve, supply_facts
 from unmet.report.beside import returns_totals
 from unmet.report.source import RunSource
-from unmet.report.tables import area_table
 
 __all__ = [
-    "area_rows",
     "assumptions",
     "city_facts",
     "data_used",
@@ -150,20 +148,6 @@ def _returns_sentence(source: RunSource) -> str:
         f"{of['walked_on']['mean']:,.0f} riders rode on to another dock, {of['lost']['mean']:,.0f} "
         f"({of['lost']['q05']:,.0f} to {of['lost']['q95']:,.0f}) found none nearby"
     )
-
-
-def area_rows(source: RunSource) -> list[list[str]]:
-    """Return name, zones, observed, demand and lost trips of each area, as text; none if there are no areas."""
-    return [
-        [
-            str(row["area"]),
-            f"{row['zones']:,}" + (f" ({row['left_out']:,} left out)" if row["left_out"] else ""),
-            f"{row['observed']:,.0f}",
-            f"{row['demand_mean']:,.0f} ({row['demand_q05']:,.0f} to {row['demand_q95']:,.0f})",
-            f"{row['lost_mean']:,.0f} ({row['lost_q05']:,.0f} to {row['lost_q95']:,.0f})",
-        ]
-        for row in area_table(source).to_dict("records")
-    ]
 
 
 def supply_learnt(source: RunSource) -> dict[str, Any]:

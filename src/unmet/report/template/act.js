@@ -19,10 +19,10 @@ function buildAct(choose) {
     wanted: () => false, // until the choice is known
     columns: [
       { key: "zone", label: "Zone", text: true, value: (k) => zones.name[act.number[k]], show: (k) => zones.name[act.number[k]] },
-      { key: "slot", label: "When", hint: "Hour of the week, local time", value: (k) => act.hour_of_week[k], show: (k) => slotName(act.hour_of_week[k]) },
+      { key: "slot", label: "When", hint: "Hour of the week, local time", value: (k) => act.hour_of_week[k], csv: (k) => [slotName(act.hour_of_week[k])], show: (k) => slotName(act.hour_of_week[k]) },
       { key: "rate", label: "Lost per hour out of stock", hint: "Lost trips per hour out of stock", value: (k) => act.lost_per_stockout_hour[k], show: (k) => number(act.lost_per_stockout_hour[k]), bar: (k) => act.lost_per_stockout_hour[k] / acting.top },
       { key: "lost", label: "Lost in total", hint: "Lost trips in the whole period", value: (k) => act.lost_mean[k], show: (k) => number(act.lost_mean[k]) },
-      { key: "interval", label: "90% interval", hint: "90% interval of lost trips; sorted by width", value: (k) => act.lost_q95[k] - act.lost_q05[k], show: (k) => interval(act.lost_q05[k], act.lost_q95[k]) },
+      intervalColumn("interval", "lost in total", (k) => [act.lost_q05[k], act.lost_q95[k]]),
       { key: "share", label: "Time empty", hint: "Share of the open time out of stock", value: share, show: (k) => percent(share(k)) },
     ],
   });

@@ -17,9 +17,9 @@ function buildForecast() {
     wanted: () => false, // until the choice is known
     columns: [
       { key: "zone", label: "Zone", text: true, value: (k) => zones.name[worst.number[k]], show: (k) => zones.name[worst.number[k]] },
-      { key: "at", label: "When", hint: "Start and end of the hour, local time", value: (k) => worst.at[k], show: (k) => binText(worst.at[k], worst.minutes[k]) },
+      { key: "at", label: "When", hint: "Start and end of the hour, local time", value: (k) => worst.at[k], heads: ["Start", "End"], csv: (k) => [worst.at[k], worst.at[k] + 60000 * worst.minutes[k]].map((t) => new Date(t).toISOString().slice(0, 16)), show: (k) => binText(worst.at[k], worst.minutes[k]) },
       { key: "riders", label: "Riders expected", hint: "Expected riders", value: (k) => worst.demand_mean[k], show: (k) => number(worst.demand_mean[k]) },
-      { key: "interval", label: "90% interval", hint: "90% interval of riders; sorted by width", value: (k) => worst.demand_q95[k] - worst.demand_q05[k], show: (k) => interval(worst.demand_q05[k], worst.demand_q95[k]) },
+      intervalColumn("interval", "riders expected", (k) => [worst.demand_q05[k], worst.demand_q95[k]]),
       { key: "risk", label: "Risk to find nothing", hint: "Chance that a rider who comes finds nothing, if no vehicle is moved", value: (k) => worst.risk[k], show: (k) => percent(worst.risk[k]) },
       { key: "lost", label: "Riders who find nothing", hint: "Riders expected to find nothing, if no vehicle is moved", value: (k) => worst.expected_lost[k], show: (k) => number(worst.expected_lost[k]), bar: (k) => (worst.expected_lost[k] || 0) / forecasting.most },
       { key: "usual", label: "Usually empty", hint: "Share of the open time out of stock at this hour of the week, in the records", value: (k) => worst.usual_out[k], show: (k) => percent(worst.usual_out[k]) },
@@ -60,7 +60,7 @@ async function drawForecast() {
   const [demand, lost] = [colour("demand"), colour("lost")];
   const facts = bins.at.map((t, k) => [
     `<b>${binText(t, bins.minutes[k])}</b><br>expected riders ${number(bins.rate_mean[k])} (${interval(bins.rate_q05[k], bins.rate_q95[k])})` +
-      (known(bins.risk[k]) ? `<br>risk to find nothing ${percent(bins.risk[k])}: ${number(bins.expected_lost[k])} riders` : "") +
+      (known(bins.risk[k]) ? `<br>risk to find nothing ${percent(bins.risk[k])}: ${counted(bins.expected_lost[k], "rider")}` : "") +
       `<br>usually out of stock ${percent(bins.usual_out[k])}`,
   ]);
   const line = (y, more) => ({ type: "scatter", mode: "lines", x: middle, y, hoverinfo: "skip", ...more });

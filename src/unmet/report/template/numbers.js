@@ -25,6 +25,13 @@ function drawn(tag, attributes = {}) {
   return made;
 }
 
+/** A cell of a table with the values behind its text, which a CSV file has instead of it. */
+function cellOf(tag, attributes, text, ...values) {
+  const made = element(tag, attributes, text);
+  made.values = values;
+  return made;
+}
+
 const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
 const _whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
@@ -39,6 +46,11 @@ function number(value) {
 /** A number with its noun, in the plural if needed. */
 function counted(value, what) {
   return `${number(value)} ${what}${value === 1 ? "" : "s"}`;
+}
+
+/** Names in a row: "a, b and 3 more". */
+function listed(names, most) {
+  return names.length > most ? `${names.slice(0, most - 1).join(", ")} and ${names.length - most + 1} more` : names.join(", ");
 }
 
 /** A share as on the console: "12.7%". */
