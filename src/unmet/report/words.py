@@ -80,8 +80,8 @@ def city_facts(source: RunSource) -> list[list[str]]:
     curve = zip(walking["metres"][:-1], walking["chance"], walking["sd"], walking["measured_elsewhere"], strict=False)
     days = ", ".join(f"{day['day']} ({day['change']:+.0%})" for day in joint["unusual_days"])
     return [
-        *([f"Riders who walk {metres:.0f} m to be served", f"{chance:.0%} ± {sd:.0%} (elsewhere {other:.0%})"]
-          for metres, chance, sd, other in curve),
+        *([f"Riders who walk {metres:.0f} m to be served" if metres else "Riders who go on to a station next door",
+           f"{chance:.0%} ± {sd:.0%} (elsewhere {other:.0%})"] for metres, chance, sd, other in curve),
         ["Hours that were unusual in the whole city", f"demand varies by ± {shocks['city_variance'] ** 0.5:.0%} "
          f"beyond pattern, trend and weather, for about {shocks['city_hours']:.0f} hours"],
         ["Hours that were unusual in a neighbourhood", f"± {shocks['local_variance'] ** 0.5:.0%} within about "

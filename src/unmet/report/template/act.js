@@ -67,11 +67,11 @@ async function _drawActMap() {
     rows[r], plain(zones.name[rows[r]], 60), slotName(s), number(week.lost[s]), interval(week.low[s], week.high[s]),
     percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
   ]));
-  const names = rows.map((i) => plain(zones.name[i], phone ? 11 : 20));
+  const names = shortNames(rows.map((i) => zones.name[i]), phone ? 13 : 20).map((name) => plain(name));
   const days = perHour ? WEEKDAYS.map((_, d) => 24 * d) : slots;
   const layout = {
     ...baseLayout(),
-    margin: { l: phone ? 84 : 150, r: 4, t: 6, b: 24 },
+    margin: { l: phone ? 92 : 150, r: 4, t: 6, b: 24 },
     xaxis: { ...axis(), showgrid: false, zeroline: false, fixedrange: true, tickvals: days.map((d) => d + (perHour ? 11.5 : 0)), ticktext: WEEKDAYS, ticks: "" },
     yaxis: { ...axis(), showgrid: false, zeroline: false, fixedrange: true, autorange: "reversed", tickvals: rows.map((_, r) => r), ticktext: names, ticks: "" },
     coloraxis: { colorscale: plotlyScale("lost"), cmin: 0, colorbar: { title: { text: "lost per hour out of stock", side: "right", font: { size: 10.5 } }, thickness: 10, len: 1, outlinewidth: 0, tickfont: { size: 11 }, x: 1.01, xpad: 0 } },

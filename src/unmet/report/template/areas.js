@@ -37,7 +37,7 @@ function buildAreas() {
       { key: "share", label: "Share lost", hint: "Share of demand that was lost", value: share, show: (k) => percent(share(k)) },
       { key: "verdict", label: "Getting better?", text: true, hint: "Whether the share lost fell, if that is 95% sure", value: verdict, show: (k) => element("span", { class: _areaChange(k).verdict }, verdict(k)) },
       { key: "change", label: "Change, points", hint: "Change of the share lost, in percentage points", value: (k) => _areaChange(k).change, csv: (k) => [100 * _areaChange(k).change], show: (k) => _points(_areaChange(k).change) },
-      { ...intervalColumn("change_interval", "change, points", changes), csv: (k) => changes(k).map((v) => 100 * v), show: (k) => (changes(k).every(known) ? changes(k).map(_points).join(" to ") : "–") },
+      { ...intervalColumn("change_interval", "change, points", changes), csv: (k) => changes(k).map((v) => 100 * v), show: (k) => (changes(k).every(known) ? [...new Set(changes(k).map(_points))].join(" to ") : "–") },
       { key: "observed", label: "Observed trips", hint: "Trips that were recorded", value: (k) => choiceOf(names[k]).observed, show: (k) => number(choiceOf(names[k]).observed) },
       sum("wanted", "Demand", "Riders who came to a zone of the area first, served or not"),
       limits("wanted", "demand"),

@@ -6,6 +6,8 @@ function buildForecast() {
   const forecast = data.forecast;
   byId("forecast").hidden = !forecast;
   if (!forecast) return;
+  byId("forecast-missing").hidden = !forecast.missing;
+  byId("forecast-missing").textContent = forecast.missing || "";
   const worst = forecast.worst;
   forecasting.table = sortableTable({
     place: byId("forecast-table"),
@@ -33,12 +35,23 @@ function _followForecast(own) {
   const { sentence } = own.sentences.find(({ days, part }) => days === chosen.days && part === chosen.part);
   const where = anyChoice() ? `${capital(choiceWords())}: ` : "";
   byId("forecast-lead").textContent = `${where}${sentence} The risk is the chance that a rider who comes in that hour finds nothing, from the levels at the end of the records. After the first day, vans decide: there the usual share of time out of stock is shown.`;
+  byId("forecast-plan").textContent = _againstPlan(own);
   const some = worst.number.map((_, k) => k).filter((k) => inArea(worst.number[k]) && inChoice(worst.at[k])).slice(0, data.forecast.rows);
   forecasting.most = Math.max(...some.map((k) => worst.expected_lost[k] || 0), 1e-9);
   const shown = new Set(some);
   forecasting.table.rebuild((k) => shown.has(k));
   byId("forecast-body").hidden = !some.length;
   return some.length > 0;
+}
+
+/** Why the plan, if it is of the same day, has another number of riders who find nothing. */
+function _againstPlan(own) {
+  const sums = !plan.missing && _planSums();
+  if (!sums || chosen.days !== null || chosen.part !== null || !own.bins.risk.some(known)) return "";
+  if (!plan.forecast) return "The plan above is not made from this forecast, which does not cover its whole day: their numbers differ.";
+  const { no_bike, no_dock, mean } = sums.totals.now;
+  const whole = (v) => number(Math.round(v));
+  return `For ${plan.words}, the plan above has ${whole(mean)} riders turned away: ${whole(no_dock)} of them find no dock, and ${whole(no_bike)} find no vehicle, because the plan lets riders walk on and a trip that is not made brings no vehicle to the next station. The forecast follows each station by itself.`;
 }
 
 /** A bin in words, with its start and end: "Mon 27 May, 08:00 – 09:00". */
@@ -101,10 +114,13 @@ function _effectText(effect) {
 }
 
 function buildEffects() {
-  byId("effects").hidden = !data.effects.length;
+  const others = data.wet_days.filter(({ name }) => !data.effects.some((effect) => effect.name === name));
+  byId("effects").hidden = !data.effects.length && !others.length;
+  const lost = (name) => data.wet_days.filter((own) => own.name === name).map((own) => element("p", { class: "lost-when" }, own.sentence));
+  for (const { name } of others) byId("effects-body").append(element("section", {}, element("h3", {}, capital(columnName(name))), ...lost(name)));
   for (const effect of data.effects) {
     const chart = element("div", { class: "chart effect", role: "img", "aria-label": `Demand by ${columnName(effect.name)}: ${_effectText(effect)}` });
-    byId("effects-body").append(element("section", {}, element("h3", {}, effect.name === "holiday" ? "Public holidays" : capital(columnName(effect.name))), element("p", { class: "note" }, _effectText(effect)), ...(effect.values.length > 1 ? [chart] : [])));
+    byId("effects-body").append(element("section", {}, element("h3", {}, effect.name === "holiday" ? "Public holidays" : capital(columnName(effect.name))), element("p", { class: "note" }, _effectText(effect)), ...lost(effect.name), ...(effect.values.length > 1 ? [chart] : [])));
   }
 }
 

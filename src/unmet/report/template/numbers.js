@@ -75,6 +75,16 @@ function interval(low, high) {
   return `${show(low)} – ${show(high)}`;
 }
 
+/** Names cut to a length: at their end, or in the middle where several would then read the same. */
+function shortNames(names, most) {
+  const cut = (name, from) => {
+    const points = Array.from(name);
+    return points.length > most ? `${points.slice(0, from).join("")}…${points.slice(points.length - most + from + 1).join("")}` : name;
+  };
+  const first = names.map((name) => cut(name, most - 1));
+  return first.map((short, k) => (first.some((other, n) => n !== k && other === short) ? cut(names[k], Math.floor(most / 2)) : short));
+}
+
 /** Plotly reads some markup in its texts: make names plain, and short enough for an axis. */
 function plain(text, most = 200) {
   const points = Array.from(text);

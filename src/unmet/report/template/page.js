@@ -206,7 +206,7 @@ async function start() {
   // Paper is light, whatever the screen.
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing");
-    for (const details of document.querySelectorAll("#checks, #how details")) details.open = true;
+    for (const details of document.querySelectorAll("#how details")) details.open = true;
     everything();
     for (const chart of document.querySelectorAll(".chart")) if (chart.data) Plotly.relayout(chart, { width: chart.clientWidth, height: chart.clientHeight });
   });

@@ -23,6 +23,11 @@ function buildPlan() {
     return;
   }
   byId("plan-title").textContent = `Plan for ${plan.words}`;
+  if (plan.holiday) {
+    byId("plan-day").textContent = plan.holiday.sentence;
+    byId("plan-day").classList.toggle("care", !plan.holiday.included);
+    byId("plan-day").hidden = false;
+  }
   _movesTable();
   byId("plan-choice").addEventListener("change", () => _showStation(Number(byId("plan-choice").value)));
   _planLimits();
@@ -302,7 +307,7 @@ async function _drawCurve() {
     ],
     annotations: [
       { x: s.level_now[r], yref: "paper", y: 1, yanchor: "bottom", xanchor: s.level_now[r] <= s.planned[r] ? "right" : "left", text: "now", showarrow: false, font: { size: 11, color: ink } },
-      { x: s.planned[r], yref: "paper", y: 1, yanchor: "bottom", xanchor: s.level_now[r] <= s.planned[r] ? "left" : "right", text: "plan", showarrow: false, font: { size: 11, color: colour("good") } },
+      { x: s.planned[r], yref: "paper", y: 1, yanchor: "bottom", xanchor: s.level_now[r] <= s.planned[r] && s.planned[r] < 0.9 * x.length ? "left" : "right", text: "plan", showarrow: false, font: { size: 11, color: colour("good") } },
     ],
   };
   const hover = "<extra></extra>";
@@ -371,7 +376,7 @@ function _planMore(own) {
 function _fleetNote(own) {
   const best = own.fleets.lost_mean.indexOf(Math.min(...own.fleets.lost_mean));
   const here = own.fleets.bikes.indexOf(own.fleet);
-  byId("plan-fleet-note").textContent = `${number(own.fleets.bikes[best])} would turn away fewest: ${number(own.fleets.lost_mean[best])}, against ${number(own.fleets.lost_mean[here])} with today's ${own.fleet}.`;
+  byId("plan-fleet-note").textContent = `Counted station by station, ${number(own.fleets.bikes[best])} would turn away fewest: ${number(own.fleets.lost_mean[best])}, against ${number(own.fleets.lost_mean[here])} with today's ${own.fleet}.`;
 }
 
 function _planLimits() {

@@ -27,6 +27,7 @@ function buildChecks() {
   byId("checks-list").append(
     ...data.checks.map((check) => element("li", { class: check.good ? "good" : "care" }, check.sentence))
   );
+  byId("doubts").querySelector("ul").append(...data.doubts.map((text) => element("li", {}, text)));
 }
 
 /** A cell for CSV: numbers plain, texts quoted and inert in spreadsheets, which take = + - @ at their start for a formula. */
