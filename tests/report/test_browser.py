@@ -310,10 +310,11 @@ def test_it_fits_a_laptop_and_a_phone_by_day_and_by_night(plain_page, open_page)
 
 def test_it_prints_in_light_colours_whatever_the_screen(plain):
     plain.page.emulate_media(color_scheme="dark")
-    document = plain.page.pdf(format="A4", print_background=True)
+    documents = [plain.page.pdf(format=paper, print_background=True) for paper in ("A4", "Letter")]
     plain.page.emulate_media(color_scheme="light")
-    assert document.startswith(b"%PDF")
-    assert 3 <= document.count(b"/Type /Page\n") + document.count(b"/Type /Page ") <= 5
+    for document in documents:
+        assert document.startswith(b"%PDF")
+        assert 3 <= document.count(b"/Type /Page\n") + document.count(b"/Type /Page ") <= 5
     assert plain.complaints == []
     assert not plain.page.evaluate("document.documentElement.classList.contains('printing')")
 

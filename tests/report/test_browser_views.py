@@ -250,3 +250,44 @@ def test_tables_to_take_along_have_plain_numbers(plain, plain_page):
             assert saved["Share lost"].max() == pytest.approx(max(zones["lost_share"]), rel=1e-6)
         if section == "#forecast":
             assert pd.to_datetime(saved["End"]).gt(pd.to_datetime(saved["Start"])).all()
+
+
+def test_the_page_says_what_not_to_believe_and_why_plan_and_forecast_differ(plain, plain_page):
+    choose(plain)
+    data = data_of(plain_page)
+    assert plain.page.locator("#doubts li").all_text_contents() == data["doubts"]
+    assert plain.page.locator("#doubts").is_visible()
+    now = data["plan"]["areas"][0]["totals"]["now"]
+    text = plain.page.locator("#forecast-plan").inner_text()
+    assert f"has {round(now['mean'])} riders turned away: {round(now['no_dock'])} of them find no dock" in text
+    assert not plain.page.locator("#plan-day").is_visible()  # no holiday
+
+
+def test_the_zone_that_lost_most_is_named_on_the_map(plain, plain_page):
+    zones = data_of(plain_page)["zones"]
+    choose(plain)
+    worst = max(range(len(zones["zone"])), key=lambda i: zones["lost_mean"][i])
+    assert zones["name"][worst] in plain.page.locator("#map .labels text").all_text_contents()
+
+
+def too_wide(opened) -> list[str]:
+    """Tables that are wider than their place."""
+    return opened.page.evaluate(
+        "Array.from(document.querySelectorAll('.scroll')).filter((e) => e.scrollWidth > e.clientWidth + 1)"
+        ".map((e) => `${e.id}: ${e.scrollWidth} in ${e.clientWidth}`)"
+    )
+
+
+def test_names_stay_different_and_tables_fit_on_a_phone_and_on_a_laptop(plain):
+    plain.page.set_viewport_size({"width": 390, "height": 844})
+    plain.until("document.getElementById('act-map').clientWidth < 400")
+    plain.until("document.getElementById('act-map').layout.margin.l === 92")
+    labels = plain.page.evaluate("document.getElementById('act-map').layout.yaxis.ticktext")
+    assert too_wide(plain) == []
+    plain.page.set_viewport_size({"width": 1400, "height": 900})
+    plain.until("document.getElementById('act-map').layout.margin.l === 150")
+    assert len(labels) > 5
+    assert len({*labels}) == len(labels)
+    assert too_wide(plain) == []
+    cut = "Array.from(document.querySelectorAll('#zone-table .zone'), (e) => e.scrollHeight > e.clientHeight + 1)"
+    assert not any(plain.page.evaluate(cut))
