@@ -259,7 +259,7 @@ def test_the_page_says_what_not_to_believe_and_why_plan_and_forecast_differ(plai
     assert plain.page.locator("#doubts").is_visible()
     now = data["plan"]["areas"][0]["totals"]["now"]
     text = plain.page.locator("#forecast-plan").inner_text()
-    assert f"has {round(now['mean'])} riders turned away: {round(now['no_dock'])} of them find no dock" in text
+    assert f"({round(now['mean'])} turned away): it counts the {round(now['no_dock'])} who find no dock too" in text
     assert not plain.page.locator("#plan-day").is_visible()  # no holiday
 
 

@@ -51,7 +51,7 @@ function _againstPlan(own) {
   if (!plan.forecast) return "The plan above is not made from this forecast, which does not cover its whole day: their numbers differ.";
   const { no_bike, no_dock, mean } = sums.totals.now;
   const whole = (v) => number(Math.round(v));
-  return `For ${plan.words}, the plan above has ${whole(mean)} riders turned away: ${whole(no_dock)} of them find no dock, and ${whole(no_bike)} find no vehicle, because the plan lets riders walk on and a trip that is not made brings no vehicle to the next station. The forecast follows each station by itself.`;
+  return `Why the plan for ${plan.words} has another number (${whole(mean)} turned away): it counts the ${whole(no_dock)} who find no dock too, and its ${whole(no_bike)} without a vehicle come from riders who ride through the whole city, where a trip that is not made brings no vehicle to the next station. The forecast follows each station by itself.`;
 }
 
 /** A bin in words, with its start and end: "Mon 27 May, 08:00 – 09:00". */

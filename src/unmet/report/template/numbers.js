@@ -39,8 +39,8 @@ const _whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 function number(value) {
   if (!known(value)) return "–";
   const size = Math.abs(value);
-  if (size >= 10 || Number.isInteger(value)) return _whole.format(value);
-  return value.toFixed(size >= 1 ? 1 : 2);
+  if (size >= 10 || Number.isInteger(value)) return _whole.format(value).replace("-", "−");
+  return value.toFixed(size >= 1 ? 1 : 2).replace("-", "−");
 }
 
 /** A number with its noun, in the plural if needed. */
@@ -71,7 +71,7 @@ function change(value) {
 function interval(low, high) {
   if (!known(low) || !known(high)) return "–";
   const digits = Math.abs(high) >= 10 || (Number.isInteger(low) && Number.isInteger(high)) ? 0 : Math.abs(high) >= 1 ? 1 : 2;
-  const show = (value) => (digits ? value.toFixed(digits) : _whole.format(Math.round(value) + 0)); // never "-0"
+  const show = (value) => (digits ? value.toFixed(digits) : _whole.format(Math.round(value) + 0)).replace("-", "−"); // never "-0"
   return `${show(low)} – ${show(high)}`;
 }
 
