@@ -33,7 +33,8 @@ def test_a_clean_run_has_only_what_is_always_true_and_what_its_zones_show(source
     lost = source.zones["lost_mean"]
     zones = source.zones.assign(lost_q05=lost, lost_q95=lost, unknown_minutes=0)
     sure = list_doubts(replace(source, zones=zones), [GOOD], {"holiday": {**HOLIDAY, "included": True}}, None)
-    assert len(sure) == 3  # some hours of the week of this run never had a vehicle
+    assert len(sure) == 4  # the model is a baseline, and some hours of the week never had a vehicle
+    assert sure[0].startswith("The model (weekly-mean) knows no weather")
     zones = zones.assign(lost_q95=3 * zones["lost_mean"], unknown_minutes=zones["available_minutes"])
     unsure = list_doubts(replace(source, zones=zones), [GOOD], {"missing": "no returns"}, None)
     some = int((zones["lost_mean"] >= 1).sum())

@@ -126,7 +126,9 @@ function buildEffects() {
 
 async function drawEffects() {
   const always = anyChoice() ? " They are learnt for all zones, days and hours together, so they are the same for every choice above." : "";
-  byId("effects-lead").textContent = `Change of the whole city's demand against usual weather, as the model has learnt it, with all else equal. Bands are 90% intervals.${always}`;
+  const learnt = data.effects.length ? "Change of the whole city's demand against usual weather, as the model has learnt it, with all else equal. Bands are 90% intervals." : "This model learns no effect of weather on demand.";
+  const compared = data.wet_days.length ? " Days with and without rain or snow are compared as they were; they differ in more than that." : "";
+  byId("effects-lead").textContent = `${learnt}${compared}${always}`;
   const charts = [...document.querySelectorAll("#effects-body .effect")];
   const curves = data.effects.filter((effect) => effect.values.length > 1);
   await Promise.all(curves.map((effect, k) => {

@@ -35,7 +35,7 @@ function drawCards(choose) {
 function _cards(choose) {
   const { observed, demand, lost, lost_share: share, stockout_share: out, stockout_hours: hours, zones: counts, true_demand: truth } = headlineOfChoice();
   const card = (name, value, note, more = {}) =>
-    element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: "value" }, value), ...note);
+    element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: value.length > 7 ? "value long" : "value" }, value), ...note);
   const note = (text) => element("p", { class: "note" }, text);
   const bar = element("div", { class: "stack", "aria-hidden": "true" });
   bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));
@@ -70,8 +70,8 @@ function _timesCard() {
   if (!order.length) return [];
   const list = element("ol", { class: "worst times" });
   for (const { choice: [, days, part], totals: { lost } } of order.slice(0, 3)) {
-    const text = `${capital(days)}, ${part}`;
-    const button = element("button", { type: "button", title: `${text}, ${partText(part)}: ${number(Math.round(lost.mean))} lost (90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))})` }, element("bdi", {}, text), element("span", {}, number(Math.round(lost.mean))));
+    const text = `${capital(days)}, ${partText(part)}`;
+    const button = element("button", { type: "button", title: `${text}: ${number(Math.round(lost.mean))} lost (90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))})` }, element("bdi", {}, text), element("span", {}, number(Math.round(lost.mean))));
     button.addEventListener("click", async () => {
       await setChoice({ days, part });
       byId("cards").querySelector(".times button").focus(); // the cards are new
