@@ -37,8 +37,12 @@ def list_doubts(
     if holiday and not holiday["included"]:
         found.append(f"The plan is for a public holiday ({holiday['name']}), but treats it as a usual day.")
     if forecast and forecast["missing"]:
-        found.append("The forecast lacks weather: it uses the median of the records.")
-    found += [text for text in (_baseline(source), _wide(source), _unknown(source), _extrapolated(source), _netted(source)) if text]
+        found.append("The forecast lacks weather: it is that of a day with the usual weather of the season.")
+    found += [
+        text
+        for text in (_baseline(source), _wide(source), _unknown(source), _extrapolated(source), _netted(source))
+        if text
+    ]
     return [*found, *_ALWAYS]
 
 
@@ -47,7 +51,9 @@ def _baseline(source: RunSource) -> str:
     if model.get("uses_covariates", True):
         return ""
     name = source.info["inputs"].get("model", {}).get("name", "model")
-    return f"The model ({name}) knows no weather and no trend: recent weeks, plan and forecast may be off with the season."
+    return (
+        f"The model ({name}) knows no weather and no trend: recent weeks, plan and forecast may be off with the season."
+    )
 
 
 def _wide(source: RunSource) -> str:

@@ -184,8 +184,8 @@ def missing_weather(source: RunSource) -> str | None:
     names = ", ".join(dict.fromkeys(describe_column(str(gap["column"]))[0] for gap in gaps))
     of = "all its bins" if lacking == len(ahead) else f"{lacking} of its {len(ahead)} bins"
     return (
-        f"The weather file has no {names} for {of}: the median of the records is used, so the forecast does not see "
-        "rain or heat that comes. Give --weather a file that reaches as far as the horizon."
+        f"The weather file has no {names} for {of}: the usual weather of the season and hour is used, so the forecast "
+        "does not see rain or heat that comes. Give --weather a file that reaches as far as the horizon."
     )
 
 

@@ -15,6 +15,7 @@ from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.clock.periods import describe_periods, period_numbers
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.features.covariates import add_calendar, add_holidays, add_weather
+from unmet.mobility.features.season import usual_weather
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.records.files import Given, Workspace, expand, is_frame
 from unmet.mobility.records.quality import QualityLog
@@ -32,7 +33,8 @@ class BinFeatures:
     Attributes
     ----------
     frame : pandas.DataFrame
-        One row per bin: ``start`` and the features that the panel does not have.
+        One row per bin: ``start`` and the features that the panel does not have. With weather, ``weather_usual`` marks
+        bins without a reading: they have the usual weather of their season and hour.
     gaps : pandas.DataFrame
         ``column, first, last, bins``: runs of bins without a weather reading.
     quality : pandas.DataFrame
@@ -123,7 +125,23 @@ def _with_weather(
     local = pd.DatetimeIndex(joined.panel["start_local"])
     week = pd.DatetimeIndex(describe_periods(period_numbers(local))["week"])
     means = (_means(joined.panel, used, name, days) for name, days in (("week", week), ("day", local.normalize())))
-    return BinFeatures(joined.panel, joined.gaps, log.frame(), used, *means)
+    filled = _with_usual_weather(joined.panel, readings, used, timezone)
+    return BinFeatures(filled, joined.gaps, log.frame(), used, *means)
+
+
+def _with_usual_weather(
+    frame: pd.DataFrame, readings: pd.DataFrame, names: Sequence[str], timezone: str
+) -> pd.DataFrame:
+    """Give bins without a reading, such as future ones, the usual weather of their season and hour, and mark them."""
+    at = pd.DatetimeIndex(readings["at"]).tz_localize("UTC").tz_convert(timezone).tz_localize(None)
+    local = pd.DatetimeIndex(frame["start_local"])
+    missing = frame[list(names)].isna()
+    columns = {
+        name: frame[name].mask(missing[name], usual_weather(at, readings[name].to_numpy(dtype=float), local))
+        for name in names
+        if missing[name].any()
+    }
+    return frame.assign(**columns, weather_usual=missing.any(axis=1))
 
 
 def _means(frame: pd.DataFrame, names: Sequence[str], key: str, days: pd.DatetimeIndex) -> dict[str, list[Any]]:
