@@ -43,7 +43,7 @@ class Timelines:
     rebalancing : int
         Vehicles at once that a van moves.
     pickups, returns : array
-        Sorted trips: station (its place in the order of zones) × 2**32 + minute. Empty without trips.
+        Sorted trips: station (its place in the order of zones) × 2**32 + second. Empty without trips.
     holes : array
         Stretches (begin, end) that the trip files do not cover.
     period : tuple of int
@@ -80,9 +80,9 @@ class Timelines:
         for trips, taken in ((self.pickups, 1), (self.returns, 0)):
             low, high = np.searchsorted(trips, [first << 32, behind << 32])
             some = np.asarray(trips[low:high])
-            station, minute = some >> 32, (some & 0xFFFFFFFF) + 1
+            station, moment = some >> 32, (some & 0xFFFFFFFF) + 1
             one, none = np.ones(len(some), dtype=np.int64), np.zeros(len(some), dtype=np.int64)
-            events += Events(station, minute, one * taken, one * (1 - taken), none, none > 0)
+            events += Events(station, moment, one * taken, one * (1 - taken), none, none > 0)
         return events
 
     def find(self, events: Events, spells: Spells, docks: bool = False) -> Timeline:
@@ -92,7 +92,7 @@ class Timelines:
             events = replace(events, pickups=events.returned, returned=events.pickups, disabled=none)
         begin, end = self.period
         inside = (spells.end > begin) & (spells.begin < end)
-        return find_timeline(Spells(*(getattr(spells, f.name)[inside] for f in fields(spells))), events)
+        return find_timeline(spells.select(inside), events)
 
     def spells(self, records: StatusRecords) -> Spells:
         """Return the spells of some stations."""
@@ -102,8 +102,8 @@ class Timelines:
         """Return the spells of some stations as seen by riders who return."""
         return plain_spells(dock_records(records), self.feed, self.activity.feed_share)
 
-    def _ridden(self, station: Integers, after: Integers, until: Integers) -> Integers:
-        begin, end = (station << 32 | minute for minute in (after, until))  # an event counts from the next full minute
+    def _ridden(self, station: Integers, since: Integers, until: Integers) -> Integers:
+        begin, end = (station << 32 | second for second in (since, until))
         returned, taken = (
             np.searchsorted(trips, end) - np.searchsorted(trips, begin) for trips in (self.returns, self.pickups)
         )

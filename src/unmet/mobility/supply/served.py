@@ -104,7 +104,8 @@ def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = No
 
 def _notable(cut: CutSteps, chance: Floats) -> Served:
     chance = rounded(chance)
-    few = np.flatnonzero((cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE))
+    few = (cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE)
+    few = np.flatnonzero(few & (cut.end > cut.begin))
     return Served(cut.steps.station[few], cut.begin[few], cut.end[few], chance[few], cut.shown[few])
 
 

@@ -93,8 +93,8 @@ class Events:
 
     Attributes
     ----------
-    station, minute : array of int
-        Where, and the first full minute after it.
+    station, moment : array of int
+        Where, and the second behind it. A trip cuts a stretch there, and counts from the next full minute on.
     pickups, returned, disabled : array of int
         Vehicles taken, brought back, and turned from listed to disabled.
     visited : array of bool
@@ -102,7 +102,7 @@ class Events:
     """
 
     station: Integers
-    minute: Integers
+    moment: Integers
     pickups: Integers
     returned: Integers
     disabled: Integers
@@ -139,7 +139,7 @@ def status_events(
         Whether trips are known for some minutes: then pickups and returns are theirs, not those of the status, and
         vans are what the trips do not explain.
     ridden : callable
-        Returns less pickups of stations, by their trips, after one minute and up to another.
+        Returns less pickups of stations, by their trips, from one second up to another.
     """
     others = _vans_and_disabled(block, covered, ridden)
     if covered(block.minute).all():
@@ -150,7 +150,7 @@ def status_events(
     nothing = np.zeros(len(van), dtype=np.int64)
     moved = Events(
         changes.station,
-        changes.after,
+        _in_force(changes.after),
         np.where(van, 0, changes.fall),
         np.where(van, 0, changes.rise),
         nothing,
@@ -173,17 +173,33 @@ def _vans_and_disabled(
     found, gained = np.diff(block.disabled), np.diff(block.available)
     many = np.flatnonzero(in_use & (np.abs(found + gained) >= UNEXPLAINED))
     station, before, after = block.station[many], block.minute[many], block.minute[many + 1]
-    left = (found + gained)[many] - ridden(station, before, after)
+    since, until = (block.second[rows].astype(np.int64) + block.origin for rows in (many, many + 1))
+    left = (found + gained)[many] - ridden(station, since, until)
     van = np.zeros(len(in_use), dtype=bool)
     van[many[(np.abs(left) >= UNEXPLAINED) & covered(before) & covered(after)]] = True
     turned = np.maximum(np.where(van, found, np.minimum(found, -gained)), 0)
     row = np.flatnonzero(in_use & (van | (turned > 0)))
     none = np.zeros(len(row), dtype=np.int64)
-    return Events(block.station[row + 1], block.minute[row + 1], none, none, turned[row].astype(np.int64), van[row])
+    return Events(block.station[row + 1], _in_force(block.minute[row + 1]), none, none, turned[row].astype(np.int64), van[row])
+
+
+def _in_force(minute: Integers) -> Integers:
+    """The first second from which on a record may come that is in force at a full minute, and not before."""
+    return 60 * minute - 59
+
+
+def _begins(spells: Spells) -> Integers:
+    """Station and second at which each spell begins: that of its record, if known."""
+    early = 0 if spells.early is None else spells.early
+    begins: Integers = spells.owner * _STATION + (60 * spells.begin - early)
+    return begins
 
 
 def find_timeline(spells: Spells, events: Events) -> Timeline:
     """Cut the spells of stations at the events, and join spells between which nothing happens.
+
+    Events are in the order of their seconds. A vehicle that comes and goes within a minute has a stretch of no minutes:
+    somebody could rent it, which is evidence.
 
     Parameters
     ----------
@@ -196,13 +212,13 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
         none, no = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
         return Timeline(none, none, none, none, no, none, none, none, no)
     spells, events = _join_ample(spells, events)
-    first_of = spells.owner * _STATION + spells.begin
-    moment = events.station * _STATION + events.minute
+    first_of = _begins(spells)
+    moment = events.station * _STATION + events.moment
     key = np.concatenate([first_of, np.sort(moment)])
     key.sort(kind="stable")  # two sorted runs
     key = key[np.append(True, key[1:] != key[:-1])]
     spell = np.searchsorted(first_of, key, side="right") - 1
-    inside = (spell >= 0) & (key - spells.owner[spell] * _STATION < spells.end[spell])
+    inside = (spell >= 0) & (key - spells.owner[spell] * _STATION < 60 * spells.end[spell])
     key, spell = key[inside], spell[inside]
     row = np.searchsorted(key, moment) - 1  # an event ends the stretch before it
 
@@ -219,15 +235,17 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
     moved = np.concatenate([[0], np.cumsum(returned - pickups)])[:-1]
     since = moved - moved[np.searchsorted(spell, spell)]  # since the record that the feed shows
     listed = np.where(known, np.maximum(spells.supply[spell] + since, 0), UNKNOWN).astype(np.int64)
-    begin = key - station * _STATION
+    begin = -(-(key - station * _STATION) // 60)
     end = np.minimum(np.append(begin[1:], 0), spells.end[spell])
     is_last = np.append(station[1:] != station[:-1], True)
     end[is_last] = spells.end[spell][is_last]
+    happens = (pickups + returned + disabled + visited) > 0
     keep = np.ones(len(key), dtype=bool)
-    keep[1:] = (listed[1:] != listed[:-1]) | (shown[1:] != shown[:-1]) | is_last[:-1]
-    keep[1:] |= (pickups + returned + disabled + visited)[:-1] > 0
+    keep[1:] = (listed[1:] != listed[:-1]) | (shown[1:] != shown[:-1]) | is_last[:-1] | happens[:-1]
     first = np.flatnonzero(keep)
     last = np.append(first[1:], len(key)) - 1
+    some = (end[last] > begin[first]) | happens[last]
+    first, last = first[some], last[some]
     return Timeline(
         station[first],
         begin[first],
@@ -246,8 +264,8 @@ def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
 
     Such minutes say nothing about broken vehicles, and most records are of this kind.
     """
-    of = np.searchsorted(spells.owner * _STATION + spells.begin, events.station * _STATION + events.minute) - 1
-    inside = (of >= 0) & (spells.owner[of] == events.station) & (events.minute <= spells.end[of])
+    of = np.searchsorted(_begins(spells), events.station * _STATION + events.moment) - 1
+    inside = (of >= 0) & (spells.owner[of] == events.station) & (events.moment <= 60 * spells.end[of])
     events, of = events.select(inside), of[inside]
     taken = np.bincount(of, weights=events.pickups, minlength=len(spells.owner))
     hour = spells.begin // 60
@@ -257,8 +275,8 @@ def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
     first = np.flatnonzero(np.append(True, ~joined))
     end = spells.end[np.append(first[1:], len(hour)) - 1]
     last = np.repeat(end, np.diff(np.append(first, len(hour))))
-    events = replace(events, minute=np.where(ample[of], last[of], events.minute))
-    return Spells(spells.owner[first], spells.begin[first], end, spells.reason[first], spells.supply[first]), events
+    events = replace(events, moment=np.where(ample[of], _in_force(last[of]), events.moment))
+    return replace(spells.select(first), end=end), events
 
 
 @dataclass(frozen=True)
@@ -292,7 +310,7 @@ class CutSteps:
 def to_steps(timeline: Timeline) -> CutSteps:
     """Cut and join the stretches into steps; expected pickups are left at zero."""
     scarce = (timeline.listed >= 1) & (timeline.listed < AMPLE)
-    pieces = np.where(scarce, (timeline.end - timeline.begin - 1) // LONGEST_STEP + 1, 1)
+    pieces = np.where(scarce, np.maximum(-(-(timeline.end - timeline.begin) // LONGEST_STEP), 1), 1)
     row = np.repeat(np.arange(len(timeline)), pieces)
     rank = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     begin = timeline.begin[row] + rank * LONGEST_STEP
