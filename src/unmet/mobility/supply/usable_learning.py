@@ -49,8 +49,8 @@ _DIFFERENCE = 1e-3
 _LEARNT_FROM, _CORRECTED_FROM = 12_000, 150_000  # steps
 _FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit")
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
-_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.1), logit(0.7)])
-_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 2.0, 1.5])
+_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.05), logit(0.7)])
+_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 1.5, 1.5])
 _IS_RATE = np.array([False, True, True, False, True, False, False])
 # What leaves a trace of minutes is neither every vehicle's lot nor over within a few of them: records that are a minute
 # out of step with each other look like that.
