@@ -92,7 +92,7 @@ class Timelines:
             events = replace(events, pickups=events.returned, returned=events.pickups, disabled=none)
         begin, end = self.period
         inside = (spells.end > begin) & (spells.begin < end)
-        return find_timeline(spells.select(inside), events)
+        return find_timeline(Spells(*(getattr(spells, f.name)[inside] for f in fields(spells))), events)
 
     def spells(self, records: StatusRecords) -> Spells:
         """Return the spells of some stations."""
@@ -102,8 +102,8 @@ class Timelines:
         """Return the spells of some stations as seen by riders who return."""
         return plain_spells(dock_records(records), self.feed, self.activity.feed_share)
 
-    def _ridden(self, station: Integers, since: Integers, until: Integers) -> Integers:
-        begin, end = (station << 32 | second for second in (since, until))
+    def _ridden(self, station: Integers, after: Integers, until: Integers) -> Integers:
+        begin, end = (station << 32 | 60 * minute for minute in (after, until))
         returned, taken = (
             np.searchsorted(trips, end) - np.searchsorted(trips, begin) for trips in (self.returns, self.pickups)
         )
@@ -148,12 +148,12 @@ class SupplyModel:
             docks = self.between.served(dock_spells, activity, docks=True)
             return self.between.served(spells, activity), docks, None
         vehicles = docked = unusable = None
-        if self.vehicles.method == self.docks.method == "listed":
+        if self.vehicles.is_as_listed and self.docks.is_as_listed:
             return vehicles, docked, unusable
         events = self.timelines.events(records)
-        if self.vehicles.method != "listed":
+        if not self.vehicles.is_as_listed:
             vehicles, unusable = find_served(self.vehicles, self.timelines.find(events, spells), self.since)
-        if self.docks.method != "listed":
+        if not self.docks.is_as_listed:
             docked, _ = find_served(self.docks, self.timelines.find(events, dock_spells, docks=True), self.since)
         return vehicles, docked, unusable
 

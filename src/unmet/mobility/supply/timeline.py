@@ -139,7 +139,7 @@ def status_events(
         Whether trips are known for some minutes: then pickups and returns are theirs, not those of the status, and
         vans are what the trips do not explain.
     ridden : callable
-        Returns less pickups of stations, by their trips, from one second up to another.
+        Returns less pickups of stations, by their trips, after one minute and up to another.
     """
     others = _vans_and_disabled(block, covered, ridden)
     if covered(block.minute).all():
@@ -150,7 +150,7 @@ def status_events(
     nothing = np.zeros(len(van), dtype=np.int64)
     moved = Events(
         changes.station,
-        _in_force(changes.after),
+        60 * changes.after,
         np.where(van, 0, changes.fall),
         np.where(van, 0, changes.rise),
         nothing,
@@ -173,26 +173,13 @@ def _vans_and_disabled(
     found, gained = np.diff(block.disabled), np.diff(block.available)
     many = np.flatnonzero(in_use & (np.abs(found + gained) >= UNEXPLAINED))
     station, before, after = block.station[many], block.minute[many], block.minute[many + 1]
-    since, until = (block.second[rows].astype(np.int64) + block.origin for rows in (many, many + 1))
-    left = (found + gained)[many] - ridden(station, since, until)
+    left = (found + gained)[many] - ridden(station, before, after)
     van = np.zeros(len(in_use), dtype=bool)
     van[many[(np.abs(left) >= UNEXPLAINED) & covered(before) & covered(after)]] = True
     turned = np.maximum(np.where(van, found, np.minimum(found, -gained)), 0)
     row = np.flatnonzero(in_use & (van | (turned > 0)))
     none = np.zeros(len(row), dtype=np.int64)
-    return Events(block.station[row + 1], _in_force(block.minute[row + 1]), none, none, turned[row].astype(np.int64), van[row])
-
-
-def _in_force(minute: Integers) -> Integers:
-    """The first second from which on a record may come that is in force at a full minute, and not before."""
-    return 60 * minute - 59
-
-
-def _begins(spells: Spells) -> Integers:
-    """Station and second at which each spell begins: that of its record, if known."""
-    early = 0 if spells.early is None else spells.early
-    begins: Integers = spells.owner * _STATION + (60 * spells.begin - early)
-    return begins
+    return Events(block.station[row + 1], 60 * block.minute[row + 1], none, none, turned[row].astype(np.int64), van[row])
 
 
 def find_timeline(spells: Spells, events: Events) -> Timeline:
@@ -212,7 +199,7 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
         none, no = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
         return Timeline(none, none, none, none, no, none, none, none, no)
     spells, events = _join_ample(spells, events)
-    first_of = _begins(spells)
+    first_of = spells.owner * _STATION + 60 * spells.begin
     moment = events.station * _STATION + events.moment
     key = np.concatenate([first_of, np.sort(moment)])
     key.sort(kind="stable")  # two sorted runs
@@ -264,7 +251,7 @@ def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
 
     Such minutes say nothing about broken vehicles, and most records are of this kind.
     """
-    of = np.searchsorted(_begins(spells), events.station * _STATION + events.moment) - 1
+    of = np.searchsorted(spells.owner * _STATION + 60 * spells.begin, events.station * _STATION + events.moment) - 1
     inside = (of >= 0) & (spells.owner[of] == events.station) & (events.moment <= 60 * spells.end[of])
     events, of = events.select(inside), of[inside]
     taken = np.bincount(of, weights=events.pickups, minlength=len(spells.owner))
@@ -275,8 +262,8 @@ def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
     first = np.flatnonzero(np.append(True, ~joined))
     end = spells.end[np.append(first[1:], len(hour)) - 1]
     last = np.repeat(end, np.diff(np.append(first, len(hour))))
-    events = replace(events, moment=np.where(ample[of], _in_force(last[of]), events.moment))
-    return replace(spells.select(first), end=end), events
+    events = replace(events, moment=np.where(ample[of], 60 * last[of], events.moment))
+    return Spells(spells.owner[first], spells.begin[first], end, spells.reason[first], spells.supply[first]), events
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,11 @@ NUMBERS = np.arange(1, AMPLE)
 FEWEST_FOR_CURVE, FEWEST_FOR_MODEL = 30.0, 300.0
 """Pickups expected with one or two vehicles listed from which on an average curve, and the hidden state, are learnt."""
 
+UNRELATED = 0.5
+"""Pickups while nothing is listed, over those expected otherwise, from which on trips and status are unrelated.
+
+It is below .02 in simulated cities and .05 to .2 in real ones, where the feed lags behind."""
+
 _LEAST_GAIN = 10.0
 """Gain of log-likelihood from which on some vehicles are believed to be listed that nobody can rent.
 
@@ -72,8 +77,9 @@ class UsableSupply:
     Attributes
     ----------
     method : str
-        ``hidden`` (the hidden state of `unmet.mobility.supply.broken`), ``curve`` (an average by number listed), or
-        ``listed`` (every listed vehicle can be rented: too few records to learn from).
+        ``hidden`` (the hidden state of `unmet.mobility.supply.broken`), ``curve`` (an average by number listed),
+        ``listed`` (every listed vehicle can be rented: too few records to learn from) or ``unrelated`` (likewise:
+        pickups are as frequent while nothing is listed).
     rates : CityRates
         What stations have in common in the pickups to expect.
     fault : Fault, optional
@@ -96,6 +102,11 @@ class UsableSupply:
     correction: Floats
     explained: Floats
     gain: float
+
+    @property
+    def is_as_listed(self) -> bool:
+        """Whether every listed vehicle is taken to be rentable."""
+        return self.method in ("listed", "unrelated")
 
     def summary(self) -> dict[str, Any]:
         """Return what was learnt, for the summary of a panel."""
@@ -168,6 +179,8 @@ def learn_usable(
     worth, known = _average(pickups, expected)
     if not enough or known < FEWEST_FOR_CURVE:
         return UsableSupply("listed", rates, None, worth, one, worth, 0.0)
+    if pickups[0] > UNRELATED * expected[0] > UNRELATED * FEWEST_FOR_CURVE:
+        return UsableSupply("unrelated", rates, None, worth, one, worth, 0.0)
     if known < FEWEST_FOR_MODEL:
         after = (pickups + _CURVE_PICKUPS) / (expected * worth + _CURVE_PICKUPS)
         return UsableSupply("curve", rates, None, worth, one, after, 0.0)
