@@ -261,6 +261,14 @@ def test_learning_recovers_the_parameters_of_simulated_records(record):
     assert log_likelihood(learnt, steps) > log_likelihood(nothing, steps) + 100
 
 
+def test_rates_that_are_too_high_are_not_taken_for_vehicles_that_cannot_be_rented(record):
+    steps, _ = record
+    learnt = learn_fault(replace(steps, station=np.arange(len(steps)) // 150, expected=1.15 * steps.expected))
+    assert learnt.demand == pytest.approx(1 / 1.15, rel=0.05)
+    assert learnt.breakage == pytest.approx(TRUE.breakage, rel=0.4)
+    assert learnt.fleeting == pytest.approx(TRUE.fleeting, abs=0.06)
+
+
 def test_the_chance_to_be_served_is_calibrated(record):
     steps, truth = record
     chance = served(TRUE, steps, smooth(TRUE, steps))

@@ -39,7 +39,7 @@ It is below .02 in simulated cities and .05 to .2 in real ones, where the feed l
 _LEAST_GAIN = 10.0
 """Gain of log-likelihood from which on some vehicles are believed to be listed that nobody can rent.
 
-Seven parameters gain a few by chance: −7 to 6 in simulated cities without such vehicles, 70 and more with them."""
+Eight parameters gain a few by chance: −7 to 6 in simulated cities without such vehicles, 70 and more with them."""
 
 _CURVE_PICKUPS = 20.0
 """Expected pickups that weigh as much as the belief that listed vehicles can be rented."""
@@ -52,11 +52,11 @@ _CORRECTED = 2  # largest listed number with a correction
 _FORTNIGHT = 14 * 1440
 _DIFFERENCE = 1e-3
 _LEARNT_FROM, _CORRECTED_FROM = 12_000, 150_000  # steps
-_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit")
+_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit", "demand")
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
-_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.05), logit(0.7)])
-_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 1.5, 1.5])
-_IS_RATE = np.array([False, True, True, False, True, False, False])
+_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.05), logit(0.7), 0.0])
+_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 1.5, 1.5, 0.1])
+_IS_RATE = np.array([False, True, True, False, True, False, False, True])
 # What leaves a trace of minutes is neither every vehicle's lot nor over within a few of them: records that are a minute
 # out of step with each other look like that.
 _BOUNDS = [
@@ -67,6 +67,7 @@ _BOUNDS = [
     (np.log(1 / 240), np.log(1 / 5)),
     (logit(1e-4), logit(0.6)),
     (logit(0.05), logit(0.99)),
+    (np.log(0.7), np.log(1.3)),
 ]
 
 
@@ -191,8 +192,8 @@ def learn_usable(
     is_sure = gain >= _LEAST_GAIN
     if not is_sure:  # the state still tells what trips know before the feed does
         fault, found = nothing, smooth(nothing, steps)
-    correction, after = _correct(steps, steps.expected * served(fault, steps, found))
-    before = pickups / np.maximum(expected, 1e-9)
+    correction, after = _correct(steps, steps.expected * fault.demand * served(fault, steps, found))
+    before = pickups / np.maximum(expected * fault.demand, 1e-9)
     before[0] = 0.0
     return UsableSupply("hidden", rates, fault, before, correction if is_sure else one, after, gain)
 
@@ -257,18 +258,22 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
     chunks = Chunks(steps)
     used = np.array([brief or name != "brief" for name in _FREE])
 
-    def fault(free: Floats) -> Fault:
+    def fault(units: Floats) -> Fault:
+        free = _CENTRE + _SPREAD * units
         values = (np.where(_IS_RATE, np.exp(free), expit(free)) * used).tolist()
         return Fault(**dict(zip(_FREE, values, strict=True)), stray=stray, unforeseen=unforeseen)
 
-    def objective(free: Floats) -> tuple[float, Floats]:
-        """Return minus the log posterior and its gradient, by forward differences that are worked out side by side."""
-        near = np.vstack([free, free + _DIFFERENCE * np.eye(len(free))])
-        prior = 0.5 * (((near - _CENTRE) / _SPREAD) ** 2).sum(axis=1)
+    def objective(units: Floats) -> tuple[float, Floats]:
+        """Return minus the log posterior and its gradient, by forward differences that are worked out side by side.
+
+        Parameters are in standard deviations of their priors, in which the posterior is about as wide everywhere.
+        """
+        near = np.vstack([units, units + _DIFFERENCE * np.eye(len(units))])
+        prior = 0.5 * (near**2).sum(axis=1)
         value = prior - log_likelihoods([fault(point) for point in near], chunks)
         return float(value[0]), (value[1:] - value[0]) / _DIFFERENCE
 
-    found = minimize(
-        objective, _CENTRE, jac=True, method="L-BFGS-B", bounds=_BOUNDS, options={"ftol": 1e-5, "maxiter": 20}
-    )
+    bounds = (np.array(_BOUNDS) - _CENTRE[:, None]) / _SPREAD[:, None]
+    start = np.zeros(len(_FREE))
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5, "maxiter": 20})
     return fault(found.x)
