@@ -14,7 +14,7 @@ from unmet.mobility.supply.broken import BRIEF, BROKEN, MOST_BROKEN, STATES, Fau
 from unmet.mobility.supply.served import find_served
 from unmet.mobility.supply.timeline import Timeline
 from unmet.mobility.supply.usable import Chunks, log_likelihood, log_likelihoods, smooth
-from unmet.mobility.supply.usable_learning import UsableSupply, learn_fault, served
+from unmet.mobility.supply.usable_learning import UsableSupply, hidden, learn_fault, served
 from unmet.mobility.supply.usual_rates import CityRates, make_calendar
 
 FAULT = Fault(
@@ -330,3 +330,13 @@ def test_the_list_for_the_workshop_has_stations_whose_record_tells():
     assert unusable.probability[0] > 0.9
     assert unusable.number[0] == pytest.approx(1.0, abs=0.1)
     assert unusable.since[0] == 7 * 1440 + 60
+
+
+def test_the_hidden_state_is_as_uncertain_as_its_probabilities_say(record):
+    """The squared error of the chance, in steps that are not averages of many states, is the variance on the mean."""
+    steps, truth = record
+    found = smooth(TRUE, steps)
+    chance, variance = served(TRUE, steps, found), hidden(TRUE, steps, found)
+    short = (steps.listed > 0) & (steps.listed < 4) & (steps.minutes < 5)
+    assert variance[short].mean() == pytest.approx(((truth - chance)[short] ** 2).mean(), rel=0.15)
+    assert (variance[steps.listed == 0] == 0).all()

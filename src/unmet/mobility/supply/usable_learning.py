@@ -23,7 +23,7 @@ from unmet.mobility.supply.usual_rates import (
     tally_hours,
 )
 
-__all__ = ["UsableSupply", "learn_fault", "learn_usable", "served", "with_expected"]
+__all__ = ["UsableSupply", "hidden", "learn_fault", "learn_usable", "served", "with_expected"]
 
 Floats = NDArray[np.float64]
 NUMBERS = np.arange(1, AMPLE)
@@ -213,6 +213,16 @@ def served(fault: Fault, steps: Steps, found: Smoothed, correction: Floats | Non
         mean = np.minimum(mean * np.append(correction, 1.0)[number], 1.0)
     mean[steps.listed >= AMPLE] = 1.0
     return mean
+
+
+def hidden(fault: Fault, steps: Steps, found: Smoothed) -> Floats:
+    """Variance of the chance to be served in each step that is due to the hidden state."""
+    share = served_share(fault, np.minimum(steps.listed, AMPLE))
+    share[steps.listed >= AMPLE] = 1.0
+    weight = 0.5 * (found.begin + found.end)
+    mean = (weight * share).sum(axis=1)
+    variance: Floats = np.maximum((weight * share**2).sum(axis=1) - mean**2, 0.0)
+    return variance
 
 
 def _correct(steps: Steps, usable: Floats) -> tuple[Floats, Floats]:
