@@ -24,6 +24,7 @@ from unmet.mobility.supply.status_log import StatusRecords
 
 __all__ = [
     "AMPLE",
+    "EARLIEST",
     "LONGEST_STEP",
     "UNKNOWN",
     "CutSteps",
@@ -46,6 +47,9 @@ LONGEST_STEP = 120
 UNEXPLAINED = 3
 """Vehicles that came or went at once beyond what the trips explain, from which on a van was there. One or two are trips
 that the feed shows a little earlier or later."""
+
+EARLIEST = 59
+"""Most seconds from a record to the full minute from which on it is in force."""
 
 _PLENTY = 99  # stands for any number of vehicles that leaves one to rent
 _STATION = 1 << 32
@@ -182,6 +186,13 @@ def _vans_and_disabled(
     return Events(block.station[row + 1], 60 * block.minute[row + 1], none, none, turned[row].astype(np.int64), van[row])
 
 
+def _begins(spells: Spells) -> Integers:
+    """Station and second at which each spell begins."""
+    early = 0 if spells.early is None else spells.early
+    begins: Integers = spells.owner * _STATION + (60 * spells.begin - early)
+    return begins
+
+
 def find_timeline(spells: Spells, events: Events) -> Timeline:
     """Cut the spells of stations at the events, and join spells between which nothing happens.
 
@@ -199,7 +210,7 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
         none, no = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
         return Timeline(none, none, none, none, no, none, none, none, no)
     spells, events = _join_ample(spells, events)
-    first_of = spells.owner * _STATION + 60 * spells.begin
+    first_of = _begins(spells)
     moment = events.station * _STATION + events.moment
     key = np.concatenate([first_of, np.sort(moment)])
     key.sort(kind="stable")  # two sorted runs
@@ -251,7 +262,7 @@ def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
 
     Such minutes say nothing about broken vehicles, and most records are of this kind.
     """
-    of = np.searchsorted(spells.owner * _STATION + 60 * spells.begin, events.station * _STATION + events.moment) - 1
+    of = np.searchsorted(_begins(spells), events.station * _STATION + events.moment) - 1
     inside = (of >= 0) & (spells.owner[of] == events.station) & (events.moment <= 60 * spells.end[of])
     events, of = events.select(inside), of[inside]
     taken = np.bincount(of, weights=events.pickups, minlength=len(spells.owner))
@@ -262,8 +273,9 @@ def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
     first = np.flatnonzero(np.append(True, ~joined))
     end = spells.end[np.append(first[1:], len(hour)) - 1]
     last = np.repeat(end, np.diff(np.append(first, len(hour))))
-    events = replace(events, moment=np.where(ample[of], 60 * last[of], events.moment))
-    return Spells(spells.owner[first], spells.begin[first], end, spells.reason[first], spells.supply[first]), events
+    before_next = 60 * last - (0 if spells.early is None else EARLIEST)
+    events = replace(events, moment=np.where(ample[of], before_next[of], events.moment))
+    return replace(spells.select(first), end=end), events
 
 
 @dataclass(frozen=True)
