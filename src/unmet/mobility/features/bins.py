@@ -15,6 +15,7 @@ from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.clock.periods import describe_periods, period_numbers
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.features.covariates import add_calendar, add_holidays, add_weather
+from unmet.mobility.features.season import usual_weather
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.records.files import Given, Workspace, expand, is_frame
 from unmet.mobility.records.quality import QualityLog
@@ -32,7 +33,8 @@ class BinFeatures:
     Attributes
     ----------
     frame : pandas.DataFrame
-        One row per bin: ``start`` and the features that the panel does not have.
+        One row per bin: ``start`` and the features that the panel does not have. With weather, ``weather_usual`` marks
+        bins without a reading: they have the usual weather of their season and hour.
     gaps : pandas.DataFrame
         ``column, first, last, bins``: runs of bins without a weather reading.
     quality : pandas.DataFrame
@@ -117,7 +119,23 @@ def _with_weather(
     for name in names:
         if name not in used:
             log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
-    return BinFeatures(joined.panel, joined.gaps, log.frame(), used, _by_week(joined.panel, used))
+    filled = _with_usual_weather(joined.panel, readings, used, timezone)
+    return BinFeatures(filled, joined.gaps, log.frame(), used, _by_week(joined.panel, used))
+
+
+def _with_usual_weather(
+    frame: pd.DataFrame, readings: pd.DataFrame, names: Sequence[str], timezone: str
+) -> pd.DataFrame:
+    """Give bins without a reading, such as future ones, the usual weather of their season and hour, and mark them."""
+    at = pd.DatetimeIndex(readings["at"]).tz_localize("UTC").tz_convert(timezone).tz_localize(None)
+    local = pd.DatetimeIndex(frame["start_local"])
+    missing = frame[list(names)].isna()
+    columns = {
+        name: frame[name].mask(missing[name], usual_weather(at, readings[name].to_numpy(dtype=float), local))
+        for name in names
+        if missing[name].any()
+    }
+    return frame.assign(**columns, weather_usual=missing.any(axis=1))
 
 
 def _by_week(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, list[Any]]:

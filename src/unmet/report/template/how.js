@@ -4,7 +4,7 @@ const STATE_TONES = { available: "demand", stockout: "lost", closed: "muted", un
 const STATE_NAMES = { available: "available", stockout: "out of stock", closed: "closed", unknown: "unknown" };
 const FLAG_WORDS = {
   extrapolation: "in hours of the week that never had supply: these estimates are extrapolated",
-  "covariate-missing": "without weather data, filled with the median",
+  "covariate-missing": "without weather data: the usual weather of the season and hour was used",
   unknown: "in an unknown state throughout",
   closed: "closed throughout",
   future: "without trip records",
