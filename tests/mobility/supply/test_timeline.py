@@ -37,7 +37,14 @@ def test_trips_of_a_minute_are_in_the_order_of_their_seconds():
     none = np.zeros(5, dtype=np.int64)
     found = find_timeline(spells, Events(none, second, taken, brought, none, none > 0))
     rows = list(zip(found.begin, found.end, found.listed, found.pickups, found.returned, strict=True))
-    assert rows == [(0, 3, 0, 0, 1), (3, 3, 1, 1, 0), (3, 4, 0, 0, 1), (4, 6, 1, 1, 0), (6, 6, 0, 0, 1), (6, 9, 1, 0, 0)]
+    assert rows == [
+        (0, 3, 0, 0, 1),
+        (3, 3, 1, 1, 0),
+        (3, 4, 0, 0, 1),
+        (4, 6, 1, 1, 0),
+        (6, 6, 0, 0, 1),
+        (6, 9, 1, 0, 0),
+    ]
     steps = to_steps(found).steps
     assert steps.minutes.tolist() == [3, 0, 1, 2, 0, 3]
     assert steps.pickups[steps.listed == 1].sum() == 2

@@ -183,7 +183,9 @@ def _vans_and_disabled(
     turned = np.maximum(np.where(van, found, np.minimum(found, -gained)), 0)
     row = np.flatnonzero(in_use & (van | (turned > 0)))
     none = np.zeros(len(row), dtype=np.int64)
-    return Events(block.station[row + 1], 60 * block.minute[row + 1], none, none, turned[row].astype(np.int64), van[row])
+    return Events(
+        block.station[row + 1], 60 * block.minute[row + 1], none, none, turned[row].astype(np.int64), van[row]
+    )
 
 
 def _begins(spells: Spells) -> Integers:

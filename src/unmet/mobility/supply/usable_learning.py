@@ -285,5 +285,7 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
 
     bounds = (np.array(_BOUNDS) - _CENTRE[:, None]) / _SPREAD[:, None]
     start = np.zeros(len(_FREE))
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5, "maxiter": 20})
+    found = minimize(
+        objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5, "maxiter": 20}
+    )
     return fault(found.x)
