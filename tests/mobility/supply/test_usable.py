@@ -14,7 +14,8 @@ from unmet.mobility.supply.broken import BRIEF, BROKEN, MOST_BROKEN, STATES, Fau
 from unmet.mobility.supply.served import find_served
 from unmet.mobility.supply.timeline import Timeline
 from unmet.mobility.supply.usable import Chunks, log_likelihood, log_likelihoods, smooth
-from unmet.mobility.supply.usable_learning import UsableSupply, hidden, learn_fault, served
+from unmet.mobility.supply.usable_learning import UsableSupply, hidden, learn_fault, learn_usable, served
+from unmet.mobility.supply.usable_words import supply_line
 from unmet.mobility.supply.usual_rates import CityRates, make_calendar
 
 FAULT = Fault(
@@ -340,3 +341,19 @@ def test_the_hidden_state_is_as_uncertain_as_its_probabilities_say(record):
     short = (steps.listed > 0) & (steps.listed < 4) & (steps.minutes < 5)
     assert variance[short].mean() == pytest.approx(((truth - chance)[short] ** 2).mean(), rel=0.15)
     assert (variance[steps.listed == 0] == 0).all()
+
+
+def test_listings_count_where_pickups_do_not_depend_on_them():
+    """Two stations list none, one and two vehicles in turn; each hour has a pickup, whatever is listed."""
+    hours = np.arange(20 * 24)
+    listed = np.tile(hours % 3, 2).astype(np.int64)
+    begin, station = np.tile(60 * hours, 2), np.repeat([0, 1], len(hours))
+    one, none = np.ones(len(listed), dtype=np.int64), np.zeros(len(listed), dtype=np.int64)
+    timeline = Timeline(station, begin, begin + 60, listed, listed > 0, one, none, none, none > 0)
+    calendar = make_calendar(0, 60 * len(hours) - 1, "UTC", np.empty((0, 2), dtype=np.int64))
+    learnt = learn_usable(timeline, calendar)
+    assert learnt.method == "unrelated"
+    assert learnt.is_as_listed
+    assert "do not depend" in supply_line(learnt.summary())
+    related = replace(timeline, pickups=np.where(listed > 0, one, none))
+    assert learn_usable(related, calendar).method != "unrelated"
