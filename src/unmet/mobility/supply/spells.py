@@ -81,8 +81,9 @@ class Spells:
 
     def select(self, chosen: NDArray[np.bool_] | Integers) -> Spells:
         """Return the chosen spells."""
-        columns = (getattr(self, name) for name in self.__dataclass_fields__)
-        return Spells(*(None if column is None else column[chosen] for column in columns))
+        early = None if self.early is None else self.early[chosen]
+        columns = (self.owner, self.begin, self.end, self.reason, self.supply)
+        return Spells(*(column[chosen] for column in columns), early=early)
 
 
 def no_spells() -> Spells:
