@@ -82,8 +82,8 @@ class Spells:
     def select(self, chosen: NDArray[np.bool_] | Integers) -> Spells:
         """Return the chosen spells."""
         early = None if self.early is None else self.early[chosen]
-        columns = (self.owner, self.begin, self.end, self.reason, self.supply)
-        return Spells(*(column[chosen] for column in columns), early=early)
+        owner, begin, end = self.owner[chosen], self.begin[chosen], self.end[chosen]
+        return Spells(owner, begin, end, self.reason[chosen], self.supply[chosen], early)
 
 
 def no_spells() -> Spells:
