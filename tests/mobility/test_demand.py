@@ -366,8 +366,15 @@ def test_what_is_odd_about_the_weather_is_told(two_zones):
     notes = []
     again = pd.concat([weather, weather.iloc[:3]], ignore_index=True)  # three readings come twice
     model = LatentDemand("weekly-mean", draws=50, weather=again, timezone="America/New_York", horizon="14d")
-    model.fit(panel, executor=serially, tell=notes.append)
-    assert any(note.startswith("No rain for ") for note in notes)
+    rows = model.fit(panel, executor=serially, tell=notes.append).demand()
+    assert any(note.startswith("No rain for ") and "usual value of the season" in note for note in notes)
+    unknown = rows["start"] > weather["time"].max().tz_convert("UTC") + pd.Timedelta(hours=1)
+    assert (rows["flags"].str.contains("covariate-missing") == unknown).all()
+    with open_panel_of(panel) as file:
+        frame = bin_features(file, weather=weather, timezone="America/New_York", horizon=14 * 24).frame
+    assert np.isfinite(frame["rain"]).all()
+    assert frame["weather_usual"].sum() > 24
+    assert frame.loc[frame["weather_usual"], "rain"].between(0, weather["rain"].max()).all()
     assert any("3 rows" in note for note in notes)
 
 

@@ -215,6 +215,7 @@ class LatentDemand:
             "holidays": self.holidays,
             "weather_gaps": features.gaps.to_dict("records"),
             "weather_by_week": features.by_week,
+            "weather_by_day": features.by_day,
             "weather_quality": features.quality.to_dict("records"),
         }
 
@@ -223,7 +224,11 @@ def _notes(features: BinFeatures) -> list[str]:
     """Describe the weather that is used, its gaps and its findings."""
     gaps = features.gaps.itertuples()
     notes = [f"Weather columns: {', '.join(features.weather)}."] if features.weather else []
-    notes += [f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on." for gap in gaps]
+    notes += [
+        f"No {gap.column} for {gap.bins} bins from {gap.first:%Y-%m-%d %H:%M} UTC on: "
+        "the usual value of the season and hour is used."
+        for gap in gaps
+    ]
     for row in features.quality.query("reason != 'read'").to_dict("records"):
         rows = f"{row['rows']:,} {'row' if row['rows'] == 1 else 'rows'}"
         if row["reason"] == "column without numbers":

@@ -113,6 +113,10 @@ def test_bins_to_come_have_a_curve_by_their_weather(city, truth):
     found = learn_city_from_rows(future).curve
     assert len(found) == len(truth)
     assert np.sqrt(np.mean(off(found[CITY_RATE], truth)[-48:] ** 2)) < 0.15
+    # A trend may turn: a random walk from the last bin with records on.
+    turn = found[CITY_ERRORS[-1]].to_numpy()
+    assert not turn[:-48].any()
+    assert np.square(turn[-48:]) == pytest.approx(0.15**2 * np.arange(1, 49) / 168)
 
 
 def test_too_few_zones_share_nothing_and_neither_do_zones_without_trips(city):

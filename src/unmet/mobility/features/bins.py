@@ -15,6 +15,7 @@ from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.clock.periods import describe_periods, period_numbers
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.features.covariates import add_calendar, add_holidays, add_weather
+from unmet.mobility.features.season import usual_weather
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.records.files import Given, Workspace, expand, is_frame
 from unmet.mobility.records.quality import QualityLog
@@ -32,7 +33,8 @@ class BinFeatures:
     Attributes
     ----------
     frame : pandas.DataFrame
-        One row per bin: ``start`` and the features that the panel does not have.
+        One row per bin: ``start`` and the features that the panel does not have. With weather, ``weather_usual`` marks
+        bins without a reading: they have the usual weather of their season and hour.
     gaps : pandas.DataFrame
         ``column, first, last, bins``: runs of bins without a weather reading.
     quality : pandas.DataFrame
@@ -41,6 +43,8 @@ class BinFeatures:
         Weather columns that models can use: the chosen ones that are not constant.
     by_week : dict
         ``week`` (its Monday) and the mean of each weather column over the bins of the week; empty without weather.
+    by_day : dict
+        ``day`` and the mean of each weather column over the bins of the local day; empty without weather.
     """
 
     frame: pd.DataFrame
@@ -48,6 +52,7 @@ class BinFeatures:
     quality: pd.DataFrame
     weather: tuple[str, ...] = ()
     by_week: dict[str, list[Any]] = field(default_factory=dict)
+    by_day: dict[str, list[Any]] = field(default_factory=dict)
 
 
 def bin_features(
@@ -117,14 +122,33 @@ def _with_weather(
     for name in names:
         if name not in used:
             log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
-    return BinFeatures(joined.panel, joined.gaps, log.frame(), used, _by_week(joined.panel, used))
+    local = pd.DatetimeIndex(joined.panel["start_local"])
+    week = pd.DatetimeIndex(describe_periods(period_numbers(local))["week"])
+    means = (_means(joined.panel, used, name, days) for name, days in (("week", week), ("day", local.normalize())))
+    filled = _with_usual_weather(joined.panel, readings, used, timezone)
+    return BinFeatures(filled, joined.gaps, log.frame(), used, *means)
 
 
-def _by_week(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, list[Any]]:
-    week = describe_periods(period_numbers(pd.DatetimeIndex(frame["start_local"])))["week"]
-    means = frame[list(names)].groupby(week.to_numpy()).mean()
+def _with_usual_weather(
+    frame: pd.DataFrame, readings: pd.DataFrame, names: Sequence[str], timezone: str
+) -> pd.DataFrame:
+    """Give bins without a reading, such as future ones, the usual weather of their season and hour, and mark them."""
+    at = pd.DatetimeIndex(readings["at"]).tz_localize("UTC").tz_convert(timezone).tz_localize(None)
+    local = pd.DatetimeIndex(frame["start_local"])
+    missing = frame[list(names)].isna()
+    columns = {
+        name: frame[name].mask(missing[name], usual_weather(at, readings[name].to_numpy(dtype=float), local))
+        for name in names
+        if missing[name].any()
+    }
+    return frame.assign(**columns, weather_usual=missing.any(axis=1))
+
+
+def _means(frame: pd.DataFrame, names: Sequence[str], key: str, days: pd.DatetimeIndex) -> dict[str, list[Any]]:
+    """Return the mean of each column by the days given for its rows, with the days under the name `key`."""
+    means = frame[list(names)].groupby(days.to_numpy()).mean()
     columns = {name: [None if pd.isna(v) else round(float(v), 4) for v in means[name]] for name in names}
-    return {"week": [f"{day:%Y-%m-%d}" for day in means.index], **columns}
+    return {**columns, key: [f"{day:%Y-%m-%d}" for day in means.index]}
 
 
 def read_weather(

@@ -46,6 +46,9 @@ _MOMENT = "moment"  # time once more, for the term that the curve leaves out
 _SPELL, _SPELLS, _FEATURES = 0.7, 500, 1200
 _SEARCH_WEEKS = 16
 _DRAWS = 200
+# Standard deviation of the level of a city a week after its records, beyond what its own past shows; its square grows
+# with time.
+_TURN = 0.15
 _TOTALS = ["observed", "seen", "usual"]
 
 
@@ -65,8 +68,8 @@ def city_curve(zones: Iterable[tuple[pd.DataFrame, ZoneData]], seed: int = 0) ->
     -------
     DataFrame or None
         ``start``; ``shared_log_rate``, the log of the city's rate over its mean; ``shared_off_1`` and so on, the
-        directions in which the curve is least certain, weighted by demand. The error of the curve is their sum, each
-        multiplied by a standard normal number.
+        directions in which the curve is least certain, weighted by demand, and a last one for bins to come. The error
+        of the curve is their sum, each multiplied by a standard normal number.
 
     Examples
     --------
@@ -106,7 +109,8 @@ def learn_curve(
     kept, moment = KeptGP.of(gp), float(at[_MOMENT].iloc[0])
     assert data.scales is not None
     of_later = None if kept is None else KeptCurve(kept, data.scales, moment, rate.mean(), level, projection, seed)
-    return _curve(data.start, rate, rate.mean(), projection @ _centred(draws, level)), of_later, effects
+    errors = np.vstack([projection @ _centred(draws, level), _turns(data.start, data.start[data.seen].max())])
+    return _curve(data.start, rate, rate.mean(), errors), of_later, effects
 
 
 def continued(kept: KeptCurve, bins: pd.DataFrame) -> pd.DataFrame:
@@ -118,7 +122,15 @@ def continued(kept: KeptCurve, bins: pd.DataFrame) -> pd.DataFrame:
         at = data.inputs.assign(**{_MOMENT: kept.moment})
         rate = kept.gp.predict_quantiles(at, [0.5])[:, 0]
         draws = np.log(kept.gp.sample(at, _DRAWS, random_state=kept.seed) / rate)
-    return _curve(data.start, rate, kept.rate, kept.projection @ _centred(draws, kept.level))
+    known = bins[~bins["future"].astype(bool)] if "future" in bins else bins
+    errors = np.vstack([kept.projection @ _centred(draws, kept.level), _turns(data.start, known["start"].max())])
+    return _curve(data.start, rate, kept.rate, errors)
+
+
+def _turns(start: pd.DatetimeIndex, last: pd.Timestamp) -> Array:
+    """Standard deviation of the level in bins after the last one with records: that of a random walk."""
+    weeks = ((start - last) / pd.Timedelta(weeks=1)).to_numpy(dtype=float)
+    return np.asarray(_TURN * np.sqrt(np.maximum(weeks, 0.0)))
 
 
 def _curve(start: pd.DatetimeIndex, rate: Array, mean: float, off: Array) -> pd.DataFrame:
@@ -156,7 +168,7 @@ def _directions(draws: Array, rate: Array) -> tuple[Array, Array]:
     share = rate / rate.mean()
     level = (draws * share).mean(axis=1)
     left, _, _ = np.linalg.svd(_centred(draws, level) * np.sqrt(share), full_matrices=False)
-    count = len(CITY_ERRORS)
+    count = len(CITY_ERRORS) - 1
     projection = np.zeros((count, len(draws)))
     found = min(count, left.shape[1])
     projection[:found] = left[:, :found].T / np.sqrt(len(draws) - 1)

@@ -20,12 +20,15 @@ __all__ = ["CITY_ERRORS", "CITY_RATE", "NOT_COVARIATES", "Hyperparameters", "Zon
 CITY_RATE = "shared_log_rate"
 """The input with the city's curve: see `unmet.mobility.models.city`."""
 
-CITY_ERRORS = [f"shared_off_{i}" for i in range(1, 13)]
-"""Inputs with the errors of that curve: each is a curve, to be multiplied by a standard normal number."""
+CITY_ERRORS = [f"shared_off_{i}" for i in range(1, 14)]
+"""Inputs with the errors of that curve: each is a curve, to be multiplied by a standard normal number.
+
+The last is for bins after the end of the records: a trend may turn as it has not done before.
+"""
 
 _NEEDED = tuple(name for name in PANEL_COLUMNS if name in (*NEEDED_COLUMNS, *STATE_MINUTES))
 # Columns of a panel that record what happened. None may be a covariate, or demand would explain itself.
-NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", CITY_RATE}
+NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", CITY_RATE, "weather_usual"}
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # Minutes. A pickup proves that a vehicle was there for a moment, even if no minute began with one. One moment per bin,
 # not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased.
@@ -248,7 +251,7 @@ def _flag(flags: np.ndarray, rows: BoolArray, word: str) -> None:
 def _inputs(
     frame: pd.DataFrame, local: pd.DatetimeIndex, scales: InputScales | None
 ) -> tuple[pd.DataFrame, tuple[str, ...], BoolArray, InputScales]:
-    """Make the columns for the kernels; fill gaps of a covariate with its median, and report those rows."""
+    """Make the columns for the kernels; fill gaps of a covariate with its median, and report rows with gaps."""
     known = scales or InputScales(local[0], _covariate_scales(frame))
     inputs = pd.DataFrame({"t": (local - known.origin) / pd.Timedelta(days=1)})
     holiday = frame["holiday"].to_numpy(dtype=float) if "holiday" in frame else np.zeros(len(frame))
@@ -257,11 +260,12 @@ def _inputs(
     inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)
     inputs["weekend"] = (inputs["week"] >= 5).astype(float)
     inputs["holiday"] = holiday
-    gaps = np.zeros(len(frame), dtype=bool)
+    # `unmet.mobility.features.bins` marks bins that have the season's weather, for want of a reading.
+    gaps = frame["weather_usual"].to_numpy(dtype=bool) if "weather_usual" in frame else np.zeros(len(frame), dtype=bool)
     for name, (median, unit) in known.covariates.items():
         values = frame[name].to_numpy(dtype=float)
         hole = ~np.isfinite(values)
-        gaps |= hole
+        gaps = gaps | hole
         values = np.where(hole, median, values)
         inputs[f"x:{name}"] = values if unit is None else np.log1p(values / unit)
     return inputs, tuple(f"x:{name}" for name in known.covariates), gaps, known
