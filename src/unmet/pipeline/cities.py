@@ -215,8 +215,8 @@ def _finish_all(
         if stream is None:
             yield from ((city.name, _outcome(_finish, city, executor, workers)) for city in cities)
             return
-        futures = {threads.submit(_outcome, _finish, city, stream, workers): city.name for city in cities}
         try:
+            futures = {threads.submit(_outcome, _finish, city, stream, workers): city.name for city in cities}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException as error:
