@@ -280,6 +280,90 @@ def test_a_collector_that_starts_again_keeps_to_its_ticks_and_repeats_nothing(ci
     assert len(city.polls("gbfs")) == 1
 
 
+def test_polls_one_by_one_are_conditional_and_use_no_older_document(city: City) -> None:
+    """As cron polls: every poll is a process of its own."""
+
+    def answer(request: Request) -> Reply:
+        minute = (city.clock.moment - NOON) // 60
+        if minute == 10:
+            return status({"a": 0, "b": 0}, NOON - 60, ETag='"old"')  # from a cache
+        tag = f'"{minute // 10}"'
+        same = request.headers.get("If-None-Match") == tag
+        return Reply(304, headers={"ETag": tag}) if same else status(city.bikes, NOON + minute // 10 * 600, ETag=tag)
+
+    city.server.routes["/station_status"] = answer
+    city.clock.moment = NOON + 300
+    for _ in range(5):
+        city.collect(1.0, once=True)
+        city.clock.moment += 150
+    polls = city.polls()
+    assert polls["http_status"].tolist() == [200, 304, 200, 200, 304]
+    assert polls["error"].isna().tolist() == [True, True, False, True, True]
+    assert city.table("changes")["num_bikes_available"].tolist() == [3, 5]
+
+
+def test_polls_one_by_one_report_a_dead_publisher_once_and_believe_a_clock_that_was_set_back(city: City) -> None:
+    city.server.routes["/station_status"] = status(city.bikes, NOON)
+    for _ in range(10):
+        city.collect(1.0, once=True)
+        city.clock.moment += 300
+    (note,) = city.notes
+    assert "has not changed for 35 minutes" in note
+    city.server.routes["/station_status"] = lambda _: status({"a": 1}, city.clock.moment - 7200)
+    for _ in range(8):
+        city.collect(1.0, once=True)
+        city.clock.moment += 300
+    assert city.polls()["error"].isna().tolist()[-8:] == [False] * 6 + [True] * 2
+    assert city.notes[1:-1] == ["city: station_status: last_updated went back by 4200 s."]
+    assert city.notes[-1] == "city: station_status: answers again, after 6 failed polls."
+
+
+def test_a_restart_keeps_to_the_ttl(city: City) -> None:
+    city.server.routes["/station_status"] = lambda _: status(city.bikes, city.clock.moment, ttl=900)
+    for _ in range(6):
+        city.collect(300.0)
+    assert len(city.polls()) <= 3
+
+
+def test_a_restart_keeps_to_the_waits_after_failures(city: City) -> None:
+    city.server.routes["/station_status"] = Reply(503)
+    for _ in range(12):
+        city.collect(300.0)
+    assert 4 <= len(city.polls()) <= 10
+
+
+def test_a_kill_before_the_first_document_of_a_day_forgets_neither_feeds_nor_stations(city: City) -> None:
+    city.collect(60.0)
+    city.clock.moment += DAY
+    city.server.routes |= {"/gbfs.json": Reply(503), "/station_status": Reply(503)}
+    city.collect(1.0, once=True)  # finishes the first day
+    city.collect(1.0, once=True)
+    del city.bikes["a"]
+    city.server.routes["/station_status"] = lambda _: status(city.bikes, city.clock.moment)
+    city.clock.moment += 900
+    city.collect(60.0)
+    last = city.table("changes").iloc[-2:].set_index("station_id")
+    assert last["left_feed"].to_dict() == {"a": True, "b": False}
+
+
+def test_stop_ends_a_single_round_too(city: City) -> None:
+    async def stopped() -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def answer(_: Request) -> Reply:
+            loop.call_soon_threadsafe(stop.set)
+            return status(city.bikes)
+
+        city.server.routes["/station_status"] = answer
+        system = System("city", f"{city.server.url}/gbfs.json")
+        await collect([system], city.folder, clock=city.clock, once=True, stop=stop)
+
+    asyncio.run(stopped())
+    assert len(city.polls()) == 1
+    assert city.polls("station_information").empty
+
+
 def test_the_list_of_feeds_is_remembered_while_it_cannot_be_read(city: City) -> None:
     city.collect(60.0)
     city.server.routes["/gbfs.json"] = Reply(503)
@@ -421,3 +505,9 @@ def test_real_documents_of_all_versions_are_collected(data_dir: Path, tmp_path: 
     assert len(stations) == 845
     v3 = read_parquet(SystemHistory(tmp_path / "v3.0").files("changes", tmp_path)[0])
     assert len(v3) >= 1
+
+
+def test_a_validator_that_cannot_be_sent_back_does_not_stop_the_feed(city: City) -> None:
+    city.server.routes["/station_status"] = lambda _: status(city.bikes, city.clock.moment, ETag='"caf\xe9"')
+    city.collect(600.0)
+    assert city.polls()["error"].isna().all()

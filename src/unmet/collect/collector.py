@@ -19,7 +19,7 @@ from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet._storage.folders import hold_folder
 from unmet.collect.clock import Clock
 from unmet.collect.documents import feed_addresses, parse_document
-from unmet.collect.feeds import CollectorSettings, Feed, next_tick
+from unmet.collect.feeds import CollectorSettings, Feed
 from unmet.collect.history import SystemHistory, day_of
 from unmet.collect.memory import INFORMATION, STATUS, VEHICLE_FEEDS, Memory, Seen
 from unmet.collect.requests import Answer, Secrets, ask
@@ -143,7 +143,7 @@ async def collect(
                     collectors.append(one)
                     one.open()
                 for one in collectors:
-                    tasks.create_task(one.poll_once() if once else one.follow(until, ending))
+                    tasks.create_task(one.poll_once(ending) if once else one.follow(until, ending))
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
@@ -201,15 +201,13 @@ class _SystemCollector:
                 f"{self._history.folder}: has records of {latest}, but this machine's clock is at {today} (UTC). "
                 "Set the clock right, or name another folder."
             )
-        if finished and not days:
-            self._replay(self._history.last_rows(finished[-1]))
+        if (known := self._history.last_answered_day()) is not None:
+            self._replay(self._history.last_rows(known))
         for day in days:
             if day == today:
-                self._memory.begin_day()
+                self._ask_for_all()
             for frame in self._history.frames(day):
                 self._replay(frame)
-        for feed in self._feeds.values():
-            feed.due = next_tick(feed.polled, feed.interval(self._settings), feed.phase) if feed.polled else 0.0
         self._begin_day(today, first=today not in days)
 
     def close(self) -> None:
@@ -218,13 +216,13 @@ class _SystemCollector:
             self._segment.close()
             self._segment = None
 
-    async def poll_once(self) -> None:
+    async def poll_once(self, stop: asyncio.Event) -> None:
         """Poll now: ``gbfs.json`` first, because it lists the others; of what is read once a day only what is due."""
         discovery = self._feeds[_DISCOVERY]
         if discovery.due <= self._clock.now():
             await self._poll(discovery)
         for feed in list(self._feeds.values()):
-            if feed is not discovery and (not feed.daily or feed.due <= self._clock.now()):
+            if feed is not discovery and (not feed.daily or feed.due <= self._clock.now()) and not stop.is_set():
                 await self._poll(feed)
 
     async def follow(self, until: float | None, stop: asyncio.Event) -> None:
@@ -311,14 +309,18 @@ class _SystemCollector:
         """Open the segment of today, and finish earlier days; `first` if today has no poll yet."""
         self.close()
         if first:
-            self._memory.begin_day()
-            for feed in self._feeds.values():  # the first document of a day is to come whole
-                feed.etag = feed.modified = None
+            self._ask_for_all()
         self._segment = Segment(self._history.segment(today))
         for day in self._history.open_days():
             if day < today:
                 self._later(partial(self._history.finish, day))
         self._day = today
+
+    def _ask_for_all(self) -> None:
+        """Have the first documents of a day come and be written whole."""
+        self._memory.begin_day()
+        for feed in self._feeds.values():
+            feed.etag = feed.modified = None
 
     def _replay(self, frame: Mapping[str, list[list[Any]]]) -> None:
         """Take up what was written before."""
@@ -329,9 +331,9 @@ class _SystemCollector:
                     self._add_feeds(feed_addresses(parse_document(text.encode())))
                 except FileFormatError as reason:
                     raise FileFormatError(f"{self._history.folder}: a kept gbfs.json: {reason}") from None
-        for name, at, *_, error in frame.get("polls", ()):
-            if feed := self._feeds.get(name):
-                feed.polled, feed.failures = at, int(error is not None)
+        for name, at, updated, ttl, code, etag, *_, error in frame.get("polls", ()):
+            if (feed := self._feeds.get(name)) and at is not None:
+                feed.take_up(at, updated, ttl, code, etag, error, self._settings, self._chance)
 
 
 def _httpx() -> Any:

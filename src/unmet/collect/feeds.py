@@ -118,6 +118,34 @@ class Feed:
             self.updated, self.changed = document.updated, at
         self.ttl, self.etag, self.modified = document.ttl, answer.etag, answer.modified
 
+    def take_up(
+        self,
+        at: float,
+        updated: float | None,
+        ttl: float | None,
+        status: int | None,
+        etag: str | None,
+        error: str | None,
+        settings: CollectorSettings,
+        chance: random.Random,
+    ) -> None:
+        """Take over a poll of an earlier process, as if it had been made by this one.
+
+        Of a poll that failed although a document came, it is not kept whether the document was older. It is treated as
+        if it were: after a restart, a clock that was set back is believed no later than without one.
+        """
+        if updated != self.updated:
+            self.updated, self.changed = updated, at
+        self.ttl = ttl or 0.0
+        if error is None:
+            self.behind = None
+            self.etag = etag if status == 200 else self.etag
+            self.reported_dead = self.is_dead(at, settings)
+        elif status == 200 and self.behind is None:
+            self.behind = at
+        self.due = at  # single polls (`once`) come before they are due
+        self.plan(at, Answer(status, b"" if status == 200 else None), error is not None, settings, chance)
+
     def plan(self, at: float, answer: Answer, failed: bool, settings: CollectorSettings, chance: random.Random) -> None:
         """Set when the feed is due, after a poll at a moment."""
         wait = min(answer.retry_after or 0.0, DAY)

@@ -103,6 +103,7 @@ SEGMENT = ".segment"
 
 _MANIFEST = "manifest.json"
 _FILES = {f"{table}.parquet" for table in TABLES}
+_DOCUMENTS = "documents.parquet"
 _MOST_NUMBER = 9e12  # as a time, the last one that DuckDB has
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which is not text
 _BATCH = 5_000  # rows of Python take ten times the space of those of a table
@@ -224,6 +225,11 @@ class SystemHistory:
             if path.is_file():
                 found.append(path)
         return found
+
+    def last_answered_day(self) -> str | None:
+        """Last finished day of which documents are here: neither moved away nor without any answer."""
+        days = (day for day in reversed(self.finished_days()) if (self.folder / "days" / day / _DOCUMENTS).is_file())
+        return next(days, None)
 
     def last_rows(self, day: str) -> dict[str, list[list[Any]]]:
         """Last row of every station, vehicle and document of a finished day, as in a frame of a segment."""

@@ -20,6 +20,7 @@ import pandas as pd
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
+from unmet._storage.folders import check_regular
 from unmet._storage.writing import write_text, writing
 from unmet.mobility.panel.file import PanelFile
 from unmet.report.basemap import read_basemap
@@ -169,6 +170,7 @@ def _check_target(target: Path) -> None:
     """Check that the file can be written before any work starts."""
     if target.is_dir():
         raise InputError(f"{str(target)!r} is a folder. Give a file in it, such as {str(target / 'report.html')!r}.")
+    check_regular(target)
     if not target.parent.is_dir():
         raise InputError(f"There is no folder {str(target.parent)!r} for {target.name!r}. Create it first.")
 

@@ -69,7 +69,7 @@ def hidden_hours(
     """
     if not 0 < share < 1:
         raise InputError(f"share: expected a share of the bins, above 0 and below 1; got {share}.")
-    check_draws(draws)
+    check_draws(draws, seed)
     with opened(panel) as file:
         file.set_features(features)
         pairs, masks = [], {}
