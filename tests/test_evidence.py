@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -15,7 +18,7 @@ def hill(theta: np.ndarray, state: object) -> Evaluation[object]:
     """A stretched bowl with its top at (1, −2)."""
     away = theta - [1.0, -2.0]
     scale = np.array([1.0, 30.0])
-    return Evaluation(float(-(scale * away) @ away), -2 * scale * away, state)
+    return Evaluation(float(-(scale * away) @ away), -2 * scale * away, state, information=np.diag(2 * scale))
 
 
 def two_hills(theta: np.ndarray, state: object) -> Evaluation[object]:
@@ -25,7 +28,7 @@ def two_hills(theta: np.ndarray, state: object) -> Evaluation[object]:
     return Evaluation(float(a + b), np.array([-2 * (x + 3) * a - 2 * (x - 3) * b]), state)
 
 
-@pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
+@pytest.mark.parametrize("optimizer", ["lbfgs", "scoring", "adam"])
 def test_the_top_is_found(optimizer: str) -> None:
     found = maximise(hill, [np.array([4.0, 4.0])], BOX, optimizer=optimizer)  # type: ignore[arg-type]
     np.testing.assert_allclose(found.theta, [1.0, -2.0], atol=1e-2)
@@ -35,7 +38,7 @@ def test_the_top_is_found(optimizer: str) -> None:
     assert found.reached == (found.value,)
 
 
-@pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
+@pytest.mark.parametrize("optimizer", ["lbfgs", "scoring", "adam"])
 def test_a_top_outside_the_box_is_sought_at_its_wall(optimizer: str) -> None:
     box = np.array([[2.0, 5.0], [-5.0, 5.0]])
     found = maximise(hill, [np.array([4.0, 4.0])], box, optimizer=optimizer)  # type: ignore[arg-type]
@@ -60,7 +63,7 @@ def test_the_best_of_several_starts_is_kept_and_each_is_told() -> None:
     assert found.reached == pytest.approx((0.5, 1.0), abs=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", ["lbfgs", "adam"])
+@pytest.mark.parametrize("optimizer", ["lbfgs", "scoring", "adam"])
 def test_stopping_early_is_reported(optimizer: str) -> None:
     found = maximise(hill, [np.array([4.0, 4.0])], BOX, optimizer=optimizer, max_iter=1)  # type: ignore[arg-type]
     assert not found.converged
@@ -124,7 +127,7 @@ def test_a_failure_of_one_start_leaves_the_others() -> None:
 
 
 def test_an_unknown_optimiser_is_refused() -> None:
-    with pytest.raises(InputError, match="'lbfgs', 'adam' or None; got 'bfgs'"):
+    with pytest.raises(InputError, match="'lbfgs', 'scoring', 'adam' or None; got 'bfgs'"):
         maximise(hill, [np.zeros(2)], BOX, optimizer="bfgs")  # type: ignore[arg-type]
 
 
@@ -178,3 +181,53 @@ def test_a_search_that_may_end_with_a_small_gain_is_shorter_and_ends_near_the_to
     assert soon.evaluations < exact.evaluations
     assert exact.value == pytest.approx(-1000, abs=1e-6)
     assert -1005 < soon.value <= exact.value
+
+
+def curved_valley(theta: np.ndarray, state: object, *, information: float = 1.0) -> Evaluation[object]:
+    """Rosenbrock's valley upside down, with the information of Gauss and Newton times a factor."""
+    x, y = theta
+    gradient = np.array([400 * x * (y - x**2) + 2 * (1 - x), -200 * (y - x**2)])
+    jacobian = np.array([[-20 * x, 10.0], [1.0, 0.0]])
+    value = -100 * (y - x**2) ** 2 - (1 - x) ** 2
+    return Evaluation(float(value), gradient, state, information=2 * information * jacobian.T @ jacobian)
+
+
+@pytest.mark.parametrize("information", [1.0, 0.2, 4.0])
+def test_scoring_climbs_with_information_that_is_only_roughly_right(information: float) -> None:
+    found = maximise(
+        partial(curved_valley, information=information), [np.array([-1.2, 1.0])], BOX, optimizer="scoring", max_iter=200
+    )
+    assert found.converged
+    assert found.value == pytest.approx(0.0, abs=5e-3)
+
+
+def test_scoring_takes_fewer_evaluations() -> None:
+    few, many = (maximise(hill, [np.array([4.0, 4.0])], BOX, optimizer=o) for o in ("scoring", "lbfgs"))
+    assert few.evaluations < many.evaluations
+
+
+def test_without_information_scoring_is_quasi_newton() -> None:
+    def bare(theta: np.ndarray, state: object) -> Evaluation[object]:
+        return replace(hill(theta, state), information=None)
+
+    found, same = (maximise(bare, [np.array([4.0, 4.0])], BOX, optimizer=o) for o in ("scoring", "lbfgs"))
+    np.testing.assert_array_equal(found.theta, same.theta)
+
+
+def test_scoring_turns_back_from_values_that_cannot_be_trusted() -> None:
+    def holed(theta: np.ndarray, state: object) -> Evaluation[object]:
+        return replace(hill(theta, state), valid=theta[0] > 1.5)
+
+    found = maximise(holed, [np.array([4.0, 4.0])], BOX, optimizer="scoring")
+    assert found.theta[0] > 1.5
+    assert not found.converged
+    assert found.value > hill(np.array([4.0, 4.0]), None).value
+
+
+def test_scoring_ends_where_nothing_is_gained_although_the_gradient_says_so() -> None:
+    def lying(theta: np.ndarray, state: object) -> Evaluation[object]:
+        return Evaluation(0.0, np.ones(2), state, information=np.eye(2))
+
+    found = maximise(lying, [np.zeros(2)], BOX, optimizer="scoring")
+    assert not found.converged
+    assert "no step" in found.message

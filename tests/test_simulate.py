@@ -330,9 +330,9 @@ def test_weather_moves_demand():
     still = simulate_city(stations=5, days=200, seed=1, start="2024-01-01", trend_effect=0.0, weather_effect=0.0)
     ratio = (city.true_rate["rate"] / still.true_rate["rate"]).to_numpy()[: len(city.weather)]
     sky = city.weather
-    dry = sky["precipitation"] == 0
-    assert ratio[(sky["temperature"] < 2) & dry].mean() < 0.5 * ratio[(sky["temperature"] > 20) & dry].mean()
-    mild = sky["temperature"].between(12, 24)
+    dry = sky["precipitation_mm"] == 0
+    assert ratio[(sky["temperature_c"] < 2) & dry].mean() < 0.5 * ratio[(sky["temperature_c"] > 20) & dry].mean()
+    mild = sky["temperature_c"].between(12, 24)
     assert ratio[mild & ~dry].mean() < 0.9 * ratio[mild & dry].mean()
 
 

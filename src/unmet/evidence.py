@@ -14,9 +14,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from unmet._exceptions import InputError, NumericalError
-from unmet._typing import Array
+from unmet._typing import Array, BoolArray
 
-__all__ = ["Evaluation", "Optimum", "maximise", "random_starts"]
+__all__ = ["Evaluation", "Optimizer", "Optimum", "maximise", "random_starts"]
 
 State = TypeVar("State")
 
@@ -25,6 +25,8 @@ _FLAT = 1e-2
 # Step of the finite differences for curvature: small compared to the width of any peak, large compared to EP's
 # tolerance.
 _DIFFERENCE = 1e-3
+# Scoring: largest change of a log hyper-parameter in one step, and the gain below which EP's tolerance decides.
+_LONGEST_STEP, _LEAST_GAIN, _MOST_DAMPING = 2.0, 1e-3, 1e4
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,15 @@ class Evaluation(Generic[State]):
     """Value and gradient of the objective, and the warm start that the next evaluation may use.
 
     `valid` is False where the value cannot be trusted, because what computes it did not converge: the search turns back
-    from there and never ends there.
+    from there and never ends there. `information` is a positive approximation of minus the second derivatives, which
+    the optimiser "scoring" needs.
     """
 
     value: float
     gradient: Array
     state: State
     valid: bool = True
+    information: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Optimum(Generic[State]):
 
 
 Objective = Callable[[Array, State | None], Evaluation[State]]
+Optimizer = Literal["lbfgs", "scoring", "adam"]
 
 
 def maximise(
@@ -80,7 +85,7 @@ def maximise(
     starts: Sequence[Array],
     bounds: Array,
     *,
-    optimizer: Literal["lbfgs", "adam"] = "lbfgs",
+    optimizer: Optimizer = "lbfgs",
     max_iter: int = 1000,
     learning_rate: float = 0.05,
     measure_curvature: bool = False,
@@ -96,8 +101,9 @@ def maximise(
         Starting points. Points outside the bounds are moved onto them.
     bounds : array of shape (p, 2)
         Box of the search.
-    optimizer : "lbfgs" or "adam"
-        Quasi-Newton with bounds (default), or Adam with steps clipped to the box.
+    optimizer : "lbfgs", "scoring" or "adam"
+        Quasi-Newton with bounds (default); Fisher scoring, which takes a fraction of the evaluations where the
+        objective returns its information (else quasi-Newton); or Adam with steps clipped to the box.
     max_iter : int
         Iterations per start.
     learning_rate : float
@@ -108,6 +114,7 @@ def maximise(
         for both, a search takes two to four times as many evaluations.
     least_gain : float
         L-BFGS: stop after an iteration that gains less. By default only where no digits are left.
+        Scoring: stop where the next step would gain less.
 
     Returns
     -------
@@ -120,9 +127,9 @@ def maximise(
     >>> maximise(hill, [np.array([3.0])], np.array([[-5.0, 5.0]])).theta.round(6) + 0.0
     array([0.])
     """
-    if optimizer not in ("lbfgs", "adam"):
-        raise InputError(f"optimizer must be 'lbfgs', 'adam' or None; got {optimizer!r}.")
-    climb = _lbfgs if optimizer == "lbfgs" else _adam
+    if optimizer not in _CLIMBS:
+        raise InputError(f"optimizer must be 'lbfgs', 'scoring', 'adam' or None; got {optimizer!r}.")
+    climb = _CLIMBS[optimizer]
     ends: list[tuple[_Trace[State], bool, str]] = []
     failure: NumericalError | None = None
     for start in starts:
@@ -261,6 +268,43 @@ def _adam(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, settin
     return False, f"{max_iter} steps of Adam, still gaining"
 
 
+def _scoring(trace: _Trace[Any], start: Array, bounds: Array, max_iter: int, settings: _Settings) -> tuple[bool, str]:
+    """Run Fisher scoring within the box, with Levenberg & Marquardt's damping of steps that gain less than expected."""
+    now, theta, damping = trace(start), start, 0.0
+    if now.information is None:
+        return _lbfgs(trace, start, bounds, max_iter, settings)
+    for k in range(max_iter):
+        assert now.information is not None
+        free = _projected(theta, now.gradient, bounds) != 0
+        if _scoring_step(now, free, 0.0)[1] < max(settings.least_gain, _LEAST_GAIN):
+            return True, f"little left to gain after {k} steps of scoring"
+        step, _ = _scoring_step(now, free, damping)
+        step = np.clip(theta + step, bounds[:, 0], bounds[:, 1]) - theta
+        expected = now.gradient @ step - 0.5 * step @ now.information @ step
+        there = trace(theta + step)
+        gained = (there.value - now.value) / expected
+        if gained > 0 and there.information is not None:
+            now, theta = there, theta + step
+        if gained < 0.25:
+            damping = max(4.0 * damping, 0.5)
+        elif gained > 0.75:
+            damping = damping / 4.0 if damping > 0.01 else 0.0
+        if damping > _MOST_DAMPING:
+            return False, f"no step of scoring gains after {k + 1}"
+    return False, f"{max_iter} steps of scoring, still gaining"
+
+
+def _scoring_step(at: Evaluation[Any], free: BoolArray, damping: float) -> tuple[Array, float]:
+    """Return the step of the free coordinates to the maximum of the quadratic at a point, and the gain expected."""
+    assert at.information is not None
+    step = np.zeros_like(at.gradient)
+    curvature = at.information[np.ix_(free, free)]
+    curvature = curvature + damping * np.diag(np.diag(curvature))
+    step[free] = np.linalg.lstsq(curvature, at.gradient[free], rcond=1e-12)[0]
+    gain = 0.5 * float(at.gradient @ step)
+    return step * min(1.0, _LONGEST_STEP / max(np.abs(step).max(initial=0.0), 1e-300)), gain
+
+
 def random_starts(start: Array, bounds: Array, n: int, rng: np.random.Generator) -> list[Array]:
     """Return n random starts around the first one: log-normal with a factor of e^1.5, within bounds.
 
@@ -276,3 +320,6 @@ def random_starts(start: Array, bounds: Array, n: int, rng: np.random.Generator)
         Random generator.
     """
     return [np.clip(start + rng.normal(scale=1.5, size=start.shape), bounds[:, 0], bounds[:, 1]) for _ in range(n)]
+
+
+_CLIMBS = {"lbfgs": _lbfgs, "scoring": _scoring, "adam": _adam}

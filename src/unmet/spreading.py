@@ -6,6 +6,7 @@ evidences of a twentieth of a second each, some forty times. Its workers stay, a
 
 from __future__ import annotations
 
+import gc
 import pickle
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -90,7 +91,9 @@ def _store(folder: Path, value: object) -> Path:
 
 @lru_cache(maxsize=64)
 def _read_stored(path: Path) -> Any:
-    return pickle.loads(path.read_bytes())  # written by this program, in a folder that only its user can write to
+    value = pickle.loads(path.read_bytes())  # written by this program, in a folder that only its user can write to
+    gc.freeze()  # loky collects garbage every second, which takes 0.07 s unless modules and values are left out
+    return value
 
 
 def _call_stored(item: tuple[Callable[[Any, Any], Any], Path, Any]) -> Any:

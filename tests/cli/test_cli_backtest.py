@@ -127,7 +127,7 @@ def test_a_folder_that_cannot_be_written_is_exit_code_2_before_any_work(panel, t
 
 
 @pytest.mark.slow
-def test_hidden_hours_are_scored_against_two_baselines(tmp_path):
+def test_hidden_hours_and_cut_stock_are_scored_against_two_baselines(tmp_path):
     city = simulate_city(stations=8, days=21, seed=3)
     path = tmp_path / "city.parquet"
     write_panel(path, city.trips, city.status, city.stations, timezone=city.settings.timezone)
@@ -141,17 +141,23 @@ def test_hidden_hours_are_scored_against_two_baselines(tmp_path):
     assert f"{int(scores['rows'].iloc[0]):,} hidden hours" in result.stdout
     assert scores["crps"].idxmin() == "exposure"
     assert abs(scores.loc["exposure", "bias"]) < 0.15
+    result = CliRunner().invoke(cli.app, ["backtest", str(path), "--out", str(tmp_path / "out"), "--hide", "stock"])
+    assert result.exit_code == 0, result.output
+    scores = pd.read_csv(tmp_path / "out" / "cut_stock.csv").set_index("model")
+    assert f"{scores['turned_away'].iloc[0]:,.0f} riders turned away" in result.stdout
+    assert abs(scores.loc["exposure", "bias"]) < 0.15
 
 
 def test_something_else_to_hide_is_refused(panel, tmp_path, monkeypatch, capsys):
     assert run_main(monkeypatch, str(panel), "--out", str(tmp_path / "out"), "--hide", "days") == 2
-    assert "hide: expected weeks or hours, got 'days'" in " ".join(capsys.readouterr().err.split())
+    assert "hide: expected weeks, hours or stock, got 'days'" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         (["--hide", "hours", "--share", "0.1"], "--share: has no effect with --hide hours"),
+        (["--hide", "stock", "--draws", "90"], "--draws: has no effect with --hide stock"),
         (["--decisions", "--weather", "w.csv"], "--weather: has no effect with --decisions"),
         (["--days", "3"], "--days: has no effect without --decisions"),
     ],

@@ -505,3 +505,9 @@ def test_real_documents_of_all_versions_are_collected(data_dir: Path, tmp_path: 
     assert len(stations) == 845
     v3 = read_parquet(SystemHistory(tmp_path / "v3.0").files("changes", tmp_path)[0])
     assert len(v3) >= 1
+
+
+def test_a_validator_that_cannot_be_sent_back_does_not_stop_the_feed(city: City) -> None:
+    city.server.routes["/station_status"] = lambda _: status(city.bikes, city.clock.moment, ETag='"caf\xe9"')
+    city.collect(600.0)
+    assert city.polls()["error"].isna().all()

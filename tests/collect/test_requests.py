@@ -49,6 +49,13 @@ def test_a_304_is_good_if_it_was_asked_for_and_wrong_if_not(server: FeedServer) 
     assert get(f"{server.url}/").error == "HTTP 304"
 
 
+@pytest.mark.parametrize("header", ["ETag", "Last-Modified"])
+def test_a_validator_that_cannot_be_sent_back_is_not_kept(server: FeedServer, header: str) -> None:
+    server.routes["/"] = status({"a": 3}, **{header: '"caf\xe9"'})
+    answer = get(f"{server.url}/")
+    assert (answer.error, answer.etag, answer.modified) == (None, None, None)
+
+
 @pytest.mark.parametrize("code", [401, 404, 429, 500, 503])
 def test_other_codes_are_errors_and_retry_after_is_read(server: FeedServer, code: int) -> None:
     server.routes["/"] = Reply(code, b"<html>", {"Retry-After": "120"})
@@ -96,6 +103,13 @@ def test_huge_answers_and_gzip_bombs_are_refused(server: FeedServer) -> None:
     assert get(f"{server.url}/bomb").error == "the answer is larger than 100,000 bytes"
     server.routes["/odd"] = Reply(200, gzip.compress(b"{}"), {"Content-Encoding": "br"})
     assert get(f"{server.url}/odd").error == "the answer is packed as 'br'; gzip was asked for"
+
+
+def test_bytes_behind_the_packed_answer_count_as_its_size(server: FeedServer) -> None:
+    """They are nothing of the document, but memory holds them."""
+    reply = packed(status({"a": 3}))
+    server.routes["/"] = Reply(200, reply.body + b"x" * 200_000, reply.headers)
+    assert get(f"{server.url}/", most_bytes=100_000).error == "the answer is larger than 100,000 bytes"
 
 
 def test_redirects_are_followed_but_not_in_a_loop_nor_to_files(server: FeedServer) -> None:

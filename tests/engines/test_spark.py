@@ -27,7 +27,7 @@ from unmet.mobility.demand import LatentDemand
 from unmet.mobility.panel import write_panel
 from unmet.mobility.runs import run_estimates
 from unmet.mobility.runs.outputs import TABLES
-from unmet.pipeline.cities import find_cities, run_cities
+from unmet.pipeline.cities import PAGE, TABLE, find_cities, run_cities
 from unmet.simulate import simulate_city
 
 on_a_cluster = [pytest.mark.slow, pytest.mark.spark]
@@ -129,6 +129,33 @@ class TestOnACluster:
         assert both[0] == both[1]
         assert [row.reason for row in both[1]] == [None, None]
         assert tables(tmp_path / "spark" / "Oslo" / "estimate") == tables(tmp_path / "local" / "Oslo" / "estimate")
+
+    def test_a_fleet_that_was_interrupted_is_resumed_to_the_same_tables(self, spark_cluster, tmp_path):
+        names = ("Bergen", "Oslo", "Stavanger")
+        for name in names:
+            save_city(tmp_path / "cities" / name, stations=2, seed=len(name))
+            (tmp_path / "cities" / name / "unmet.toml").write_text(CITY)
+        run_cities(find_cities(tmp_path / "cities", tmp_path / "local"), tmp_path / "local", executor=serially, jobs=1)
+
+        def fleet(interrupt_at: str) -> subprocess.CompletedProcess[str]:
+            program = [str(Path(__file__).with_name("interrupted_fleet.py")), interrupt_at]
+            where = ["--out", str(tmp_path / "spark"), "--engine", spark_cluster.url, "--jobs", "1"]
+            return drive(spark_cluster, [*program, "fleet", str(tmp_path / "cities"), *where])
+
+        stopped = fleet("Oslo")
+        assert stopped.returncode == 130, stopped.stderr
+        assert "run the same command to continue" in stopped.stderr
+        assert "Traceback" not in stopped.stderr
+        assert not (tmp_path / "spark" / PAGE).exists()
+        assert not (tmp_path / "spark" / "Oslo" / "estimate" / "run.json").exists()
+        began = tmp_path / "spark" / "Oslo" / "unfinished" / "panel.parquet"
+        made = began.stat().st_mtime_ns
+        ended = fleet("nowhere")
+        assert ended.returncode == 0, ended.stderr
+        assert (tmp_path / "spark" / "Oslo" / "panel.parquet").stat().st_mtime_ns == made  # was not built again
+        for name in names:
+            assert tables(tmp_path / "spark" / name / "estimate") == tables(tmp_path / "local" / name / "estimate")
+        assert (tmp_path / "spark" / TABLE).read_bytes() == (tmp_path / "local" / TABLE).read_bytes()
 
     def test_a_zone_that_always_kills_its_worker_is_named_and_the_others_are_equal(
         self, on_spark, panel, quiet, tmp_path
@@ -243,8 +270,15 @@ def make_unfit_python(folder: Path, unfit: str) -> tuple[Path, str]:
 
 
 def drive(cluster, arguments, **more) -> subprocess.CompletedProcess[str]:
-    """Run a program with Python as a driver of its own."""
+    """Run a program with Python as a driver of its own, and as a process group of its own."""
     source = RUNS.parents[2] / "src"
     own = {"PYTHONPATH": os.pathsep.join([str(source), str(RUNS)]), "COLUMNS": "500", **more}
     environment = {**os.environ, **cluster.for_drivers, **own}
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=150)
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        start_new_session=True,
+    )

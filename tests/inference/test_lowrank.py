@@ -207,6 +207,64 @@ def test_the_gradient_is_that_of_the_evidence(kernel: Kernel, likelihood: Likeli
     np.testing.assert_allclose(gradient, numerical, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("kernel", MOVING.values(), ids=MOVING)
+def test_slopes_are_those_of_the_spectrum(kernel: Kernel) -> None:
+    kernel = at_columns(kernel, DATA.X)
+    block = planned(kernel, DATA.X, 1e-2)
+    step = 1e-5
+    numerical = [
+        (
+            block.log_spectrum(kernel.with_theta(kernel.theta + d))
+            - block.log_spectrum(kernel.with_theta(kernel.theta - d))
+        )
+        / (2 * step)
+        for d in step * np.eye(kernel.theta.size)
+    ]
+    expected = np.array(numerical).reshape(kernel.theta.size, block.size).T
+    np.testing.assert_allclose(block.slopes(kernel), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_the_information_is_that_of_the_model_with_sites_as_data() -> None:
+    """R&W eq. 5.9 with matrices of all rows."""
+    kernel = Matern(1.0, 3.0, columns=0) * Periodic(fixed(3.0), fixed(1.0), 1.0, columns=0) + Linear(0.2, columns=1)
+    kernel, likelihood = at_columns(kernel, DATA.X), NegativeBinomial(0.2)
+    block = planned(kernel, DATA.X, 1e-2)
+    result = by_features(kernel, likelihood, DATA, block, gradient=True)
+    assert result.information is not None
+    phi, D = block.phi(kernel, DATA.X), block.slopes(kernel)
+    S = np.exp(block.log_spectrum(kernel))
+    seen = result.sites.tau > 1e-9
+    inverse = np.linalg.inv((phi[seen] * S) @ phi[seen].T + np.diag(1 / result.sites.tau[seen]))
+    moved = [inverse @ (phi[seen] * (S * D[:, k])) @ phi[seen].T for k in range(kernel.theta.size)]
+    expected = [[0.5 * np.trace(a @ b) for b in moved] for a in moved]
+    k = kernel.theta.size
+    np.testing.assert_allclose(result.information[:k, :k], expected, rtol=1e-4, atol=1e-6)
+    assert not result.information[:k, k:].any()
+    assert result.information[k, k] > 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "likelihood"),
+    [(SMOOTH["periodic"], Poisson()), (SMOOTH["squared exponential"], Gaussian(0.1))],
+    ids=["a basis that moves", "rows that are Gaussian"],
+)
+def test_the_information_is_not_computed_where_it_has_other_terms(kernel: Kernel, likelihood: Likelihood) -> None:
+    result = by_features(kernel, likelihood, DATA, planned(kernel, DATA.X, 1e-2), gradient=True)
+    assert result.information is None
+
+
+def test_scoring_finds_the_maximum_of_quasi_newton_in_fewer_evaluations() -> None:
+    rng = np.random.default_rng(5)
+    t = np.linspace(0, 28, 28 * 24)
+    rate = np.exp(1.0 + np.sin(2 * np.pi * t) + 0.3 * np.sin(t / 3))
+    y = rng.poisson(rate * rng.gamma(5.0, 0.2, t.size)).astype(float)
+    kernel = Periodic(fixed(1.0), 0.3, 1.0, columns=0) + SquaredExponential(0.3, 2.0, columns=0)
+    settings = {"likelihood": "negative-binomial", "inference": "lowrank"}
+    few, many = (CensoredGP(kernel, optimizer=o, **settings).fit(t[:, None], y) for o in ("scoring", "lbfgs"))
+    assert few.log_marginal_likelihood_ == pytest.approx(many.log_marginal_likelihood_, abs=0.01)
+    assert few.n_iter_ < many.n_iter_ / 2
+
+
 # --------------------------------------------------------------------------------------------- prediction
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 
@@ -120,6 +121,34 @@ def test_a_list_of_cities_is_read_and_mistakes_are_named(source, tmp_path):
         find_cities(listed, tmp_path)
     with pytest.raises(InputError, match="expected subfolders with a file"):
         find_cities(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cities = " + "[" * 5000, "nested too deeply"),
+        ('cities = ["a\\u0000"]', "expected one list"),
+        ("#" * (1 << 21), "is larger than"),
+    ],
+)
+def test_a_strange_list_of_cities_is_refused(tmp_path, text, said):
+    (tmp_path / "fleet.toml").write_text(text)
+    with pytest.raises(InputError, match=said):
+        find_cities(tmp_path / "fleet.toml", tmp_path)
+
+
+def test_a_list_that_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="expected a file; this is a folder, a pipe or a device"):
+        find_cities(tmp_path / "pipe", tmp_path)
+
+
+@pytest.mark.parametrize("name", [PAGE, TABLE, "caf\udce9"])
+def test_names_of_cities_that_cannot_be_folders_of_results_are_refused(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "unmet.toml").write_text(CONFIG)
+    with pytest.raises(InputError, match="Rename the folder"):
+        find_cities(tmp_path, tmp_path / "out")
 
 
 def test_cities_are_in_order_of_lost_trips(tmp_path):

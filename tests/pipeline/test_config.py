@@ -60,6 +60,8 @@ def test_the_example_shows_the_defaults():
     [
         ("trips = " + "[" * 5000, "nested too deeply"),
         ("draws = " + "9" * 5000, "not valid TOML"),
+        (".".join(["a"] * 3000) + " = 1", "nested too deeply"),  # tomllib takes memory by the square of the dots
+        ("[" + '."a"' * 3000 + "]", "nested too deeply"),
         ("#" * (1 << 21), "not a settings file"),
     ],
 )

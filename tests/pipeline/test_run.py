@@ -149,7 +149,7 @@ def test_the_report_of_returns_alone_is_refused_with_what_to_do(city, out):
         ({"title": "Another"}, [True, True, False], "title changed from None to 'Another'"),
         ({"seed": 5}, [True, False, False], "seed changed from 0 to 5"),
         ({"weather": None}, [True, False, False], "weather changed"),
-        ({"weather_columns": ("temperature",)}, [True, False, False], "weather_columns changed"),
+        ({"weather_columns": ("temperature_c",)}, [True, False, False], "weather_columns changed"),
         ({"jobs": 2, "memory": "1GB"}, [True, True, True], None),
         ({"censored_rule": "minutes:5"}, [False, False, False], "censored_rule changed from 'any' to 'minutes:5'"),
     ],

@@ -260,6 +260,12 @@ def test_nixtla_gets_recovered_demand_on_an_even_grid(plain_run, tmp_path):
     pd.testing.assert_series_equal(pd.read_csv(tmp_path / "y.csv")["y"], frame["y"])
 
 
+def test_names_that_look_like_formulas_are_harmless_in_the_csv_for_forecasters(hostile_run, tmp_path):
+    export_to(hostile_run.folder, "nixtla", out=tmp_path / "y.csv", panel=hostile_run.panel)
+    names = pd.read_csv(tmp_path / "y.csv", dtype={"unique_id": str})["unique_id"]
+    assert not names.str.match(r"^[=+@-]").any()
+
+
 def test_nixtla_gets_local_days_for_bins_of_a_day(city, tmp_path):
     run = run_on(city, tmp_path / "days", every="1d")
     export_to(run.folder, "nixtla", out=tmp_path / "y.parquet", panel=run.panel)

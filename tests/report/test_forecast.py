@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from unmet.report.forecast import FORECAST_COLUMNS, forecast_by_bin, forecast_data, forecast_rows, forecast_sentence
+from unmet.report.forecast import (
+    FORECAST_COLUMNS,
+    forecast_by_bin,
+    forecast_data,
+    forecast_rows,
+    forecast_sentence,
+    missing_weather,
+)
 from unmet.report.source import open_run
 
 
@@ -85,3 +94,30 @@ def test_a_run_without_a_horizon_has_none(hostile_run):
     with open_run(hostile_run.folder, hostile_run.panel) as source:
         assert forecast_data(source) is None
         assert forecast_rows(source).empty
+
+
+def test_hours_without_riders_count_as_hours(forecast):
+    """An hour in which nobody is expected has a known risk; the sentence is about the first day, not less."""
+    _, by_bin, data, _ = forecast
+    assert (by_bin["rate_mean"] == 0).any()
+    assert by_bin["expected_lost"].notna().sum() == 24
+    assert "in the first 24 hours find nothing" in data["areas"][0]["sentences"][0]["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("last", "uses", "says"),
+    [
+        ("2024-03-21 23:00", True, "no rain for 24 of its 48 bins"),
+        ("2024-03-19 12:00", True, None),
+        ("2024-03-21 23:00", False, None),
+    ],
+)
+def test_weather_that_the_forecast_lacks_is_told(last, uses, says):
+    ahead = pd.date_range("2024-03-20", periods=48, freq="h", tz="UTC")
+    gap = {"column": "rain_mm", "first": "2024-03-21 00:00+00:00" if says else "2024-03-19 00:00+00:00"}
+    source = SimpleNamespace(
+        bins=pd.DataFrame({"start": ahead, "future": True}),
+        info={"model": {"uses_covariates": uses}, "provenance": {"weather_gaps": [{**gap, "last": f"{last}+00:00"}]}},
+    )
+    found = missing_weather(source)
+    assert found is None if says is None else says in found

@@ -161,13 +161,13 @@ def test_without_plotly_the_install_line_is_told(plain_run, tmp_path, monkeypatc
 
 def test_the_weather_and_what_was_found_about_it_are_told(plain_run, city, tmp_path):
     weather = city.weather.assign(snow=0.0, sky="clear")
-    model = LatentDemand("weekly-mean", draws=20, weather=weather, weather_columns=["temperature", "snow"])
+    model = LatentDemand("weekly-mean", draws=20, weather=weather, weather_columns=["temperature_c", "snow"])
     model.fit(plain_run.panel, tmp_path / "run", executor=serially)
     page = write_report(tmp_path / "run", tmp_path / "report.html", panel=plain_run.panel)
     how = json.loads(Parts(page.read_text(encoding="utf-8")).scripts[0])["how"]
     facts = dict(how["model"])
     assert facts["Weather"] == "DataFrame (given, but not used by this model)"
-    assert facts["Weather columns"] == "temperature"
+    assert facts["Weather columns"] == "temperature_c"
     of_weather = [row for row in how["quality"] if row[1] == "weather"]
     assert [(row[0], row[2], row[5]) for row in of_weather] == [("noted", "same in every bin", "snow: not used")]
 

@@ -72,6 +72,42 @@ def test_levels_come_from_a_status_document(plain_run, city, tmp_path):
     assert "2024-03-21" in plan.levels_from
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_bikes_available": -1}, "every row was rejected: negative vehicles"),
+        ({"num_bikes_available": 10**9}, "every row was rejected: "),
+        (None, "it has no rows"),
+    ],
+)
+def test_a_status_without_a_usable_row_says_why(plain_run, city, tmp_path, change, words):
+    document = _status(city, tmp_path, change or {})
+    if change is None:
+        document.write_text(json.dumps({"last_updated": 1711000000, "ttl": 60, "data": {"stations": []}}))
+    with pytest.raises(InputError, match=words):
+        write_targets(plain_run.folder, tmp_path / "plan", SMALL, panel=plain_run.panel, status=str(document))
+
+
+def test_rejected_rows_of_a_status_are_named_beside_the_levels(plain_run, city, tmp_path):
+    document = _status(city, tmp_path, {}, {"num_bikes_available": -1})
+    plan, _, _ = write_targets(
+        plain_run.folder, tmp_path / "plan", SMALL, panel=plain_run.panel, status=str(document), formats=["csv"]
+    )
+    assert "without 1 rejected row (negative vehicles: 1)" in plan.levels_from
+
+
+def _status(city, folder, change, first=None):
+    stations = [
+        {"station_id": ident, "num_bikes_available": 3, "num_docks_available": 1, "is_installed": True,
+         "is_renting": True, "is_returning": True, "last_reported": 1711000000, **change}
+        for ident in city.stations["station_id"]
+    ]  # fmt: skip
+    stations[0].update(first or {})
+    document = folder / "station_status.json"
+    document.write_text(json.dumps({"last_updated": 1711000000, "ttl": 60, "data": {"stations": stations}}))
+    return document
+
+
 def test_a_forecast_is_used_where_the_run_has_one(plain_run, tmp_path):
     options = PlanOptions(day=None, scenarios=20)  # the run has a horizon of 48 hours
     plan, _, _ = write_targets(plain_run.folder, tmp_path / "plan", options, panel=plain_run.panel, formats=["geojson"])

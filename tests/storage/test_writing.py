@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,7 +40,7 @@ def test_a_file_is_replaced_when_the_block_ends_and_not_before(tmp_path):
     with replacing(path) as aside:
         aside.write_text("after")
         assert path.read_text() == "before"
-        assert aside.parent == path.parent
+        assert path.parent in aside.parents  # on the same disk
     assert content(tmp_path) == {"a.txt": "after"}
 
 
@@ -121,7 +124,7 @@ def test_files_can_be_made_in_a_scratch_folder(tmp_path):
     scratch.mkdir()
     out.mkdir()
     with replacing_files(out, scratch=scratch) as first, replacing(out / "b.txt", scratch=scratch) as second:
-        assert first.parent == second.parent == scratch
+        assert first.parent.parent == second.parent.parent == scratch
         (first / "a.txt").write_text("a")
         second.write_text("b")
     assert content(tmp_path) == {"out/a.txt": "a", "out/b.txt": "b"}
@@ -170,3 +173,61 @@ def test_nothing_else_in_the_package_renames_files_or_makes_temporary_ones():
     by_hand = re.compile(r"os\.(replace|rename)\(|mkstemp\(|NamedTemporaryFile\(")
     found = [str(p.relative_to(root)) for p in root.rglob("*.py") if by_hand.search(p.read_text(encoding="utf-8"))]
     assert found == ["_storage/writing.py"]
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from unmet._storage import writing
+
+rename = os.replace
+def kill(source, to):  # before the last rename, or while writing
+    if sys.argv[2] == "renaming" and Path(to) == Path(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, to)
+
+os.replace = kill
+with writing.replacing(Path(sys.argv[1])) as aside:
+    aside.mkdir()
+    (aside / "new.txt").write_text("after")
+    if sys.argv[2] == "writing":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs flock and SIGKILL")
+@pytest.mark.parametrize("moment", ["writing", "renaming"])
+def test_what_a_killed_process_left_is_removed_by_the_next_one_that_writes_there(tmp_path, moment):
+    target = tmp_path / "city"
+    target.mkdir()
+    (target / "old.txt").write_text("before")
+    assert subprocess.run([sys.executable, "-c", _KILLED, str(target), moment]).returncode == -signal.SIGKILL
+    assert len(list(tmp_path.glob(".city.*.partial"))) == 1
+    other = tmp_path / "other"
+    write_text(other, "of another name: leaves it alone")
+    assert len(list(tmp_path.glob(".city.*.partial"))) == 1
+
+    def fail():
+        with replacing(target):
+            assert not (tmp_path / "city" / "new.txt").exists()
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        fail()
+    assert (target / "old.txt").read_text() == "before"  # also if the process had moved it away
+    assert sorted(tmp_path.iterdir()) == [target, other]
+
+
+def test_what_a_living_process_writes_is_left_alone(tmp_path):
+    with replacing(tmp_path / "a.txt") as mine:
+        mine.write_text("mine")
+        with replacing(tmp_path / "a.txt") as theirs:
+            theirs.write_text("theirs")
+    assert content(tmp_path) == {"a.txt": "mine"}
+
+
+def test_a_device_or_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="this is a pipe or a device"):
+        write_text(tmp_path / "pipe", "text")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)

@@ -1,8 +1,8 @@
 """Temporary folders that do not outlive their process for long, even if it is killed.
 
-A process that is killed with SIGKILL cannot remove its folder. The next one that makes a folder here removes it. The
-process holds a lock on its folder; the system releases it when the process ends, however it ends. A folder of a living
-process is therefore never touched.
+A process that is killed with SIGKILL cannot remove its folder. The next one that makes a folder of the same name and
+place removes it. The process holds a lock on its folder; the system releases it when the process ends, however it ends.
+A folder of a living process is therefore never touched.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 __all__ = ["temporary_folder"]
@@ -23,8 +24,19 @@ belongs to a process that ended. Folders of other origin with a similar name hav
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
+def temporary_folder(
+    parent: Path | None = None, prefix: str = _PREFIX, suffix: str = "", rescue: Callable[[Path], None] | None = None
+) -> Iterator[Path]:
     """Give an empty folder for temporary files; remove it at the end, and those of processes that were killed.
+
+    Parameters
+    ----------
+    parent : Path, optional
+        Where it is made; default: the system's folder for temporary files.
+    prefix, suffix : str
+        Begin and end of its name, and of those that are removed.
+    rescue : callable, optional
+        Called with the folder of a killed process before it is removed.
 
     Examples
     --------
@@ -33,8 +45,9 @@ def temporary_folder() -> Iterator[Path]:
     >>> folder.exists()
     False
     """
-    _remove_abandoned(Path(tempfile.gettempdir()))
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    place = Path(tempfile.gettempdir()) if parent is None else parent
+    _remove_abandoned(place, f"{escape(prefix)}*{escape(suffix)}", rescue)
+    folder = Path(tempfile.mkdtemp(prefix=prefix, suffix=suffix, dir=place))
     handle = None
     try:
         handle = _lock(folder)
@@ -62,15 +75,17 @@ def _lock(folder: Path) -> int | None:
     return handle
 
 
-def _remove_abandoned(parent: Path) -> None:
+def _remove_abandoned(parent: Path, pattern: str, rescue: Callable[[Path], None] | None) -> None:
     """Remove the folders below `parent` that were made here, belong to this user and are held by no process."""
-    for folder in parent.glob(f"{_PREFIX}*"):
+    for folder in parent.glob(pattern):
         handle = None
         with suppress(OSError):  # gone meanwhile, of another user, or no folder
             if not os.path.lexists(folder / _MARK):
                 continue
             handle = _lock(folder)
             if handle is not None and os.fstat(handle).st_uid == os.getuid():
+                if rescue is not None:
+                    rescue(folder)
                 shutil.rmtree(folder, ignore_errors=True)
         if handle is not None:
             os.close(handle)

@@ -1,23 +1,28 @@
 """Whole-or-nothing writing: files and folders appear complete, or what was there before stays.
 
-Every file that a user keeps is written by one of these functions. They write aside, in the same folder, so that the
-last step is a rename, which either happens or does not. Files are flushed to disk before the rename, so a power cut
-cannot leave a new name with old content. Permissions follow the user's umask.
+Every file that a user keeps is written by one of these functions. They write aside, in a temporary folder beside the
+target, so that the last step is a rename, which either happens or does not. Files are flushed to disk before the
+rename, so a power cut cannot leave a new name with old content. Permissions follow the user's umask.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import shutil
-import uuid
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from unmet._exceptions import InputError
+from unmet._storage.temporary import temporary_folder
 
 __all__ = ["move_files", "replacing", "replacing_files", "system_reason", "write_text", "writing"]
+
+_NEW, _BEFORE = "partial", "before"
+"""Names in the temporary folder: of what is written, and of the folder that it replaces."""
 
 _ADVICE = (
     "Existing results are unchanged and finished zones are kept: free some space or choose another folder, and run "
@@ -46,21 +51,19 @@ def replacing(target: Path, *, scratch: Path | None = None) -> Iterator[Path]:
     ...     target.read_text(), len(os.listdir(folder))
     ('all of it', 1)
     """
-    aside = _aside(target.name, scratch or target.parent)
-    before = aside.with_suffix(".before")
-    try:
-        yield aside
-        _flush(aside)
-        if aside.is_dir() and target.is_dir():  # no rename replaces a folder that has files
-            os.replace(target, before)
-        os.replace(aside, target)
-    except BaseException:
-        if before.exists() and not target.exists():
-            os.replace(before, target)
-        raise
-    finally:
-        _remove(aside)
-        _remove(before)
+    if target.exists() and not (target.is_file() or target.is_dir()):  # a rename would put a file in its place
+        raise InputError(f"{target}: expected a file or a folder to write; this is a pipe or a device.")
+    with _place_for(target, target.parent, scratch) as folder:
+        aside, before = folder / _NEW, folder / _BEFORE
+        try:
+            yield aside
+            _flush(aside)
+            if aside.is_dir() and target.is_dir():  # no rename replaces a folder that has files
+                os.replace(target, before)
+            os.replace(aside, target)
+        except BaseException:
+            _put_back(target, folder)
+            raise
 
 
 @contextmanager
@@ -76,15 +79,13 @@ def replacing_files(folder: Path, *, last: str | None = None, scratch: Path | No
     scratch : Path, optional
         As in `replacing`; `folder` by default.
     """
-    aside = _aside(folder.name, scratch or folder)
-    try:
+    with _place_for(folder, folder, scratch) as place:
+        aside = place / _NEW
         aside.mkdir()
         yield aside
         _flush(aside)
         names = [path.name for path in aside.iterdir()]
         move_files(aside, folder, sorted(names, key=lambda name: (name == last, name)))
-    finally:
-        _remove(aside)
 
 
 def move_files(source: Path, target: Path, names: Iterable[str]) -> None:
@@ -141,9 +142,26 @@ def system_reason(error: Exception) -> str:
     return next((reason for reason in known if reason in str(error)), "the disk may be full or not writable")
 
 
-def _aside(name: str, folder: Path) -> Path:
-    """Give a name that is free in `folder`, hidden and short enough for any file system."""
-    return folder / f".{name[:40]}.{uuid.uuid4().hex}.partial"
+@contextmanager
+def _place_for(target: Path, folder: Path, scratch: Path | None) -> Iterator[Path]:
+    """Give a folder to write something in that becomes `target`, in `scratch` or else in `folder`.
+
+    In `folder`, those of killed processes for the same target are removed; in `scratch`, that is up to its owner.
+    The name is hidden and short enough for any file system; the checksum keeps long names apart.
+    """
+    prefix, suffix = f".{target.name[:40]}.{zlib.crc32(os.fsencode(target.name)):08x}.", ".partial"
+    if scratch is None:
+        with temporary_folder(folder, prefix, suffix, rescue=partial(_put_back, target)) as place:
+            yield place
+    else:
+        with TemporaryDirectory(suffix, prefix, scratch, ignore_cleanup_errors=True) as made:
+            yield Path(made)
+
+
+def _put_back(target: Path, folder: Path) -> None:
+    """Put a folder back that was moved away to be replaced, if that did not happen."""
+    if (folder / _BEFORE).exists() and not target.exists():
+        os.replace(folder / _BEFORE, target)
 
 
 def _flush(path: Path) -> None:
@@ -151,10 +169,3 @@ def _flush(path: Path) -> None:
         if file.is_file():
             with file.open("r+b") as stream:
                 os.fsync(stream.fileno())
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

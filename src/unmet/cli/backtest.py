@@ -50,9 +50,10 @@ def backtest_command(
     hide: Annotated[
         str,
         _trial(
-            metavar="<weeks|hours>",
-            help="Hide whole weeks, or 5 % of the fully stocked hours: then the city as one is compared with the "
-            "baselines city-factor and local-factor.",
+            metavar="<weeks|hours|stock>",
+            help="Hide whole weeks; or 5 % of the fully stocked hours; or the stock of some days in all zones at once, "
+            "with riders who walk on. With hours and stock, the city as one is compared with city-factor and "
+            "local-factor.",
         ),
     ] = "weeks",
     folds: Annotated[int, _trial(min=1, help="Number of trials per task; each hides other weeks.")] = 1,
@@ -87,6 +88,9 @@ def backtest_command(
     With --hide hours, single hours with full supply are hidden, and neighbours and the hours around them stay visible,
     as in a stock-out. Writes hidden_hours.csv.
 
+    With --hide stock, some days of every zone start with few vehicles. Riders who find nothing walk to the next zones
+    as in a measured curve, and are counted there. Writes cut_stock.csv.
+
     With --decisions, each model learns from the first days of a city and plans the last days. The riders of these days
     ride from the planned levels, with the same fleet and number of moves for all models. In a recorded city they are
     the recorded trips, and the riders that the default model finds lost. Writes decisions.csv (per day and model) and
@@ -102,8 +106,8 @@ def backtest_command(
 
     Example: unmet backtest panel.parquet --out backtest/ --models exposure,cgp,weekly-mean --weather weather.csv
     """
-    if hide not in ("weeks", "hours"):
-        raise InputError(f"hide: expected weeks or hours, got {hide!r}.")
+    if hide not in ("weeks", "hours", "stock"):
+        raise InputError(f"hide: expected weeks, hours or stock, got {hide!r}.")
     _refuse_unused(context, "decisions" if decisions else hide)
     if decisions:
         _backtest_decisions(
@@ -130,6 +134,9 @@ def backtest_command(
             stderr.print(Text(f"{gap.column} is missing in {gap.bins} bins, from {gap.first:%Y-%m-%d %H:%M} UTC."))
         if hide == "hours":
             _backtest_hours(opened, out, features.frame, seed, draws, stderr)
+            return
+        if hide == "stock":
+            _backtest_stock(opened, out, features.frame, seed, share, stderr)
             return
         with writing_backtest(out) as write, zone_progress(stderr, "Backtesting zones") as progress:
             result = backtest(
@@ -160,6 +167,7 @@ _FEATURES = ("weather", "weather_columns", "timezone", "holidays")
 _UNUSED = {
     "weeks": _PLANNING,
     "hours": ("models", "tasks", "folds", "share", *_PLANNING, "jobs", "engine"),
+    "stock": ("models", "tasks", "folds", "draws", *_PLANNING, "jobs", "engine"),
     "decisions": ("tasks", "hide", "folds", "share", "seed", *_FEATURES, "engine"),
 }
 
@@ -169,8 +177,8 @@ def _refuse_unused(context: typer.Context, kind: str) -> None:
     for name in _UNUSED[kind]:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            chosen = {"decisions": "with --decisions", "hours": "with --hide hours", "weeks": "without --decisions"}
-            raise InputError(f"--{name.replace('_', '-')}: has no effect {chosen[kind]}. Leave it out.")
+            chosen = {"decisions": "with --decisions", "weeks": "without --decisions"}.get(kind, f"with --hide {kind}")
+            raise InputError(f"--{name.replace('_', '-')}: has no effect {chosen}. Leave it out.")
 
 
 def _backtest_hours(
@@ -193,6 +201,35 @@ def _backtest_hours(
         table.add_column(name, justify="left" if name == "model" else "right")
     for row in scores.to_dict("records"):
         table.add_row(row["model"], f"{row['crps']:.4f}", f"{row['calibration_90']:.1%}", f"{row['bias']:+.1%}")
+    Console().print(table)
+    Console().print(Text(f"Written to {out}"))
+
+
+def _backtest_stock(
+    panel: PanelFile, out: Path, features: pd.DataFrame, seed: int, share: float, stderr: Console
+) -> None:
+    """Compare the city as one with islands and two baselines on days of cut stock, and write the scores."""
+    from unmet._storage.writing import write_text, writing
+    from unmet.mobility.backtest.stock import cut_stock
+
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with stderr.status("cutting stock") as status:
+        scores = cut_stock(panel, features=features, seed=seed, share=share, progress=status.update)
+    with writing(out):
+        write_text(out / "cut_stock.csv", scores.to_csv(index=False))
+    if stderr.quiet:
+        return
+    first = scores.iloc[0]
+    title = f"{first['turned_away']:,.0f} riders turned away, of whom {first['walked_on']:,.0f} walked on"
+    table = Table(title=title, title_justify="left")
+    for name in ("model", "turned away", "bias", "walked on", "bias where walkers came"):
+        table.add_column(name, justify="left" if name == "model" else "right")
+    for row in scores.to_dict("records"):
+        table.add_row(
+            row["model"], f"{row['turned_away_found']:,.0f}", f"{row['bias']:+.1%}", f"{row['walked_on_found']:,.0f}",
+            f"{row['received_bias']:+.1%}",
+        )  # fmt: skip
     Console().print(table)
     Console().print(Text(f"Written to {out}"))
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Secrets", "ask"]
 
 _MOST_REDIRECTS = 5
+_LONGEST_VALIDATOR = 1000  # servers refuse requests with headers of more than some kB
 _GZIP = 31  # of zlib: gzip with its header and checksum
 
 
@@ -117,13 +118,19 @@ async def _follow(
 
 async def _read(response: httpx.Response, most_bytes: int, began: float) -> Answer:
     status, waits = response.status_code, _retry_after(response.headers.get("retry-after"))
-    validators = {"etag": response.headers.get("etag"), "modified": response.headers.get("last-modified")}
+    validators = {"etag": _validator(response, "etag"), "modified": _validator(response, "last-modified")}
     if status == 304 and {"if-none-match", "if-modified-since"} & set(response.request.headers):
         return Answer(status, **validators, retry_after=waits, seconds=_since(began))
     if status != 200:
         return Answer(status, retry_after=waits, seconds=_since(began), error=f"HTTP {status}")
     content, error = await _body(response, most_bytes)
     return Answer(status, content, **validators, retry_after=waits, seconds=_since(began), error=error)
+
+
+def _validator(response: httpx.Response, name: str) -> str | None:
+    """Give a validator that can be sent back; one that cannot be a header would fail every later request."""
+    value = response.headers.get(name, "")
+    return value if 0 < len(value) <= _LONGEST_VALIDATOR and value.isascii() and value.isprintable() else None
 
 
 async def _body(response: httpx.Response, most_bytes: int) -> tuple[bytes | None, str | None]:
@@ -136,14 +143,15 @@ async def _body(response: httpx.Response, most_bytes: int) -> tuple[bytes | None
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         return None, f"the answer is packed as {encoding[:20]!r}; gzip was asked for"
     unpacker = zlib.decompressobj(_GZIP) if "gzip" in encoding else None
-    parts, size = [], 0
+    parts, size, received = [], 0, 0
     async for part in response.aiter_raw():
+        received += len(part)  # of gzip too: what follows its end adds nothing to the document, and is kept all the same
         try:
             plain = part if unpacker is None else unpacker.decompress(part, most_bytes - size + 1)
         except zlib.error:
             return None, "the answer is not gzip, though it says so"
         size += len(plain)
-        if size > most_bytes:
+        if max(size, received) > most_bytes:
             return None, f"the answer is larger than {most_bytes:,} bytes"
         parts.append(plain)
     if unpacker is not None and not unpacker.eof:

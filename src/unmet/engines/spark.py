@@ -17,9 +17,10 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
+from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
@@ -67,6 +68,7 @@ class OnSpark:
     """
 
     session: SparkSession | str
+    _ended: Event = field(default_factory=Event, init=False, repr=False, compare=False)
     by_reference: ClassVar[bool] = True
     from_threads: ClassVar[bool] = True
 
@@ -139,13 +141,22 @@ class OnSpark:
         return {**found, "slots": self.slots, "stamp": expected}
 
     def stop(self) -> None:
-        """Stop the session. One that was started for an address is stopped at the end of this process anyway."""
-        self._context().stop()
+        """Stop the session for good: a thread that goes on gets an error, not a new session.
+
+        A session that was started for an address is stopped at the end of this process anyway.
+        """
+        from pyspark.sql import SparkSession
+
+        self._ended.set()
+        session = SparkSession.getActiveSession() if isinstance(self.session, str) else self.session
+        if session is not None and not _stopped(session.sparkContext):
+            session.sparkContext.stop()
 
     def _context(self) -> SparkContext:
-        session = _start(self.session) if isinstance(self.session, str) else self.session
-        context = session.sparkContext
-        if _stopped(context):
+        if not self._ended.is_set():
+            session = _start(self.session) if isinstance(self.session, str) else self.session
+            context = session.sparkContext
+        if self._ended.is_set() or _stopped(context):
             raise UnmetError("The Spark session has ended. Start a new one; finished zones are kept.")
         return context
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._memory import check_memory
 from unmet._typing import Array
-from unmet.evidence import Evaluation, Optimum, maximise, random_starts
+from unmet.evidence import Evaluation, Optimizer, Optimum, maximise, random_starts
 from unmet.inference import dense, lowrank
 from unmet.inference.ep import Sites
 from unmet.inference.features import Block
@@ -112,12 +112,20 @@ class Model:
         (a, ga), (b, gb) = at.kernel.log_prior(), at.likelihood.log_prior()
         return a + b, np.concatenate([ga, gb])
 
+    def prior_information(self) -> Array:
+        """Return minus the second derivatives of the log prior, which is quadratic: a difference is exact."""
+        theta = self.theta
+        return np.diag(self.log_prior(theta)[1] - self.log_prior(theta + 1.0)[1])
+
     def objective(self, theta: Array, start: Sites | None) -> Evaluation[Sites]:
         """Return log evidence plus log prior, as `unmet.evidence.maximise` expects it."""
         result = self.infer(theta, start, tol=SEARCH_TOL)
         value, slope = self.log_prior(theta)
         assert result.gradient is not None
-        return Evaluation(result.log_z + value, result.gradient + slope, result.sites, result.info.converged)
+        information = None if result.information is None else result.information + self.prior_information()
+        return Evaluation(
+            result.log_z + value, result.gradient + slope, result.sites, result.info.converged, information
+        )
 
     def features(self) -> pd.DataFrame | None:
         """Return the features of each part of the kernel and the fraction of its variance they miss; None if dense."""
@@ -128,7 +136,7 @@ def search(
     model: Model,
     as_given: Kernel,
     *,
-    optimizer: Literal["lbfgs", "adam"],
+    optimizer: Optimizer,
     n_restarts: int,
     max_iter: int,
     budget: int,
@@ -201,7 +209,7 @@ def _best_start(model: Model) -> _Tried:
 
 
 def _taught_by_exact_rows(
-    model: Model, as_given: Kernel, optimizer: Literal["lbfgs", "adam"], max_iter: int, budget: int
+    model: Model, as_given: Kernel, optimizer: Optimizer, max_iter: int, budget: int
 ) -> Model | None:
     """The model with kernel and noise learnt on rows without a label; None where no share is to be learnt.
 

@@ -28,7 +28,7 @@ from unmet.estimators._truth import Truths
 from unmet.estimators.frames import naming_rows, refuse_other_order
 from unmet.estimators.inputs import all_or_nothing, choice, numbers, read_table, switch, whole_number
 from unmet.estimators.labels import as_asked, bounded_both_ways, with_exposure
-from unmet.evidence import Optimum
+from unmet.evidence import Optimizer, Optimum
 from unmet.inference.ep import Sites
 from unmet.kernels import Kernel
 from unmet.likelihoods.base import Likelihood, Observations
@@ -39,7 +39,7 @@ __all__ = ["CensoredGP"]
 
 _CENSORING = ("model", "drop", "ignore", "share", "auto")
 _INFERENCE = ("auto", "dense", "lowrank")
-_OPTIMIZERS = ("lbfgs", "adam", None)
+_OPTIMIZERS = ("lbfgs", "scoring", "adam", None)
 _FEATURES = 400  # default of n_features
 
 
@@ -68,8 +68,9 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
     label_odds : float or Parameter, optional
         With ``censoring="share"``: odds that a row whose label is missing was short, ``π/(1 − π)``. A number holds
         them; None learns them.
-    optimizer : {"lbfgs", "adam"} or None
-        Optimiser of the evidence. None keeps the hyper-parameters as given.
+    optimizer : {"lbfgs", "scoring", "adam"} or None
+        Optimiser of the evidence. "scoring" is Fisher scoring: a fraction of the evaluations of "lbfgs" for low-rank
+        inference of counts, and the same elsewhere. None keeps the hyper-parameters as given.
     n_restarts : int
         Number of additional random starts of the optimiser.
     normalize_y : bool
@@ -151,7 +152,7 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
         censoring: Literal["model", "drop", "ignore", "share", "auto"] = "model",
         share: Beta | None = None,
         label_odds: float | Parameter | None = None,
-        optimizer: Literal["lbfgs", "adam"] | None = "lbfgs",
+        optimizer: Optimizer | None = "lbfgs",
         n_restarts: int = 0,
         normalize_y: bool = True,
         inference: Literal["auto", "dense", "lowrank"] = "auto",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -95,7 +95,9 @@ def learn_together(
     with one_blas_thread():
         for _ in range(_ROUNDS):
             objective = _Sum(tuple(models), spread(_infer, models))
-            optimum = maximise(objective, [theta], models[0].bounds, max_iter=max_iter, least_gain=least_gain)
+            optimum = maximise(
+                objective, [theta], models[0].bounds, optimizer="scoring", max_iter=max_iter, least_gain=least_gain
+            )
             theta = optimum.theta
             models = [model.with_theta(theta) for model in models]
             again = [planned_better(model, budget) for model, budget in zip(models, budgets, strict=True)]
@@ -126,17 +128,26 @@ class _Sum:
     def __call__(self, theta: Array, states: _States | None) -> Evaluation[_States]:
         value, gradient = self.models[0].log_prior(theta)
         after = []
-        for log_z, slope, sites in self.infer_all([(theta, sites) for sites in states or (None,) * len(self.models)]):
-            value, gradient = value + log_z, gradient + slope
-            after.append(sites)
-        return Evaluation(value, gradient, tuple(after))
+        information: Array | None = self.models[0].prior_information()
+        for found in self.infer_all([(theta, sites) for sites in states or (None,) * len(self.models)]):
+            value, gradient = value + found.log_z, gradient + found.gradient
+            if information is not None:
+                information = None if found.information is None else information + found.information
+            after.append(found.sites)
+        return Evaluation(value, gradient, tuple(after), information=information)
 
 
-_Inferred = tuple[float, Array, Sites]
+class _Inferred(NamedTuple):
+    """The part of an `Inference` that the search needs."""
+
+    log_z: float
+    gradient: Array
+    sites: Sites
+    information: Array | None
 
 
 def _infer(model: Model, at: tuple[Array, Sites | None]) -> _Inferred:
     with one_blas_thread():
         result = model.infer(*at, tol=SEARCH_TOL)
     assert result.gradient is not None
-    return result.log_z, result.gradient, result.sites
+    return _Inferred(result.log_z, result.gradient, result.sites, result.information)

@@ -48,9 +48,9 @@ class Explicit(LeafBlock):
     def log_spectrum(self, kernel: Constant | Linear) -> Array:
         return np.log(np.broadcast_to(kernel.parameters["variance"].array, (self.columns,)))
 
-    def contract(self, kernel: Leaf, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+    def slopes(self, kernel: Leaf) -> Array:
         free = kernel.theta.size
-        return by_log_s if free == self.columns else np.full(free, by_log_s.sum())
+        return np.eye(self.columns) if free == self.columns else np.ones((self.columns, free))
 
     def to_dict(self) -> dict[str, Any]:
         return {"block": "explicit", "columns": self.columns}
@@ -81,17 +81,20 @@ class Harmonics(LeafBlock):
     def moves(self, kernel: Leaf) -> bool:
         return not kernel.parameters["period"].fixed
 
-    def contract(self, kernel: Periodic, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+    def slopes(self, kernel: Periodic) -> Array:
         _, slope = kernel.log_harmonics(self.count)
-        gradients = {
-            "variance": np.array(by_log_s.sum()),
-            "lengthscale": np.array(by_log_s @ np.concatenate([slope, slope[1:]])),
-        }
-        if by_phi is not None and self.moves(kernel):
-            angles = self._angles(kernel, X)  # d angle/d log period = −angle
-            by_cos, by_sin = by_phi[:, 1 : self.count + 1], by_phi[:, self.count + 1 :]
-            gradients["period"] = np.array(np.sum(angles * (by_cos * np.sin(angles) - by_sin * np.cos(angles))))
-        return kernel._free(gradients)
+        ones, by_length = np.ones((1, self.size)), np.concatenate([slope, slope[1:]])[None]
+        rows = {"period": 0.0 * ones, "variance": ones, "lengthscale": by_length}
+        return kernel._free(rows).reshape(-1, self.size).T
+
+    def contract(self, kernel: Periodic, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+        gradient = super().contract(kernel, X, by_log_s, by_phi, memo)
+        if by_phi is None or not self.moves(kernel):
+            return gradient
+        angles = self._angles(kernel, X)  # d angle/d log period = −angle
+        by_cos, by_sin = by_phi[:, 1 : self.count + 1], by_phi[:, self.count + 1 :]
+        by_period = np.sum(angles * (by_cos * np.sin(angles) - by_sin * np.cos(angles)))
+        return gradient + by_period * kernel._free({"period": 1.0, "variance": 0.0, "lengthscale": 0.0})
 
     def left_out(self, kernel: Periodic) -> float:
         kept = np.exp(kernel.log_harmonics(self.count)[0] - np.log(kernel._one("variance"))).sum()
@@ -139,14 +142,16 @@ class Eigenfunctions(LeafBlock):
         log_g, _ = kernel.log_spectral(np.asarray(u), len(self.counts))
         return np.log(kernel._one("variance")) + np.log(lengths).sum() + log_g
 
-    def contract(self, kernel: Stationary, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+    def slopes(self, kernel: Stationary) -> Array:
         squares = [np.square(ell * w) for ell, w in zip(self._lengths(kernel), self._frequencies(), strict=True)]
         _, slope = kernel.log_spectral(np.asarray(sum(squares)), len(self.counts))
-        by_length = np.array([by_log_s @ (1.0 + 2.0 * s * slope) for s in squares])
+        by_length = np.array([1.0 + 2.0 * s * slope for s in squares])
         each = kernel.parameters["lengthscale"].array.size > 1
-        return kernel._free(
-            {"variance": np.array(by_log_s.sum()), "lengthscale": by_length if each else by_length.sum(keepdims=True)}
-        )
+        rows = {
+            "variance": np.ones((1, self.size)),
+            "lengthscale": by_length if each else by_length.sum(axis=0, keepdims=True),
+        }
+        return kernel._free(rows).reshape(-1, self.size).T
 
     def _inside(self, kernel: Leaf, X: Array) -> BoolArray:
         columns = X[:, list(kernel._at)]
@@ -258,6 +263,9 @@ class Inducing(LeafBlock):
 
     def log_spectrum(self, kernel: Lagged) -> Array:
         return np.zeros(self.size)
+
+    def slopes(self, kernel: Lagged) -> Array:
+        return np.zeros((self.size, kernel.theta.size))
 
     def moves(self, kernel: Leaf) -> bool:
         return kernel.theta.size > 0

@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from unmet._typing import Array
 from unmet.kernels.base import Kernel, Product, Sum
@@ -46,6 +47,10 @@ class Block(ABC):
     @abstractmethod
     def log_spectrum(self, kernel: Any) -> Array:
         """Return the logs of the prior variances S."""
+
+    @abstractmethod
+    def slopes(self, kernel: Any) -> Array:
+        """Return the derivatives of `log_spectrum` by the kernel's theta, shape (size, p)."""
 
     @abstractmethod
     def contract(self, kernel: Any, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
@@ -90,6 +95,9 @@ class LeafBlock(Block):
         row = {"kernel": repr(kernel), "features": self.kind, "count": self.size, "left_out": self.left_out(kernel)}
         return [row]
 
+    def contract(self, kernel: Any, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
+        return by_log_s @ self.slopes(kernel)
+
     def phi(self, kernel: Any, X: Array, memo: Memo | None = None) -> Array:
         if memo is None or self.moves(kernel):
             return self._basis(kernel, X)
@@ -128,6 +136,9 @@ class SumBlock(_PairBlock):
     def log_spectrum(self, kernel: Sum) -> Array:
         return np.concatenate([self.left.log_spectrum(kernel.left), self.right.log_spectrum(kernel.right)])
 
+    def slopes(self, kernel: Sum) -> Array:
+        return block_diag(self.left.slopes(kernel.left), self.right.slopes(kernel.right))
+
     def contract(self, kernel: Sum, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
         k = self.left.size
         left, right = (None, None) if by_phi is None else (by_phi[:, :k], by_phi[:, k:])
@@ -165,6 +176,11 @@ class ProductBlock(_PairBlock):
     def log_spectrum(self, kernel: Product) -> Array:
         left, right = self.left.log_spectrum(kernel.left), self.right.log_spectrum(kernel.right)
         return np.add.outer(left, right).ravel()
+
+    def slopes(self, kernel: Product) -> Array:
+        left = np.repeat(self.left.slopes(kernel.left), self.right.size, axis=0)
+        right = np.tile(self.right.slopes(kernel.right), (self.left.size, 1))
+        return np.concatenate([left, right], axis=1)
 
     def contract(self, kernel: Product, X: Array, by_log_s: Array, by_phi: Array | None, memo: Memo) -> Array:
         shape = (self.left.size, self.right.size)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from unmet._linalg import cholesky, inverse_from_cholesky, log_det, sample_gaussian, solve_lower
 from unmet._normal import LOG_SQRT_2PI
@@ -18,7 +19,7 @@ from unmet.inference.ep import Marginals, Sites, expectation_propagation
 from unmet.inference.features import Block, Memo, stretches
 from unmet.inference.result import Inference, Info
 from unmet.kernels.base import Kernel
-from unmet.likelihoods.base import Likelihood, Observations
+from unmet.likelihoods.base import Likelihood, Observations, Tilted
 
 __all__ = ["LowRankPosterior", "LowRankProblem", "infer", "prepare"]
 
@@ -121,7 +122,20 @@ def infer(
         precision = tau_e - tau_e**2 * np.einsum("ij,ij->i", psi_e @ cov, psi_e)
         by_exact = likelihood.exact_gradient(problem.obs[exact], alpha[exact], precision)
         by_likelihood = by_likelihood + by_exact.sum(axis=0)
-    return Inference(posterior, log_z, np.concatenate([by_kernel, by_likelihood]), ep.sites, info)
+    by_theta = np.concatenate([by_kernel, by_likelihood])
+    information = None if exact.any() or block.moves(kernel) else _information(block.slopes(kernel), cov, ep.tilted)
+    return Inference(posterior, log_z, by_theta, ep.sites, info, information)
+
+
+def _information(slopes: Array, cov: Array, tilted: Tilted) -> Array:
+    """Return the Fisher information of theta, between kernel and likelihood taken as 0.
+
+    With the sites as data, ``K = ΨΨᵀ + T⁻¹`` has ``∂K = Ψ diag(D) Ψᵀ`` for slopes D of log S. As
+    ``Ψᵀ K⁻¹ Ψ = I − A⁻¹ = M``, the information ``½ tr(K⁻¹ ∂K K⁻¹ ∂K')`` (R&W eq. 5.9) is ``½ Dᵀ (M ∘ M) D'``. That of
+    the likelihood is the sum over rows of squared scores.
+    """
+    by_kernel = 0.5 * slopes.T @ np.square(np.eye(len(cov)) - cov) @ slopes
+    return block_diag(by_kernel, tilted.d_theta.T @ tilted.d_theta)
 
 
 def _weighted_square(psi: Array, tau: Array) -> Array:

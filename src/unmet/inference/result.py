@@ -53,10 +53,15 @@ class Info:
 
 @dataclass(frozen=True)
 class Inference:
-    """Posterior, log evidence, its gradient (by the kernel's theta, then the likelihood's), sites and diagnostics."""
+    """Posterior, log evidence, its gradient (by the kernel's theta, then the likelihood's), sites and diagnostics.
+
+    `information` is the Fisher information of the hyper-parameters, an approximation of minus the evidence's second
+    derivatives; None where it is not computed.
+    """
 
     posterior: Posterior
     log_z: float
     gradient: Array | None
     sites: Sites
     info: Info
+    information: Array | None = None

@@ -215,6 +215,7 @@ class LatentDemand:
             "holidays": self.holidays,
             "weather_gaps": features.gaps.to_dict("records"),
             "weather_by_week": features.by_week,
+            "weather_by_day": features.by_day,
             "weather_quality": features.quality.to_dict("records"),
         }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -23,7 +22,7 @@ from unmet.execution import (
     shared,
     work_through,
 )
-from unmet.pipeline.config import CONFIG_NAME, make_settings
+from unmet.pipeline.config import CONFIG_NAME, make_settings, read_toml
 from unmet.pipeline.running import run
 from unmet.pipeline.settings import RunSettings
 from unmet.report.cities import CitySummary, write_cities_page
@@ -75,21 +74,31 @@ def find_cities(source: Path, out: Path) -> list[City]:
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise InputError(f"{source}: two cities are named {twice[0]!r}, after the folder of their {CONFIG_NAME}.")
+    for name in names:
+        if name in (PAGE, TABLE) or not _is_utf8(name):
+            raise InputError(
+                f"{source}: a city is named {name!r}, after the folder of its {CONFIG_NAME}. Rename the folder: a name "
+                f"is UTF-8 text, and not {PAGE} or {TABLE}."
+            )
     return [
         City(name, make_settings(path.resolve(), out=(out / name).resolve()))
         for name, path in ((path.resolve().parent.name, path) for path in configs)
     ]
 
 
-def _listed(source: Path) -> list[Path]:
+def _is_utf8(name: str) -> bool:
     try:
-        document = tomllib.loads(source.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"{source}: cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise InputError(f"{source}: is not valid TOML: {error}.") from error
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _listed(source: Path) -> list[Path]:
+    document = read_toml(source)
     cities = document.get("cities")
-    if not isinstance(cities, list) or not all(isinstance(city, str) for city in cities) or len(document) > 1:
+    texts = isinstance(cities, list) and all(isinstance(city, str) and "\0" not in city for city in cities)
+    if not texts or len(document) > 1:
         raise InputError(f'{source}: expected one list, such as cities = ["oslo/{CONFIG_NAME}", "bergen"].')
     paths = [source.parent / city for city in cities]
     return [path / CONFIG_NAME if path.is_dir() else path for path in paths]
@@ -203,8 +212,8 @@ def _finish_all(
         if stream is None:
             yield from ((city.name, _outcome(_finish, city, executor, workers)) for city in cities)
             return
-        futures = {threads.submit(_outcome, _finish, city, stream, workers): city.name for city in cities}
         try:
+            futures = {threads.submit(_outcome, _finish, city, stream, workers): city.name for city in cities}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BaseException as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import glob
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time
@@ -15,10 +16,12 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.folders import check_regular
 from unmet.pipeline.settings import TABLES, RunSettings, about, settings_by_table
 
-__all__ = ["CONFIG_NAME", "example_config", "make_settings", "read_config", "write_example"]
+__all__ = ["CONFIG_NAME", "example_config", "make_settings", "read_config", "read_toml", "write_example"]
 
 CONFIG_NAME = "unmet.toml"
 _LARGEST = 1 << 20
+_MOST_DOTS = 100  # of a line, without those in quotes
+_QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'')
 
 
 def make_settings(config: str | os.PathLike[str] | None = None, /, **given: Any) -> RunSettings:
@@ -53,15 +56,8 @@ def make_settings(config: str | os.PathLike[str] | None = None, /, **given: Any)
     return settings
 
 
-def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a settings file. An unknown key or a value of the wrong type is an error.
-
-    Returns
-    -------
-    dict
-        Fields of `RunSettings`; paths are resolved against the file's folder.
-    """
-    file = Path(path)
+def read_toml(file: Path) -> dict[str, Any]:
+    """Read a small TOML file, within bounds of time and memory."""
     check_regular(file)
     try:
         with file.open("rb") as stream:
@@ -76,12 +72,27 @@ def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
         ) from None
     if len(content) > _LARGEST:
         raise FileFormatError(f"{file}: is larger than {_LARGEST:,} bytes; this is not a settings file.")
+    # tomllib needs memory by the square of the dots in a key, and the text of a setting is in quotes.
+    if any(line.partition("#")[0].count(".") > _MOST_DOTS for line in _QUOTED.sub("", text).splitlines()):
+        raise FileFormatError(f"{file}: lists or tables are nested too deeply for a settings file.")
     try:
-        document = tomllib.loads(text)
+        return tomllib.loads(text)
     except RecursionError:
         raise FileFormatError(f"{file}: lists or tables are nested too deeply for a settings file.") from None
     except ValueError as error:  # also numbers of thousands of digits
         raise FileFormatError(f'{file}: is not valid TOML: {error}. Text needs quotes: every = "1h".') from error
+
+
+def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a settings file. An unknown key or a value of the wrong type is an error.
+
+    Returns
+    -------
+    dict
+        Fields of `RunSettings`; paths are resolved against the file's folder.
+    """
+    file = Path(path)
+    document = read_toml(file)
     values: dict[str, Any] = {}
     for key, value in document.items():
         if key in TABLES:

@@ -312,9 +312,15 @@ def _complete(work: Work, stage: str, result: RunResult, panel: Path) -> None:
             (result.out / "kept.npz").touch()  # empty: nothing is kept for a later run
 
 
+def _given(chosen: RunSettings) -> list[str]:
+    """Return the files of records, those of the feed first."""
+    return [path for given in (chosen.status, chosen.stations, chosen.trips) for path in given or ()]
+
+
 def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Path, returns: Path | None) -> None:
     from unmet._storage.writing import writing
     from unmet.report import write_report
+    from unmet.report.naming import name_of_files, title_of
 
     work.tell(Event(REPORT, "step", "writing the report"))
     with writing(work.out):
@@ -323,7 +329,7 @@ def _make_report(chosen: RunSettings, work: Work, panel: PanelFile, estimate: Pa
             work.aside / "report.html",
             panel=panel,
             returns=returns,
-            title=chosen.title,
+            title=chosen.title or title_of([name_of_files(*_given(chosen), chosen.out)]),
             truth=None if chosen.truth is None else Path(chosen.truth),
             compare=chosen.compare,
             basemap=chosen.basemap,

@@ -175,7 +175,13 @@ class RunSettings:
     )
     engine: str = _setting("processes", "estimate", "text", f"Where the work is done: {ENGINE_WORDS}.", '"processes"')
 
-    title: str | None = _setting(None, "report", "text", "Title of the report.", '"Bikes of our city, spring 2024"')
+    title: str | None = _setting(
+        None,
+        "report",
+        "text",
+        "Title of the report; default: the name of the system in its feed, or of the folder of the records.",
+        '"Bikes of our city, spring 2024"',
+    )
     truth: str | None = _setting(
         None,
         "report",

@@ -56,9 +56,10 @@ def read_basemap(path: Path, project: Callable[[Array], Array], extent: tuple[Ar
     tolerance = 0.0005 * margin / _MARGIN
     while True:
         found = {kind: [simplified(at, tolerance) for at in shapes] for kind, shapes in near.items()}
-        if sum(len(at) for shapes in found.values() for at in shapes) <= _MOST_POINTS:
+        count = sum(len(at) for shapes in found.values() for at in shapes)
+        if count <= _MOST_POINTS:
             break
-        tolerance *= 2.0
+        tolerance *= max(2.0, count / _MOST_POINTS)
         size = {kind: [np.ptp(at, axis=0).max() for at in shapes] for kind, shapes in near.items()}
         near = {
             kind: [at for at, own in zip(shapes, size[kind], strict=True) if own > tolerance]

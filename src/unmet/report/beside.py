@@ -19,6 +19,7 @@ from unmet.report.story import read_weeks, week_rows
 __all__ = [
     "RETURNED",
     "of_bins",
+    "returned_rates",
     "returns_totals",
     "riders_without_dock",
     "with_returns",
@@ -44,6 +45,15 @@ def returns_totals(source: RunSource) -> pd.DataFrame:
         return source.totals.iloc[:0]
     with reading(str(source.returns)):
         return read_parquet(source.returns / "totals.parquet")
+
+
+def returned_rates(source: RunSource) -> str | None:
+    """Make a view of the estimated returns by bin, as ``demand`` is of pickups; return its name, None without them."""
+    if source.returns is None:
+        return None
+    quoted = path_literal(str(source.returns / "demand.parquet"))
+    source.connection.execute(f"CREATE OR REPLACE VIEW returned_bins AS SELECT * FROM read_parquet({quoted})")
+    return "returned_bins"
 
 
 def riders_without_dock(source: RunSource) -> float | None:

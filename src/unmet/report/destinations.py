@@ -10,11 +10,11 @@ from pathlib import Path
 import duckdb
 
 from unmet._exceptions import InputError
-from unmet._storage.sql import connect, fetch_one, literal, path_literal
+from unmet._storage.sql import connect, fetch_one, path_literal
 from unmet._storage.writing import replacing, writing
 from unmet.mobility.panel.saving import check_new_file
 from unmet.report.databases import RunTables, write_to_duckdb
-from unmet.report.export import export_tables, report_tables
+from unmet.report.export import copy_table, export_tables, report_tables
 from unmet.report.postgresql import hide_secrets, write_to_postgresql
 from unmet.report.source import open_run
 from unmet.report.workbook import write_workbook
@@ -147,7 +147,6 @@ def _write_nixtla(connection: duckdb.DuckDBPyConnection, path: Path, minutes: in
     sql = f"""
         SELECT d.zone AS unique_id, {ds} AS ds, d.demand_mean AS y
         FROM demand d JOIN bin_numbers b USING (start) SEMI JOIN panel p ON p.start = d.start ORDER BY 1, 2"""
-    kind = "FORMAT parquet, COMPRESSION zstd" if path.suffix == ".parquet" else "FORMAT csv, HEADER"
     with writing(path, "An existing file is unchanged."), replacing(path) as aside:
-        connection.execute(f"COPY ({sql}) TO {literal(str(aside))} ({kind})")
+        copy_table(connection, sql, aside, path.suffix.removeprefix("."))
     return int(fetch_one(connection, f"SELECT count(*) FROM ({sql})")[0])

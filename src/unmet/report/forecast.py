@@ -23,10 +23,12 @@ from unmet.mobility.clock.periods import DAYS, PARTS, hours_of
 from unmet.mobility.planning.levels import levels_from_panel
 from unmet.mobility.planning.period import Period
 from unmet.mobility.planning.rates import scenario_rates
+from unmet.report.beside import returned_rates
 from unmet.report.source import RunSource
 from unmet.report.tables import first_of_each_choice
+from unmet.report.weather_words import describe_column
 
-__all__ = ["forecast_by_bin", "forecast_data", "forecast_rows", "forecast_sentence"]
+__all__ = ["forecast_by_bin", "forecast_data", "forecast_rows", "forecast_sentence", "missing_weather"]
 
 FORECAST_COLUMNS = (
     *("zone", "name", "start", "start_local", "minutes", "demand_mean", "demand_q05", "demand_q95", "rate_mean"),
@@ -81,7 +83,14 @@ def _risk(source: RunSource, ahead: IntArray) -> Array:
     period = Period(first.normalize(), int(first.weekday()), since, minutes / 60, (day,), (), True, True)
     try:
         rates = scenario_rates(
-            source.connection, source.zones, source.system, source.bins, period, scenarios=_SCENARIOS
+            source.connection,
+            source.zones,
+            source.system,
+            source.bins,
+            period,
+            scenarios=_SCENARIOS,
+            returned=returned_rates(source),
+            shock_variance=source.shock_variance,
         )
     except InputError:  # no returns in the records: the level cannot be followed
         return found
@@ -125,14 +134,14 @@ def forecast_by_bin(source: RunSource, rows: pd.DataFrame, area: str | None = No
     weight = rows["rate_mean"]
     parts = rows.assign(
         with_risk=weight.where(rows["risk"].notna(), 0.0), with_usual=weight.where(rows["usual_out"].notna(), 0.0),
-        usual_lost=weight * rows["usual_out"],
+        usual_lost=weight * rows["usual_out"], followed=rows["risk"].notna(),
     )  # fmt: skip
     table = parts.groupby(["start", "start_local", "minutes"], as_index=False)[
-        ["rate_mean", "expected_lost", "with_risk", "with_usual", "usual_lost"]
+        ["rate_mean", "expected_lost", "with_risk", "with_usual", "usual_lost", "followed"]
     ].sum()
     for share, lost, of in (("risk", "expected_lost", "with_risk"), ("usual_out", "usual_lost", "with_usual")):
         table[share] = (table[lost] / table[of]).where(table[of] > 0)
-    table["expected_lost"] = table["expected_lost"].where(table["with_risk"] > 0)
+    table["expected_lost"] = table["expected_lost"].where(table["followed"] > 0)
     rates = source.system if area is None else source.area_rates.get(area, source.system[:0])
     sd = rates.get("rate_sd", pd.Series(dtype=float)).reindex(table["start"]).to_numpy(dtype=float)
     table["rate_q05"] = (table["rate_mean"] - _NORMAL_Q95 * sd).clip(lower=0.0)
@@ -149,7 +158,8 @@ def forecast_sentence(by_bin: pd.DataFrame, *, chosen: bool = False) -> str:
     hours = by_bin["minutes"].sum() / 60
     first = by_bin["start_local"].iloc[0]
     time = f"In {hours:g} such hours" if chosen else f"In the {hours:g} hours"
-    riders = f"about {by_bin['rate_mean'].sum():,.0f} riders are expected"
+    count = f"{by_bin['rate_mean'].sum():,.0f}"
+    riders = f"about {count} {'rider is' if count == '1' else 'riders are'} expected"
     text = f"{time} from {first:%A}, {first.day} {first:%B, %H:%M} {riders}."
     if by_bin["expected_lost"].notna().any():
         day = by_bin[by_bin["expected_lost"].notna()]
@@ -158,6 +168,25 @@ def forecast_sentence(by_bin: pd.DataFrame, *, chosen: bool = False) -> str:
             f"in the first {day['minutes'].sum() / 60:g} {'such ' if chosen else ''}hours find nothing to rent."
         )
     return text
+
+
+def missing_weather(source: RunSource) -> str | None:
+    """Say which weather the forecast lacks; None if it lacks none, or if the model uses none."""
+    provenance, ahead = source.info.get("provenance", {}), source.bins[source.bins["future"]]
+    if ahead.empty or not source.info.get("model", {}).get("uses_covariates", True):
+        return None
+    first = ahead["start"].iloc[0]
+    gaps = [gap for gap in provenance.get("weather_gaps") or [] if pd.Timestamp(gap["last"]) >= first]
+    if not gaps:
+        return None
+    begins = max(min(pd.Timestamp(gap["first"]) for gap in gaps), first)
+    lacking = int((ahead["start"] >= begins).sum())
+    names = ", ".join(dict.fromkeys(describe_column(str(gap["column"]))[0] for gap in gaps))
+    of = "all its bins" if lacking == len(ahead) else f"{lacking} of its {len(ahead)} bins"
+    return (
+        f"The weather file has no {names} for {of}: the usual weather of the season and hour is used, so the forecast "
+        "does not see rain or heat that comes. Give --weather a file that reaches as far as the horizon."
+    )
 
 
 def forecast_data(source: RunSource) -> dict[str, Any] | None:
@@ -180,6 +209,7 @@ def forecast_data(source: RunSource) -> dict[str, Any] | None:
     areas = [None, *sorted({area for area in source.area_of if area is not None})]
     return {
         "rows": _WORST,
+        "missing": missing_weather(source),
         "areas": [_area_data(area, forecast_by_bin(source, rows, area)) for area in areas],
         "worst": {"number": worst["number"].tolist(), "at": _moments(worst), **_listed(worst[keep])},
     }

@@ -20,11 +20,14 @@ import pandas as pd
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
+from unmet._storage.folders import check_regular
 from unmet._storage.writing import write_text, writing
 from unmet.mobility.panel.file import PanelFile
 from unmet.report.basemap import read_basemap
 from unmet.report.beside import riders_without_dock
+from unmet.report.doubts import list_doubts
 from unmet.report.forecast import forecast_data
+from unmet.report.naming import name_of_files, title_of
 from unmet.report.packing import PACKED, pack, pack_integers, pack_run
 from unmet.report.places import plane
 from unmet.report.plan import plan_data
@@ -44,8 +47,8 @@ from unmet.report.tables import (
 )
 from unmet.report.trust import check_run, summarise_checks
 from unmet.report.weather_words import describe_column
+from unmet.report.wet_days import wet_days
 from unmet.report.words import (
-    area_rows,
     assumptions,
     city_facts,
     data_used,
@@ -59,7 +62,18 @@ from unmet.report.words import (
 __all__ = ["write_report"]
 
 _SCRIPTS = (
-    *("numbers.js", "map.js", "table.js", "series.js", "story.js", "forecast.js", "plan.js", "act.js", "how.js"),
+    *(
+        "numbers.js",
+        "map.js",
+        "table.js",
+        "series.js",
+        "story.js",
+        "areas.js",
+        "forecast.js",
+        "plan.js",
+        "act.js",
+        "how.js",
+    ),
     *("trust.js", "page.js"),
 )
 _DIGITS = 9  # enough for the page to round to the same digits as the tables
@@ -96,7 +110,7 @@ def write_report(
     returns : path, optional
         The folder of the run of returns; default: ``returns`` in the folder of the run.
     title : str, optional
-        Title of the page.
+        Title of the page; default: the name of the folder of the run, or of one of the two above it.
     truth : path, optional
         ``truth.parquet`` of a simulated city; the page then shows its true demand.
     trust : bool
@@ -156,6 +170,7 @@ def _check_target(target: Path) -> None:
     """Check that the file can be written before any work starts."""
     if target.is_dir():
         raise InputError(f"{str(target)!r} is a folder. Give a file in it, such as {str(target / 'report.html')!r}.")
+    check_regular(target)
     if not target.parent.is_dir():
         raise InputError(f"There is no folder {str(target.parent)!r} for {target.name!r}. Create it first.")
 
@@ -183,9 +198,10 @@ def _data(
     worst = first_of_each_choice(source, act_table(weeks, rows=None), ACT_ROWS)
     days = np.unique(day_numbers(source.bins))
     checks = [check.to_dict() for check in check_run(source)]
+    plan, forecast = plan_data(source), forecast_data(source)
     local = source.bins["start_local"].to_numpy().astype("datetime64[m]").astype(np.int64)
     return {
-        "title": title or "Demand and lost trips",
+        "title": title or title_of([name_of_files(source.folder)]),
         "made": {"by": f"unmet {unmet.__version__}", "on": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")},
         "period": _period(source),
         "headline": {**headline(source, zones), "no_dock": riders_without_dock(source)},
@@ -205,16 +221,18 @@ def _data(
         "parts": _parts(source, weeks),
         "act": {"rows": ACT_ROWS, **_columns(worst[_ACT])},
         "story": story_data(source, compare),
-        "forecast": forecast_data(source),
+        "forecast": forecast,
         "effects": source.info.get("effects") or [],
         "columns": {
             str(name): describe_column(str(name))
             for name in source.info.get("provenance", {}).get("weather_columns") or []
         },
-        "plan": plan_data(source),
+        "wet_days": wet_days(source),
+        "plan": plan,
         "how": _how(source),
         "checks": checks,
         "checks_line": summarise_checks(checks),
+        "doubts": list_doubts(source, checks, plan, forecast),
     }
 
 
@@ -240,7 +258,6 @@ def _how(source: RunSource) -> dict[str, Any]:
     flags = {word: [sum(of_zone.values()), len(of_zone)] for word, of_zone in flag_counts(source).items()}
     return {
         "data": data_used(source),
-        "areas": area_rows(source),
         "quality": quality_rows(source),
         "states": minutes_by_state(source),
         "supply": supply_learnt(source),

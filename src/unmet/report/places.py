@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ Base = Callable[[Callable[[Array], Array], tuple[Array, Array]], dict[str, Any]]
 _KM_PER_DEGREE = 111.195
 # Corners closer to the outline than this share of the map's width are removed.
 _COARSE = 0.0005
+_LONGEST_PIECE = 1000  # points of a line that are simplified together
 
 
 def plane(zones: pd.DataFrame, base: Base | None = None) -> dict[str, Any] | None:
@@ -107,8 +109,10 @@ def _rings(polygon: Any) -> list[Array]:
 def _coarser(ring: Array, tolerance: float) -> Array:
     """Remove corners closer than the tolerance to the simplified outline (Ramer-Douglas-Peucker)."""
     keep = np.zeros(len(ring), dtype=bool)
-    keep[[0, len(ring) // 2, -1]] = True  # a closed ring has no ends: cut it in two
-    pending = [(0, len(ring) // 2), (len(ring) // 2, len(ring) - 1)]
+    # A closed ring has no ends: cut it in two. Longer pieces are cut too, because the time of one may be quadratic.
+    cuts = np.linspace(0, len(ring) - 1, max(2, len(ring) // _LONGEST_PIECE) + 1).astype(int).tolist()
+    keep[cuts] = True
+    pending = list(pairwise(cuts))
     while pending:
         first, last = pending.pop()
         if last - first < 2:

@@ -9,12 +9,14 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._typing import Array
+from unmet.mobility.clock.public_holidays import country_of, holiday_name
 from unmet.mobility.planning.growth import CostOfDocks, costs_of_docks, dock_moves, fleet_losses, more_bikes, more_docks
+from unmet.mobility.planning.period import WEEKDAYS, Period
 from unmet.mobility.planning.plan import Plan, PlanOptions
 from unmet.report.source import RunSource
 from unmet.report.targets import plan_run
 
-__all__ = ["LIMITS", "plan_data"]
+__all__ = ["LIMITS", "holiday_of", "plan_data"]
 
 _MOST_STATIONS = (
     200  # moving docks asks for every station at three sizes: seconds for a small city, minutes for a large
@@ -29,10 +31,49 @@ LIMITS = (
     "do not add up to the total.",
     "No van drives between the moves and the end of the day.",
     "Wanted returns follow the rentals of the whole city, not those of single stations.",
-    "Listed vehicles count as usable, and a holiday as any other day of its weekday, unless the run has a forecast.",
+    "Listed vehicles count as usable.",
     "Intervals cover weather, shocks and errors of the estimate, those of the totals the chance of single riders too: "
     "nine of ten such days lie within them.",
 )
+
+
+def _country(source: RunSource) -> str | None:
+    """The country whose holidays count: that of ``--holidays``, else that of the time zone."""
+    given = source.info.get("provenance", {}).get("holidays")
+    return str(given) if given else country_of(str(source.summary.get("timezone", "")))
+
+
+def _lacking(source: RunSource, period: Period) -> str:
+    """Return what a run needs to plan for a public holiday and this one lacks; empty if nothing."""
+    given = source.info.get("provenance", {}).get("holidays")
+    uses = source.info.get("model", {}).get("uses_covariates", True)
+    options = [] if given else [f"--holidays {_country(source) or 'COUNTRY'}"]
+    options += [] if period.forecast else ["--horizon 1d"]
+    options += [] if uses else ["a --model that uses holidays"]
+    return " and ".join(options)
+
+
+def _about_holidays(source: RunSource, period: Period) -> str:
+    """Say how the plan treats public holidays."""
+    lacking = _lacking(source, period)
+    if not lacking:
+        return "Public holidays are in the forecast that the plan uses."
+    return f"A public holiday counts as any other day of its weekday. To plan for it, run with {lacking}."
+
+
+def holiday_of(source: RunSource, period: Period) -> dict[str, Any] | None:
+    """Describe the public holiday that a period is on; None if it is on none."""
+    name = None if period.day is None else holiday_name(period.day.date(), _country(source))
+    if name is None:
+        return None
+    lacking = _lacking(source, period)
+    text = f"A public holiday ({name}): the forecast that this plan uses includes its effect."
+    if lacking:
+        text = (
+            f"A public holiday ({name}), planned like a usual {WEEKDAYS[period.weekday]}: do not rely on these "
+            f"numbers. To plan for the holiday, run again with {lacking}."
+        )
+    return {"name": name, "included": not lacking, "sentence": text}
 
 
 def plan_data(source: RunSource, options: PlanOptions | None = None) -> dict[str, Any]:
@@ -59,7 +100,8 @@ def plan_data(source: RunSource, options: PlanOptions | None = None) -> dict[str
         "areas": [{"area": name, **sums(own)} for name, own in ({None: plan} | areas).items()],
         "left_out": len(plan.left_out),
         "why_left_out": sorted(set(plan.left_out.values())),
-        "limits": list(LIMITS),
+        "holiday": holiday_of(source, plan.period),
+        "limits": [*LIMITS, _about_holidays(source, plan.period)],
     }
 
 

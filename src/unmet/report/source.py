@@ -107,6 +107,12 @@ class RunSource:
         return [area if isinstance(area, str) else None for area in named]
 
     @property
+    def shock_variance(self) -> float:
+        """Variance of the shocks that zones share; 0 if they are estimated one by one."""
+        law = (self.info.get("joint") or {}).get("shocks")
+        return 0.0 if law is None else float(law["city_variance"] + law["local_variance"])
+
+    @property
     def minutes(self) -> int:
         """The usual length of a bin."""
         return int(self.bins["minutes"].mode().iloc[0])

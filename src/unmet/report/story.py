@@ -30,6 +30,7 @@ __all__ = [
     "check_compare",
     "compare",
     "comparisons",
+    "points",
     "read_weeks",
     "story_data",
     "week_rows",
@@ -244,13 +245,26 @@ _ANSWERS = {"better": "Yes", "worse": "No, it is getting worse", "unclear": "No 
 
 def _sentence(pair: Comparison, verdict: str, found: dict[str, float]) -> str:
     """Answer whether it is getting better, in one sentence."""
-    points = [100 * found[name] for name in ("change", "change_q05", "change_q95")]
+    mean, low, high = (points(found[name]) for name in ("change", "change_q05", "change_q95"))
+    same = {mean, low, high} == {"0.0"}
     return (
         f"{_ANSWERS[verdict]}: {found['this_share']:.1%} of the riders who came in {pair.now} were lost "
         f"({found['this_lost']:,.0f} of {found['this_wanted']:,.0f}), {found['that_share']:.1%} in {pair.then} "
-        f"({found['that_lost']:,.0f} of {found['that_wanted']:,.0f}); a change of {points[0]:+.1f} points "
-        f"(90%: {points[1]:+.1f} to {points[2]:+.1f})."
-    ).replace("-", "−")
+        f"({found['that_lost']:,.0f} of {found['that_wanted']:,.0f}); "
+        + ("the share is the same." if same else f"a change of {mean} points (90%: {low} to {high}).")
+    )
+
+
+def points(share: float) -> str:
+    """Write the change of a share in percentage points, with its sign.
+
+    Examples
+    --------
+    >>> points(-0.0123), points(0.031), points(-0.0001)
+    ('−1.2', '+3.1', '0.0')
+    """
+    text = f"{100 * share:+.1f}".replace("-", "−")
+    return "0.0" if text[1:] == "0.0" else text
 
 
 def week_rows(weeks: Weeks) -> pd.DataFrame:

@@ -23,7 +23,6 @@ from typing import Any
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._storage.sql import path_literal
 from unmet.mobility.planning.growth import costs_of_docks, dock_moves, fleet_losses, more_bikes, more_docks
 from unmet.mobility.planning.levels import Levels, levels_from_panel, levels_from_status
 from unmet.mobility.planning.period import choose_period
@@ -31,6 +30,7 @@ from unmet.mobility.planning.plan import DEPOT, Plan, PlanOptions, make_plan
 from unmet.mobility.planning.rates import scenario_rates
 from unmet.mobility.planning.riding import Habits, ride_plan
 from unmet.mobility.records.files import Given
+from unmet.report.beside import returned_rates
 from unmet.report.export import FORMATS, appearing, copy_table
 from unmet.report.places import centre, geometry
 from unmet.report.source import RunSource, open_run
@@ -71,8 +71,8 @@ def plan_run(
         period,
         scenarios=chosen.scenarios,
         seed=chosen.seed,
-        returned=_returned(source),
-        shock_variance=_shock_variance(source),
+        returned=returned_rates(source),
+        shock_variance=source.shock_variance,
     )
     if levels is None and status is None:
         levels = levels_from_panel(source.connection, source.zones, source.bins, period)
@@ -91,21 +91,6 @@ def habits_of(source: RunSource) -> Habits:
     if curve is None:
         return Habits(breakage=breakage)
     return Habits(tuple(curve["metres"]), tuple(curve["chance"]), breakage)
-
-
-def _shock_variance(source: RunSource) -> float:
-    """Return the variance of the shocks that the run found; 0 if its zones are estimated one by one."""
-    law = (source.info.get("joint") or {}).get("shocks")
-    return 0.0 if law is None else float(law["city_variance"] + law["local_variance"])
-
-
-def _returned(source: RunSource) -> str | None:
-    """Make a view of the estimated returns, if the run has them; return its name."""
-    if source.returns is None:
-        return None
-    quoted = path_literal(str(source.returns / "demand.parquet"))
-    source.connection.execute(f"CREATE OR REPLACE VIEW returned_bins AS SELECT * FROM read_parquet({quoted})")
-    return "returned_bins"
 
 
 def write_targets(

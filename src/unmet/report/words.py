@@ -9,10 +9,8 @@ from unmet.mobility.supply.states import REASONS, STATES, WORDS
 from unmet.mobility.supply.usable_words import supply_curve, supply_facts
 from unmet.report.beside import returns_totals
 from unmet.report.source import RunSource
-from unmet.report.tables import area_table
 
 __all__ = [
-    "area_rows",
     "assumptions",
     "city_facts",
     "data_used",
@@ -82,8 +80,8 @@ def city_facts(source: RunSource) -> list[list[str]]:
     curve = zip(walking["metres"][:-1], walking["chance"], walking["sd"], walking["measured_elsewhere"], strict=False)
     days = ", ".join(f"{day['day']} ({day['change']:+.0%})" for day in joint["unusual_days"])
     return [
-        *([f"Riders who walk {metres:.0f} m to be served", f"{chance:.0%} ± {sd:.0%} (elsewhere {other:.0%})"]
-          for metres, chance, sd, other in curve),
+        *([f"Riders who walk {metres:.0f} m to be served" if metres else "Riders who go on to a station next door",
+           f"{chance:.0%} ± {sd:.0%} (elsewhere {other:.0%})"] for metres, chance, sd, other in curve),
         ["Hours that were unusual in the whole city", f"demand varies by ± {shocks['city_variance'] ** 0.5:.0%} "
          f"beyond pattern, trend and weather, for about {shocks['city_hours']:.0f} hours"],
         ["Hours that were unusual in a neighbourhood", f"± {shocks['local_variance'] ** 0.5:.0%} within about "
@@ -150,20 +148,6 @@ def _returns_sentence(source: RunSource) -> str:
         f"{of['walked_on']['mean']:,.0f} riders rode on to another dock, {of['lost']['mean']:,.0f} "
         f"({of['lost']['q05']:,.0f} to {of['lost']['q95']:,.0f}) found none nearby"
     )
-
-
-def area_rows(source: RunSource) -> list[list[str]]:
-    """Return name, zones, observed, demand and lost trips of each area, as text; none if there are no areas."""
-    return [
-        [
-            str(row["area"]),
-            f"{row['zones']:,}" + (f" ({row['left_out']:,} left out)" if row["left_out"] else ""),
-            f"{row['observed']:,.0f}",
-            f"{row['demand_mean']:,.0f} ({row['demand_q05']:,.0f} to {row['demand_q95']:,.0f})",
-            f"{row['lost_mean']:,.0f} ({row['lost_q05']:,.0f} to {row['lost_q95']:,.0f})",
-        ]
-        for row in area_table(source).to_dict("records")
-    ]
 
 
 def supply_learnt(source: RunSource) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class City:
         ``station_ix`` (as in `status`), ``station_id`` (as in `trips`), ``name``, ``lat``, ``lon``,
         ``capacity``.
     weather : pandas.DataFrame
-        Hourly: ``time`` (UTC), ``temperature`` (°C), ``precipitation`` (mm), ``wind_speed`` (m/s).
+        Hourly: ``time`` (UTC), ``temperature_c`` (°C), ``precipitation_mm`` (mm), ``wind_speed_ms`` (m/s).
     truth : pandas.DataFrame
         Every wanted trip once: ``wanted_at`` (UTC), ``station_id`` and ``destination_id`` wanted, ``fate``
         (``served``; ``walked`` to ``served_station_id``; ``lost`` at an open and empty station; ``closed``:

@@ -166,9 +166,9 @@ def weather(settings: Settings) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "time": hours.tz_convert("UTC"),
-            "temperature": np.round(12.5 + 12.0 * season + 4.0 * daily + 4.0 * slow - 2.0 * wet, 1),
-            "precipitation": rain.round(1),
-            "wind_speed": np.round(3.5 * np.exp(0.4 * gusty), 1),
+            "temperature_c": np.round(12.5 + 12.0 * season + 4.0 * daily + 4.0 * slow - 2.0 * wet, 1),
+            "precipitation_mm": rain.round(1),
+            "wind_speed_ms": np.round(3.5 * np.exp(0.4 * gusty), 1),
         }
     )
 
@@ -228,9 +228,9 @@ def rates(settings: Settings, city: Layout, conditions: pd.DataFrame) -> Array:
     leave, _ = _shapes()
     weekly = city.mix @ leave[:, hour_of_week(hours)]
     sky = settings.weather_effect * (
-        -(((conditions["temperature"].to_numpy() - 24.0) / 22.0) ** 2)
-        - 0.7 * -np.expm1(-conditions["precipitation"].to_numpy())
-        - 0.03 * np.maximum(conditions["wind_speed"].to_numpy() - 5.0, 0.0)
+        -(((conditions["temperature_c"].to_numpy() - 24.0) / 22.0) ** 2)
+        - 0.7 * -np.expm1(-conditions["precipitation_mm"].to_numpy())
+        - 0.03 * np.maximum(conditions["wind_speed_ms"].to_numpy() - 5.0, 0.0)
     )
     # The city grows by 15 % a year and each station wanders on its own, over about four months.
     rng = stream(settings, Stream.TREND)

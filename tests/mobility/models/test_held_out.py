@@ -9,7 +9,8 @@ import pytest
 from test_joint import simulated
 
 from unmet.mobility.models.held_out import HeldOut, find_held_out, measure
-from unmet.mobility.models.joint import JointCity, join_city
+from unmet.mobility.models.joint import join_city
+from unmet.mobility.models.joint_city import JointCity
 from unmet.mobility.runs.totals import ZoneDraws
 
 DAY, FULL = np.arange(4000) // 40, np.ones(4000)

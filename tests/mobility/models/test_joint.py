@@ -11,9 +11,10 @@ import pytest
 
 from unmet import FileFormatError, InputError
 from unmet.inference.ep import Sites
-from unmet.mobility.models import joint
+from unmet.mobility.models import joint_city
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
-from unmet.mobility.models.joint import JointCity, join_city
+from unmet.mobility.models.joint import join_city
+from unmet.mobility.models.joint_city import JointCity
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shocks import estimate_shocks
 from unmet.mobility.models.surroundings import walks_between
@@ -144,7 +145,7 @@ def test_draws_are_the_same_whether_remembered_or_not(city, monkeypatch) -> None
     table, found = city
     for zone in table.zones:  # the draws of its neighbours are remembered
         found.of(zone, table.start)
-    monkeypatch.setattr(joint, "_MOST_REMEMBERED", 0)
+    monkeypatch.setattr(joint_city, "_MOST_REMEMBERED", 0)
     again = replace(found)
     for zone in table.zones:
         one, other = found.of(zone, table.start), again.of(zone, table.start)

@@ -75,6 +75,11 @@ def test_draws_that_give_no_interval_or_do_not_fit_in_memory_are_refused(draws):
         DemandModel(draws=draws)
 
 
+def test_a_negative_seed_is_refused_before_any_zone_is_estimated():
+    with pytest.raises(InputError, match="seed: expected a whole number of at least 0, got -1"):
+        DemandModel(seed=-1)
+
+
 def test_a_model_of_ones_own_runs_in_processes_and_is_in_the_report(tmp_path):
     panel = known_panel(zones=2, days=21)
     write_parquet(panel, tmp_path / "panel.parquet")

@@ -63,7 +63,7 @@ def test_rows_in_any_order_give_the_same_background() -> None:
 
 def test_a_curve_is_read_from_a_file(tmp_path) -> None:
     path = tmp_path / "curve.csv"
-    path.write_text("metres,chance\n300,0.0\n100,0.4\n")
+    path.write_text("metres,chance\n300,0.0\n100,0.4\n", encoding="utf-8-sig")  # as Excel writes it
     assert read_curve(path) == pytest.approx((0.4, 0.3, 0.1, 0.0, 0.0))
     curve = Walking.from_values(np.array(read_curve(path)))
     assert curve(np.array([0.0, 200.0, 300.0, 600.0])) == pytest.approx([0.4, 0.2, 0.05, 0.0])
@@ -78,7 +78,8 @@ def test_a_curve_is_read_from_a_file(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("metres,chance\n", "in one row or more"),
+        ("metres,chance\n", "in 1 to 10,000 rows"),
+        ("metres,chance\n" + "1,0.1\n" * 10_001, "in 1 to 10,000 rows"),
         ("metres,chance\n0,nan\n", "finite numbers"),
         ("distance,chance\n0,0.5\n", "columns metres and chance"),
         ("metres,chance\n0\n", "columns metres and chance"),

@@ -55,7 +55,7 @@ def test_trips_without_a_vehicle_are_those_of_the_slow_reading(seed, cadence, wi
     activity = StationActivity(
         np.ones(3), full * 0, full, some, full, within, some * 0 + 60, open_within, owner, begin, end, cadence
     )
-    keys = [np.array(sorted((s << 32) + m for s, m in events), dtype=np.int64) for events in (pickups, returns)]
+    keys = [np.array(sorted((s << 32) + 60 * m for s, m in events), dtype=np.int64) for events in (pickups, returns)]
     found = {one.place: one for one in find_implausible(activity, *keys) if one.check == "unseen"}
     width = max(LAG, int(cadence) + 1)
     for station in range(3):

@@ -189,3 +189,11 @@ def test_moved_docks_keep_their_number_and_gain(zones, rates, period):
 def test_impossible_options_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         PlanOptions(**wrong)
+
+
+@pytest.mark.parametrize(("capacity", "now"), [(2_000_000_000.0, 4), (7.0, 99_999)])
+def test_a_claim_of_very_many_docks_or_vehicles_is_left_out_of_the_plan(zones, rates, period, capacity, now) -> None:
+    claimed = zones.assign(capacity=[6.0, 5.0, capacity])
+    plan = make_plan(claimed, rates, levels([0, 5, now]), period)
+    assert [station.number for station in plan.stations] == [0, 1]
+    assert "more than 1,000" in plan.left_out[2]

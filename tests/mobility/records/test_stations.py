@@ -101,6 +101,16 @@ def test_single_bad_places_are_mended_or_left_blank_and_counted() -> None:
     assert reasons["missing coordinates"] == 1
 
 
+def test_capacities_that_are_no_number_of_docks_are_left_blank_and_counted() -> None:
+    given = ["20", "21.0", "", "-3", "37.5", "many", "1e300", "2000000000"]
+    stations = frame(station_id=list("abcdefgh"), capacity=given)
+    with read_records(status=STATUS, stations=stations, timezone="America/New_York") as records:
+        found = records.connection.execute("SELECT capacity FROM stations ORDER BY station").fetchall()
+        reasons = records.quality.query("source == 'stations'").set_index("reason")["rows"].to_dict()
+    assert [row[0] for row in found] == [20, 21, None, None, None, None, None, None]
+    assert reasons["impossible capacity"] == 5
+
+
 def test_of_several_documents_the_last_written_holds_and_a_move_is_noted(tmp_path: Path) -> None:
     for name, updated, lat in (("z", 100, 40.70), ("y", 300, 40.72), ("x", 200, 40.71)):
         station = {"station_id": "a", "name": name, "lat": lat, "lon": -74.0, "capacity": 20}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from unmet.mobility.panel.usable import Timelines
 from unmet.mobility.supply.cadence import Cadence
 from unmet.mobility.supply.served import Served, combine_served
 from unmet.mobility.supply.silence import Feed
@@ -23,7 +26,65 @@ def events_of(*rows: tuple[int, int, int, int]) -> Events:
     """Events from rows of (station, minute, pickups, returned)."""
     station, minute, pickups, returned = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     none = np.zeros(len(station), dtype=np.int64)
-    return Events(station, minute, pickups, returned, none, none > 0)
+    return Events(station, 60 * minute, pickups, returned, none, none > 0)
+
+
+def test_trips_of_a_minute_are_in_the_order_of_their_seconds():
+    """A vehicle comes to an empty station and is taken within a minute; the next is taken before another comes."""
+    spells = spells_of((0, 0, 9, EMPTY, 0))
+    moments = {130: (0, 1), 150: (1, 0), 190: (0, 1), 310: (1, 0), 320: (0, 1)}
+    second, (taken, brought) = np.array(list(moments)), np.array(list(moments.values())).T
+    none = np.zeros(5, dtype=np.int64)
+    found = find_timeline(spells, Events(none, second, taken, brought, none, none > 0))
+    rows = list(zip(found.begin, found.end, found.listed, found.pickups, found.returned, strict=True))
+    assert rows == [
+        (0, 3, 0, 0, 1),
+        (3, 3, 1, 1, 0),
+        (3, 4, 0, 0, 1),
+        (4, 6, 1, 1, 0),
+        (6, 6, 0, 0, 1),
+        (6, 9, 1, 0, 0),
+    ]
+    steps = to_steps(found).steps
+    assert steps.minutes.tolist() == [3, 0, 1, 2, 0, 3]
+    assert steps.pickups[steps.listed == 1].sum() == 2
+
+
+@pytest.mark.parametrize(("second", "left"), [(150, 2), (170, 1)])
+def test_a_trip_in_the_minute_of_a_record_is_in_it_only_if_it_came_before(second, left):
+    """A record of second 160 shows two vehicles and is in force from minute 3 on; one is taken before it or after."""
+    spells = replace(spells_of((0, 0, 3, VEHICLES, 3), (0, 3, 9, VEHICLES, 2)), early=np.array([0, 20]))
+    one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    found = find_timeline(spells, Events(none, second + one, one, none, none, none > 0))
+    assert found.listed[-1] == left
+    assert found.pickups.sum() == 1
+
+
+@pytest.mark.parametrize("late", [0, 30])
+def test_clocks_agree_if_seconds_explain_the_changes_of_the_feed(late):
+    """Records every 100 seconds at a station that loses a vehicle now and then; trips carry a time 30 seconds later."""
+    rng = np.random.default_rng(4)
+    taken = np.sort(rng.choice(60_000, 300, replace=False))
+    second = np.arange(0, 60_000, 100)
+    available = 400 - np.searchsorted(taken, second)
+    n, origin = len(second), 0
+    zero = np.zeros(n, dtype=np.int64)
+    full = np.full(n, 5, dtype=np.int8)
+    records = StatusRecords(
+        zero,
+        -(-second // 60),
+        second.astype(np.int32),
+        origin,
+        available.astype(np.int16),
+        zero.astype(np.int16),
+        full,
+        np.full(n, VEHICLES, dtype=np.int8),
+        np.arange(n) == 0,
+    )
+    nothing = np.empty(0, dtype=np.int64)
+    source = Timelines(None, None, None, None, None, 8, taken + late, nothing, nothing.reshape(0, 2), (0, 1000))  # type: ignore[arg-type]
+    exact, rounded = source.explained(records)
+    assert (exact > rounded) == (late == 0)
 
 
 def test_between_two_records_the_listed_number_follows_the_trips():
@@ -133,7 +194,9 @@ def test_a_van_is_what_trips_do_not_explain(covered):
         lambda station, after, until: np.where(until == 60, -6, 0),
     )
     seen = {
-        (int(m), int(d), bool(v)) for m, d, v in zip(found.minute, found.disabled, found.visited, strict=True) if d or v
+        (int(-(-m // 60)), int(d), bool(v))
+        for m, d, v in zip(found.moment, found.disabled, found.visited, strict=True)
+        if d or v
     }
     assert seen == ({(120, 2, True), (180, 1, False)} if covered else {(180, 1, False)})
     assert found.pickups.sum() == (0 if covered else 6)

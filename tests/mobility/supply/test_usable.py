@@ -14,7 +14,8 @@ from unmet.mobility.supply.broken import BRIEF, BROKEN, MOST_BROKEN, STATES, Fau
 from unmet.mobility.supply.served import find_served
 from unmet.mobility.supply.timeline import Timeline
 from unmet.mobility.supply.usable import Chunks, log_likelihood, log_likelihoods, smooth
-from unmet.mobility.supply.usable_learning import UsableSupply, learn_fault, served
+from unmet.mobility.supply.usable_learning import UsableSupply, hidden, learn_fault, learn_usable, served
+from unmet.mobility.supply.usable_words import supply_line
 from unmet.mobility.supply.usual_rates import CityRates, make_calendar
 
 FAULT = Fault(
@@ -261,6 +262,14 @@ def test_learning_recovers_the_parameters_of_simulated_records(record):
     assert log_likelihood(learnt, steps) > log_likelihood(nothing, steps) + 100
 
 
+def test_rates_that_are_too_high_are_not_taken_for_vehicles_that_cannot_be_rented(record):
+    steps, _ = record
+    learnt = learn_fault(replace(steps, station=np.arange(len(steps)) // 150, expected=1.15 * steps.expected))
+    assert learnt.demand == pytest.approx(1 / 1.15, rel=0.05)
+    assert learnt.breakage == pytest.approx(TRUE.breakage, rel=0.4)
+    assert learnt.fleeting == pytest.approx(TRUE.fleeting, abs=0.06)
+
+
 def test_the_chance_to_be_served_is_calibrated(record):
     steps, truth = record
     chance = served(TRUE, steps, smooth(TRUE, steps))
@@ -322,3 +331,29 @@ def test_the_list_for_the_workshop_has_stations_whose_record_tells():
     assert unusable.probability[0] > 0.9
     assert unusable.number[0] == pytest.approx(1.0, abs=0.1)
     assert unusable.since[0] == 7 * 1440 + 60
+
+
+def test_the_hidden_state_is_as_uncertain_as_its_probabilities_say(record):
+    """The squared error of the chance, in steps that are not averages of many states, is the variance on the mean."""
+    steps, truth = record
+    found = smooth(TRUE, steps)
+    chance, variance = served(TRUE, steps, found), hidden(TRUE, steps, found)
+    short = (steps.listed > 0) & (steps.listed < 4) & (steps.minutes < 5)
+    assert variance[short].mean() == pytest.approx(((truth - chance)[short] ** 2).mean(), rel=0.15)
+    assert (variance[steps.listed == 0] == 0).all()
+
+
+def test_listings_count_where_pickups_do_not_depend_on_them():
+    """Two stations list none, one and two vehicles in turn; each hour has a pickup, whatever is listed."""
+    hours = np.arange(20 * 24)
+    listed = np.tile(hours % 3, 2).astype(np.int64)
+    begin, station = np.tile(60 * hours, 2), np.repeat([0, 1], len(hours))
+    one, none = np.ones(len(listed), dtype=np.int64), np.zeros(len(listed), dtype=np.int64)
+    timeline = Timeline(station, begin, begin + 60, listed, listed > 0, one, none, none, none > 0)
+    calendar = make_calendar(0, 60 * len(hours) - 1, "UTC", np.empty((0, 2), dtype=np.int64))
+    learnt = learn_usable(timeline, calendar)
+    assert learnt.method == "unrelated"
+    assert learnt.is_as_listed
+    assert "do not depend" in supply_line(learnt.summary())
+    related = replace(timeline, pickups=np.where(listed > 0, one, none))
+    assert learn_usable(related, calendar).method != "unrelated"

@@ -86,7 +86,7 @@ class _Design:
                 f"folds (1 or more) times share (between 0 and 1) may not exceed 1, because each fold has weeks of "
                 f"its own; got {self.folds} and {self.share}"
             )
-        check_draws(self.draws)
+        check_draws(self.draws, self.seed)
 
 
 def backtest(

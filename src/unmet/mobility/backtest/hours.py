@@ -7,7 +7,7 @@ what the same hour was like elsewhere a model uses. The joint model of the city 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -23,13 +23,14 @@ from unmet.mobility.models.held_out import coverage, draw_counts, find_held_out
 from unmet.mobility.models.joint import join_city
 from unmet.mobility.models.registry import check_draws
 from unmet.mobility.models.surroundings import rough_surroundings
-from unmet.mobility.models.zone_data import zone_data
+from unmet.mobility.models.walking import DEFAULT_WALKING, Walking
+from unmet.mobility.models.zone_data import ZoneData, zone_data
 from unmet.mobility.models.zone_models import fit_counts, log_rate
 from unmet.mobility.models.zone_table import ZoneTable, table_of
 from unmet.mobility.panel.opening import AnyPanel, opened
 from unmet.mobility.runs.joining import places_of
 
-__all__ = ["hidden_hours", "score_counts"]
+__all__ = ["fitted_table", "hidden_hours", "score_counts"]
 
 
 def hidden_hours(
@@ -68,7 +69,7 @@ def hidden_hours(
     """
     if not 0 < share < 1:
         raise InputError(f"share: expected a share of the bins, above 0 and below 1; got {share}.")
-    check_draws(draws)
+    check_draws(draws, seed)
     with opened(panel) as file:
         file.set_features(features)
         pairs, masks = [], {}
@@ -79,18 +80,7 @@ def hidden_hours(
                 masks[data.zone] = find_held_out(data.zone, data.observed, data.exposure, seed, share, least=1.0)
                 pairs.append((rows, data.without(masks[data.zone])))
         where = places_of(file) if places is None else places
-    if len(pairs) < LEAST_ZONES:
-        raise InputError(f"Hidden hours need {LEAST_ZONES} zones or more; there are {len(pairs)}.")
-    progress("Learning the city model.")
-    city = learn_city(pairs, seed)
-    zones = [with_city(data, city) for _, data in pairs]
-    progress("Fitting all zones.")
-    around = rough_surroundings(zones, where)
-    rates = {}
-    for data in zones:
-        gp, _, level = fit_counts(replace(data, surroundings=around[data.zone]), seed)
-        rates[data.zone] = log_rate(gp, data, level)
-    table = table_of(zones, rates, where)
+    table = fitted_table(pairs, where, seed, "Hidden hours", progress)
     progress("Estimating shocks and walking for the whole city.")
     hidden = np.zeros(table.observed.shape, dtype=bool)
     truth = np.zeros(table.observed.shape)
@@ -101,6 +91,45 @@ def hidden_hours(
     if not hidden.any():
         raise InputError("There is no bin with full supply to hide: no hidden hour can be scored.")
     return _compare(table, truth, hidden, draws, seed)
+
+
+def fitted_table(
+    pairs: Sequence[tuple[pd.DataFrame, ZoneData]],
+    places: Mapping[str, tuple[float, float]],
+    seed: int,
+    task: str,
+    progress: Callable[[str], None],
+    walking: Walking = DEFAULT_WALKING,
+) -> ZoneTable:
+    """Estimate every zone by itself, as the first pass of a run does.
+
+    Parameters
+    ----------
+    pairs : sequence of (DataFrame, ZoneData)
+        For each zone its rows, and the data of the trial.
+    places : mapping
+        Zone → latitude and longitude.
+    seed : int
+        Seed of the fits.
+    task : str
+        Name of the task, for the error.
+    progress : callable
+        Called with a sentence at each step.
+    walking : Walking
+        How far riders are taken to walk in this pass.
+    """
+    if len(pairs) < LEAST_ZONES:
+        raise InputError(f"{task} need {LEAST_ZONES} zones or more; there are {len(pairs)}.")
+    progress("Learning the city model.")
+    city = learn_city(pairs, seed)
+    zones = [with_city(data, city) for _, data in pairs]
+    progress("Fitting all zones.")
+    around = rough_surroundings(zones, places, walking)
+    rates = {}
+    for data in zones:
+        gp, _, level = fit_counts(replace(data, surroundings=around[data.zone]), seed)
+        rates[data.zone] = log_rate(gp, data, level)
+    return table_of(zones, rates, places)
 
 
 def _compare(table: ZoneTable, truth: Array, hidden: BoolArray, draws: int, seed: int) -> pd.DataFrame:

@@ -43,6 +43,8 @@ class BinFeatures:
         Weather columns that models can use: the chosen ones that are not constant.
     by_week : dict
         ``week`` (its Monday) and the mean of each weather column over the bins of the week; empty without weather.
+    by_day : dict
+        ``day`` and the mean of each weather column over the bins of the local day; empty without weather.
     """
 
     frame: pd.DataFrame
@@ -50,6 +52,7 @@ class BinFeatures:
     quality: pd.DataFrame
     weather: tuple[str, ...] = ()
     by_week: dict[str, list[Any]] = field(default_factory=dict)
+    by_day: dict[str, list[Any]] = field(default_factory=dict)
 
 
 def bin_features(
@@ -119,8 +122,11 @@ def _with_weather(
     for name in names:
         if name not in used:
             log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
+    local = pd.DatetimeIndex(joined.panel["start_local"])
+    week = pd.DatetimeIndex(describe_periods(period_numbers(local))["week"])
+    means = (_means(joined.panel, used, name, days) for name, days in (("week", week), ("day", local.normalize())))
     filled = _with_usual_weather(joined.panel, readings, used, timezone)
-    return BinFeatures(filled, joined.gaps, log.frame(), used, _by_week(joined.panel, used))
+    return BinFeatures(filled, joined.gaps, log.frame(), used, *means)
 
 
 def _with_usual_weather(
@@ -138,11 +144,11 @@ def _with_usual_weather(
     return frame.assign(**columns, weather_usual=missing.any(axis=1))
 
 
-def _by_week(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, list[Any]]:
-    week = describe_periods(period_numbers(pd.DatetimeIndex(frame["start_local"])))["week"]
-    means = frame[list(names)].groupby(week.to_numpy()).mean()
+def _means(frame: pd.DataFrame, names: Sequence[str], key: str, days: pd.DatetimeIndex) -> dict[str, list[Any]]:
+    """Return the mean of each column by the days given for its rows, with the days under the name `key`."""
+    means = frame[list(names)].groupby(days.to_numpy()).mean()
     columns = {name: [None if pd.isna(v) else round(float(v), 4) for v in means[name]] for name in names}
-    return {"week": [f"{day:%Y-%m-%d}" for day in means.index], **columns}
+    return {**columns, key: [f"{day:%Y-%m-%d}" for day in means.index]}
 
 
 def read_weather(

@@ -8,14 +8,14 @@ returns a new frame with columns added. Nothing is filled in: a bin without a we
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from unmet._exceptions import InputError, MissingExtraError
+from unmet._exceptions import InputError
 from unmet._typing import Array
+from unmet.mobility.clock.public_holidays import public_holidays
 
 __all__ = ["Weathered", "add_calendar", "add_daylight", "add_holidays", "add_weather", "solar_elevation"]
 
@@ -65,19 +65,9 @@ def add_holidays(panel: pd.DataFrame, country: str, subdivision: str | None = No
     >>> add_holidays(panel, "US")["holiday"].tolist()
     [True, False]
     """
-    try:
-        import holidays
-    except ImportError:
-        raise MissingExtraError("holidays", "mobility", "Holidays") from None
     local = _local(panel)
-    years = sorted({int(year) for year in local.dt.year.dropna()})
-    try:
-        days: set[date] = set(holidays.country_holidays(country, subdiv=subdivision, years=years))
-    except NotImplementedError as error:
-        raise InputError(
-            f"holidays: no calendar for country {country!r}, subdivision {subdivision!r}: {error} "
-            "Give the ISO codes, such as 'US' and 'NY'."
-        ) from error
+    code = country if subdivision is None else f"{country}:{subdivision}"
+    days = public_holidays(code, (int(year) for year in local.dt.year.dropna().unique()))
     result = panel.copy()
     result["holiday"] = local.dt.date.isin(days).to_numpy(dtype=bool)
     return result

@@ -192,6 +192,7 @@ def _fit(data: ZoneData, seed: int) -> CensoredGP:
         likelihood="negative-binomial",
         inference=inference_for(data),
         n_features=_FEATURES,
+        optimizer="scoring",
         max_iter=SEARCH_ITERATIONS,
         random_state=seed,
     )

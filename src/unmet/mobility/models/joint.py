@@ -1,45 +1,27 @@
-"""The zones of a city as one: shocks that neighbours share, and riders who walk from an empty zone to the next.
+"""Learn what the zones of a city share: shocks of neighbours, and riders who walk from an empty zone to the next.
 
 Each zone is first estimated by itself. `join_city` then learns from all zones together what moved a neighbourhood or
-the whole city (`unmet.mobility.models.shocks`) and how far riders walk (`unmet.mobility.models.walking`). What that
-means for one zone, its `Surroundings`, goes into its second and last estimate.
-
-Accounting, draw by draw: wanted = served here + walked on + lost; observed = served here + walked in. A walker from i
-to j is one of the riders counted at j, so the split of j's count decides both what walked in at j and what walked on
-from i. Each zone makes that split from the same seed, and sums over all zones agree.
+the whole city (`unmet.mobility.models.shocks`) and how far riders walk (`unmet.mobility.models.walking`), in turns.
+What that means for one zone, its `Surroundings`, goes into its second and last estimate.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
-from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
+from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
-from unmet._exceptions import FileFormatError
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.mobility.models.held_out import HeldOut, measure
+from unmet.mobility.models.joint_city import JointCity, hours_of_day
 from unmet.mobility.models.kept import KeptJoint
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shocks import Shocks, estimate_shocks
-from unmet.mobility.models.surroundings import (
-    Received,
-    Surroundings,
-    relative_walking,
-    walks_between,
-)
+from unmet.mobility.models.surroundings import walks_between
 from unmet.mobility.models.walking import DEFAULT_WALKING, Absorbed, Walking, Walks, learn_walking
 from unmet.mobility.models.zone_table import ZoneTable
 
-__all__ = ["JointCity", "join_city"]
+__all__ = ["join_city"]
 
 _ROUNDS = 3
 _GROUPS = 48  # hours of a day, apart at weekends
@@ -47,242 +29,56 @@ _GROUPS = 48  # hours of a day, apart at weekends
 # would be right if who was out did not depend on the count; but riders who leave one zone bring vehicles to the next.
 # Simulated cities had a fifth too few walkers with 1 and a tenth too many with 0.
 _LEFT_OUT = 0.5
-_UNUSUAL_DAYS = 5  # that are described
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
 _SHOCK_SEED = 2  # shocks are drawn alike for all zones
 _HELD_OUT_SEED, _DRAWS = 5, 200  # of the counts of held-out bins
-_MOST_REMEMBERED = 200_000_000  # bytes of draws of riders received
 
 
 @dataclass(frozen=True)
-class JointCity:
-    """Shocks and walking of a city, as `join_city` found them.
+class _Records:
+    """The zones as they were estimated by themselves, of shape (zones, bins), and who was out when.
 
     Attributes
     ----------
-    zones, start : tuple of str, DatetimeIndex
-        Names and bins.
-    law : ShockLaw
-        How large shocks are, how far they reach, how long they last.
-    walking : Walking
-        How far riders walk.
-    features, shock_mean, shock_var : arrays
-        What each component of the shocks means for each zone; shock of each zone and bin.
-    components : array of shape (bins, draws, m)
-        Joint draws of the components.
-    background : array of shape (zones, bins)
-        Walkers expected.
-    own : array of shape (zones, bins)
-        Pickups expected of a zone's own riders.
-    rate : array of shape (zones, bins)
-        Riders expected to come to the zone first, in a full bin.
-    dispersion, within : float, array of shape (zones,)
-        Of counts beside the shocks; and of the rest of a bin given what was seen of it.
-    level : array of shape (zones, 48)
-        Log by which a zone's rate at an hour of the day, apart at weekends, differs from that of its own fit.
-    observed : array of shape (zones, bins)
-        Pickups.
+    table : ZoneTable
+        The zones.
+    observed : array
+        Pickups to learn from; NaN elsewhere.
+    log_rate, var : array
+        Mean and variance of the logarithm of the usual rate, by the zone's own fit.
+    group : array of int
+        Number of the zone and the hour of the day: each has a level of its own.
     walks : Walks
         Who was out and who had stock.
-    held_out : HeldOut or None
-        Bias and coverage on bins that were held out; None if there were too few.
+    alone : array of bool
+        Bins without walkers.
     """
 
-    zones: tuple[str, ...]
-    start: pd.DatetimeIndex
-    law: ShockLaw
-    walking: Walking
-    features: Array
-    shock_mean: Array
-    shock_var: Array
-    components: NDArray[np.float32]
-    background: Array
-    own: Array
-    rate: Array
-    dispersion: float
-    within: Array
-    level: Array
+    table: ZoneTable
     observed: Array
+    log_rate: Array
+    var: Array
+    group: IntArray
     walks: Walks
-    held_out: HeldOut | None = None
+    alone: BoolArray
 
-    @property
-    def kept(self) -> KeptJoint:
-        """Give the parts that later bins are estimated with."""
-        within = dict(zip(self.zones, self.within.tolist(), strict=True))
-        return KeptJoint(self.law, self.walking, self.dispersion, within, self.held_out)
+    def own(self, log_rate: Array, extra: Array | float = 0.0) -> Array:
+        """Pickups expected of a zone's own riders, from the mean of a log-rate and its variance beyond `var`."""
+        return np.asarray(self.table.exposure * np.exp(log_rate + 0.5 * (extra + self.var)))
 
-    @property
-    def draws(self) -> int:
-        """How many joint draws there are."""
-        return self.components.shape[1]
-
-    def describe(self, bins: pd.DataFrame) -> dict[str, Any]:
-        """Describe how far riders walk, how large shocks are and which days were unusual, as JSON-able values.
-
-        Parameters
-        ----------
-        bins : DataFrame
-            Bins of the panel: ``start`` and ``start_local``.
-        """
-        at = self.start.get_indexer(pd.DatetimeIndex(bins["start"]))
-        day = bins["start_local"].to_numpy()[at >= 0].astype("datetime64[D]")
-        at = at[at >= 0]
-        known = np.where(np.isfinite(self.observed), self.rate, 0.0)[:, at]
-        usual = np.nan_to_num(known * np.exp(-self.shock_mean[:, at]))
-        by_day = pd.DataFrame({"known": known.sum(axis=0), "usual": usual.sum(axis=0)}).groupby(day).sum()
-        change = (by_day["known"] / by_day["usual"] - 1.0).dropna()
-        unusual = change.iloc[np.argsort(-np.abs(change.to_numpy()), kind="stable")[:_UNUSUAL_DAYS]]
-        return {
-            "walking": self.walking.describe(),
-            "shocks": asdict(self.law),
-            "held_out": None if self.held_out is None else self.held_out.to_dict(),
-            "unusual_days": [{"day": str(d)[:10], "change": float(c)} for d, c in unusual.items()],
-        }
-
-    def brief(self, zone: str, start: pd.DatetimeIndex) -> Surroundings | None:
-        """Give the surroundings of the rows of a zone, without draws: enough to fit it."""
-        if zone not in self.zones:
-            return None
-        i, at = self.zones.index(zone), self.start.get_indexer(start)
-        if (at < 0).any():
-            return None
-        none, no_riders = np.empty((0, len(at))), np.empty((0, len(at)), dtype=np.intp)
-        return Surroundings(
-            shock=self.shock_mean[i, at],
-            shock_var=self.shock_var[i, at],
-            shock_draws=none,
-            prior_var=self.law.variance,
-            background=self.background[i, at],
-            walked_on=none,
-            riders_on=no_riders,
-            riders_in=no_riders,
-            within=float(self.within[i]),
-        )
-
-    def of(self, zone: str, start: pd.DatetimeIndex, seed: int = 0) -> Surroundings | None:
-        """Give the surroundings of the rows of a zone; None where it is not one of the city's, or has other bins."""
-        found = self.brief(zone, start)
-        if found is None:
-            return None
-        i, at = self.zones.index(zone), self.start.get_indexer(start)
-        bins = slice(None) if np.array_equal(at, np.arange(len(self.start))) else at  # a slice copies nothing
-        chance = np.zeros((self.draws, len(self.start)))
-        mine = np.flatnonzero(self.walks.source == i)
-        on: list[tuple[IntArray, NDArray[Any]]] = []
-        if mine.size and self.walking.theta.size:
-            relative = relative_walking(self.walking, self.walks.distance[mine], self.draws, seed)
-            chance = self._by_bin([(self.walks.bin[mine], self._chances[mine] * relative)])
-            for target in np.unique(self.walks.target[mine]):
-                received, drawn = self._split(int(target), seed)
-                here = received.source == i
-                on.append((received.bin[here], drawn[:, here]))
-        received, drawn = self._split(i, seed)
-        return replace(
-            found,
-            shock_draws=(self.components[bins] @ self.features[i].astype(np.float32)).T,
-            walked_on=np.minimum(chance[:, bins], 1.0),
-            riders_on=self._by_bin(on)[:, bins].astype(np.intp),
-            riders_in=self._by_bin([(received.bin, drawn)])[:, bins].astype(np.intp),
-        )
-
-    def _by_bin(self, parts: Sequence[tuple[IntArray, NDArray[Any]]]) -> Array:
-        """Sum draws by bin, shape (draws, bins), from pairs of bins and draws of shape (draws, n)."""
-        if not parts:
-            return np.zeros((self.draws, len(self.start)))
-        bins = np.concatenate([own for own, _ in parts])
-        values = np.concatenate([drawn.T for _, drawn in parts])
-        adding = csr_matrix((np.ones(len(bins)), (bins, np.arange(len(bins)))), shape=(len(self.start), len(bins)))
-        return np.asarray((adding @ values).T)
-
-    def log_rate(self, table: ZoneTable) -> tuple[Array, Array]:
-        """Mean and variance of the logarithm of every zone's rate with its shock, shape (zones, bins)."""
-        usual = table.log_rate + self.level[:, _hours(table)] - 0.5 * self.law.variance
-        return usual + self.shock_mean, table.log_rate_var + self.shock_var
-
-    def received(self, zone: int) -> Received:
-        """Riders counted at a zone who may have walked in."""
-        rows = np.flatnonzero(self.walks.target == zone)
-        if not self.walking.theta.size:
-            rows = rows[:0]
-        source, bin_ = self.walks.source[rows], self.walks.bin[rows]
-        counted = np.isfinite(self.observed[zone, bin_]) & (self.observed[zone, bin_] > 0)
-        rows, source, bin_ = rows[counted], source[counted], bin_[counted]
-        order = np.lexsort([source, bin_])
-        rows, source, bin_ = rows[order], source[order], bin_[order]
-        walkers = self.rate[source, bin_] * self.walks.out[rows] * self._chances[rows]
-        return Received(
-            zone, bin_, source, self.walks.distance[rows], walkers, self.observed[zone, bin_], self.own[zone, bin_]
-        )
-
-    def _split(self, zone: int, seed: int) -> tuple[Received, NDArray[np.integer[Any]]]:
-        """Riders received by a zone, and draws of where they came from; the last are remembered for its neighbours."""
-        if (zone, seed) not in self._splits:
-            received = self.received(zone)
-            drawn = received.split(self.walking, self.draws, seed)
-            small = drawn.astype(np.uint16) if received.count.max(initial=0.0) < 2**16 else drawn
-            self._splits[zone, seed] = received, small
-            while len(self._splits) > 1 and sum(kept.nbytes for _, kept in self._splits.values()) > _MOST_REMEMBERED:
-                del self._splits[next(iter(self._splits))]
-        return self._splits[zone, seed]
-
-    @cached_property
-    def _splits(self) -> dict[tuple[int, int], tuple[Received, NDArray[np.integer[Any]]]]:
-        return {}
-
-    @cached_property
-    def _chances(self) -> Array:
-        return self.walks.chances(self.walking)
-
-    def save(self, path: Path) -> None:
-        """Write the city to a NumPy archive."""
-        header = {
-            "zones": list(self.zones),
-            "unit": self.start.unit,
-            "law": self.law.to_dict(),
-            "walking": self.walking.to_dict(),
-            "dispersion": self.dispersion,
-            "held_out": None if self.held_out is None else self.held_out.to_dict(),
-        }
-        walks = {f"walks_{f.name}": getattr(self.walks, f.name) for f in fields(self.walks)}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        with path.open("wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), start=self.start.asi8, **arrays, **walks)
-
-    @classmethod
-    def load(cls, path: Path) -> JointCity:
-        """Read what `save` wrote."""
-        try:
-            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                header = json.loads(str(file["header"]))
-                start = pd.DatetimeIndex(file["start"].view(f"M8[{header['unit']}]")).tz_localize("UTC")
-                return cls(
-                    zones=tuple(header["zones"]),
-                    start=start,
-                    law=ShockLaw.from_dict(header["law"]),
-                    walking=Walking.from_dict(header["walking"]),
-                    dispersion=float(header["dispersion"]),
-                    held_out=HeldOut.from_dict(header["held_out"]),
-                    walks=Walks(*(file[f"walks_{f.name}"] for f in fields(Walks))),
-                    **{name: file[name] for name in _ARRAYS},
-                )
-        except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
-            raise FileFormatError(f"{path}: The file does not contain a saved city: {error!r}") from error
+    def absorbed(self, background: Array) -> Absorbed:
+        """How own levels change with the walkers: the fits were made with this background."""
+        own = np.nan_to_num(self.own(self.log_rate))
+        return Absorbed.by(self.group, _GROUPS * len(self.table.zones), own, background, np.isfinite(self.observed))
 
 
-_ARRAYS = (
-    "features",
-    "shock_mean",
-    "shock_var",
-    "components",
-    "background",
-    "own",
-    "rate",
-    "within",
-    "level",
-    "observed",
-)
+@dataclass(frozen=True)
+class _Dispersion:
+    """Of counts beside the shocks: over all zones, and of each."""
+
+    common: float
+    own: Array
 
 
 def join_city(
@@ -317,67 +113,39 @@ def join_city(
     """
     if kept is not None:
         walking = kept.walking
-    known = np.isfinite(table.log_rate)
-    hidden = np.zeros(known.shape, dtype=bool) if hidden is None else hidden
-    observed = np.where(known & (table.exposure > 0) & ~hidden, table.observed, np.nan)
-    log_rate = np.where(known, table.log_rate, np.nan)
-    var = np.where(known, table.log_rate_var, 0.0)
-    walks = walks_between(table.exposure, np.where(np.isfinite(table.observed), table.stockout, 0.0), table.metres)
     curve = start if walking is None else walking
-    alone = (
-        np.ones(observed.shape, dtype=bool)
-        if not curve.theta.size
-        else walks.background(DEFAULT_WALKING, np.ones(observed.shape)) < _FEW_WALKERS
-    )
-    background = walks.background(curve, np.nan_to_num(np.exp(log_rate)))
-    # Own levels by zone and hour of the day: the fits were made with this background.
-    group = _GROUPS * np.arange(len(table.zones))[:, None] + _hours(table)
-    own = np.nan_to_num(table.exposure * np.exp(log_rate + 0.5 * var))
-    absorbed = Absorbed.by(group, _GROUPS * len(table.zones), own, background, np.isfinite(observed))
+    hidden = np.zeros(table.log_rate.shape, dtype=bool) if hidden is None else hidden
+    records = _records(table, hidden, curve)
+    walks = records.walks
+    background = walks.background(curve, np.nan_to_num(np.exp(records.log_rate)))
+    absorbed = records.absorbed(background)
     level = last = np.zeros(len(absorbed.own))
     shocks: Shocks | None = None
     for _ in range(rounds):
-        mean_rate = log_rate + level[group]
-        # Walkers would look like shocks that neighbours share: residuals are taken where there are none.
-        expected = np.where(alone, table.exposure * np.exp(mean_rate + 0.5 * var), np.nan)
-        if kept is None:
-            if shocks is None:
-                law = learn_law(observed, expected, table.metres, table.hours)
-            else:
-                law = refine_law(shocks.law, shocks.space, shocks.sites, mean_rate, table.metres, table.hours)
-            dispersion = own_dispersion(observed, expected, law)
-            common = float(np.average(dispersion, weights=1e-9 + np.nansum(observed, axis=1)))
-        else:
-            law, common = kept.law, kept.dispersion
-            dispersion = np.array([kept.within.get(zone, common) for zone in table.zones])
+        mean_rate = records.log_rate + level[records.group]
+        law, dispersion = _law(records, mean_rate, shocks) if kept is None else _kept_law(kept, table)
         usual = mean_rate - 0.5 * law.variance  # shocks of mean 0 raise the mean of a rate
         shocks = estimate_shocks(
-            observed,
+            records.observed,
             table.exposure,
             usual,
             background,
             law,
             table.metres,
-            dispersion=common,
+            dispersion=dispersion.common,
             hours=table.hours,
             start=None if shocks is None else shocks.sites,
         )
-        rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * (shocks.var + var)))
-        riders = walks.out * _turned_away(walks, shocks, usual, var)
+        riders = walks.out * _turned_away(walks, shocks, usual, records.var)
         if walking is None and len(walks):
-            # At the level of the fits: how it changes with the curve is `absorbed`.
-            fitted = log_rate - 0.5 * law.variance
-            left_out = table.exposure * np.exp(fitted + shocks.left_out_mean + 0.5 * (shocks.left_out_var + var))
-            spread = common + shocks.left_out_var
-            curve = learn_walking(
-                walks, observed, np.nan_to_num(left_out), riders, dispersion=spread, absorbed=absorbed
-            )
-        background = walks.arrivals(curve, riders, observed.shape)
+            curve = _learn_curve(records, shocks, riders, dispersion, absorbed)
+        background = walks.arrivals(curve, riders, records.observed.shape)
         # A kept fit is of rates with the walkers taken off: its level is right.
         last = level
         if kept is None:
-            level = np.log(absorbed.level(np.where(np.isfinite(observed), background, 0.0)))
+            level = np.log(absorbed.level(np.where(np.isfinite(records.observed), background, 0.0)))
     assert shocks is not None
+    rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * (shocks.var + records.var)))
     joint = JointCity(
         zones=table.zones,
         start=table.start,
@@ -390,13 +158,62 @@ def join_city(
         background=background,
         own=table.exposure * rate,
         rate=rate,
-        dispersion=common,
-        within=dispersion,
+        dispersion=dispersion.common,
+        within=dispersion.own,
         level=last.reshape(len(table.zones), -1),  # the shocks belong to this one
         observed=table.observed,
         walks=walks,
     )
     return replace(joint, held_out=_measure(joint, table, hidden, seed) if kept is None else kept.held_out)
+
+
+def _records(table: ZoneTable, hidden: BoolArray, curve: Walking) -> _Records:
+    known = np.isfinite(table.log_rate)
+    observed = np.where(known & (table.exposure > 0) & ~hidden, table.observed, np.nan)
+    walks = walks_between(table.exposure, np.where(np.isfinite(table.observed), table.stockout, 0.0), table.metres)
+    alone = (
+        np.ones(observed.shape, dtype=bool)
+        if not curve.theta.size
+        else walks.background(DEFAULT_WALKING, np.ones(observed.shape)) < _FEW_WALKERS
+    )
+    return _Records(
+        table=table,
+        observed=observed,
+        log_rate=np.where(known, table.log_rate, np.nan),
+        var=np.where(known, table.log_rate_var, 0.0),
+        group=_GROUPS * np.arange(len(table.zones))[:, None] + hours_of_day(table),
+        walks=walks,
+        alone=alone,
+    )
+
+
+def _law(records: _Records, mean_rate: Array, shocks: Shocks | None) -> tuple[ShockLaw, _Dispersion]:
+    """Learn how large and wide shocks are, from the residuals or from the shocks of the turn before."""
+    table, observed = records.table, records.observed
+    # Walkers would look like shocks that neighbours share: residuals are taken where there are none.
+    expected = np.where(records.alone, records.own(mean_rate), np.nan)
+    if shocks is None:
+        law = learn_law(observed, expected, table.metres, table.hours)
+    else:
+        law = refine_law(shocks.law, shocks.space, shocks.sites, mean_rate, table.metres, table.hours)
+    own = own_dispersion(observed, expected, law)
+    return law, _Dispersion(float(np.average(own, weights=1e-9 + np.nansum(observed, axis=1))), own)
+
+
+def _kept_law(kept: KeptJoint, table: ZoneTable) -> tuple[ShockLaw, _Dispersion]:
+    own = np.array([kept.within.get(zone, kept.dispersion) for zone in table.zones])
+    return kept.law, _Dispersion(kept.dispersion, own)
+
+
+def _learn_curve(
+    records: _Records, shocks: Shocks, riders: Array, dispersion: _Dispersion, absorbed: Absorbed
+) -> Walking:
+    """Learn how far riders walk, each count by a rate that does not know it."""
+    # At the level of the fits: how it changes with the curve is `absorbed`.
+    fitted = records.log_rate - 0.5 * shocks.law.variance
+    own = np.nan_to_num(records.own(fitted + shocks.left_out_mean, shocks.left_out_var))
+    spread = dispersion.common + shocks.left_out_var
+    return learn_walking(records.walks, records.observed, own, riders, dispersion=spread, absorbed=absorbed)
 
 
 def _turned_away(walks: Walks, shocks: Shocks, usual: Array, var: Array) -> Array:
@@ -406,11 +223,6 @@ def _turned_away(walks: Walks, shocks: Shocks, usual: Array, var: Array) -> Arra
     mean = _LEFT_OUT * mean + (1 - _LEFT_OUT) * shocks.mean[at]
     rest = _LEFT_OUT * rest + (1 - _LEFT_OUT) * shocks.var[at]
     return np.asarray(np.nan_to_num(np.exp(usual[at] + mean + 0.5 * (rest + var[at]))))
-
-
-def _hours(table: ZoneTable) -> IntArray:
-    """Number of the hour of the day of each bin, apart at weekends."""
-    return np.asarray(table.slot % 24 + 24 * (table.slot >= 120))
 
 
 def _measure(joint: JointCity, table: ZoneTable, hidden: BoolArray, seed: int) -> HeldOut | None:

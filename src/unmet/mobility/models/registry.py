@@ -181,7 +181,9 @@ def find_model(model: str | ZoneModel) -> ZoneModel:
     return MODELS[model]
 
 
-def check_draws(draws: int) -> None:
-    """Refuse a number of posterior draws that gives no intervals or does not fit in memory."""
+def check_draws(draws: int, seed: int) -> None:
+    """Refuse a number of posterior draws that gives no intervals or does not fit in memory, and a negative seed."""
+    if seed < 0:
+        raise InputError(f"seed: expected a whole number of at least 0, got {seed}.")
     if not _FEWEST_DRAWS <= draws <= _MOST_DRAWS:
         raise InputError(f"draws: expected {_FEWEST_DRAWS} to {_MOST_DRAWS:,}, got {draws:,}.")

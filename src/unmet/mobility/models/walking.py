@@ -12,6 +12,7 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,6 +42,7 @@ _MEASURED = np.array([0.46, 0.34, 0.14, 0.065, 0.012])
 _PRIOR_SD = 0.35
 # Riders by which the level of a group of bins is shrunk to 1, and the least that it can be.
 _LEVEL_RIDERS, _LEAST_LEVEL = 5.0, 0.05
+_MOST_ROWS = 10_000  # of a file with a curve
 
 
 @dataclass(frozen=True)
@@ -125,16 +127,17 @@ def read_curve(path: Path) -> tuple[float, ...]:
     """
     check_regular(path)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = sorted((float(row["metres"]), float(row["chance"])) for row in csv.DictReader(file))
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            found = islice(csv.DictReader(file), _MOST_ROWS + 1)
+            rows = sorted((float(row["metres"]), float(row["chance"])) for row in found)
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise InputError(
             f"walk: expected a CSV file of numbers, with columns metres and chance; got {path}."
         ) from error
     except OSError as error:
         raise InputError(f"walk: {path} could not be read: {error.strerror}.") from error
-    if not rows or not np.isfinite(rows).all():
-        raise InputError(f"walk: expected finite numbers in {path}, in one row or more.")
+    if not 0 < len(rows) <= _MOST_ROWS or not np.isfinite(rows).all():
+        raise InputError(f"walk: expected finite numbers in {path}, in 1 to {_MOST_ROWS:,} rows.")
     metres, chance = np.array(rows).T
     return tuple(np.interp(KNOTS[:-1], metres, chance).tolist())
 

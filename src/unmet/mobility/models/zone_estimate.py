@@ -66,7 +66,7 @@ class DemandModel:
     def __post_init__(self) -> None:
         if self.zone_model.name != self.name:
             raise InputError(f"name: expected that of the record, {self.zone_model.name!r}; got {self.name!r}.")
-        check_draws(self.draws)
+        check_draws(self.draws, self.seed)
         if not isinstance(self.walk, str):
             object.__setattr__(self, "walk", tuple(self.walk))
         self.walking()  # raises if it is no curve

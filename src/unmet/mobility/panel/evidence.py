@@ -256,7 +256,7 @@ def gather(
             else:
                 progress(f"listed vehicles as learnt until {_local(learnt.end, options.timezone)}")
             supply = learn_supply(source, log, overrides, options.timezone, learnt)
-            supply = replace(supply, timelines=source.with_trips(nothing, nothing))
+            supply = replace(supply, timelines=supply.timelines.with_trips(nothing, nothing))
     of_zones = ZoneRecords(0, len(zones), log, trips, moves, *events)
     evidence = Evidence(
         bins=bins,

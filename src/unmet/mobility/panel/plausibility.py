@@ -69,7 +69,7 @@ def find_implausible(activity: StationActivity, pickups: Integers, returns: Inte
     activity : StationActivity
         Of all stations, by their status.
     pickups, returns : array
-        Sorted trips: station × 2**32 + minute. Empty without trips.
+        Sorted trips: station × 2**32 + second. Empty without trips.
     """
     found: dict[int, Implausible] = {}
 
@@ -79,6 +79,7 @@ def find_implausible(activity: StationActivity, pickups: Integers, returns: Inte
 
     # Trips and records are compared in the time that both cover.
     since, until = np.maximum(activity.since, activity.within[0]), np.minimum(activity.until, activity.within[1])
+    pickups, returns = ((trips >> 32 << 32) + (trips & 0xFFFFFFFF) // 60 for trips in (pickups, returns))
     inside = _within(pickups, since, until)
     trips = np.bincount(pickups[inside] >> 32, minlength=len(activity.since)).astype(float)
     open_ = activity.open_minutes.astype(float)

@@ -13,6 +13,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.folders import check_regular
 from unmet._storage.sql import connect, fetch_frame, literal, one_thread, path_literal
 from unmet._storage.writing import replacing
 from unmet.mobility.panel.file import METADATA, read_metadata
@@ -108,6 +109,7 @@ def check_new_file(target: Path, *given: Given) -> None:
         raise InputError(f"{target}: cannot be written: no permission to write into {str(target.parent)!r}.")
     if target.is_dir():
         raise InputError(f"{str(target)!r} is a folder; name a file in it, such as {str(target / 'panel.parquet')!r}.")
+    check_regular(target)
     for source in given:
         for path in source if isinstance(source, (list, tuple)) else [source]:
             if isinstance(path, (str, os.PathLike)) and target.exists() and _contains(Path(path), target):

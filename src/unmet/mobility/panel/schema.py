@@ -159,8 +159,8 @@ SCHEMA: tuple[PanelColumn, ...] = (
     PanelColumn(
         "out_sd",
         FLOAT,
-        "Standard deviation of the minutes out of stock, by what could have happened between two looks at the feed. "
-        "0 where looks are close together, or trips fill in.",
+        "Standard deviation of the minutes out of stock: by the hidden number of broken vehicles or, where looks at "
+        "the feed are far apart, by what could have happened between them.",
         "out_sd::DOUBLE",
         np.float32,
     ),

@@ -157,7 +157,7 @@ def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:
 
 
 def station_events(connection: DuckDBPyConnection, order: Integers, folder: Path) -> tuple[Integers, Integers]:
-    """Return the pickups and the returns at stations: station (its place in `order`) × 2**32 + minute, sorted.
+    """Return the pickups and the returns at stations: station (its place in `order`) × 2**32 + second, sorted.
 
     The arrays are on disk, 8 bytes a trip.
     """
@@ -168,10 +168,10 @@ def station_events(connection: DuckDBPyConnection, order: Integers, folder: Path
     for end, time in (("start", "started_at"), ("end", "ended_at")):
         packed = open_memmap(folder / f"events-{end}.npy", mode="w+", dtype=np.int64, shape=(max(count, 1),))
         filled = 0
-        sql = f"SELECT {end}_ix AS ix, (epoch_us({time}) // 60000000)::BIGINT AS minute FROM trips"
+        sql = f"SELECT {end}_ix AS ix, (epoch_us({time}) // 1000000)::BIGINT AS second FROM trips"
         for chunk in _chunks(connection, f"{sql} WHERE {end}_ix IS NOT NULL AND {time} IS NOT NULL"):
             behind = filled + len(chunk)
-            packed[filled:behind] = (place[chunk["ix"].to_numpy(dtype=np.int64)] << 32) | chunk["minute"].to_numpy()
+            packed[filled:behind] = (place[chunk["ix"].to_numpy(dtype=np.int64)] << 32) | chunk["second"].to_numpy()
             filled = behind
         packed[:filled].sort()
         found.append(packed[:filled])

@@ -18,7 +18,7 @@ from unmet.mobility.supply.served import Served, Unusable, find_served
 from unmet.mobility.supply.silence import Feed, StationActivity
 from unmet.mobility.supply.spells import Override, Spells, plain_spells, status_spells
 from unmet.mobility.supply.status_log import StatusLog, StatusRecords
-from unmet.mobility.supply.timeline import Events, Timeline, find_timeline, status_events
+from unmet.mobility.supply.timeline import EARLIEST, Events, Timeline, find_timeline, status_events
 from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
 from unmet.mobility.supply.usual_rates import Calendar, make_calendar
 
@@ -43,11 +43,14 @@ class Timelines:
     rebalancing : int
         Vehicles at once that a van moves.
     pickups, returns : array
-        Sorted trips: station (its place in the order of zones) × 2**32 + minute. Empty without trips.
+        Sorted trips: station (its place in the order of zones) × 2**32 + second. Empty without trips.
     holes : array
         Stretches (begin, end) that the trip files do not cover.
     period : tuple of int
         First minute of the panel, and the one behind its last.
+    by_second : bool
+        Whether the clocks of status and trips agree, so that a trip is in a record or not by their seconds. If not, it
+        is in all records of its minute.
     """
 
     feed: Feed
@@ -60,6 +63,7 @@ class Timelines:
     returns: Integers
     holes: Integers
     period: tuple[int, int]
+    by_second: bool = False
 
     def with_trips(self, pickups: Integers, returns: Integers) -> Timelines:
         """Return these with other trips, such as those of some stations."""
@@ -76,13 +80,15 @@ class Timelines:
             self._covered,
             self._ridden,
         )
+        if self.by_second:  # what a record shows happened before it
+            events = replace(events, moment=events.moment - EARLIEST)
         first, behind = int(records.station[0]), int(records.station[-1]) + 1
         for trips, taken in ((self.pickups, 1), (self.returns, 0)):
             low, high = np.searchsorted(trips, [first << 32, behind << 32])
             some = np.asarray(trips[low:high])
-            station, minute = some >> 32, (some & 0xFFFFFFFF) + 1
+            station, moment = some >> 32, (some & 0xFFFFFFFF) + 1
             one, none = np.ones(len(some), dtype=np.int64), np.zeros(len(some), dtype=np.int64)
-            events += Events(station, minute, one * taken, one * (1 - taken), none, none > 0)
+            events += Events(station, moment, one * taken, one * (1 - taken), none, none > 0)
         return events
 
     def find(self, events: Events, spells: Spells, docks: bool = False) -> Timeline:
@@ -92,7 +98,8 @@ class Timelines:
             events = replace(events, pickups=events.returned, returned=events.pickups, disabled=none)
         begin, end = self.period
         inside = (spells.end > begin) & (spells.begin < end)
-        return find_timeline(Spells(*(getattr(spells, f.name)[inside] for f in fields(spells))), events)
+        spells = spells.select(inside)
+        return find_timeline(spells if self.by_second else replace(spells, early=None), events)
 
     def spells(self, records: StatusRecords) -> Spells:
         """Return the spells of some stations."""
@@ -103,11 +110,22 @@ class Timelines:
         return plain_spells(dock_records(records), self.feed, self.activity.feed_share)
 
     def _ridden(self, station: Integers, after: Integers, until: Integers) -> Integers:
-        begin, end = (station << 32 | minute for minute in (after, until))  # an event counts from the next full minute
-        returned, taken = (
-            np.searchsorted(trips, end) - np.searchsorted(trips, begin) for trips in (self.returns, self.pickups)
-        )
-        return returned - taken
+        return self._net(station, 60 * until) - self._net(station, 60 * after)
+
+    def _net(self, station: Integers, second: Integers) -> Integers:
+        """Returns less pickups of all stations up to one, and of that one before a second."""
+        moment = station << 32 | second
+        net: Integers = np.searchsorted(self.returns, moment) - np.searchsorted(self.pickups, moment)
+        return net
+
+    def explained(self, records: StatusRecords) -> tuple[int, int]:
+        """Count the records whose change the trips explain by seconds, and by whole minutes, where these differ."""
+        same = ~records.is_new[1:] & records.is_open[1:] & records.is_open[:-1]
+        change = np.diff(records.available.astype(np.int64) + records.disabled)
+        seconds = records.second.astype(np.int64) + records.origin
+        exact, rounded = (np.diff(self._net(records.station, s)) for s in (seconds, 60 * records.minute))
+        same &= exact != rounded
+        return int((same & (change == exact)).sum()), int((same & (change == rounded)).sum())
 
     def _covered(self, minutes: Integers) -> NDArray[np.bool_]:
         begun = np.searchsorted(self.holes[:, 0], minutes, "right")
@@ -148,12 +166,12 @@ class SupplyModel:
             docks = self.between.served(dock_spells, activity, docks=True)
             return self.between.served(spells, activity), docks, None
         vehicles = docked = unusable = None
-        if self.vehicles.method == self.docks.method == "listed":
+        if self.vehicles.is_as_listed and self.docks.is_as_listed:
             return vehicles, docked, unusable
         events = self.timelines.events(records)
-        if self.vehicles.method != "listed":
+        if not self.vehicles.is_as_listed:
             vehicles, unusable = find_served(self.vehicles, self.timelines.find(events, spells), self.since)
-        if self.docks.method != "listed":
+        if not self.docks.is_as_listed:
             docked, _ = find_served(self.docks, self.timelines.find(events, dock_spells, docks=True), self.since)
         return vehicles, docked, unusable
 
@@ -176,6 +194,9 @@ def learn_supply(
     learnt : Learnt, optional
         What an earlier panel has learnt: its parameters are used, for the last days only.
     """
+    if len(source.pickups):
+        exact, rounded = np.sum([source.explained(records) for records in _chosen(log)], axis=0)
+        source = replace(source, by_second=bool(exact > rounded))
     calendar = _calendar(source, overrides, timezone)
     looks = source.feed.cadence.looks
     between = None
@@ -204,8 +225,8 @@ def _chosen(log: StatusLog) -> Iterator[StatusRecords]:
 
 
 def _sample_spells(source: Timelines, log: StatusLog) -> Spells:
-    """The spells of some stations."""
-    return _joined(Spells, [source.spells(records) for records in _chosen(log)])
+    """The spells of some stations, by whole minutes."""
+    return _joined(Spells, [replace(source.spells(records), early=None) for records in _chosen(log)])
 
 
 def _sample(source: Timelines, log: StatusLog) -> tuple[Timeline, Timeline]:
@@ -222,4 +243,5 @@ _Rows = TypeVar("_Rows", Spells, Timeline)
 
 
 def _joined(kind: type[_Rows], parts: Sequence[_Rows]) -> _Rows:
-    return kind(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)))
+    columns = ([getattr(p, f.name) for p in parts] for f in fields(kind))
+    return kind(*(None if column[0] is None else np.concatenate(column) for column in columns))

@@ -92,6 +92,7 @@ def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, time
             FROM (SELECT *, max(second) OVER (PARTITION BY ix) AS newest FROM status) WHERE second = newest
             GROUP BY ALL""",
         ).set_index("station")
+        rejected, reasons = _rejected(records.quality)
     level = np.full(len(zones), np.nan)
     broken = np.zeros(len(zones), dtype=np.intp)
     for i, (zone, members) in enumerate(zip(zones["zone"], zones["stations"], strict=True)):
@@ -99,10 +100,22 @@ def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, time
         if found:
             rows = frame.loc[[str(s) for s in found]]
             level[i], broken[i] = rows["available"].sum(), rows["disabled"].sum()
+    if not len(frame):
+        why = f"every row was rejected: {reasons}" if rejected else "it has no rows"
+        raise InputError(f"status: has no levels of stations, because {why}. Give another file.")
     if not np.isfinite(level).any():
         known = ", ".join(map(str, frame.index[:3]))
         raise InputError(
             f"status: none of its stations ({known}, …) is a station of this run. Give the table of stations "
             "with --stations if the ids differ."
         )
-    return Levels(level, broken, f"reported by the status of {frame['moment'].max():%Y-%m-%d %H:%M} UTC")
+    words = f"reported by the status of {frame['moment'].max():%Y-%m-%d %H:%M} UTC"
+    if rejected:
+        words += f", without {rejected:,} rejected {'row' if rejected == 1 else 'rows'} ({reasons})"
+    return Levels(level, broken, words)
+
+
+def _rejected(quality: pd.DataFrame) -> tuple[int, str]:
+    """Return how many rows of the status were rejected, and why."""
+    rows = quality[(quality["source"] == "status") & (quality["action"] == "rejected")]
+    return int(rows["rows"].sum()), ", ".join(f"{row.reason}: {row.rows:,}" for row in rows.itertuples())

@@ -24,6 +24,7 @@ DEPOT = -1
 _FORCED = 1e6  # riders; a vehicle that must come to or leave the depot does so before any other move
 _MOST_PENALTY = 1000  # beyond, it would outweigh _FORCED at a busy station
 _MOST_SCENARIOS = 10_000
+_MOST_DOCKS = 1000  # of a zone: time and memory grow with them, and a walk's worth of stations has a few hundred
 
 
 @dataclass(frozen=True)
@@ -208,15 +209,21 @@ def _stations(
             left_out[number] = "its number of docks is unknown"
         elif not np.isfinite(levels.level[number]):
             left_out[number] = "its level is unknown"
+        elif (docks := max(int(capacity), _held(levels, number))) > _MOST_DOCKS:
+            left_out[number] = f"it has more than {_MOST_DOCKS:,} docks or vehicles, the most that are planned in a zone"
         else:
             now, broken = int(levels.level[number]), int(levels.broken[number])
-            docks = max(int(capacity), now + broken)  # a valet may hold more than the docks
             mu, lam = rates.rentals[at[number]], rates.returns[at[number]]
             lost = expected_lost(mu, lam, docks, hours=rates.hours, broken=broken)
             cost = lost.cost(options.no_bike, options.no_dock)
             best = target_level(cost, options.tolerance)
             found.append(Station(number, docks, broken, now, now, best.level, best.low, best.high, lost, cost))
     return found, left_out
+
+
+def _held(levels: Levels, number: int) -> int:
+    """Vehicles at a zone, with those that nobody can rent: a valet may hold more than the docks."""
+    return int(levels.level[number]) + int(levels.broken[number])
 
 
 def _planned_levels(costs: Sequence[Array], now: IntArray, options: PlanOptions) -> tuple[IntArray, int]:

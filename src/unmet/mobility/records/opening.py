@@ -38,6 +38,7 @@ _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _SHORT = ("Mo", "Tu", "We", "Th", "Fr", "Sa", "Su")
 _DOCUMENTS = ("system_hours", "system_calendar", "system_information")
 _MOST_ROWS = 100  # of a document
+_LONGEST_TEXT = 10_000  # of opening hours
 _LONGEST_REASON = 200
 _MONDAY = 4  # 1970-01-01 was a Thursday
 Season = tuple[tuple[int, int, int], tuple[int, int, int]]
@@ -210,6 +211,8 @@ def _of_text(text: str) -> NDArray[np.bool_]:
     """Read days and times of OpenStreetMap's opening hours; a later rule replaces an earlier one on its days."""
     if text.strip() == "24/7":
         return np.ones(7 * DAY, dtype=bool)
+    if len(text) > _LONGEST_TEXT:
+        raise ValueError(f"expected at most {_LONGEST_TEXT:,} signs, found {len(text):,}")
     week = np.zeros(7 * DAY, dtype=bool)
     for rule in filter(None, (piece.strip() for piece in text.split(";"))):
         match = re.fullmatch(r"(?:([A-Z][a-z](?:[-,][A-Z][a-z])*)\s+)?(off|closed|[\d:,\- ]+)", rule)

@@ -34,6 +34,8 @@ __all__ = ["Resolved", "Station", "StationTable", "check_not_swapped", "id_text"
 
 # A station whose coordinates change by more than this has moved; less is a correction.
 MOVED_METRES = 50.0
+_MOST_DOCKS = 100_000  # of a station; as many as the vehicles of a status record
+_IMPOSSIBLE = -1  # a capacity that is no number of docks
 _ROW_BYTES = 2000  # memory that a row takes in Python with its ids, about
 
 
@@ -128,7 +130,7 @@ def read_stations(
     log.total("stations", len(rows))
     kept = [row for row in rows if row.station]
     log.add("stations", "missing station", "rejected", len(rows) - len(kept), "no id")
-    return _table(_unique(_placed(kept, timezone, label, named, log), log)), seen
+    return _table(_unique(_placed(_sized(kept, log), timezone, label, named, log), log)), seen
 
 
 def _read_documents(
@@ -191,16 +193,31 @@ def _described(row: Mapping[str, Any], headers: Headers, seen: set[str]) -> Stat
 
 def _station(ours: Mapping[str, Any], headers: Mapping[str, None], row: Mapping[str, Any]) -> Station:
     ids = {h: id_text(row[h]) for h in headers if is_id_column(h)}
-    capacity = _float(ours.get("capacity"))
     return Station(
         id_text(ours.get("station_id")) or "",
         ours.get("name"),
         _float(ours.get("lat")),
         _float(ours.get("lon")),
-        None if capacity is None or not 0 <= capacity < 2**31 else round(capacity),
+        _capacity(ours.get("capacity")),
         {h: value for h, value in ids.items() if value is not None},
         id_text(ours.get("area")),
     )
+
+
+def _capacity(value: Any) -> int | None:
+    """Read a number of docks: None if missing, `_IMPOSSIBLE` if it is none."""
+    if value is None or value != value or not str(value).strip():
+        return None
+    number = _float(value)
+    return int(number) if number is not None and number.is_integer() and 0 <= number <= _MOST_DOCKS else _IMPOSSIBLE
+
+
+def _sized(stations: Sequence[Station], log: QualityLog) -> list[Station]:
+    """Blank capacities that are no number of docks."""
+    log.add(
+        "stations", "impossible capacity", "repaired", sum(s.capacity == _IMPOSSIBLE for s in stations), "left blank"
+    )
+    return [replace(s, capacity=None) if s.capacity == _IMPOSSIBLE else s for s in stations]
 
 
 def _float(value: Any) -> float | None:

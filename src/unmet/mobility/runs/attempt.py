@@ -26,7 +26,7 @@ from unmet._storage.seals import sealed, unsealed
 from unmet._storage.writing import replacing, write_text, writing
 from unmet.execution import Executor, UnfitWorker, WorkerDied, work_through
 from unmet.mobility.models.city import CityModel
-from unmet.mobility.models.joint import JointCity
+from unmet.mobility.models.joint_city import JointCity
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.reference import PanelReference
 from unmet.mobility.runs.checkpoints import Checkpoint, ZoneOutcome, read_checkpoint, read_checkpoints, write_checkpoint

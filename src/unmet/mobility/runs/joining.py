@@ -21,7 +21,8 @@ from unmet.execution import Executor, work_through
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.held_out import find_held_out
-from unmet.mobility.models.joint import JointCity, join_city
+from unmet.mobility.models.joint import join_city
+from unmet.mobility.models.joint_city import JointCity
 from unmet.mobility.models.surroundings import Surroundings, rough_surroundings
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_estimate import DemandModel, ZoneFit, fit_usual_rate

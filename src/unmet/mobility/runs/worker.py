@@ -24,7 +24,7 @@ from unmet.mobility.panel.reference import PanelReference, check_reachable
 from unmet.mobility.runs.checkpoints import ZoneCost, ZoneOutcome, write_checkpoint
 
 if TYPE_CHECKING:
-    from unmet.mobility.models.joint import JointCity
+    from unmet.mobility.models.joint_city import JointCity
     from unmet.mobility.models.kept import KeptFit
     from unmet.mobility.models.surroundings import Surroundings
     from unmet.mobility.models.zone_estimate import ZoneEstimate, ZoneFit
@@ -147,7 +147,7 @@ def estimate_stored(
 
 @lru_cache(maxsize=1)  # the file is large, and every batch of a process needs it
 def _read_joint(path: Path, time: int) -> JointCity:
-    from unmet.mobility.models.joint import JointCity
+    from unmet.mobility.models.joint_city import JointCity
 
     return JointCity.load(path)
 

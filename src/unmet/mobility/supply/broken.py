@@ -84,6 +84,9 @@ class Fault:
     stray : float
         Pickups recorded while nothing can be rented, over those expected otherwise: a feed that lags behind. It keeps a
         single such record from ruling out what all others say.
+    demand : float
+        Pickups to expect while few vehicles are listed, over those of the usual rates, which know only in part why few
+        are left.
     """
 
     breakage: float
@@ -95,6 +98,7 @@ class Fault:
     recovery: float = 0.05
     fleeting: float = 0.0
     stray: float = 0.01
+    demand: float = 1.0
 
     @property
     def is_none(self) -> bool:
@@ -178,14 +182,14 @@ class Drift:
     """
 
     def __init__(self, faults: Sequence[Fault], steps: Steps) -> None:
-        names = ("recovery", "repair", "found")
-        recovery, repair, found = (np.array([getattr(f, n) for f in faults]) for n in names)
+        names = ("recovery", "repair", "found", "demand")
+        recovery, repair, found, demand = (np.array([getattr(f, n) for f in faults]) for n in names)
         numbers = np.arange(_PLENTY + 1)
         share = np.array([np.maximum(served_share(f, numbers), f.stray) for f in faults]).T.copy()
         share[:, _PLENTY] = 1.0
         listed, minutes = np.minimum(steps.listed, _PLENTY), steps.minutes[:, None]
         # Where none is listed the hidden state is known, and pickups say nothing about it.
-        expected = np.where(listed > 0, steps.expected, 0.0)[:, None]
+        expected = np.where(listed > 0, steps.expected, 0.0)[:, None] * demand
         sound, brief = (expected * share[j == BRIEF].take(listed, axis=1) for j in (0, 1))
         over = recovery * minutes
         brief += over

@@ -17,7 +17,7 @@ from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, IMPLAUSIBLE, SILENT, UNDETERMINED, VEHICLES
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
 from unmet.mobility.supply.usable import Smoothed, smooth
-from unmet.mobility.supply.usable_learning import UsableSupply, served, with_expected
+from unmet.mobility.supply.usable_learning import UsableSupply, hidden, served, with_expected
 from unmet.mobility.supply.usual_rates import tally_hours
 
 __all__ = ["Served", "Unusable", "combine_served", "find_served", "rounded"]
@@ -46,7 +46,8 @@ class Served:
     shown : array of bool
         Whether the feed shows a vehicle.
     variance : array, optional
-        Variance of the minutes served in the whole stretch, per minute, where looks at the feed are far apart.
+        Variance of the minutes served in the whole stretch, per minute: by the hidden state, or by what could have
+        happened between two looks.
     """
 
     owner: Integers
@@ -99,13 +100,28 @@ def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = No
         return _notable(cut, worth[np.minimum(cut.steps.listed, AMPLE)]), None
     steps = with_expected(cut, usable.rates.stations(tally_hours(timeline, usable.rates.calendar)))
     found = smooth(usable.fault, steps)
-    return _notable(cut, served(usable.fault, steps, found, usable.correction)), _unusable_now(cut, found)
+    notable = _notable(cut, served(usable.fault, steps, found, usable.correction), hidden(usable.fault, steps, found))
+    return notable, _unusable_now(cut, found)
 
 
-def _notable(cut: CutSteps, chance: Floats) -> Served:
+def _notable(cut: CutSteps, chance: Floats, variance: Floats | None = None) -> Served:
+    """Keep the stretches whose chance is not what the feed shows; `variance` is that of the chance."""
     chance = rounded(chance)
-    few = np.flatnonzero((cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE))
-    return Served(cut.steps.station[few], cut.begin[few], cut.end[few], chance[few], cut.shown[few])
+    few = (cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE)
+    few = np.flatnonzero(few & (cut.end > cut.begin))
+    begin, end = cut.begin[few], cut.end[few]
+    if variance is not None:
+        variance = _persistent(variance[few], begin, end)
+    return Served(cut.steps.station[few], begin, end, chance[few], cut.shown[few], variance)
+
+
+def _persistent(variance: Floats, begin: Integers, end: Integers) -> Floats:
+    """Variance of the minutes of a stretch, per minute, if the chance is the same all along, up to an hour.
+
+    Rounded, so that sums are exact in any order.
+    """
+    result: Floats = np.rint(variance * np.minimum(end - begin, 60) * 1024) / 1024
+    return result
 
 
 def _unusable_now(cut: CutSteps, found: Smoothed) -> Unusable:
@@ -164,4 +180,4 @@ def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:
     if stations.variance is None:
         return found
     # No share has a larger variance than one that is all or nothing.
-    return replace(found, variance=found.chance * (1 - found.chance) * (found.end - found.begin))
+    return replace(found, variance=_persistent(found.chance * (1 - found.chance), found.begin, found.end))

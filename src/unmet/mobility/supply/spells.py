@@ -68,7 +68,8 @@ in that time, is closed."""
 class Spells:
     """Stretches of constant state, sorted by `owner` (a station or a zone) and time, without overlap.
 
-    Time outside all spells is ``no_record``. `supply` counts vehicles that can be rented.
+    Time outside all spells is ``no_record``. `supply` counts vehicles that can be rented. `early` are the seconds from
+    the record to the full minute at which a station's spell begins, if that matters: trips in between come after it.
     """
 
     owner: Integers
@@ -76,6 +77,12 @@ class Spells:
     end: Integers
     reason: NDArray[Any]
     supply: NDArray[Any]
+    early: NDArray[Any] | None = None
+
+    def select(self, chosen: NDArray[np.bool_] | Integers) -> Spells:
+        """Return the chosen spells."""
+        columns = (getattr(self, name) for name in self.__dataclass_fields__)
+        return Spells(*(None if column is None else column[chosen] for column in columns))
 
 
 def no_spells() -> Spells:
@@ -160,7 +167,8 @@ def _shown(records: StatusRecords, feed: Feed) -> Spells:
     end = np.empty_like(begin)
     end[:-1] = begin[1:]
     end[np.append(owner[1:] != owner[:-1], True)] = feed.last + 1
-    return Spells(owner, begin, end, reason, np.where(reason == VEHICLES, records.available[last], 0))
+    early = (60 * begin - records.second[last] - records.origin).astype(np.int8)
+    return Spells(owner, begin, end, reason, np.where(reason == VEHICLES, records.available[last], 0), early)
 
 
 def _mark_not_reopened(owner: Integers, begin: Integers, reason: NDArray[Any], closures: Integers) -> NDArray[Any]:
@@ -244,6 +252,7 @@ def _cut_silence(spells: Spells, feed: Feed, feed_share: NDArray[np.float64]) ->
         np.insert(end, cut + 1, gone),
         np.insert(spells.reason, cut + 1, np.where(left, LEFT, SILENT)),
         np.insert(spells.supply, cut + 1, 0),
+        None if spells.early is None else np.insert(spells.early, cut + 1, 0),
     )
 
 

@@ -24,6 +24,7 @@ from unmet.mobility.supply.status_log import StatusRecords
 
 __all__ = [
     "AMPLE",
+    "EARLIEST",
     "LONGEST_STEP",
     "UNKNOWN",
     "CutSteps",
@@ -46,6 +47,9 @@ LONGEST_STEP = 120
 UNEXPLAINED = 3
 """Vehicles that came or went at once beyond what the trips explain, from which on a van was there. One or two are trips
 that the feed shows a little earlier or later."""
+
+EARLIEST = 59
+"""Most seconds from a record to the full minute from which on it is in force."""
 
 _PLENTY = 99  # stands for any number of vehicles that leaves one to rent
 _STATION = 1 << 32
@@ -93,8 +97,8 @@ class Events:
 
     Attributes
     ----------
-    station, minute : array of int
-        Where, and the first full minute after it.
+    station, moment : array of int
+        Where, and the second behind it. A trip cuts a stretch there, and counts from the next full minute on.
     pickups, returned, disabled : array of int
         Vehicles taken, brought back, and turned from listed to disabled.
     visited : array of bool
@@ -102,7 +106,7 @@ class Events:
     """
 
     station: Integers
-    minute: Integers
+    moment: Integers
     pickups: Integers
     returned: Integers
     disabled: Integers
@@ -150,7 +154,7 @@ def status_events(
     nothing = np.zeros(len(van), dtype=np.int64)
     moved = Events(
         changes.station,
-        changes.after,
+        60 * changes.after,
         np.where(van, 0, changes.fall),
         np.where(van, 0, changes.rise),
         nothing,
@@ -179,11 +183,23 @@ def _vans_and_disabled(
     turned = np.maximum(np.where(van, found, np.minimum(found, -gained)), 0)
     row = np.flatnonzero(in_use & (van | (turned > 0)))
     none = np.zeros(len(row), dtype=np.int64)
-    return Events(block.station[row + 1], block.minute[row + 1], none, none, turned[row].astype(np.int64), van[row])
+    return Events(
+        block.station[row + 1], 60 * block.minute[row + 1], none, none, turned[row].astype(np.int64), van[row]
+    )
+
+
+def _begins(spells: Spells) -> Integers:
+    """Station and second at which each spell begins."""
+    early = 0 if spells.early is None else spells.early
+    begins: Integers = spells.owner * _STATION + (60 * spells.begin - early)
+    return begins
 
 
 def find_timeline(spells: Spells, events: Events) -> Timeline:
     """Cut the spells of stations at the events, and join spells between which nothing happens.
+
+    Events are in the order of their seconds. A vehicle that comes and goes within a minute has a stretch of no minutes:
+    somebody could rent it, which is evidence.
 
     Parameters
     ----------
@@ -196,13 +212,13 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
         none, no = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
         return Timeline(none, none, none, none, no, none, none, none, no)
     spells, events = _join_ample(spells, events)
-    first_of = spells.owner * _STATION + spells.begin
-    moment = events.station * _STATION + events.minute
+    first_of = _begins(spells)
+    moment = events.station * _STATION + events.moment
     key = np.concatenate([first_of, np.sort(moment)])
     key.sort(kind="stable")  # two sorted runs
     key = key[np.append(True, key[1:] != key[:-1])]
     spell = np.searchsorted(first_of, key, side="right") - 1
-    inside = (spell >= 0) & (key - spells.owner[spell] * _STATION < spells.end[spell])
+    inside = (spell >= 0) & (key - spells.owner[spell] * _STATION < 60 * spells.end[spell])
     key, spell = key[inside], spell[inside]
     row = np.searchsorted(key, moment) - 1  # an event ends the stretch before it
 
@@ -219,15 +235,17 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
     moved = np.concatenate([[0], np.cumsum(returned - pickups)])[:-1]
     since = moved - moved[np.searchsorted(spell, spell)]  # since the record that the feed shows
     listed = np.where(known, np.maximum(spells.supply[spell] + since, 0), UNKNOWN).astype(np.int64)
-    begin = key - station * _STATION
+    begin = -(-(key - station * _STATION) // 60)
     end = np.minimum(np.append(begin[1:], 0), spells.end[spell])
     is_last = np.append(station[1:] != station[:-1], True)
     end[is_last] = spells.end[spell][is_last]
+    happens = (pickups + returned + disabled + visited) > 0
     keep = np.ones(len(key), dtype=bool)
-    keep[1:] = (listed[1:] != listed[:-1]) | (shown[1:] != shown[:-1]) | is_last[:-1]
-    keep[1:] |= (pickups + returned + disabled + visited)[:-1] > 0
+    keep[1:] = (listed[1:] != listed[:-1]) | (shown[1:] != shown[:-1]) | is_last[:-1] | happens[:-1]
     first = np.flatnonzero(keep)
     last = np.append(first[1:], len(key)) - 1
+    some = (end[last] > begin[first]) | happens[last]
+    first, last = first[some], last[some]
     return Timeline(
         station[first],
         begin[first],
@@ -246,8 +264,8 @@ def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
 
     Such minutes say nothing about broken vehicles, and most records are of this kind.
     """
-    of = np.searchsorted(spells.owner * _STATION + spells.begin, events.station * _STATION + events.minute) - 1
-    inside = (of >= 0) & (spells.owner[of] == events.station) & (events.minute <= spells.end[of])
+    of = np.searchsorted(_begins(spells), events.station * _STATION + events.moment) - 1
+    inside = (of >= 0) & (spells.owner[of] == events.station) & (events.moment <= 60 * spells.end[of])
     events, of = events.select(inside), of[inside]
     taken = np.bincount(of, weights=events.pickups, minlength=len(spells.owner))
     hour = spells.begin // 60
@@ -257,8 +275,9 @@ def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
     first = np.flatnonzero(np.append(True, ~joined))
     end = spells.end[np.append(first[1:], len(hour)) - 1]
     last = np.repeat(end, np.diff(np.append(first, len(hour))))
-    events = replace(events, minute=np.where(ample[of], last[of], events.minute))
-    return Spells(spells.owner[first], spells.begin[first], end, spells.reason[first], spells.supply[first]), events
+    before_next = 60 * last - (0 if spells.early is None else EARLIEST)
+    events = replace(events, moment=np.where(ample[of], before_next[of], events.moment))
+    return replace(spells.select(first), end=end), events
 
 
 @dataclass(frozen=True)
@@ -292,7 +311,7 @@ class CutSteps:
 def to_steps(timeline: Timeline) -> CutSteps:
     """Cut and join the stretches into steps; expected pickups are left at zero."""
     scarce = (timeline.listed >= 1) & (timeline.listed < AMPLE)
-    pieces = np.where(scarce, (timeline.end - timeline.begin - 1) // LONGEST_STEP + 1, 1)
+    pieces = np.where(scarce, np.maximum(-(-(timeline.end - timeline.begin) // LONGEST_STEP), 1), 1)
     row = np.repeat(np.arange(len(timeline)), pieces)
     rank = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
     begin = timeline.begin[row] + rank * LONGEST_STEP

@@ -221,7 +221,12 @@ def log_likelihood(fault: Fault, steps: Steps) -> float:
 def log_likelihoods(faults: Sequence[Fault], chunks: Chunks) -> Floats:
     """Log-likelihood of a record for each of several parameters, in one pass."""
     total: Floats = _run_forward(_Passes(chunks, faults)).reshape(-1, len(faults)).sum(axis=0)
-    return total
+    return total + [_of_demand(fault, chunks.steps) for fault in faults]
+
+
+def _of_demand(fault: Fault, steps: Steps) -> float:
+    """Logarithm of the factor of the rates to the power of the pickups, which is the same for all states."""
+    return float(np.log(fault.demand) * steps.pickups[steps.listed > 0].sum())
 
 
 def smooth(fault: Fault, steps: Steps) -> Smoothed:
@@ -255,4 +260,4 @@ def smooth(fault: Fault, steps: Steps) -> Smoothed:
         table *= back
         _rescale(table)
         back[:, chunks.order] = table
-    return Smoothed(begin_back.T, end_back.T, float(total.sum()))
+    return Smoothed(begin_back.T, end_back.T, float(total.sum()) + _of_demand(fault, steps))

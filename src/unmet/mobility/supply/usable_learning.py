@@ -23,7 +23,7 @@ from unmet.mobility.supply.usual_rates import (
     tally_hours,
 )
 
-__all__ = ["UsableSupply", "learn_fault", "learn_usable", "served", "with_expected"]
+__all__ = ["UsableSupply", "hidden", "learn_fault", "learn_usable", "served", "with_expected"]
 
 Floats = NDArray[np.float64]
 NUMBERS = np.arange(1, AMPLE)
@@ -31,10 +31,15 @@ NUMBERS = np.arange(1, AMPLE)
 FEWEST_FOR_CURVE, FEWEST_FOR_MODEL = 30.0, 300.0
 """Pickups expected with one or two vehicles listed from which on an average curve, and the hidden state, are learnt."""
 
+UNRELATED = 0.5
+"""Pickups while nothing is listed, over those expected otherwise, from which on trips and status are unrelated.
+
+It is below .02 in simulated cities and .05 to .2 in real ones, where the feed lags behind."""
+
 _LEAST_GAIN = 10.0
 """Gain of log-likelihood from which on some vehicles are believed to be listed that nobody can rent.
 
-Seven parameters gain a few by chance: −7 to 6 in simulated cities without such vehicles, 70 and more with them."""
+Eight parameters gain a few by chance: −7 to 6 in simulated cities without such vehicles, 70 and more with them."""
 
 _CURVE_PICKUPS = 20.0
 """Expected pickups that weigh as much as the belief that listed vehicles can be rented."""
@@ -47,11 +52,11 @@ _CORRECTED = 2  # largest listed number with a correction
 _FORTNIGHT = 14 * 1440
 _DIFFERENCE = 1e-3
 _LEARNT_FROM, _CORRECTED_FROM = 12_000, 150_000  # steps
-_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit")
+_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit", "demand")
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
-_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.1), logit(0.7)])
-_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 2.0, 1.5])
-_IS_RATE = np.array([False, True, True, False, True, False, False])
+_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.05), logit(0.7), 0.0])
+_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 1.5, 1.5, 0.1])
+_IS_RATE = np.array([False, True, True, False, True, False, False, True])
 # What leaves a trace of minutes is neither every vehicle's lot nor over within a few of them: records that are a minute
 # out of step with each other look like that.
 _BOUNDS = [
@@ -62,6 +67,7 @@ _BOUNDS = [
     (np.log(1 / 240), np.log(1 / 5)),
     (logit(1e-4), logit(0.6)),
     (logit(0.05), logit(0.99)),
+    (np.log(0.7), np.log(1.3)),
 ]
 
 
@@ -72,8 +78,9 @@ class UsableSupply:
     Attributes
     ----------
     method : str
-        ``hidden`` (the hidden state of `unmet.mobility.supply.broken`), ``curve`` (an average by number listed), or
-        ``listed`` (every listed vehicle can be rented: too few records to learn from).
+        ``hidden`` (the hidden state of `unmet.mobility.supply.broken`), ``curve`` (an average by number listed),
+        ``listed`` (every listed vehicle can be rented: too few records to learn from) or ``unrelated`` (likewise:
+        pickups are as frequent while nothing is listed).
     rates : CityRates
         What stations have in common in the pickups to expect.
     fault : Fault, optional
@@ -96,6 +103,11 @@ class UsableSupply:
     correction: Floats
     explained: Floats
     gain: float
+
+    @property
+    def is_as_listed(self) -> bool:
+        """Whether every listed vehicle is taken to be rentable."""
+        return self.method in ("listed", "unrelated")
 
     def summary(self) -> dict[str, Any]:
         """Return what was learnt, for the summary of a panel."""
@@ -168,6 +180,8 @@ def learn_usable(
     worth, known = _average(pickups, expected)
     if not enough or known < FEWEST_FOR_CURVE:
         return UsableSupply("listed", rates, None, worth, one, worth, 0.0)
+    if pickups[0] > UNRELATED * expected[0] > UNRELATED * FEWEST_FOR_CURVE:
+        return UsableSupply("unrelated", rates, None, worth, one, worth, 0.0)
     if known < FEWEST_FOR_MODEL:
         after = (pickups + _CURVE_PICKUPS) / (expected * worth + _CURVE_PICKUPS)
         return UsableSupply("curve", rates, None, worth, one, after, 0.0)
@@ -178,8 +192,8 @@ def learn_usable(
     is_sure = gain >= _LEAST_GAIN
     if not is_sure:  # the state still tells what trips know before the feed does
         fault, found = nothing, smooth(nothing, steps)
-    correction, after = _correct(steps, steps.expected * served(fault, steps, found))
-    before = pickups / np.maximum(expected, 1e-9)
+    correction, after = _correct(steps, steps.expected * fault.demand * served(fault, steps, found))
+    before = pickups / np.maximum(expected * fault.demand, 1e-9)
     before[0] = 0.0
     return UsableSupply("hidden", rates, fault, before, correction if is_sure else one, after, gain)
 
@@ -199,6 +213,16 @@ def served(fault: Fault, steps: Steps, found: Smoothed, correction: Floats | Non
         mean = np.minimum(mean * np.append(correction, 1.0)[number], 1.0)
     mean[steps.listed >= AMPLE] = 1.0
     return mean
+
+
+def hidden(fault: Fault, steps: Steps, found: Smoothed) -> Floats:
+    """Variance of the chance to be served in each step that is due to the hidden state."""
+    share = served_share(fault, np.minimum(steps.listed, AMPLE))
+    share[steps.listed >= AMPLE] = 1.0
+    weight = 0.5 * (found.begin + found.end)
+    mean = (weight * share).sum(axis=1)
+    variance: Floats = np.maximum((weight * share**2).sum(axis=1) - mean**2, 0.0)
+    return variance
 
 
 def _correct(steps: Steps, usable: Floats) -> tuple[Floats, Floats]:
@@ -244,18 +268,24 @@ def learn_fault(steps: Steps, brief: bool = True) -> Fault:
     chunks = Chunks(steps)
     used = np.array([brief or name != "brief" for name in _FREE])
 
-    def fault(free: Floats) -> Fault:
+    def fault(units: Floats) -> Fault:
+        free = _CENTRE + _SPREAD * units
         values = (np.where(_IS_RATE, np.exp(free), expit(free)) * used).tolist()
         return Fault(**dict(zip(_FREE, values, strict=True)), stray=stray, unforeseen=unforeseen)
 
-    def objective(free: Floats) -> tuple[float, Floats]:
-        """Return minus the log posterior and its gradient, by forward differences that are worked out side by side."""
-        near = np.vstack([free, free + _DIFFERENCE * np.eye(len(free))])
-        prior = 0.5 * (((near - _CENTRE) / _SPREAD) ** 2).sum(axis=1)
+    def objective(units: Floats) -> tuple[float, Floats]:
+        """Return minus the log posterior and its gradient, by forward differences that are worked out side by side.
+
+        Parameters are in standard deviations of their priors, in which the posterior is about as wide everywhere.
+        """
+        near = np.vstack([units, units + _DIFFERENCE * np.eye(len(units))])
+        prior = 0.5 * (near**2).sum(axis=1)
         value = prior - log_likelihoods([fault(point) for point in near], chunks)
         return float(value[0]), (value[1:] - value[0]) / _DIFFERENCE
 
+    bounds = (np.array(_BOUNDS) - _CENTRE[:, None]) / _SPREAD[:, None]
+    start = np.zeros(len(_FREE))
     found = minimize(
-        objective, _CENTRE, jac=True, method="L-BFGS-B", bounds=_BOUNDS, options={"ftol": 1e-5, "maxiter": 20}
+        objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5, "maxiter": 20}
     )
     return fault(found.x)

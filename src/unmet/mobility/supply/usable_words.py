@@ -10,6 +10,8 @@ from typing import Any
 
 __all__ = ["supply_curve", "supply_facts", "supply_line"]
 
+_AS_LISTED = ("listed", "unrelated")  # methods by which every listed vehicle counts
+
 
 def supply_line(learnt: Mapping[str, Any] | None, taken: str = "pickups", listed: str = "vehicle") -> str:
     """Return what listed vehicles are worth in one line; `learnt` is ``usable_supply`` of the panel's summary.
@@ -20,6 +22,8 @@ def supply_line(learnt: Mapping[str, Any] | None, taken: str = "pickups", listed
         return f"not learnt; every listed {listed} counts as usable"
     if learnt["method"] == "listed":
         return f"too few records to learn from; every listed {listed} counts as usable"
+    if learnt["method"] == "unrelated":
+        return f"{taken} do not depend on a {listed} being listed; every listed {listed} counts as usable"
     before, usable = (learnt[name] for name in ("curve_listed", "curve_usable"))
     return (
         f"{taken} over expected {before['1']:.2f} with one {listed} listed and {before['2']:.2f} with two; "
@@ -35,7 +39,7 @@ def supply_facts(learnt: Mapping[str, Any] | None) -> list[list[str]]:
     >>> supply_facts({"method": "curve", "parameters": {}, "log_likelihood_gain": 0.0})
     [['Method', 'average by number listed (too few records for more)']]
     """
-    if learnt is None or learnt["method"] == "listed":
+    if learnt is None or learnt["method"] in _AS_LISTED:
         return []
     if learnt["method"] == "curve":
         return [["Method", "average by number listed (too few records for more)"]]
@@ -54,6 +58,6 @@ def supply_facts(learnt: Mapping[str, Any] | None) -> list[list[str]]:
 
 def supply_curve(learnt: Mapping[str, Any] | None) -> list[tuple[int, float, float]]:
     """Return number listed, and pickups over those expected: if all can be rented, and by the model."""
-    if learnt is None or learnt["method"] == "listed":
+    if learnt is None or learnt["method"] in _AS_LISTED:
         return []
     return [(int(n), float(value), float(learnt["curve_usable"][n])) for n, value in learnt["curve_listed"].items()]

@@ -19,10 +19,10 @@ function buildAct(choose) {
     wanted: () => false, // until the choice is known
     columns: [
       { key: "zone", label: "Zone", text: true, value: (k) => zones.name[act.number[k]], show: (k) => zones.name[act.number[k]] },
-      { key: "slot", label: "When", hint: "Hour of the week, local time", value: (k) => act.hour_of_week[k], show: (k) => slotName(act.hour_of_week[k]) },
+      { key: "slot", label: "When", hint: "Hour of the week, local time", value: (k) => act.hour_of_week[k], csv: (k) => [slotName(act.hour_of_week[k])], show: (k) => slotName(act.hour_of_week[k]) },
       { key: "rate", label: "Lost per hour out of stock", hint: "Lost trips per hour out of stock", value: (k) => act.lost_per_stockout_hour[k], show: (k) => number(act.lost_per_stockout_hour[k]), bar: (k) => act.lost_per_stockout_hour[k] / acting.top },
       { key: "lost", label: "Lost in total", hint: "Lost trips in the whole period", value: (k) => act.lost_mean[k], show: (k) => number(act.lost_mean[k]) },
-      { key: "interval", label: "90% interval", hint: "90% interval of lost trips; sorted by width", value: (k) => act.lost_q95[k] - act.lost_q05[k], show: (k) => interval(act.lost_q05[k], act.lost_q95[k]) },
+      intervalColumn("interval", "lost in total", (k) => [act.lost_q05[k], act.lost_q95[k]]),
       { key: "share", label: "Time empty", hint: "Share of the open time out of stock", value: share, show: (k) => percent(share(k)) },
     ],
   });
@@ -67,11 +67,11 @@ async function _drawActMap() {
     rows[r], plain(zones.name[rows[r]], 60), slotName(s), number(week.lost[s]), interval(week.low[s], week.high[s]),
     percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
   ]));
-  const names = rows.map((i) => plain(zones.name[i], phone ? 11 : 20));
+  const names = shortNames(rows.map((i) => zones.name[i]), phone ? 13 : 20).map((name) => plain(name));
   const days = perHour ? WEEKDAYS.map((_, d) => 24 * d) : slots;
   const layout = {
     ...baseLayout(),
-    margin: { l: phone ? 84 : 150, r: 4, t: 6, b: 24 },
+    margin: { l: phone ? 92 : 150, r: 4, t: 6, b: 24 },
     xaxis: { ...axis(), showgrid: false, zeroline: false, fixedrange: true, tickvals: days.map((d) => d + (perHour ? 11.5 : 0)), ticktext: WEEKDAYS, ticks: "" },
     yaxis: { ...axis(), showgrid: false, zeroline: false, fixedrange: true, autorange: "reversed", tickvals: rows.map((_, r) => r), ticktext: names, ticks: "" },
     coloraxis: { colorscale: plotlyScale("lost"), cmin: 0, colorbar: { title: { text: "lost per hour out of stock", side: "right", font: { size: 10.5 } }, thickness: 10, len: 1, outlinewidth: 0, tickfont: { size: 11 }, x: 1.01, xpad: 0 } },

@@ -6,6 +6,8 @@ function buildForecast() {
   const forecast = data.forecast;
   byId("forecast").hidden = !forecast;
   if (!forecast) return;
+  byId("forecast-missing").hidden = !forecast.missing;
+  byId("forecast-missing").textContent = forecast.missing || "";
   const worst = forecast.worst;
   forecasting.table = sortableTable({
     place: byId("forecast-table"),
@@ -17,9 +19,9 @@ function buildForecast() {
     wanted: () => false, // until the choice is known
     columns: [
       { key: "zone", label: "Zone", text: true, value: (k) => zones.name[worst.number[k]], show: (k) => zones.name[worst.number[k]] },
-      { key: "at", label: "When", hint: "Start and end of the hour, local time", value: (k) => worst.at[k], show: (k) => binText(worst.at[k], worst.minutes[k]) },
+      { key: "at", label: "When", hint: "Start and end of the hour, local time", value: (k) => worst.at[k], heads: ["Start", "End"], csv: (k) => [worst.at[k], worst.at[k] + 60000 * worst.minutes[k]].map((t) => new Date(t).toISOString().slice(0, 16)), show: (k) => binText(worst.at[k], worst.minutes[k]) },
       { key: "riders", label: "Riders expected", hint: "Expected riders", value: (k) => worst.demand_mean[k], show: (k) => number(worst.demand_mean[k]) },
-      { key: "interval", label: "90% interval", hint: "90% interval of riders; sorted by width", value: (k) => worst.demand_q95[k] - worst.demand_q05[k], show: (k) => interval(worst.demand_q05[k], worst.demand_q95[k]) },
+      intervalColumn("interval", "riders expected", (k) => [worst.demand_q05[k], worst.demand_q95[k]]),
       { key: "risk", label: "Risk to find nothing", hint: "Chance that a rider who comes finds nothing, if no vehicle is moved", value: (k) => worst.risk[k], show: (k) => percent(worst.risk[k]) },
       { key: "lost", label: "Riders who find nothing", hint: "Riders expected to find nothing, if no vehicle is moved", value: (k) => worst.expected_lost[k], show: (k) => number(worst.expected_lost[k]), bar: (k) => (worst.expected_lost[k] || 0) / forecasting.most },
       { key: "usual", label: "Usually empty", hint: "Share of the open time out of stock at this hour of the week, in the records", value: (k) => worst.usual_out[k], show: (k) => percent(worst.usual_out[k]) },
@@ -33,12 +35,23 @@ function _followForecast(own) {
   const { sentence } = own.sentences.find(({ days, part }) => days === chosen.days && part === chosen.part);
   const where = anyChoice() ? `${capital(choiceWords())}: ` : "";
   byId("forecast-lead").textContent = `${where}${sentence} The risk is the chance that a rider who comes in that hour finds nothing, from the levels at the end of the records. After the first day, vans decide: there the usual share of time out of stock is shown.`;
+  byId("forecast-plan").textContent = _againstPlan(own);
   const some = worst.number.map((_, k) => k).filter((k) => inArea(worst.number[k]) && inChoice(worst.at[k])).slice(0, data.forecast.rows);
   forecasting.most = Math.max(...some.map((k) => worst.expected_lost[k] || 0), 1e-9);
   const shown = new Set(some);
   forecasting.table.rebuild((k) => shown.has(k));
   byId("forecast-body").hidden = !some.length;
   return some.length > 0;
+}
+
+/** Why the plan, if it is of the same day, has another number of riders who find nothing. */
+function _againstPlan(own) {
+  const sums = !plan.missing && _planSums();
+  if (!sums || chosen.days !== null || chosen.part !== null || !own.bins.risk.some(known)) return "";
+  if (!plan.forecast) return "The plan above is not made from this forecast, which does not cover its whole day: their numbers differ.";
+  const { no_bike, no_dock, mean } = sums.totals.now;
+  const whole = (v) => number(Math.round(v));
+  return `Why the plan for ${plan.words} has another number (${whole(mean)} turned away): it counts the ${whole(no_dock)} who find no dock too, and its ${whole(no_bike)} without a vehicle come from riders who ride through the whole city, where a trip that is not made brings no vehicle to the next station. The forecast follows each station by itself.`;
 }
 
 /** A bin in words, with its start and end: "Mon 27 May, 08:00 – 09:00". */
@@ -60,7 +73,7 @@ async function drawForecast() {
   const [demand, lost] = [colour("demand"), colour("lost")];
   const facts = bins.at.map((t, k) => [
     `<b>${binText(t, bins.minutes[k])}</b><br>expected riders ${number(bins.rate_mean[k])} (${interval(bins.rate_q05[k], bins.rate_q95[k])})` +
-      (known(bins.risk[k]) ? `<br>risk to find nothing ${percent(bins.risk[k])}: ${number(bins.expected_lost[k])} riders` : "") +
+      (known(bins.risk[k]) ? `<br>risk to find nothing ${percent(bins.risk[k])}: ${counted(bins.expected_lost[k], "rider")}` : "") +
       `<br>usually out of stock ${percent(bins.usual_out[k])}`,
   ]);
   const line = (y, more) => ({ type: "scatter", mode: "lines", x: middle, y, hoverinfo: "skip", ...more });
@@ -101,16 +114,21 @@ function _effectText(effect) {
 }
 
 function buildEffects() {
-  byId("effects").hidden = !data.effects.length;
+  const others = data.wet_days.filter(({ name }) => !data.effects.some((effect) => effect.name === name));
+  byId("effects").hidden = !data.effects.length && !others.length;
+  const lost = (name) => data.wet_days.filter((own) => own.name === name).map((own) => element("p", { class: "lost-when" }, own.sentence));
+  for (const { name } of others) byId("effects-body").append(element("section", {}, element("h3", {}, capital(columnName(name))), ...lost(name)));
   for (const effect of data.effects) {
     const chart = element("div", { class: "chart effect", role: "img", "aria-label": `Demand by ${columnName(effect.name)}: ${_effectText(effect)}` });
-    byId("effects-body").append(element("section", {}, element("h3", {}, effect.name === "holiday" ? "Public holidays" : capital(columnName(effect.name))), element("p", { class: "note" }, _effectText(effect)), ...(effect.values.length > 1 ? [chart] : [])));
+    byId("effects-body").append(element("section", {}, element("h3", {}, effect.name === "holiday" ? "Public holidays" : capital(columnName(effect.name))), element("p", { class: "note" }, _effectText(effect)), ...lost(effect.name), ...(effect.values.length > 1 ? [chart] : [])));
   }
 }
 
 async function drawEffects() {
   const always = anyChoice() ? " They are learnt for all zones, days and hours together, so they are the same for every choice above." : "";
-  byId("effects-lead").textContent = `Change of the whole city's demand against usual weather, as the model has learnt it, with all else equal. Bands are 90% intervals.${always}`;
+  const learnt = data.effects.length ? "Change of the whole city's demand against usual weather, as the model has learnt it, with all else equal. Bands are 90% intervals." : "This model learns no effect of weather on demand.";
+  const compared = data.wet_days.length ? " Days with and without rain or snow are compared as they were; they differ in more than that." : "";
+  byId("effects-lead").textContent = `${learnt}${compared}${always}`;
   const charts = [...document.querySelectorAll("#effects-body .effect")];
   const curves = data.effects.filter((effect) => effect.values.length > 1);
   await Promise.all(curves.map((effect, k) => {

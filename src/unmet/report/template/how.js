@@ -15,7 +15,6 @@ function buildHow() {
   const how = data.how;
   byId("how-body").append(
     _block("Data used", _facts(how.data)),
-    ...(how.areas.length ? [_block("Areas", _areas(how.areas))] : []),
     _block("Minutes by state", _states(how.states)),
     ...(how.supply.facts.length ? [_block("Listed vehicles that nobody can rent", ..._supply(how.supply))] : []),
     _block("Model", _facts(how.model)),
@@ -37,15 +36,6 @@ function _facts(pairs) {
   return list;
 }
 
-function _areas(rows) {
-  const head = element("tr", {}, ...["area", "zones", "observed", "demand (90%)", "lost (90%)"].map((name) => element("th", { scope: "col" }, name)));
-  const body = element("tbody");
-  for (const [name, ...values] of rows) {
-    body.append(element("tr", {}, element("th", { scope: "row", class: "text" }, element("bdi", {}, name)), ...values.map((value) => element("td", {}, value))));
-  }
-  return element("table", { class: "areas" }, element("caption", { class: "unseen" }, "Sums of zones by area"), element("thead", {}, head), body);
-}
-
 function _states(rows) {
   const bar = element("div", { class: "stack", "aria-hidden": "true" });
   const body = element("tbody");
@@ -55,7 +45,7 @@ function _states(rows) {
     body.append(
       element("tr", {},
         element("th", { scope: "row", class: "text" }, element("i", { class: "key", style: tone }), STATE_NAMES[row.state]),
-        element("td", {}, `${number(row.hours)} h`), element("td", {}, percent(row.share)), element("td", { class: "text" }, row.why))
+        cellOf("td", {}, `${number(row.hours)} h`, row.hours), cellOf("td", {}, percent(row.share), row.share), element("td", { class: "text" }, row.why))
     );
   }
   return element("div", {}, bar, element("table", {}, element("caption", { class: "unseen" }, "Zone-hours by state"), body));
@@ -63,13 +53,13 @@ function _states(rows) {
 
 function _supply(supply) {
   const cells = (kind, values, first = { scope: "row", class: "text" }) =>
-    element("tr", {}, element("th", first, values[0]), ...values.slice(1).map((value) => element(kind, {}, value)));
+    element("tr", {}, element("th", first, values[0]), ...values.slice(1).map((value) => (Array.isArray(value) ? cellOf(kind, {}, ...value) : element(kind, {}, value))));
   const curve = element("table", {}, element("caption", {}, "Pickups over those expected at the hour, by vehicles listed"),
     element("thead", {}, cells("th", ["vehicles listed", "if all can be rented", "by the model"], { scope: "col", class: "text" })),
-    element("tbody", {}, ...supply.curve.map(([listed, ...worth]) => cells("td", [String(listed), ...worth.map((value) => value.toFixed(2))]))));
+    element("tbody", {}, ...supply.curve.map(([listed, ...worth]) => cells("td", [String(listed), ...worth.map((value) => [value.toFixed(2), value])]))));
   if (!supply.stations.length) return [curve, _facts(supply.facts), element("p", {}, "At the end of the records no station very probably lists such vehicles.")];
   const rows = supply.stations.map(([name, listed, broken, probability, since]) =>
-    cells("td", [element("bdi", {}, name), String(listed), broken.toFixed(1), percent(probability), since.slice(0, 16)]));
+    cells("td", [element("bdi", {}, name), [String(listed), listed], [broken.toFixed(1), broken], [percent(probability), probability], since.slice(0, 16)]));
   const stations = element("table", {}, element("caption", {}, "Stations that very probably list such vehicles at the end of the records"),
     element("thead", {}, cells("th", ["station", "listed", "expected number", "probability", "since"], { scope: "col", class: "text" })),
     element("tbody", {}, ...rows));
@@ -83,7 +73,7 @@ function _quality(rows) {
     body.append(
       element("tr", {},
         element("th", { scope: "row", class: "text" }, element("span", { class: `badge ${action}` }, action), ` ${source}: ${reason}`),
-        element("td", {}, number(count)), element("td", {}, percent(share)), element("td", { class: "text muted" }, detail))
+        cellOf("td", {}, number(count), count), cellOf("td", {}, percent(share), share), element("td", { class: "text muted" }, detail))
     );
   }
   return element("table", {}, element("caption", { class: "unseen" }, "Rejected, repaired and noted rows"), body);

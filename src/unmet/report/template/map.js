@@ -173,30 +173,36 @@ function _base() {
 
 const MOST_LABELS = 8;
 
-/** Names of the zones that lost most, where there is room. */
+/** Names of the zones that lost most, where there is room; the first is always named, over other marks if need be. */
 function _drawLabels() {
   map.labels.replaceChildren();
-  const taken = map.marks.length > 60 ? [] : map.marks.map((m) => _boxOf(m, 0));
-  taken.push([0, map.height - 34, map.width, map.height], [map.width - 44, 0, map.width, 116]); // legend and buttons
-  for (const mark of map.marks.filter((m) => zones.lost_mean[m.i] > 0 || map.marks.length <= MOST_LABELS).slice(0, 3 * MOST_LABELS)) {
+  const marks = map.marks.length > 60 ? [] : map.marks.map((m) => _boxOf(m, 0));
+  const taken = [[0, map.height - 34, map.width, map.height], [map.width - 44, 0, map.width, 116]]; // legend and buttons
+  const some = map.marks.filter((m) => zones.lost_mean[m.i] > 0 || map.marks.length <= MOST_LABELS).slice(0, 3 * MOST_LABELS);
+  const names = shortNames(some.map((mark) => zones.name[mark.i]), 24);
+  for (const [k, mark] of some.entries()) {
     if (map.labels.childElementCount >= MOST_LABELS) return;
-    const points = Array.from(zones.name[mark.i]);
-    const name = points.length > 24 ? `${points.slice(0, 23).join("")}…` : zones.name[mark.i];
-    const own = _boxOf(mark, 1);
-    const width = 6.2 * Array.from(name).length;
-    for (const [x, anchor] of [[own[2] + 3, "start"], [own[0] - 3, "end"]]) {
-      const left = anchor === "start" ? x : x - width;
-      const y = (own[1] + own[3]) / 2;
-      const box = [left, y - 7, left + width, y + 7];
-      if (box[0] < 2 || box[2] > map.width - 2 || box[1] < 2) continue;
-      if (taken.some((o) => o !== taken.at(map.marks.indexOf(mark)) && box[0] < o[2] && box[2] > o[0] && box[1] < o[3] && box[3] > o[1])) continue;
-      const text = drawn("text", { x: x.toFixed(1), y: (y + 4).toFixed(1), "text-anchor": anchor });
-      text.textContent = name;
-      map.labels.append(text);
-      taken.push(box);
-      break;
-    }
+    const name = names[k];
+    const own = map.marks.indexOf(mark);
+    const places = _placesOf(mark, 6.2 * Array.from(name).length).filter(({ box }) => box[0] >= 2 && box[2] <= map.width - 2 && box[1] >= 2 && !taken.some((other) => _meet(box, other)));
+    const free = places.find(({ box }) => !marks.some((other, k) => k !== own && _meet(box, other)));
+    const place = free || (map.labels.childElementCount ? null : places[0]);
+    if (!place) continue;
+    const text = drawn("text", { x: place.x.toFixed(1), y: (place.y + 4).toFixed(1), "text-anchor": place.anchor });
+    text.textContent = name;
+    map.labels.append(text);
+    taken.push(place.box);
   }
+}
+
+const _meet = (a, b) => a[0] < b[2] && a[2] > b[0] && a[1] < b[3] && a[3] > b[1];
+
+/** Right of a mark, left of it, below and above: where its name may stand, and the box that it takes there. */
+function _placesOf(mark, width) {
+  const [left, top, right, bottom] = _boxOf(mark, 1);
+  const [cx, cy] = [(left + right) / 2, (top + bottom) / 2];
+  const places = [[right + 3, cy, "start", 0], [left - 3, cy, "end", width], [cx, bottom + 9, "middle", width / 2], [cx, top - 9, "middle", width / 2]];
+  return places.map(([x, y, anchor, before]) => ({ x, y, anchor, box: [x - before, y - 7, x - before + width, y + 7] }));
 }
 
 /** A mark on the screen, as left, top, right, bottom. */

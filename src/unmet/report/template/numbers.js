@@ -25,6 +25,13 @@ function drawn(tag, attributes = {}) {
   return made;
 }
 
+/** A cell of a table with the values behind its text, which a CSV file has instead of it. */
+function cellOf(tag, attributes, text, ...values) {
+  const made = element(tag, attributes, text);
+  made.values = values;
+  return made;
+}
+
 const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
 const _whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
@@ -32,13 +39,18 @@ const _whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 function number(value) {
   if (!known(value)) return "–";
   const size = Math.abs(value);
-  if (size >= 10 || Number.isInteger(value)) return _whole.format(value);
-  return value.toFixed(size >= 1 ? 1 : 2);
+  if (size >= 10 || Number.isInteger(value)) return _whole.format(value).replace("-", "−");
+  return value.toFixed(size >= 1 ? 1 : 2).replace("-", "−");
 }
 
 /** A number with its noun, in the plural if needed. */
 function counted(value, what) {
   return `${number(value)} ${what}${value === 1 ? "" : "s"}`;
+}
+
+/** Names in a row: "a, b and 3 more". */
+function listed(names, most) {
+  return names.length > most ? `${names.slice(0, most - 1).join(", ")} and ${names.length - most + 1} more` : names.join(", ");
 }
 
 /** A share as on the console: "12.7%". */
@@ -59,8 +71,18 @@ function change(value) {
 function interval(low, high) {
   if (!known(low) || !known(high)) return "–";
   const digits = Math.abs(high) >= 10 || (Number.isInteger(low) && Number.isInteger(high)) ? 0 : Math.abs(high) >= 1 ? 1 : 2;
-  const show = (value) => (digits ? value.toFixed(digits) : _whole.format(Math.round(value) + 0)); // never "-0"
+  const show = (value) => (digits ? value.toFixed(digits) : _whole.format(Math.round(value) + 0)).replace("-", "−"); // never "-0"
   return `${show(low)} – ${show(high)}`;
+}
+
+/** Names cut to a length: at their end, or in the middle where several would then read the same. */
+function shortNames(names, most) {
+  const cut = (name, from) => {
+    const points = Array.from(name);
+    return points.length > most ? `${points.slice(0, from).join("")}…${points.slice(points.length - most + from + 1).join("")}` : name;
+  };
+  const first = names.map((name) => cut(name, most - 1));
+  return first.map((short, k) => (first.some((other, n) => n !== k && other === short) ? cut(names[k], Math.floor(most / 2)) : short));
 }
 
 /** Plotly reads some markup in its texts: make names plain, and short enough for an axis. */

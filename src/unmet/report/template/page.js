@@ -16,12 +16,11 @@ function buildHeadline() {
 
 function drawHeadline() {
   const { observed, lost, lost_share: share, stockout_share: out, walked_on: walked } = headlineOfChoice();
-  const days = Math.round(data.period.days);
   const strong = (text) => element("strong", {}, text);
   byId("sentence").replaceChildren(
-    anyChoice() ? `${capital(choiceWords())}, riders took ` : "Riders took ", strong(number(observed.mean)), ` trips in ${counted(days, "day")}. `,
+    anyChoice() ? `${capital(choiceWords())}, riders took ` : "Riders took ", strong(number(observed.mean)), ` trips in ${counted(daysOfChoice(), "day")}. `,
     ...(lost.mean > 0
-      ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand.", ...(walked && walked.mean >= 0.5 ? [` ${number(Math.round(walked.mean))} riders who found nothing walked on and were served nearby.`] : [])]
+      ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand.", ...(walked && walked.mean >= 0.5 ? [` ${counted(Math.round(walked.mean), "rider")} who found nothing walked on and ${Math.round(walked.mean) === 1 ? "was" : "were"} served nearby.`] : [])]
       : [out === null
           ? "Lost trips cannot be estimated, because the times with something to rent are unknown."
           : "According to this model, no trip was lost."]),
@@ -36,12 +35,12 @@ function drawCards(choose) {
 function _cards(choose) {
   const { observed, demand, lost, lost_share: share, stockout_share: out, stockout_hours: hours, zones: counts, true_demand: truth } = headlineOfChoice();
   const card = (name, value, note, more = {}) =>
-    element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: "value" }, value), ...note);
+    element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: value.length > 7 ? "value long" : "value" }, value), ...note);
   const note = (text) => element("p", { class: "note" }, text);
   const bar = element("div", { class: "stack", "aria-hidden": "true" });
   bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));
   return [
-    card("Observed trips", number(observed.mean), [note(`in ${counted(Math.round(data.period.days), "day")}`), note(counted(counts.chosen ?? counts.all - counts.failed, "zone"))]),
+    card("Observed trips", number(observed.mean), [note(`in ${counted(daysOfChoice(), "day")}`), note(counted(counts.chosen ?? counts.all - counts.failed, "zone"))]),
     card("Demand", number(Math.round(demand.mean)), [note(`90%: ${interval(Math.round(demand.q05), Math.round(demand.q95))}`), ...(known(truth) ? [element("p", { class: "note truth" }, `true demand: ${number(truth)}`)] : [])]),
     card("Lost trips", out === null ? "unknown" : number(Math.round(lost.mean)), [note(`90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), note(`${percent(share)} of demand`), bar], { class: "lost" }),
     card("Out of stock", percent(out), [note("of the open time"), note(`${number(Math.round(hours))} zone-hours`)]),
@@ -71,9 +70,12 @@ function _timesCard() {
   if (!order.length) return [];
   const list = element("ol", { class: "worst times" });
   for (const { choice: [, days, part], totals: { lost } } of order.slice(0, 3)) {
-    const text = `${capital(days)}, ${part}`;
-    const button = element("button", { type: "button", title: `${text}, ${partText(part)}: ${number(Math.round(lost.mean))} lost (90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))})` }, element("bdi", {}, text), element("span", {}, number(Math.round(lost.mean))));
-    button.addEventListener("click", () => setChoice({ days, part }));
+    const text = `${capital(days)}, ${partText(part)}`;
+    const button = element("button", { type: "button", title: `${text}: ${number(Math.round(lost.mean))} lost (90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))})` }, element("bdi", {}, text), element("span", {}, number(Math.round(lost.mean))));
+    button.addEventListener("click", async () => {
+      await setChoice({ days, part });
+      byId("cards").querySelector(".times button").focus(); // the cards are new
+    });
     list.append(element("li", {}, button));
   }
   return [element("div", { class: "card figure" }, element("h2", {}, "Times with most lost trips"), list)];
@@ -152,6 +154,7 @@ async function start() {
   tables.push(zoneTable);
   buildSeries();
   buildStory();
+  buildAreas();
   tables.push(buildAct(choose));
   buildForecast();
   buildEffects();
@@ -164,6 +167,7 @@ async function start() {
     _zoneFacts(shown.zone);
     markChosen(shown.zone);
     zoneTable.mark(shown.zone);
+    drawAreas();
     await Promise.all([redraw(), drawStory(), drawPlan(), drawAct(), drawForecast(), drawEffects()]);
     keepInAddress();
     document.body.dataset.choice = [chosen.area, chosen.days, chosen.part].map((v) => v || "").join("|");
@@ -174,7 +178,10 @@ async function start() {
   if (state.window) setWindow(...state.window);
   shown.zone = state.zone;
   await applyChoice(choiceChanged);
-  byId("all-zones").addEventListener("click", () => choose(EVERY));
+  byId("all-zones").addEventListener("click", async () => {
+    await choose(EVERY);
+    byId("zone-title").focus(); // the button is gone
+  });
   await choose(state.zone, true);
   listenToSeries();
   listenToAct(choose);
@@ -199,7 +206,7 @@ async function start() {
   // Paper is light, whatever the screen.
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing");
-    for (const details of document.querySelectorAll("#checks, #how details")) details.open = true;
+    for (const details of document.querySelectorAll("#how details")) details.open = true;
     everything();
     for (const chart of document.querySelectorAll(".chart")) if (chart.data) Plotly.relayout(chart, { width: chart.clientWidth, height: chart.clientHeight });
   });

@@ -2,7 +2,7 @@
 
 const plan = data.plan;
 const DEPOT = -1;
-const planned = { station: null, lines: [] }; // what is drawn
+const planned = { asked: null, station: null, lines: [] }; // the station that was asked for, and what is drawn
 
 const _placeName = (i) => (i === DEPOT ? "Depot" : zones.name[i]);
 const _stationRow = (i) => plan.stations.number.indexOf(i);
@@ -23,6 +23,11 @@ function buildPlan() {
     return;
   }
   byId("plan-title").textContent = `Plan for ${plan.words}`;
+  if (plan.holiday) {
+    byId("plan-day").textContent = plan.holiday.sentence;
+    byId("plan-day").classList.toggle("care", !plan.holiday.included);
+    byId("plan-day").hidden = false;
+  }
   _movesTable();
   byId("plan-choice").addEventListener("change", () => _showStation(Number(byId("plan-choice").value)));
   _planLimits();
@@ -36,7 +41,7 @@ function _planLead(own) {
   const basis = plan.forecast ? "Demand is the run's forecast." : `Demand is that of the last ${counted(plan.similar, "such day")}, with the shocks of the last four weeks.`;
   const where = chosen.area === null ? "" : ` in ${chosen.area}`;
   const lead = byId("plan-lead");
-  lead.replaceChildren(`Left as they are, stations${where} would turn away `, strong(number(Math.round(now.mean))), ` riders (${range(now)}): ${number(Math.round(now.no_bike))} find no vehicle, ${number(Math.round(now.no_dock))} no dock. `);
+  lead.replaceChildren(`Left as they are, stations${where} would turn away `, strong(number(Math.round(now.mean))), ` ${Math.round(now.mean) === 1 ? "rider" : "riders"} (${range(now)}): ${number(Math.round(now.no_bike))} find no vehicle, ${number(Math.round(now.no_dock))} no dock. `);
   if (own.moved) lead.append("Moving ", strong(counted(own.moved, "vehicle")), `${where && ` from or to stations${where}, with the rest of the plan,`} leaves `, strong(number(Math.round(after.mean))), ` (${range(after)}) and gains `, strong(counted(Math.round(gain.mean), "rider"), "gain"), ` (${range(gain)}). `);
   else lead.append(`No move${where} gains enough to be worth a van. `);
   lead.append(`Levels ${plan.levels}: ${counted(own.fleet, "vehicle")}${where}. ${basis}`);
@@ -57,12 +62,13 @@ function _movesTable() {
     choose: (k) => _showStation(moves.target[k] === DEPOT ? moves.source[k] : moves.target[k], k),
     zoneOf: (k) => k,
     first: "gain",
+    none: "No vehicle needs to be moved.",
     columns: [
       { key: "from", label: "From", text: true, value: (k) => _placeName(moves.source[k]), show: (k) => _placeName(moves.source[k]) },
       { key: "to", label: "To", text: true, value: (k) => _placeName(moves.target[k]), show: (k) => element("bdi", { class: "short", title: _placeName(moves.target[k]) }, _placeName(moves.target[k])) },
       { key: "bikes", label: "Vehicles", hint: "Vehicles to move", value: (k) => moves.bikes[k], show: (k) => number(moves.bikes[k]) },
       { key: "gain", label: "Riders gained", hint: "Riders who are no longer turned away", value: (k) => moves.gain_mean[k], show: (k) => number(moves.gain_mean[k]), bar: (k) => moves.gain_mean[k] / most },
-      { key: "interval", label: "90% interval", hint: "90% interval of the gain; sorted by width", value: (k) => moves.gain_q95[k] - moves.gain_q05[k], show: (k) => interval(moves.gain_q05[k], moves.gain_q95[k]) },
+      intervalColumn("interval", "riders gained", (k) => [moves.gain_q05[k], moves.gain_q95[k]]),
       { key: "each", label: "Riders per vehicle", hint: "Riders gained per vehicle", value: (k) => moves.gain_per_bike[k], show: (k) => number(moves.gain_per_bike[k]) },
       { key: "sure", label: "Sure to gain", hint: "Share of such days on which the move gains riders", value: (k) => moves.sure[k], show: (k) => percent(moves.sure[k]) },
     ],
@@ -95,13 +101,12 @@ function _copyBySelection(text, done) {
 function _planChoice() {
   const order = plan.stations.number.filter(_inPlan).sort((a, b) => zones.name[a].localeCompare(zones.name[b], undefined, { numeric: true }));
   byId("plan-choice").replaceChildren(...order.map((i) => element("option", { value: i }, zones.name[i])));
-  if (order.includes(planned.station)) return;
   const first = plan.moves.target.find((i, k) => _moveShown(k) && _inPlan(i));
-  planned.station = first ?? plan.stations.number.find(_inPlan);
+  planned.station = order.includes(planned.asked) ? planned.asked : (first ?? plan.stations.number.find(_inPlan));
 }
 
 async function _showStation(i, move) {
-  planned.station = i;
+  planned.asked = planned.station = i;
   const moves = plan.moves;
   const marked = move ?? moves.source.findIndex((_, k) => moves.source[k] === i || moves.target[k] === i);
   if (planned.table) planned.table.mark(marked);
@@ -283,7 +288,7 @@ async function _drawCurve() {
   byId("plan-station-title").replaceChildren(element("bdi", {}, zones.name[i]));
   const parts = [
     `now ${s.level_now[r]} of ${s.docks[r]}`, `plan ${s.planned[r]} (${_signed(s.change[r])})`, `target ${s.target[r]}, good from ${s.target_low[r]} to ${s.target_high[r]}`,
-    `gains ${number(s.gain_mean[r])} riders (${interval(s.gain_q05[r], s.gain_q95[r])})`,
+    `gains ${counted(s.gain_mean[r], "rider")} (${interval(s.gain_q05[r], s.gain_q95[r])})`,
   ];
   if (s.broken[r]) parts.push(`${s.broken[r]} broken`);
   byId("plan-station-note").textContent = parts.join(" · ");
@@ -302,7 +307,7 @@ async function _drawCurve() {
     ],
     annotations: [
       { x: s.level_now[r], yref: "paper", y: 1, yanchor: "bottom", xanchor: s.level_now[r] <= s.planned[r] ? "right" : "left", text: "now", showarrow: false, font: { size: 11, color: ink } },
-      { x: s.planned[r], yref: "paper", y: 1, yanchor: "bottom", xanchor: s.level_now[r] <= s.planned[r] ? "left" : "right", text: "plan", showarrow: false, font: { size: 11, color: colour("good") } },
+      { x: s.planned[r], yref: "paper", y: 1, yanchor: "bottom", xanchor: s.level_now[r] <= s.planned[r] && s.planned[r] < 0.9 * x.length ? "left" : "right", text: "plan", showarrow: false, font: { size: 11, color: colour("good") } },
     ],
   };
   const hover = "<extra></extra>";
@@ -357,21 +362,21 @@ function _planMore(own) {
     const none = element("p", { class: "note" }, "None would gain riders.");
     return element("section", {}, element("h3", {}, title), element("p", { class: "note" }, note), table.number.length ? list : none);
   };
-  const total = (table) => number(table.gain.reduce((a, b) => a + b, 0));
+  const total = (table) => counted(table.gain.reduce((a, b) => a + b, 0), "rider");
   byId("plan-more").replaceChildren(
-    lines("Where the next ten vehicles gain most", `${total(own.next_bikes)} riders more on such a day`, own.next_bikes, "bikes"),
-    lines("Where the next ten docks gain most", `${total(own.next_docks)} riders more on such a day`, own.next_docks, "docks")
+    lines("Where the next ten vehicles gain most", `${total(own.next_bikes)} more on such a day`, own.next_bikes, "bikes"),
+    lines("Where the next ten docks gain most", `${total(own.next_docks)} more on such a day`, own.next_docks, "docks")
   );
   if (own.docks_to_move) {
     const gain = own.docks_to_move.gain[0] || 0;
-    byId("plan-more").append(lines("Larger and smaller stations", `Ten docks moved, vehicles placed best: ${number(gain)} riders more`, own.docks_to_move, "docks", true));
+    byId("plan-more").append(lines("Larger and smaller stations", `Ten docks moved, vehicles placed best: ${counted(gain, "rider")} more`, own.docks_to_move, "docks", true));
   }
 }
 
 function _fleetNote(own) {
   const best = own.fleets.lost_mean.indexOf(Math.min(...own.fleets.lost_mean));
   const here = own.fleets.bikes.indexOf(own.fleet);
-  byId("plan-fleet-note").textContent = `${number(own.fleets.bikes[best])} would turn away fewest: ${number(own.fleets.lost_mean[best])}, against ${number(own.fleets.lost_mean[here])} with today's ${own.fleet}.`;
+  byId("plan-fleet-note").textContent = `Counted station by station, ${number(own.fleets.bikes[best])} would turn away fewest: ${number(own.fleets.lost_mean[best])}, against ${number(own.fleets.lost_mean[here])} with today's ${own.fleet}.`;
 }
 
 function _planLimits() {

@@ -279,7 +279,8 @@ function bandTrace(x, low, high, fillcolor, more = {}) {
 }
 
 const axis = () => ({ gridcolor: colour("line"), linecolor: colour("line"), zerolinecolor: colour("line"), tickfont: { size: 11 }, automargin: false });
-const axisTitle = (text) => ({ text, standoff: 4, font: { size: 11 } });
+// On paper the page is scaled, which the measured distance from the labels does not take into account.
+const axisTitle = (text) => ({ text, font: { size: 11 }, ...(document.documentElement.classList.contains("printing") ? {} : { standoff: 4 }) });
 const baseLayout = () => ({
   paper_bgcolor: "rgba(0,0,0,0)",
   plot_bgcolor: "rgba(0,0,0,0)",

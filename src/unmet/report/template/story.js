@@ -12,23 +12,36 @@ const anyChoice = () => chosen.area !== null || chosen.days !== null || chosen.p
 
 /** Whether bins that start then are in the chosen days and hours; times are by the local clock as if it were UTC. */
 function inChoice(time) {
-  const at = new Date(time);
-  const weekend = at.getUTCDay() === 0 || at.getUTCDay() === 6;
-  if (chosen.days !== null && weekend !== (chosen.days === "weekends")) return false;
+  if (!_inDays(time)) return false;
   if (chosen.part === null) return true;
+  const hour = new Date(time).getUTCHours();
   const [from, to] = data.story.parts[chosen.part];
-  return at.getUTCHours() >= from && at.getUTCHours() < to;
+  return hour >= from && hour < to;
 }
 
-const _choice = () =>
-  data.story.choices.find(({ choice }) => choice[0] === chosen.area && choice[1] === chosen.days && choice[2] === chosen.part);
+function _inDays(time) {
+  const day = new Date(time).getUTCDay();
+  return chosen.days === null || (day === 0 || day === 6) === (chosen.days === "weekends");
+}
 
-/** The choice in words: "in North, on weekdays, 6 to 10 o'clock"; empty for everything. */
-function choiceWords() {
+/** How many days of the record are in the choice. */
+function daysOfChoice() {
+  if (chosen.days === null) return Math.round(data.period.days);
+  const [start, end] = ["start", "end"].map((name) => Date.parse(`${data.period[name].replace(" ", "T")}Z`));
+  return Array.from(clock.days).filter((day) => day + DAY > start && day < end && _inDays(day)).length;
+}
+
+/** Sums and comparisons of an area in the chosen days and hours. */
+const choiceOf = (area) =>
+  data.story.choices.find(({ choice }) => choice[0] === area && choice[1] === chosen.days && choice[2] === chosen.part);
+const _choice = () => choiceOf(chosen.area);
+
+/** The choice in words: "in North, on weekdays, from 06:00 to 10:00"; empty for everything. */
+function choiceWords({ area, days, part } = chosen) {
   const words = [];
-  if (chosen.area !== null) words.push(`in ${chosen.area}`);
-  if (chosen.days !== null) words.push(`on ${chosen.days}`);
-  if (chosen.part !== null) words.push(`${data.story.parts[chosen.part].map((h) => String(h).padStart(2, "0") + ":00").join(" to ")}`);
+  if (area !== null) words.push(`in ${area}`);
+  if (days !== null) words.push(`on ${days}`);
+  if (part !== null) words.push(`from ${data.story.parts[part].map((h) => String(h).padStart(2, "0") + ":00").join(" to ")}`);
   return words.join(", ");
 }
 
@@ -89,6 +102,7 @@ function buildChoice(changed) {
   reset.addEventListener("click", async () => {
     Object.assign(chosen, { area: null, days: null, part: null });
     await applyChoice(changed);
+    place.querySelector("select").focus(); // this button is gone
   });
   setChoice = async (some) => {
     Object.assign(chosen, some);
@@ -134,6 +148,7 @@ function buildStory() {
   select.addEventListener("change", () => {
     chosen.pair = Number(select.value);
     _answer();
+    drawAreas();
   });
 }
 
@@ -148,7 +163,15 @@ function _answer() {
   }
   const [answer, ...rest] = own.sentence.split(":");
   const where = choiceWords();
-  place.replaceChildren(element("strong", { class: own.verdict }, answer), `${where ? ` (${where})` : ""}:${rest.join(":")}`);
+  place.replaceChildren(element("strong", { class: own.verdict }, answer), `${where ? ` (${where})` : ""}:${rest.join(":")}${_answerByArea(own.verdict)}`);
+}
+
+/** Areas whose answer differs from that of all together: " But worse in Centre." */
+function _answerByArea(verdict) {
+  if (chosen.area !== null || data.story.areas.length < 2) return "";
+  const others = ["better", "worse"].filter((one) => one !== verdict).map((one) => [one, data.story.areas.filter((area) => ((choiceOf(area) || {}).compare || [])[chosen.pair]?.verdict === one)]);
+  const parts = others.filter(([, names]) => names.length).map(([one, names]) => `${one} in ${listed(names, 4)}`);
+  return parts.length ? ` But ${parts.join(", ")}.` : ` No area ${verdict === "unclear" ? "has a clear change" : `got ${verdict === "better" ? "worse" : "better"}`}.`;
 }
 
 const _weekEnd = (k) => Date.parse(data.story.weeks[k]) + 7 * DAY;
@@ -247,13 +270,19 @@ function _weekKeys() {
 }
 
 function _weekTable(own) {
-  const cell = (name, k) => `${number(Math.round(own[name].mean[k]))} (${interval(Math.round(own[name].low[k]), Math.round(own[name].high[k]))})`;
-  const head = ["Week from Monday", ...data.story.quantities.map((name) => `${WEEK_NAMES[name]} (90%)`), "share lost (90%)"];
+  const whole = (v) => number(Math.round(v));
+  const cell = (name, k, show = whole) => {
+    const [mean, low, high] = [own[name].mean[k], own[name].low[k], own[name].high[k]];
+    return cellOf("td", {}, `${show(mean)} (${show(low)} – ${show(high)})`, mean, low, high);
+  };
+  const names = { ...WEEK_NAMES, share: "share lost" };
+  const quantities = [...data.story.quantities, "share"];
+  const head = quantities.map((name) => cellOf("th", { scope: "col" }, `${capital(names[name])} (90%)`, names[name], `${names[name]}, 5%`, `${names[name]}, 95%`));
   const body = element("tbody");
   data.story.weeks.forEach((day, k) => {
-    const values = [...data.story.quantities.map((name) => cell(name, k)), `${percent(own.share.mean[k])} (${percent(own.share.low[k])} – ${percent(own.share.high[k])})`];
-    body.append(element("tr", {}, element("th", { scope: "row", class: "text" }, day + (data.story.whole[k] ? "" : " (part)")), ...values.map((v) => element("td", {}, v))));
+    const first = cellOf("th", { scope: "row", class: "text" }, day + (data.story.whole[k] ? "" : " (part)"), day, data.story.whole[k] ? "whole" : "part");
+    body.append(element("tr", {}, first, ...data.story.quantities.map((name) => cell(name, k)), cell("share", k, percent)));
   });
   const table = byId("story-weeks");
-  table.replaceChildren(element("caption", { class: "unseen" }, "Riders by week"), element("thead", {}, element("tr", {}, ...head.map((name, k) => element("th", { scope: "col", class: k ? null : "text" }, name)))), body);
+  table.replaceChildren(element("caption", { class: "unseen" }, "Riders by week"), element("thead", {}, element("tr", {}, cellOf("th", { scope: "col", class: "text" }, "Week from Monday", "week from Monday", "records"), ...head)), body);
 }

@@ -3,18 +3,21 @@
 /**
  * @param {HTMLElement} place where it goes
  * @param {string} caption what it is, for those who do not see it
- * @param {Array} columns {key, label, value(row), show(row), text, bar(row)}: `text` sorts as text and stands left
+ * @param {Array} columns {key, label, value(row), show(row), text, bar(row), csv(row), heads}: `text` sorts as text and
+ *   stands left; `csv` gives the cells of the row in a CSV file, below `heads`, if that is not the value
  * @param {Array} rows numbers that the columns' functions take
  * @param {Function} choose called with the zone of the row that was chosen
  * @param {Function} zoneOf the zone of a row
  * @param {string} first key of the column to sort by, highest first
  * @param {Function} wanted whether a row is shown
+ * @param {string} none what to say if no row is
  */
-function sortableTable({ place, caption, columns, rows, choose, zoneOf, first, wanted = () => true }) {
+function sortableTable({ place, caption, columns, rows, choose, zoneOf, first, wanted = () => true, none = "There is nothing to list." }) {
   const state = { key: first, down: true, wanted, marked: null };
   const head = element("tr");
   const body = element("tbody");
   const table = element("table", { class: columns.length > 7 ? "many" : null }, element("caption", { class: "unseen" }, caption), element("thead", {}, head), body);
+  const empty = element("p", { class: "message", hidden: "" }, none);
   let lines = new Map(); // of rows that were shown: most of a long table never are
 
   for (const column of columns) {
@@ -25,6 +28,7 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first, w
       refresh();
     });
     column.head = element("th", { scope: "col", class: column.text ? "text" : null, title: column.hint }, button);
+    column.head.values = column.heads || [column.label];
     head.append(column.head);
   }
 
@@ -40,6 +44,7 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first, w
       } else {
         cell.append(content);
       }
+      cell.values = column.csv ? column.csv(row) : [column.value(row)];
       if (column.bar) {
         cell.classList.add("with-bar");
         cell.style.setProperty("--share", column.bar(row));
@@ -92,6 +97,8 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first, w
     };
     const shown = rows.filter(state.wanted).sort(compare);
     body.replaceChildren(...shown.map(_lineOf));
+    table.hidden = !shown.length;
+    empty.hidden = shown.length > 0;
     for (const c of columns) {
       const sorted = c.key === state.key;
       c.head.setAttribute("aria-sort", sorted ? (state.down ? "descending" : "ascending") : "none");
@@ -101,13 +108,20 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first, w
     return shown;
   }
 
-  place.append(table);
+  place.append(table, empty);
   refresh();
   return {
     rebuild(wanted = state.wanted) {
+      const held = body.contains(document.activeElement) ? document.activeElement.closest("tr").dataset.zone : null;
       state.wanted = wanted;
       lines = new Map();
-      return refresh();
+      const shown = refresh();
+      const line = held && body.querySelector(`tr[data-zone='${held}']`);
+      if (line) {
+        _reach(line);
+        line.querySelector("button").focus();
+      }
+      return shown;
     },
     filter(wanted) {
       state.wanted = wanted;
@@ -129,6 +143,15 @@ function sortableTable({ place, caption, columns, rows, choose, zoneOf, first, w
   };
 }
 
+/** A column of 90% intervals: sorted by their width, in a CSV file two columns. */
+function intervalColumn(key, of, limits) {
+  return {
+    key, label: "90% interval", hint: `90% interval of ${of}; sorted by width`, heads: [`${of}, 5%`, `${of}, 95%`],
+    csv: limits, show: (row) => interval(...limits(row)),
+    value: (row) => (limits(row).every(known) ? limits(row)[1] - limits(row)[0] : null),
+  };
+}
+
 function buildZoneTable(choose) {
   const largest = () => Math.max(...zones.lost_mean.map((v, i) => (inArea(i) && v) || 0), 1e-9);
   let most = largest();
@@ -139,9 +162,7 @@ function buildZoneTable(choose) {
     { key: "name", label: "Zone", text: true, value: (i) => zones.name[i], show: (i) => zones.name[i] },
     { ...plainColumn("lost_mean", "Lost trips", number, "Riders who found nothing and were served nowhere"), bar: (i) => Math.min((zones.lost_mean[i] || 0) / most, 1),
       show: (i) => (failed(i) ? "failed" : number(zones.lost_mean[i])) },
-    { key: "interval", label: "90% interval", hint: "90% interval of lost trips; sorted by width",
-      value: (i) => (known(zones.lost_q95[i]) ? zones.lost_q95[i] - zones.lost_q05[i] : null),
-      show: (i) => (failed(i) ? "" : interval(zones.lost_q05[i], zones.lost_q95[i])) },
+    intervalColumn("interval", "lost trips", (i) => [zones.lost_q05[i], zones.lost_q95[i]]),
     plainColumn("lost_share", "Share lost", percent, "Share of demand that was lost"),
     plainColumn("stockout_share", "Time empty", percent, "Share of the open time out of stock"),
     plainColumn("observed", "Observed trips", number, "Trips that were recorded"),
@@ -151,7 +172,7 @@ function buildZoneTable(choose) {
   const rows = zones.zone.map((_, i) => i);
   const made = sortableTable({
     place: byId("zone-table"), caption: "Zones with observed, lost and demanded trips", columns, rows, choose,
-    zoneOf: (i) => i, first: "lost_mean",
+    zoneOf: (i) => i, first: "lost_mean", none: "No zone has this name or id.",
   });
   const search = byId("search");
   const fold = (text) => text.toLowerCase();
@@ -159,7 +180,7 @@ function buildZoneTable(choose) {
   const find = () => {
     const words = fold(search.value).split(/\s+/).filter(Boolean);
     shown = made.filter((i) => inArea(i) && words.every((w) => fold(zones.name[i]).includes(w) || fold(zones.zone[i]).includes(w)));
-    byId("found").textContent = words.length ? `${shown.length} of ${rows.length}` : "";
+    byId("found").textContent = words.length ? `${shown.length} of ${rows.filter(inArea).length}` : "";
   };
   search.addEventListener("input", find);
   search.addEventListener("keydown", (event) => {

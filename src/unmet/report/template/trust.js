@@ -27,19 +27,21 @@ function buildChecks() {
   byId("checks-list").append(
     ...data.checks.map((check) => element("li", { class: check.good ? "good" : "care" }, check.sentence))
   );
+  byId("doubts").querySelector("ul").append(...data.doubts.map((text) => element("li", {}, text)));
 }
 
-/** A cell for CSV: quoted, and inert in spreadsheets, which take = + - @ at the start of a text for a formula. */
-function _csvCell(text) {
-  const plain = text.trim();
-  const inert = /^[=+\-@\t\r]/.test(plain) && !/^[+\-]?[\d.,]+( ?%)?$/.test(plain) ? `'${plain}` : plain;
+/** A cell for CSV: numbers plain, texts quoted and inert in spreadsheets, which take = + - @ at their start for a formula. */
+function _csvCell(value) {
+  if (!known(value)) return "";
+  if (typeof value === "number") return String(Number(value.toPrecision(9)));
+  const plain = value.trim();
+  const inert = /^[=+\-@\t\r]/.test(plain) ? `'${plain}` : plain;
   return `"${inert.replaceAll('"', '""')}"`;
 }
 
+/** The cells of a table, by the values behind their texts where they have some. */
 function _csvOf(table) {
-  const text = (cell) => [...cell.childNodes].map((node) => (node.ariaHidden === "true" ? "" : node.childNodes.length ? text(node) : node.textContent)).join("");
-  const lines = [...table.querySelectorAll("tr")].filter((line) => !line.hidden);
-  return lines.map((line) => [...line.cells].map((cell) => _csvCell(text(cell))).join(",")).join("\r\n");
+  return [...table.rows].map((line) => [...line.cells].flatMap((cell) => cell.values || [cell.textContent]).map(_csvCell).join(",")).join("\r\n");
 }
 
 /** A button at the heading of each table. */
