@@ -243,5 +243,5 @@ _Rows = TypeVar("_Rows", Spells, Timeline)
 
 
 def _joined(kind: type[_Rows], parts: Sequence[_Rows]) -> _Rows:
-    columns = ([getattr(p, f.name) for p in parts] for f in fields(kind))
-    return kind(*(None if column[0] is None else np.concatenate(column) for column in columns))
+    names = [f.name for f in fields(kind) if getattr(parts[0], f.name) is not None]
+    return kind(**{name: np.concatenate([getattr(p, name) for p in parts]) for name in names})

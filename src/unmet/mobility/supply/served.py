@@ -107,8 +107,8 @@ def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = No
 def _notable(cut: CutSteps, chance: Floats, variance: Floats | None = None) -> Served:
     """Keep the stretches whose chance is not what the feed shows; `variance` is that of the chance."""
     chance = rounded(chance)
-    few = (cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE)
-    few = np.flatnonzero(few & (cut.end > cut.begin))
+    differs = (cut.steps.listed < AMPLE) & (np.abs(chance - cut.shown) > _NOTABLE) & (cut.end > cut.begin)
+    few = np.flatnonzero(differs)
     begin, end = cut.begin[few], cut.end[few]
     if variance is not None:
         variance = _persistent(variance[few], begin, end)

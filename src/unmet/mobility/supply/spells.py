@@ -81,8 +81,9 @@ class Spells:
 
     def select(self, chosen: NDArray[np.bool_] | Integers) -> Spells:
         """Return the chosen spells."""
-        columns = (getattr(self, name) for name in self.__dataclass_fields__)
-        return Spells(*(None if column is None else column[chosen] for column in columns))
+        early = None if self.early is None else self.early[chosen]
+        owner, begin, end = self.owner[chosen], self.begin[chosen], self.end[chosen]
+        return Spells(owner, begin, end, self.reason[chosen], self.supply[chosen], early)
 
 
 def no_spells() -> Spells:
