@@ -45,6 +45,17 @@ def test_days_are_counted_and_the_last_error_is_shown(tmp_path: Path) -> None:
     assert found.size == sum(path.stat().st_size for path in kept.folder.rglob("*") if path.is_file())
 
 
+def test_a_system_whose_feeds_are_not_known_has_the_reason(tmp_path: Path) -> None:
+    for name, error in (("refused", "HTTP 401"), ("of alerts only", None)):
+        kept = SystemHistory(tmp_path / name)
+        kept.claim("https://example.com/gbfs.json")
+        with Segment(kept.segment(day_of(NOON))) as segment:
+            segment.append({"polls": [["gbfs", *a_poll(NOON, error=error)[1:]]]})
+        found = summarise(kept, NOON + 60)
+        assert (found.polls, found.last) == (0, None)
+        assert found.error == (error or "it lists neither station_status nor a feed of vehicles")
+
+
 def test_a_history_without_a_good_poll_has_no_uptime(tmp_path: Path) -> None:
     assert summarise(history(tmp_path / "a"), NOON).uptime is None
     found = summarise(history(tmp_path / "b", (0, "no answer in time", None)), NOON + 60)

@@ -18,6 +18,7 @@ from test_cities import CONFIG as CITY
 from toy_model import ToyModel, estimate_toy, toy_panel
 
 from unmet import InputError
+from unmet._exceptions import UnmetError
 from unmet._stamp import stamp
 from unmet._storage.parquet import write_parquet
 from unmet.engines import find_executor, spark
@@ -73,6 +74,14 @@ def test_a_master_that_does_not_answer_is_reported_at_once():
     pytest.importorskip("pyspark")
     with pytest.raises(InputError, match=r"nothing answers at spark://127\.0\.0\.1:1 \(.*\)\. Start the Spark master"):
         find_executor("spark://127.0.0.1:1").check()
+
+
+def test_an_executor_that_was_stopped_starts_no_other_session():
+    pytest.importorskip("pyspark")
+    executor = find_executor("spark://127.0.0.1:1")
+    executor.stop()
+    with pytest.raises(UnmetError, match="The Spark session has ended"):
+        executor.check()
 
 
 # ------------------------------------------------------------------ on a cluster

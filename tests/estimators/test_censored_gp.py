@@ -293,7 +293,7 @@ HOLED[3] = np.nan
         (lambda gp: gp.set_params(censoring="maybe").fit(X, Y), "one of model, drop, ignore, share, auto; got 'maybe'"),
         (
             lambda gp: gp.set_params(optimizer="bfgs").fit(X, Y),
-            "optimizer must be one of lbfgs, adam, None; got 'bfgs'",
+            "optimizer must be one of lbfgs, scoring, adam, None; got 'bfgs'",
         ),
         (lambda gp: gp.set_params(noise_variance=0.0).fit(X, Y), r"noise_variance.*positive, finite number.*got 0\.0"),
         (lambda gp: gp.set_params(noise_variance=-1.0).fit(X, Y), r"noise_variance.*positive, finite"),

@@ -49,7 +49,7 @@ def test_numpys_whole_numbers_are_whole_numbers(gp: CensoredGP) -> None:
 
 
 def test_an_unknown_optimizer_is_refused_even_where_nothing_is_to_be_optimised() -> None:
-    with pytest.raises(InputError, match=r"optimizer must be one of lbfgs, adam, None; got 'bfgs'"):
+    with pytest.raises(InputError, match=r"optimizer must be one of lbfgs, scoring, adam, None; got 'bfgs'"):
         CensoredGP(optimizer="bfgs").fit(X, Y)  # type: ignore[arg-type]
 
 

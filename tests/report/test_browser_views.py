@@ -261,6 +261,7 @@ def test_the_page_says_what_not_to_believe_and_why_plan_and_forecast_differ(plai
     text = plain.page.locator("#forecast-plan").inner_text()
     assert f"({round(now['mean'])} turned away): it counts the {round(now['no_dock'])} who find no dock too" in text
     assert not plain.page.locator("#plan-day").is_visible()  # no holiday
+    assert plain.page.locator("#effects-lead").inner_text().startswith("Not known: the run has no weather.")
 
 
 def test_the_zone_that_lost_most_is_named_on_the_map(plain, plain_page):

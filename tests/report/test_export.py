@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 
 import pandas as pd
 import pytest
@@ -161,3 +163,13 @@ def test_bins_of_a_day_or_a_week_have_no_hour(city, tmp_path, every, slots):
     assert week["hour"].isna().all()
     assert week["day"].isna().all() == (every == "1w")
     assert pd.read_csv(tmp_path / "t" / "act.csv")["hour"].isna().all()
+
+
+def test_a_folder_that_was_made_is_removed_if_nothing_could_be_written(plain_run, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("unmet.report.export.copy_table", full)
+    with pytest.raises(InputError, match="No space left on device"):
+        export_tables(plain_run.folder, tmp_path / "new", panel=plain_run.panel)
+    assert list(tmp_path.iterdir()) == []

@@ -108,32 +108,32 @@ def _print_status(folders: list[Path], *, as_json: bool) -> None:
     from unmet.collect import find_histories
     from unmet.collect.summary import summarise
 
-    found = []
+    found, now = [], time.time()
     for folder in folders:
         histories = find_histories(folder)
         if not histories:
             raise InputError(f"{folder}: no history of a feed is here. `unmet collect URL --out {folder}` makes one.")
-        found += [summarise(history, time.time()) for history in histories.values()]
+        found += [summarise(history, now) for history in histories.values()]
     if as_json:
         typer.echo(json.dumps({"systems": [asdict(summary) for summary in found]}, indent=2))
     else:
         console = Console()
-        console.print(_status_table(found))
+        console.print(_status_table(found, now))
         for summary in found:
             if summary.error:
-                console.print(Text(f"{summary.system}: the last poll failed: {summary.error}"), soft_wrap=True)
+                failed = "the last poll failed" if summary.polls else "gbfs.json"
+                console.print(Text(f"{summary.system}: {failed}: {summary.error}"), soft_wrap=True)
             for path in summary.damaged[:_LINES_OF_DAMAGE]:
                 console.print(Text(f"{summary.system}: damaged: {path}", style="red"), soft_wrap=True)
     if any(summary.damaged for summary in found):
         raise typer.Exit(1)
 
 
-def _status_table(summaries: list[SystemSummary]) -> Table:
+def _status_table(summaries: list[SystemSummary], now: float) -> Table:
     table = Table(box=None, padding=(0, 1))
     table.add_column("system", overflow="fold")
     for name in ("uptime", "gaps", "longest", "last poll", "stale", "size", "damaged"):
         table.add_column(name, justify="right", no_wrap=True)
-    now = time.time()
     for s in summaries:
         table.add_row(
             Text(s.system),

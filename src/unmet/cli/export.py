@@ -21,6 +21,7 @@ _CONTENTS = {
     "zones": "one row per zone",
     "hours_of_week": "one row per zone and hour of the week",
     "act": "zones and hours where one more vehicle would serve most riders",
+    "weeks": "one row per area, week and quantity",
     "bins": "one row per zone and bin",
     "totals": "all totals with their quantiles",
     "quality": "rejected, repaired and noted rows",

@@ -21,7 +21,7 @@ from unmet.collect.clock import Clock
 from unmet.collect.documents import feed_addresses, parse_document
 from unmet.collect.feeds import CollectorSettings, Feed
 from unmet.collect.history import SystemHistory, day_of
-from unmet.collect.memory import INFORMATION, STATUS, VEHICLE_FEEDS, Memory, Seen
+from unmet.collect.memory import DISCOVERY, INFORMATION, STATUS, VEHICLE_FEEDS, Memory, Seen
 from unmet.collect.requests import Answer, Secrets, ask
 from unmet.collect.segments import Segment
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Collected", "System", "collect"]
 
 Note = Callable[[str], None]
-_DISCOVERY = "gbfs"  # what the specification calls the list of feeds
 _DAILY = (INFORMATION, "system_information", "vehicle_types", "system_hours", "system_calendar")
 
 
@@ -183,7 +182,7 @@ class _SystemCollector:
         self._secrets = Secrets.for_address(system.address, system.headers) if system.headers else None
         # Systems are spread over the interval, so that the collector and shared servers are evenly loaded.
         self._phase = zlib.crc32(system.name.encode()) % 1000 / 1000 * settings.shortest
-        self._feeds = {_DISCOVERY: Feed(_DISCOVERY, system.address, daily=True, phase=self._phase)}
+        self._feeds = {DISCOVERY: Feed(DISCOVERY, system.address, daily=True, phase=self._phase)}
         self._memory = Memory()
         self._day = ""
         self._segment: Segment | None = None
@@ -218,7 +217,7 @@ class _SystemCollector:
 
     async def poll_once(self, stop: asyncio.Event) -> None:
         """Poll now: ``gbfs.json`` first, because it lists the others; of what is read once a day only what is due."""
-        discovery = self._feeds[_DISCOVERY]
+        discovery = self._feeds[DISCOVERY]
         if discovery.due <= self._clock.now():
             await self._poll(discovery)
         for feed in list(self._feeds.values()):
@@ -268,7 +267,7 @@ class _SystemCollector:
             return Seen(), answer.error
         try:
             document = parse_document(answer.content)
-            listed = feed_addresses(document) if feed.name == _DISCOVERY else {}
+            listed = feed_addresses(document) if feed.name == DISCOVERY else {}
             if (older := feed.refuse(document, at, self._settings)) is not None:
                 return Seen(), older
             seen = self._memory.see(feed.name, document, at, answer.content.decode("utf-8", "replace"))
@@ -326,7 +325,7 @@ class _SystemCollector:
         """Take up what was written before."""
         self._memory.replay(frame)
         for name, _, text in frame.get("documents", ()):
-            if name == _DISCOVERY and text is not None:
+            if name == DISCOVERY and text is not None:
                 try:
                     self._add_feeds(feed_addresses(parse_document(text.encode())))
                 except FileFormatError as reason:

@@ -17,8 +17,9 @@ from unmet.collect.documents import (
     vehicles,
 )
 
-__all__ = ["INFORMATION", "STATUS", "VEHICLE_FEEDS", "Memory", "Seen"]
+__all__ = ["DISCOVERY", "INFORMATION", "STATUS", "VEHICLE_FEEDS", "Memory", "Seen"]
 
+DISCOVERY = "gbfs"  # what the specification calls the list of feeds
 STATUS, INFORMATION = "station_status", "station_information"
 VEHICLE_FEEDS = ("vehicle_status", "free_bike_status")
 Tables: TypeAlias = dict[str, list[list[Any]]]

@@ -118,13 +118,13 @@ async def _follow(
 
 async def _read(response: httpx.Response, most_bytes: int, began: float) -> Answer:
     status, waits = response.status_code, _retry_after(response.headers.get("retry-after"))
-    validators = {"etag": _validator(response, "etag"), "modified": _validator(response, "last-modified")}
+    etag, modified = _validator(response, "etag"), _validator(response, "last-modified")
     if status == 304 and {"if-none-match", "if-modified-since"} & set(response.request.headers):
-        return Answer(status, **validators, retry_after=waits, seconds=_since(began))
+        return Answer(status, etag=etag, modified=modified, retry_after=waits, seconds=_since(began))
     if status != 200:
         return Answer(status, retry_after=waits, seconds=_since(began), error=f"HTTP {status}")
     content, error = await _body(response, most_bytes)
-    return Answer(status, content, **validators, retry_after=waits, seconds=_since(began), error=error)
+    return Answer(status, content, etag=etag, modified=modified, retry_after=waits, seconds=_since(began), error=error)
 
 
 def _validator(response: httpx.Response, name: str) -> str | None:
@@ -145,7 +145,7 @@ async def _body(response: httpx.Response, most_bytes: int) -> tuple[bytes | None
     unpacker = zlib.decompressobj(_GZIP) if "gzip" in encoding else None
     parts, size, received = [], 0, 0
     async for part in response.aiter_raw():
-        received += len(part)  # of gzip too: what follows its end adds nothing to the document, and is kept all the same
+        received += len(part)  # memory also holds what follows the end of gzip
         try:
             plain = part if unpacker is None else unpacker.decompress(part, most_bytes - size + 1)
         except zlib.error:

@@ -12,7 +12,7 @@ import numpy as np
 from unmet._storage.sql import connect, fetch_all, path_literal, reading
 from unmet._storage.temporary import temporary_folder
 from unmet.collect.history import SystemHistory
-from unmet.collect.memory import STATUS, VEHICLE_FEEDS
+from unmet.collect.memory import DISCOVERY, STATUS, VEHICLE_FEEDS
 
 __all__ = ["SystemSummary", "summarise"]
 
@@ -46,7 +46,7 @@ class SystemSummary:
     size : int
         Bytes on disk.
     error : str or None
-        Error of the last poll.
+        Error of the last poll; without any of the main feed, the reason for that.
     damaged : list of str
         Files that are not what was written.
     """
@@ -79,11 +79,11 @@ def summarise(history: SystemHistory, now: float) -> SystemSummary:
     """
     size = sum(_size(path) for path in history.folder.rglob("*"))
     known: dict[str, Any] = {"system": history.folder.name, "size": size, "damaged": history.damaged()}
-    polls, days = _polls(history)
+    polls, days, why_none = _polls(history)
     known |= {"days": days, "polls": len(polls), "failed": sum(error is not None for *_, error in polls)}
     good = [(at, updated, rows) for at, updated, rows, error in polls if error is None]
     if not good:
-        return SystemSummary(**known, error=polls[-1][-1] if polls else None)
+        return SystemSummary(**known, error=polls[-1][-1] if polls else why_none)
     at = np.array([poll[0] for poll in good])
     between = np.diff(at)
     usual = float(np.median(between)) if len(between) else 60.0
@@ -112,16 +112,23 @@ def _size(path: Path) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
-def _polls(history: SystemHistory) -> tuple[list[tuple[float, float | None, int | None, str | None]], int]:
-    """Polls of the main feed, in order: time, last_updated, rows, error; and the number of days."""
+def _polls(history: SystemHistory) -> tuple[list[tuple[float, float | None, int | None, str | None]], int, str | None]:
+    """Polls of the main feed, in order: time, last_updated, rows, error; the number of days; why there are none."""
     with temporary_folder() as scratch, reading(str(history.folder)), connect() as connection:
         files = history.files("polls", scratch)
         if not files:
-            return [], 0
+            return [], 0, None
         listed = ", ".join(path_literal(str(path)) for path in files)
         columns = "epoch(poll_time), epoch(last_updated), rows, error"
+        query = f"SELECT {columns} FROM read_parquet([{listed}]) WHERE feed = ? ORDER BY poll_time"
         for feed in (STATUS, *VEHICLE_FEEDS):
-            query = f"SELECT {columns} FROM read_parquet([{listed}]) WHERE feed = ? ORDER BY poll_time"
             if rows := fetch_all(connection, query, [feed]):
-                return rows, len(files)
-    return [], len(files)
+                return rows, len(files), None
+        errors = [error for *_, error in fetch_all(connection, query, [DISCOVERY])]
+    if not errors:
+        return [], len(files), None
+    return (
+        [],
+        len(files),
+        "it lists neither station_status nor a feed of vehicles" if errors[-1] is None else errors[-1],
+    )

@@ -94,7 +94,8 @@ class Harmonics(LeafBlock):
         angles = self._angles(kernel, X)  # d angle/d log period = −angle
         by_cos, by_sin = by_phi[:, 1 : self.count + 1], by_phi[:, self.count + 1 :]
         by_period = np.sum(angles * (by_cos * np.sin(angles) - by_sin * np.cos(angles)))
-        return gradient + by_period * kernel._free({"period": 1.0, "variance": 0.0, "lengthscale": 0.0})
+        none = np.zeros(1)
+        return np.asarray(gradient + kernel._free({"period": by_period + none, "variance": none, "lengthscale": none}))
 
     def left_out(self, kernel: Periodic) -> float:
         kept = np.exp(kernel.log_harmonics(self.count)[0] - np.log(kernel._one("variance"))).sum()

@@ -94,11 +94,14 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
+def _is_path(given: object) -> bool:
+    return isinstance(given, str) and "\0" not in given
+
+
 def _listed(source: Path) -> list[Path]:
     document = read_toml(source)
     cities = document.get("cities")
-    texts = isinstance(cities, list) and all(isinstance(city, str) and "\0" not in city for city in cities)
-    if not texts or len(document) > 1:
+    if not isinstance(cities, list) or not all(map(_is_path, cities)) or len(document) > 1:
         raise InputError(f'{source}: expected one list, such as cities = ["oslo/{CONFIG_NAME}", "bergen"].')
     paths = [source.parent / city for city in cities]
     return [path / CONFIG_NAME if path.is_dir() else path for path in paths]

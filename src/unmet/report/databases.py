@@ -86,13 +86,15 @@ def write_to_duckdb(tables: RunTables, path: Path) -> dict[str, int]:
     dict
         Table → number of rows of this run.
     """
-    connection = tables.connection
+    connection, new = tables.connection, not path.exists()
     try:
         connection.execute(f"ATTACH {literal(str(path))} AS target (TYPE duckdb)")
     except duckdb.Error as error:
+        if new:
+            path.unlink(missing_ok=True)  # what was written of it
         raise InputError(
-            f"{path}: cannot be opened as a DuckDB file: another program has it open, it is another kind of file, or "
-            "its folder does not exist or is not writable."
+            f"{path}: cannot be opened as a DuckDB file: another program has it open, it is another kind of file, its "
+            "folder does not exist or is not writable, or the disk is full."
         ) from error
     try:
         connection.execute("BEGIN")

@@ -35,6 +35,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._storage.folders import remove_if_empty
 from unmet._storage.sql import fetch_all, identifier, literal, one_thread
 from unmet._storage.writing import replacing_files, writing
 from unmet.mobility.records.quality import QUALITY_COLUMNS
@@ -111,10 +112,15 @@ def export_tables(
 @contextmanager
 def appearing(folder: Path) -> Iterator[Path]:
     """Give a folder to write into; its files are moved into `folder` once all are complete."""
-    with writing(folder, "Existing files are unchanged: free some space or choose another folder."):
-        folder.mkdir(exist_ok=True)
-        with replacing_files(folder) as aside:
-            yield aside
+    made = not folder.exists()
+    try:
+        with writing(folder, "Existing files are unchanged: free some space or choose another folder."):
+            folder.mkdir(exist_ok=True)
+            with replacing_files(folder) as aside:
+                yield aside
+    finally:
+        if made:
+            remove_if_empty(folder)
 
 
 def report_tables(source: RunSource, zones: pd.DataFrame | None = None) -> dict[str, str]:

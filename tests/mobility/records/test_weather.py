@@ -80,3 +80,14 @@ def test_text_among_numbers_is_left_blank() -> None:
             (1.5,),
         ]
         assert records.quality.query("reason == 'unreadable number'")["rows"].to_list() == [1]
+
+
+def test_a_reading_far_beyond_all_others_is_left_blank_and_a_storm_is_not() -> None:
+    days = pd.date_range("2021-01-01", periods=200, freq="D").strftime("%Y-%m-%d")
+    weather = pd.DataFrame({"date": days, "rain": [0.0, 1.0] * 100, "wind": 3.0})
+    weather.loc[[7, 9], "rain"] = [40.0, 1e30]
+    weather.loc[8, "wind"] = float("-1e9")
+    with read(weather) as records:
+        found = records.connection.execute("SELECT max(rain), count(rain), min(wind), count(wind) FROM weather")
+        assert found.fetchall() == [(40.0, 199, 3.0, 199)]
+        assert records.quality.query("reason == 'impossible value'")["rows"].to_list() == [1, 1]

@@ -143,7 +143,7 @@ def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTab
         with replacing(target) as aside, one_thread(connection):
             options = f"FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}"
             connection.execute(f"COPY ({rows}) TO {literal(str(aside))} ({options}, KV_METADATA {{{metadata}}})")
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError) as error:
         raise InputError(
             f"{target}: could not be written; an earlier file of that name is unchanged. The disk may be full: free "
             "some space, or name another file. (--debug shows the details.)"

@@ -210,7 +210,7 @@ def _stations(
         elif not np.isfinite(levels.level[number]):
             left_out[number] = "its level is unknown"
         elif (docks := max(int(capacity), _held(levels, number))) > _MOST_DOCKS:
-            left_out[number] = f"it has more than {_MOST_DOCKS:,} docks or vehicles, the most that are planned in a zone"
+            left_out[number] = f"it has more than {_MOST_DOCKS:,} docks or vehicles, the most of a planned zone"
         else:
             now, broken = int(levels.level[number]), int(levels.broken[number])
             mu, lam = rates.rentals[at[number]], rates.returns[at[number]]

@@ -18,6 +18,8 @@ __all__ = ["make_weather"]
 # Codes of weather services for a missing value (NOAA's GSOD and GHCN). They are read as missing only if they are far
 # from all other values of the column: 999.9 is also a pressure.
 _MISSING = (-9999.0, 99.99, 999.9, 9999.9, 99999.0)
+# A reading this many times the 98 % quantile of a column is impossible; with fewer readings, nobody knows.
+_WILD, _FEW_READINGS = 100.0, 50
 
 
 def make_weather(
@@ -65,6 +67,7 @@ def make_weather(
         kept = fetch_one(workspace.connection, "SELECT count(*) FROM weather")[0]
     log.add("weather", "duplicate", "rejected", rows - kept, "same time: the last row was used")
     _blank_missing(workspace, numeric, log)
+    _blank_wild(workspace, numeric, log)
     _compare_units(workspace, numeric, log)
     return set().union(*(table.columns for table in tables))
 
@@ -147,6 +150,21 @@ def _blank_missing(workspace: Workspace, headers: list[str], log: QualityLog) ->
             if times and (largest is None or largest * 3 < abs(code)):
                 workspace.connection.execute(f"UPDATE weather SET {name} = NULL WHERE {name} = $1", [code])
                 log.add("weather", "code for a missing value", "repaired", times, f"{header}: {code} left blank")
+
+
+def _blank_wild(workspace: Workspace, headers: list[str], log: QualityLog) -> None:
+    """Leave out readings that are far beyond all others: one of them would hide the effect of a column."""
+    for header in headers:
+        name = identifier(header)
+        sql = f"""SELECT count(*), quantile_cont(abs({name}), 0.98) FROM weather WHERE {name} <> 0"""
+        readings, usual = fetch_one(workspace.connection, sql)
+        if readings < _FEW_READINGS:
+            continue
+        wild = f"abs({name}) > {_WILD * usual!r}"
+        times = fetch_one(workspace.connection, f"SELECT count(*) FROM weather WHERE {wild}")[0]
+        if times:
+            workspace.connection.execute(f"UPDATE weather SET {name} = NULL WHERE {wild}")
+            log.add("weather", "impossible value", "repaired", times, f"{header}: above {_WILD * usual:g}, left blank")
 
 
 def _compare_units(workspace: Workspace, headers: list[str], log: QualityLog) -> None:

@@ -115,7 +115,6 @@ function _effectText(effect) {
 
 function buildEffects() {
   const others = data.wet_days.filter(({ name }) => !data.effects.some((effect) => effect.name === name));
-  byId("effects").hidden = !data.effects.length && !others.length;
   const lost = (name) => data.wet_days.filter((own) => own.name === name).map((own) => element("p", { class: "lost-when" }, own.sentence));
   for (const { name } of others) byId("effects-body").append(element("section", {}, element("h3", {}, capital(columnName(name))), ...lost(name)));
   for (const effect of data.effects) {
@@ -125,8 +124,8 @@ function buildEffects() {
 }
 
 async function drawEffects() {
-  const always = anyChoice() ? " They are learnt for all zones, days and hours together, so they are the same for every choice above." : "";
-  const learnt = data.effects.length ? "Change of the whole city's demand against usual weather, as the model has learnt it, with all else equal. Bands are 90% intervals." : "This model learns no effect of weather on demand.";
+  const always = anyChoice() && data.effects.length ? " They are learnt for all zones, days and hours together, so they are the same for every choice above." : "";
+  const learnt = data.effects.length ? "Change of the whole city's demand against usual weather, as the model has learnt it, with all else equal. Bands are 90% intervals." : Object.keys(data.columns).length ? "This model learns no effect of weather on demand." : "Not known: the run has no weather. Give --weather to see what rain and heat do.";
   const compared = data.wet_days.length ? " Days with and without rain or snow are compared as they were; they differ in more than that." : "";
   byId("effects-lead").textContent = `${learnt}${compared}${always}`;
   const charts = [...document.querySelectorAll("#effects-body .effect")];
