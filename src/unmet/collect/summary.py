@@ -78,8 +78,12 @@ def summarise(history: SystemHistory, now: float) -> SystemSummary:
         The present, in seconds since 1970.
     """
     size = sum(_size(path) for path in history.folder.rglob("*"))
-    known: dict[str, Any] = {"system": history.folder.name, "size": size, "damaged": history.damaged()}
+    damaged = history.damaged()
+    known: dict[str, Any] = {"system": history.folder.name, "size": size, "damaged": damaged}
     polls, days, why_none = _polls(history)
+    if timeless := [poll for poll in polls if poll[0] is None]:  # no collector writes that
+        damaged.append(f"{len(timeless):,} polls have no time")
+        polls = [poll for poll in polls if poll[0] is not None]
     known |= {"days": days, "polls": len(polls), "failed": sum(error is not None for *_, error in polls)}
     good = [(at, updated, rows) for at, updated, rows, error in polls if error is None]
     if not good:
