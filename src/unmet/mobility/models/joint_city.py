@@ -1,4 +1,4 @@
-"""What the zones of a city share, as it was learnt: shocks, and riders who walk; and its part in one zone.
+"""The parts of a city that its zones share, as they were learnt: shocks and walking, and their part in one zone.
 
 Accounting, draw by draw: wanted = served here + walked on + lost; observed = served here + walked in. A walker from i
 to j is one of the riders counted at j, so the split of j's count decides both what walked in at j and what walked on

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import fetch_all, identifier, path_literal, reading
+from unmet._storage.sql import fetch_all, fetch_one, identifier, path_literal, reading
 from unmet.collect.history import SystemHistory, find_histories
 from unmet.mobility.records.files import Column, Given, InputTable, Workspace, is_frame
 from unmet.mobility.records.vehicle_types import CLASSIC, ELECTRIC
@@ -93,6 +93,11 @@ def make_polls(workspace: Workspace, histories: Sequence[SystemHistory]) -> None
                 SELECT poll_time AT TIME ZONE 'UTC',
                     last_updated IS NULL OR last_updated IS DISTINCT FROM lag(last_updated) OVER (ORDER BY poll_time)
                 FROM read_parquet({files}) WHERE feed = 'station_status' AND error IS NULL"""
+            )
+        if fetch_one(workspace.connection, 'SELECT count(*) FROM polls WHERE "at" IS NULL')[0]:
+            raise FileFormatError(
+                f"{history.folder}: expected a time with every poll, found polls without one. The history was changed "
+                "after it was collected: restore it, or move the days away that `unmet collect status` names."
             )
 
 
