@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import poisson
 
 from unmet import FileFormatError, InputError
 from unmet.mobility.models.walking import (
@@ -143,7 +145,29 @@ def test_few_records_leave_the_prior_and_many_do_not() -> None:
     walks, exposure, _ = city(1, bins=2000)
     rate = np.full(exposure.shape, 5.0)
     y = np.random.default_rng(0).poisson(exposure * rate).astype(float)  # nobody walks
-    assert (learn_walking(walks, y, exposure * rate, turned_away(walks, rate)).values < 0.05).all()
+    assert not learn_walking(walks, y, exposure * rate, turned_away(walks, rate)).values.any()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 1.0])
+def test_nobody_walks_if_that_is_more_probable_than_all_curves_together(share: float) -> None:
+    """The evidence of the curves by brute force: the mean of the likelihood over draws of the prior."""
+    walks, exposure, _ = city(5, bins=60)
+    rate = np.full(exposure.shape, 2.0)
+    rng = np.random.default_rng(4)
+    y = rng.poisson(exposure * rate + share * walks.background(DEFAULT_WALKING, rate)).astype(float)
+
+    def log_likelihood(walking: Walking) -> float:
+        mean = exposure * rate + walks.background(walking, rate)
+        reached = np.zeros(exposure.shape, dtype=bool)
+        reached[walks.target, walks.bin] = True
+        return float(poisson.logpmf(y, np.maximum(mean, 1e-9))[reached].sum())
+
+    theta = DEFAULT_WALKING.theta + 0.35 * rng.standard_normal((4000, 5))
+    curves = logsumexp([log_likelihood(Walking(one)) for one in theta]) - np.log(len(theta))
+    odds = log_likelihood(NO_WALKING) + np.log(0.1 / 0.9) - curves
+    assert abs(odds) > 0.3, "too close to tell from draws: choose another city"
+    learnt = learn_walking(walks, y, exposure * rate, turned_away(walks, rate))
+    assert (learnt.theta.size == 0) == (odds > 0)
 
 
 def test_missing_counts_are_left_out() -> None:

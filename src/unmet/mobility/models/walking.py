@@ -40,6 +40,8 @@ _MEASURED = np.array([0.46, 0.34, 0.14, 0.065, 0.012])
 # Two systems were measured: .40, .22, .11 and .30, .20, .03 within 150 m, 250 and 350 m. In logits they are .1 to .4
 # apart, but for the last, whose standard error is as large as itself.
 _PRIOR_SD = 0.35
+# Probability, before the records are seen, that riders of a system do not walk on at all.
+_NOBODY = 0.1
 # Riders by which the level of a group of bins is shrunk to 1, and the least that it can be.
 _LEVEL_RIDERS, _LEAST_LEVEL = 5.0, 0.05
 _MOST_ROWS = 10_000  # of a file with a curve
@@ -248,7 +250,8 @@ def learn_walking(
     """Learn ``w(d)`` from the counts of zones beside empty ones.
 
     Counts are negative binomial about own riders plus walkers. The most probable curve under a normal prior of `theta`
-    about a given one, with the curvature there for its covariance (Laplace).
+    about a given one, with the curvature there for its covariance (Laplace). If it is more probable that nobody walks,
+    that is returned: a curve near zero is far from any that was measured, so the normal prior does not reach it.
 
     Parameters
     ----------
@@ -276,16 +279,23 @@ def learn_walking(
     spread = np.broadcast_to(np.asarray(dispersion, dtype=float), observed.shape).ravel()[cells]
     level = None if absorbed is None else _Levels.of(absorbed, observed, own, cells)
 
-    def negative(theta: Array) -> float:
-        chance = walks.chances(Walking(theta))[rows]
+    def log_likelihood(walking: Walking) -> float:
+        chance = walks.chances(walking)[rows]
         walkers = np.asarray(np.bincount(cell, came * chance, minlength=len(cells)), dtype=float)
         factor, elsewhere = (1.0, 0.0) if level is None else level(walkers)
-        mean = mine * factor + walkers
+        return _log_counts(y, np.maximum(mine * factor + walkers, 1e-9), spread) + elsewhere
+
+    def negative(theta: Array) -> float:
         distance = (theta - prior.theta) / _PRIOR_SD
-        return -_log_counts(y, np.maximum(mean, 1e-9), spread) - elsewhere + 0.5 * float(distance @ distance)
+        return -log_likelihood(Walking(theta)) + 0.5 * float(distance @ distance)
 
     found = minimize(negative, prior.theta, method="BFGS", options={"gtol": 1e-3 * max(1.0, np.sqrt(len(y)) / 10)})
-    return Walking(found.x, np.asarray(np.linalg.inv(_hessian(negative, found.x)), dtype=float))
+    precision = _hessian(negative, found.x)
+    # Laplace: the prior's volume that is left, ``|H|^-1/2 / sd^k``.
+    evidence = -float(found.fun) - 0.5 * float(np.linalg.slogdet(precision * _PRIOR_SD**2)[1])
+    if log_likelihood(NO_WALKING) + np.log(_NOBODY / (1 - _NOBODY)) > evidence:
+        return NO_WALKING
+    return Walking(found.x, np.asarray(np.linalg.inv(precision), dtype=float))
 
 
 @dataclass(frozen=True)
