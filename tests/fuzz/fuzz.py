@@ -113,7 +113,10 @@ def fuzz(name: str, number: int, folder: Path, until: float) -> tuple[int, int]:
 def read_cases(folder: Path) -> int:
     """Read all kept files. Return the number of faults."""
     faults = 0
-    for case in sorted(CASES.glob("*-*")):
+    cases = sorted(CASES.glob("*-*"))
+    for name in {case.name.split("-", 1)[0] for case in cases}:
+        KINDS[name].examples(folder)  # some readers need files beside the case
+    for case in cases:
         kind = KINDS[case.name.split("-", 1)[0]]
         path = folder / f"case{kind.ending}"
         path.write_bytes(case.read_bytes())

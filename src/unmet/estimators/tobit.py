@@ -293,7 +293,8 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         with restoring(path, header, cls.__name__):
             tobit = cls(**header["settings"])
             for name in _NUMBERS:
-                if not isinstance(value := header["fitted"][name], int | float):
+                value = header["fitted"][name]
+                if not isinstance(value, int | float) or (isinstance(value, int) and abs(value) > _LARGEST):
                     raise TypeError(f"{name}: {value!r:.60}")
                 setattr(tobit, name, value)
             for name in _ARRAYS:
@@ -311,6 +312,7 @@ _NUMBERS = (
     *("log_likelihood_", "n_iter_", "converged_", "n_features_in_"),
 )
 _ARRAYS = ("coef_", "coef_se_", "covariance_", "_covariance")
+_LARGEST = 2**53  # whole number: a larger one in a file may not fit into a float
 
 
 def _level(obs: Observations) -> float:

@@ -49,6 +49,8 @@ __all__ = ["Evidence", "ZoneRecords", "gather"]
 
 NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
 _LONGEST_WITHOUT_RECORDS = 366 * DAY
+# Memory that a minute of the period takes, in counts of the feed and the like; and what any `--memory` leaves room for.
+_BYTES_PER_MINUTE, _LEAST_ROOM = 100, 400_000_000
 _MOST_BINS = 200_000  # 22 years of hours; more are made only for a period that was chosen
 _HERE = Workers()
 
@@ -354,6 +356,13 @@ def _period(log: StatusLog | None, span: tuple[int, int, int] | None, options: P
         raise InputError(
             f"The panel would have {bins:,} bins of {options.every}: {found}. Some records may have a wrong time. "
             "Choose the period with --start and --end, or longer bins with --every."
+        )
+    need = _BYTES_PER_MINUTE * (last - first)
+    if need > max(parse_memory(options.memory), _LEAST_ROOM):
+        raise InputError(
+            f"The period of {(last - first) / (365.25 * DAY):,.1f} years would take {need / 1e6:,.0f} MB of memory: "
+            f"{found}. Some records may have a wrong time. Choose the period with --start and --end, or raise --memory "
+            f"(now {options.memory})."
         )
     return first, last
 
