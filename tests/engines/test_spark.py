@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from small_city import save_city
@@ -82,6 +83,29 @@ def test_an_executor_that_was_stopped_starts_no_other_session():
     executor.stop()
     with pytest.raises(UnmetError, match="The Spark session has ended"):
         executor.check()
+
+
+def test_executors_that_start_a_moment_later_are_counted(monkeypatch):
+    """Right after its start, a session of 64 slots reports two, and a run would use no more."""
+    now, counts = [1000.0], iter([2, 2, 16, 16, 16, 64])
+    monkeypatch.setattr(spark.time, "time", lambda: now[0])
+    monkeypatch.setattr(spark.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+
+    class Context:
+        startTime = 999_000
+
+        @property
+        def defaultParallelism(self):
+            return next(counts, 64)
+
+    spark._wait_for_executors(Context())
+    assert next(counts, None) is None
+    assert now[0] < 1000 + spark._EXECUTORS_START
+
+
+def test_a_session_that_has_run_for_a_while_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(spark.time, "sleep", lambda seconds: pytest.fail("waits"))
+    spark._wait_for_executors(SimpleNamespace(startTime=0, defaultParallelism=2))
 
 
 # ------------------------------------------------------------------ on a cluster

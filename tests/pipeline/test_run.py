@@ -14,6 +14,7 @@ from small_city import city_settings, in_one_process, save_city
 
 from unmet import InputError
 from unmet._storage.parquet import read_parquet
+from unmet.execution import UnfitWorker
 from unmet.mobility.panel import read_panel
 from unmet.pipeline import Event, RunSettings, run, running
 from unmet.report import export_tables
@@ -253,6 +254,19 @@ def test_wrong_input_leaves_earlier_results_as_they_were(city, out, tmp_path, ch
 def test_wrong_input_leaves_no_empty_folders(city, tmp_path):
     with pytest.raises(InputError):
         run(city_settings(city, tmp_path / "new", trips=(str(city / "status.parquet"),)))
+    assert not (tmp_path / "new").exists()
+
+
+def test_unfit_workers_end_the_run_before_the_panel_is_built(city, tmp_path):
+    class Unfit:
+        def __call__(self, function, items, jobs):
+            pytest.fail("no work for unfit workers")
+
+        def check(self):
+            raise UnfitWorker("another NumPy")
+
+    with pytest.raises(UnfitWorker):
+        run(city_settings(city, tmp_path / "new"), executor=Unfit())
     assert not (tmp_path / "new").exists()
 
 

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -41,6 +42,8 @@ Result = TypeVar("Result")
 # Seconds: a master answers at once, a worker within a minute.
 _MASTER_ANSWERS, _WORKERS_ANSWER = 10.0, 60.0
 _MOMENT = 0.2
+# Seconds: executors of a new session start within some seconds of each other.
+_EXECUTORS_START, _NO_MORE_CAME = 30.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,7 @@ class OnSpark:
             for host, stamp in future.result():
                 if stamp != expected:
                     raise UnfitWorker(_difference(host, stamp, expected))
+        _wait_for_executors(context)
         found = {"name": "spark", "master": context.master, "spark": context.version}
         return {**found, "slots": self.slots, "stamp": expected}
 
@@ -200,6 +204,16 @@ def _probe(context: SparkContext, group: str, tasks: int) -> list[tuple[str, dic
             f"The workers of Spark cannot run Python: {_cause(error)}. Install the same Python and unmet on each, and "
             "name its interpreter in PYSPARK_PYTHON."
         ) from error
+
+
+def _wait_for_executors(context: SparkContext) -> None:
+    """Wait until no more executors join a new session: a run counts the slots once, and would leave later ones idle."""
+    slots, since = context.defaultParallelism, time.time()
+    end = context.startTime / 1000 + _EXECUTORS_START
+    while time.time() < min(since + _NO_MORE_CAME, end):
+        time.sleep(_MOMENT)
+        if context.defaultParallelism != slots:
+            slots, since = context.defaultParallelism, time.time()
 
 
 def _by_value() -> None:

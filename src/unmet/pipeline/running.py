@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
 from unmet.engines import find_executor
-from unmet.execution import count_workers
+from unmet.execution import count_workers, describe_executor
 from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
 from unmet.pipeline.events import Event, Progress, Stage
 from unmet.pipeline.settings import PANEL_SETTINGS, RunSettings, panel_options
@@ -250,6 +250,7 @@ def _make_panel(chosen: RunSettings, work: Work, executor: Executor | None) -> N
     from unmet.mobility.panel.build import write_panel
 
     executor = executor or find_executor(chosen.engine)
+    describe_executor(executor)  # raises if its workers are unfit, which the estimate would find only after the panel
     earlier = work.earlier(PANEL, ("trips", "status"))
     write_panel(
         work.aside / "panel.parquet",
