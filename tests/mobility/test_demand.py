@@ -339,6 +339,24 @@ def test_latent_demand_keeps_its_run_where_a_folder_is_named(two_zones, tmp_path
     pd.testing.assert_frame_equal(kept.demand(), model.fit(panel, executor=serially).demand())
 
 
+def test_the_executor_of_the_model_works_unless_a_call_names_another(two_zones):
+    panel, _ = two_zones
+    used = []
+
+    def noting(name):
+        def executor(*args, **options):
+            used.append(name)
+            return serially(*args, **options)
+
+        return executor
+
+    model = LatentDemand("weekly-mean", draws=50, executor=noting("model"))
+    expected = model.fit(panel).demand()
+    assert set(used) == {"model"}
+    pd.testing.assert_frame_equal(model.fit(panel, executor=noting("call")).demand(), expected)
+    assert set(used) == {"model", "call"}
+
+
 def test_bins_still_to_come_follow_the_wall_clock_and_have_their_weather(two_zones, tmp_path):
     panel, weather = two_zones
     made = tmp_path / "panel.parquet"

@@ -60,6 +60,9 @@ class LatentDemand:
         Public holidays of a country or a part of it: ``US``, ``US:NY``.
     horizon : str, optional
         Time to estimate after the panel's end: ``7d``, ``12h``.
+    executor : callable
+        Where the work is done: processes of this machine by default, or `unmet.engines.spark.OnSpark`; see
+        `unmet.execution`.
 
     Examples
     --------
@@ -93,6 +96,7 @@ class LatentDemand:
     timezone: str | None = None
     holidays: str | None = None
     horizon: str | None = None
+    executor: Executor = in_processes
 
     def __post_init__(self) -> None:
         self.settings()  # raises if there is no such model
@@ -111,7 +115,7 @@ class LatentDemand:
         out: str | os.PathLike[str] | None = None,
         *,
         jobs: int | None = None,
-        executor: Executor = in_processes,
+        executor: Executor | None = None,
         progress: Progress | None = None,
         tell: Callable[[str], None] | None = None,
         base: str | os.PathLike[str] | None = None,
@@ -129,8 +133,8 @@ class LatentDemand:
             returned result is kept.
         jobs : int, optional
             Number of workers; one per processor by default.
-        executor : callable
-            Where the work is done: see `unmet.execution`.
+        executor : callable, optional
+            Where the work of this call is done, in place of the model's `executor`.
         progress : callable, optional
             Called as ``progress(done, zones, note)``.
         tell : callable, optional
@@ -170,7 +174,7 @@ class LatentDemand:
                 horizon=steps,
                 learn_city=learn_city_from_rows if settings.zone_model.uses_city else None,
                 join=join_zones if settings.zone_model.uses_city else None,
-                executor=executor,
+                executor=executor or self.executor,
                 progress=progress,
                 provenance=self._provenance(features),
                 base=base,
@@ -184,7 +188,7 @@ class LatentDemand:
         out: str | os.PathLike[str],
         *,
         jobs: int | None = None,
-        executor: Executor = in_processes,
+        executor: Executor | None = None,
         progress: Progress | None = None,
         base: str | os.PathLike[str] | None = None,
     ) -> RunResult:
