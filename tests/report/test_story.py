@@ -110,7 +110,8 @@ def test_a_small_change_that_is_sure_is_written_with_the_digits_that_show_it():
     weeks = weeks_of([True, True], [10.0, 10.0])
     sentence = compare(draws, comparisons(weeks)[0])["sentence"]
     assert sentence.startswith("No, it is getting a little worse: 0.90% of")
-    assert "0.88% in" in sentence and "a change of +0.02 points" in sentence
+    assert "0.88% in" in sentence
+    assert "a change of +0.02 points" in sentence
 
 
 def test_weeks_of_a_run_are_the_sums_of_its_bins(plain_run):

@@ -199,10 +199,10 @@ _WALKERS = {
     "not as lost. If nobody walked, as simpler estimates assume, they would count as lost here and as demand there.",
 }
 _DEMAND = {
-    False: "Demand is the number of trips wanted in that bin: observed plus lost. If supply never ran out, demand equals "
-    "observed trips.",
-    True: "Demand is the number of riders who came to a zone first. In the whole city it is observed plus lost trips. In "
-    "one zone it is more by riders who walked on from it, and less by riders who walked to it.",
+    False: "Demand is the number of trips wanted in that bin: observed plus lost. If supply never ran out, demand "
+    "equals observed trips.",
+    True: "Demand is the number of riders who came to a zone first. In the whole city it is observed plus lost trips. "
+    "In one zone it is more by riders who walked on from it, and less by riders who walked to it.",
 }
 # Longer bins mix hours of low and high demand.
 _LONG_BIN = 360
