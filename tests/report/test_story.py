@@ -104,6 +104,16 @@ def test_the_answer_follows_the_joint_draws(last, verdict):
     assert found["sentence"].startswith({"better": "Yes:", "worse": "No,", "unclear": "No clear change:"}[verdict])
 
 
+def test_a_small_change_that_is_sure_is_written_with_the_digits_that_show_it():
+    wanted, lost = np.full((2, 4), 10_000.0), np.array([[88.0] * 4, [90.0] * 4])
+    draws = np.stack([wanted, wanted - lost, 0 * lost, lost])
+    weeks = weeks_of([True, True], [10.0, 10.0])
+    sentence = compare(draws, comparisons(weeks)[0])["sentence"]
+    assert sentence.startswith("No, it is getting a little worse: 0.90% of")
+    assert "0.88% in" in sentence
+    assert "a change of +0.02 points" in sentence
+
+
 def test_weeks_of_a_run_are_the_sums_of_its_bins(plain_run):
     """Means over draws are near the means of bins; observed trips and the parts of each week agree exactly."""
     with open_run(plain_run.folder, plain_run.panel) as source:

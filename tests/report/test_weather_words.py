@@ -15,6 +15,7 @@ from unmet.report.weather_words import describe_column
         ("wind_speed_kmh", "wind speed", "km/h"),
         ("rain [l/m²]", "rain", "l/m²"),
         ("temp_min", "temp min", ""),  # not minutes
+        ("rain_in", "rain", "in"),
         ("tmax", "highest temperature (tmax)", "°C"),  # of Meteostat
         ("TMAX", "highest temperature (TMAX)", ""),  # of NOAA: °C or °F, by the download
         ("TMAX (F)", "highest temperature (TMAX)", "°F"),

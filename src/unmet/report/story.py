@@ -241,30 +241,35 @@ def compare(draws: Array, pair: Comparison) -> dict[str, Any]:
 
 
 _ANSWERS = {"better": "Yes", "worse": "No, it is getting worse", "unclear": "No clear change"}
+_LITTLE = {"better": "Yes, a little", "worse": "No, it is getting a little worse"}
+_SMALL = 0.001  # a share; smaller changes are written with two decimals of a point
 
 
 def _sentence(pair: Comparison, verdict: str, found: dict[str, float]) -> str:
     """Answer whether it is getting better, in one sentence."""
     mean, low, high = (points(found[name]) for name in ("change", "change_q05", "change_q95"))
     same = {mean, low, high} == {"0.0"}
+    small = verdict != "unclear" and abs(found["change"]) < _SMALL  # both shares may be the same to one decimal
+    digits = 2 if small else 1
     return (
-        f"{_ANSWERS[verdict]}: {found['this_share']:.1%} of the riders who came in {pair.now} were lost "
-        f"({found['this_lost']:,.0f} of {found['this_wanted']:,.0f}), {found['that_share']:.1%} in {pair.then} "
+        f"{(_LITTLE if small else _ANSWERS)[verdict]}: {found['this_share']:.{digits}%} of the riders who came in "
+        f"{pair.now} were lost ({found['this_lost']:,.0f} of {found['this_wanted']:,.0f}), "
+        f"{found['that_share']:.{digits}%} in {pair.then} "
         f"({found['that_lost']:,.0f} of {found['that_wanted']:,.0f}); "
         + ("the share is the same." if same else f"a change of {mean} points (90%: {low} to {high}).")
     )
 
 
 def points(share: float) -> str:
-    """Write the change of a share in percentage points, with its sign.
+    """Write the change of a share in percentage points, with its sign; with two decimals below 0.1 points.
 
     Examples
     --------
-    >>> points(-0.0123), points(0.031), points(-0.0001)
-    ('−1.2', '+3.1', '0.0')
+    >>> points(-0.0123), points(0.031), points(-0.0002), points(-0.00001)
+    ('−1.2', '+3.1', '−0.02', '0.0')
     """
-    text = f"{100 * share:+.1f}".replace("-", "−")
-    return "0.0" if text[1:] == "0.0" else text
+    text = f"{100 * share:+.{2 if abs(share) < _SMALL else 1}f}".replace("-", "−")
+    return "0.0" if text[1:] == "0.00" else text
 
 
 def week_rows(weeks: Weeks) -> pd.DataFrame:

@@ -25,7 +25,7 @@ _UNITS = {
 }  # fmt: skip
 _IN_BRACKETS = re.compile(r"^(?P<name>.*?)[\s_]*[(\[](?P<unit>[^()\[\]]*)[)\]]\s*$")
 _AT_THE_END = re.compile(r"^(?P<name>.+)_(?P<unit>[A-Za-z%/°]+)$")
-_AMBIGUOUS = {"min", "m", "h", "k", "in"}  # at the end of a name they may be words: temp_min
+_AMBIGUOUS = {"min", "m", "h", "k"}  # at the end of a name they may be words: temp_min
 
 
 def describe_column(header: str) -> tuple[str, str]:

@@ -29,6 +29,10 @@ _PICKUPS = {
 }
 
 
+def _hours(hours: float) -> str:
+    return f"{hours:.0f} hour{'' if round(hours) == 1 else 's'}"
+
+
 def span(minutes: float) -> str:
     """Describe a length of time.
 
@@ -83,9 +87,9 @@ def city_facts(source: RunSource) -> list[list[str]]:
         *([f"Riders who walk {metres:.0f} m to be served" if metres else "Riders who go on to a station next door",
            f"{chance:.0%} ± {sd:.0%} (elsewhere {other:.0%})"] for metres, chance, sd, other in curve),
         ["Hours that were unusual in the whole city", f"demand varies by ± {shocks['city_variance'] ** 0.5:.0%} "
-         f"beyond pattern, trend and weather, for about {shocks['city_hours']:.0f} hours"],
+         f"beyond pattern, trend and weather, for about {_hours(shocks['city_hours'])}"],
         ["Hours that were unusual in a neighbourhood", f"± {shocks['local_variance'] ** 0.5:.0%} within about "
-         f"{shocks['local_metres']:.0f} m, for about {shocks['local_hours']:.0f} hours"],
+         f"{shocks['local_metres']:.0f} m, for about {_hours(shocks['local_hours'])}"],
         ["Most unusual days", days],
         *_held_out_facts(joint.get("held_out")),
     ]  # fmt: skip
@@ -194,6 +198,12 @@ _WALKERS = {
     True: "A rider who finds a zone empty may walk on to one nearby. Riders who were served there count as walked on, "
     "not as lost. If nobody walked, as simpler estimates assume, they would count as lost here and as demand there.",
 }
+_DEMAND = {
+    False: "Demand is the number of trips wanted in that bin: observed plus lost. If supply never ran out, demand "
+    "equals observed trips.",
+    True: "Demand is the number of riders who came to a zone first. In the whole city it is observed plus lost trips. "
+    "In one zone it is more by riders who walked on from it, and less by riders who walked to it.",
+}
 # Longer bins mix hours of low and high demand.
 _LONG_BIN = 360
 
@@ -206,8 +216,8 @@ def assumptions(source: RunSource) -> list[str]:
         "Trips are lost only while a zone is open and has nothing to rent. Closed and unknown time counts neither as "
         "supply nor as loss.",
         _WALKERS[bool(source.info.get("joint"))],
-        f"The rate is the expected demand of a full {span(source.minutes)}; use it for planning. Demand is the number "
-        "of trips wanted in that bin: observed plus lost. If supply never ran out, demand equals observed trips.",
+        f"The rate is the expected demand of a full {span(source.minutes)}; use it for planning. "
+        + _DEMAND[bool(source.info.get("joint"))],
         "Intervals are 90% intervals: one in ten should miss. They assume that the model and the records are right.",
     ]
     if source.info.get("model", {}).get("uses_city"):

@@ -6,11 +6,11 @@ const areaTable = { made: null, most: 1 };
 const _areaSums = (k) => choiceOf(data.story.areas[k]).totals;
 const _areaChange = (k) => choiceOf(data.story.areas[k]).compare[chosen.pair] || {};
 
-/** Points of a share, with their sign: "−1.2"; without one if they round to nothing. */
+/** Points of a share, with their sign: "−1.2", or "−0.02" below 0.1; without one if they round to nothing. */
 function _points(share) {
   if (!known(share)) return "–";
-  const text = Math.abs(100 * share).toFixed(1);
-  return text === "0.0" ? text : `${share > 0 ? "+" : "−"}${text}`;
+  const text = Math.abs(100 * share).toFixed(Math.abs(share) < 0.001 ? 2 : 1);
+  return text === "0.00" ? "0.0" : `${share > 0 ? "+" : "−"}${text}`;
 }
 
 function buildAreas() {

@@ -70,7 +70,8 @@ function change(value) {
 /** An interval, both ends to the same digits. */
 function interval(low, high) {
   if (!known(low) || !known(high)) return "–";
-  const digits = Math.abs(high) >= 10 || (Number.isInteger(low) && Number.isInteger(high)) ? 0 : Math.abs(high) >= 1 ? 1 : 2;
+  const whole = (value) => Math.abs(value - Math.round(value)) < 0.005; // packed numbers are rounded
+  const digits = Math.abs(high) >= 10 || (whole(low) && whole(high)) ? 0 : Math.abs(high) >= 1 ? 1 : 2;
   const show = (value) => (digits ? value.toFixed(digits) : _whole.format(Math.round(value) + 0)).replace("-", "−"); // never "-0"
   return `${show(low)} – ${show(high)}`;
 }

@@ -35,7 +35,7 @@ function drawCards(choose) {
 function _cards(choose) {
   const { observed, demand, lost, lost_share: share, stockout_share: out, stockout_hours: hours, zones: counts, true_demand: truth } = headlineOfChoice();
   const card = (name, value, note, more = {}) =>
-    element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: value.length > 7 ? "value long" : "value" }, value), ...note);
+    element("div", { class: `card figure ${more.class || ""}` }, element("h2", {}, name), element("p", { class: value.length > 9 ? "value longest" : value.length > 7 ? "value long" : "value" }, value), ...note);
   const note = (text) => element("p", { class: "note" }, text);
   const bar = element("div", { class: "stack", "aria-hidden": "true" });
   bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));

@@ -288,7 +288,7 @@ async function _drawCurve() {
   byId("plan-station-title").replaceChildren(element("bdi", {}, zones.name[i]));
   const parts = [
     `now ${s.level_now[r]} of ${s.docks[r]}`, `plan ${s.planned[r]} (${_signed(s.change[r])})`, `target ${s.target[r]}, good from ${s.target_low[r]} to ${s.target_high[r]}`,
-    `gains ${counted(s.gain_mean[r], "rider")} (${interval(s.gain_q05[r], s.gain_q95[r])})`,
+    `gains ${counted(s.gain_mean[r], "rider")} here (${interval(s.gain_q05[r], s.gain_q95[r])})`,
   ];
   if (s.broken[r]) parts.push(`${s.broken[r]} broken`);
   byId("plan-station-note").textContent = parts.join(" · ");

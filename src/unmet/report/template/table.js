@@ -166,7 +166,7 @@ function buildZoneTable(choose) {
     plainColumn("lost_share", "Share lost", percent, "Share of demand that was lost"),
     plainColumn("stockout_share", "Time empty", percent, "Share of the open time out of stock"),
     plainColumn("observed", "Observed trips", number, "Trips that were recorded"),
-    plainColumn("demand_mean", "Demand", number, "Riders who came to the zone first, served or not"),
+    plainColumn("demand_mean", "Demand", number, "Riders who came to the zone first, served or not: observed plus lost, plus those who walked on, minus those who walked here"),
   ];
   if (zones.true_demand) columns.push(plainColumn("true_demand", "True demand", number, "True demand of the simulated city"));
   const rows = zones.zone.map((_, i) => i);
