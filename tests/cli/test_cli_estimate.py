@@ -87,7 +87,8 @@ def test_weather_and_holidays_reach_the_model(panel, tmp_path, monkeypatch):
     rows = seen[0][~seen[0]["future"]]
     assert rows["temperature"].iloc[:-3].tolist() == list(range(len(hours)))
     assert rows["temperature"].iloc[-3] == len(hours) - 1  # a reading holds until the next is due
-    assert rows["temperature"].iloc[-2:].isna().all()
+    assert seen[0]["weather_usual"].tolist() == [False] * (len(rows) - 2) + [True] * 26
+    assert seen[0]["temperature"].between(0, len(hours) - 1).all()  # the usual one of the season and hour
     assert not rows["holiday"].any()  # Veterans Day is two days later
     assert "moon" not in rows
     assert {"hour", "hour_of_week", "day_of_week", "t"} <= set(rows.columns)

@@ -48,7 +48,7 @@ def test_a_continued_panel_is_as_one_from_scratch(city, earlier, tmp_path):
     found, steps = write(tmp_path / "a.parquet", records(city, DAYS + MORE), earlier=earlier)
     scratch, _ = write(tmp_path / "b.parquet", records(city, DAYS + MORE))
     assert any("as learnt until 2024-05-04" in step for step in steps)
-    learnt = ["unusable_minutes", "out_minutes", "exposure", "censored", "no_dock_minutes", "dock_exposure"]
+    learnt = ["unusable_minutes", "out_minutes", "out_sd", "exposure", "censored", "no_dock_minutes", "dock_exposure"]
     pd.testing.assert_frame_equal(found.drop(columns=learnt), scratch.drop(columns=learnt))
     # The tolerance of docs/guide/current.md.
     for name in ("exposure", "dock_exposure"):
