@@ -259,7 +259,7 @@ def test_what_to_act_on_is_ranked_and_leads_to_its_zone(plain):
 
 def test_how_it_was_done_is_told(plain):
     text = plain.page.locator("#how").inner_text()
-    for words in ("Data used", "Minutes by state", "weekly-mean", "zones estimated", "Assumptions", "walks on"):
+    for words in ("Data used", "Time by state", "weekly-mean", "zones estimated", "Assumptions", "walks on"):
         assert words in text
     assert "48 bins after the records; not in any total" in text
 

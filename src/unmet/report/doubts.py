@@ -14,7 +14,7 @@ _UNKNOWN = 0.02  # share of the time that is worth a sentence
 _WIDE = 1.0  # width of an interval over its estimate
 _ALWAYS = (
     "Riders who have given up for good, or who stayed at home because an app showed no vehicle, are in no record.",
-    "Intervals assume that the model and the records are right. One truth in ten lies outside.",
+    "Intervals assume that the model and the records are right. One true value in ten lies outside a 90% interval.",
 )
 
 

@@ -85,7 +85,7 @@ def city_facts(source: RunSource) -> list[list[str]]:
     days = ", ".join(f"{day['day']} ({day['change']:+.0%})" for day in joint["unusual_days"])
     return [
         *([f"Riders who walk {metres:.0f} m to be served" if metres else "Riders who go on to a station next door",
-           f"{chance:.0%} ± {sd:.0%} (elsewhere {other:.0%})"] for metres, chance, sd, other in curve),
+           f"{chance:.0%} ± {sd:.0%} ({other:.0%} in another system)"] for metres, chance, sd, other in curve),
         ["Hours that were unusual in the whole city", f"demand varies by ± {shocks['city_variance'] ** 0.5:.0%} "
          f"beyond pattern, trend and weather, for about {_hours(shocks['city_hours'])}"],
         ["Hours that were unusual in a neighbourhood", f"± {shocks['local_variance'] ** 0.5:.0%} within about "

@@ -15,7 +15,7 @@ function buildHow() {
   const how = data.how;
   byId("how-body").append(
     _block("Data used", _facts(how.data)),
-    _block("Minutes by state", _states(how.states)),
+    _block("Time by state", _states(how.states)),
     ...(how.supply.facts.length ? [_block("Listed vehicles that nobody can rent", ..._supply(how.supply))] : []),
     _block("Model", _facts(how.model)),
     ...(how.city.length ? [_block("The city as one", _facts(how.city))] : []),
