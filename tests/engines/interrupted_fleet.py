@@ -34,5 +34,6 @@ def interrupt_at(name: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where tests run in the background
     interrupt_at(sys.argv.pop(1))
     main()
