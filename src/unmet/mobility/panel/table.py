@@ -210,6 +210,7 @@ def _summarise(
         polled = evidence.feed.cadence.polled.mean()
         kind = "polled snapshots" if polled > 0.9 else "change log" if polled < 0.1 else "changes and polled snapshots"
     pickups_from = "trips" if bool(evidence.covered.all()) else "status" if trips is None else "trips and status"
+    usable_vehicles, usable_docks = (None, None) if evidence.supply is None else evidence.supply.summary()
     return {
         "timezone": records.timezone,
         "zones_as": options.zones,
@@ -234,8 +235,8 @@ def _summarise(
         "bins_open": int(counts[0]),
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
-        "usable_supply": None if evidence.supply is None else evidence.supply.vehicles.summary(),
-        "usable_docks": None if evidence.supply is None else evidence.supply.docks.summary(),
+        "usable_supply": usable_vehicles,
+        "usable_docks": usable_docks,
         "feed_outages": _outages(evidence),
         "keep": options.keep,
         "implausible": implausible,
