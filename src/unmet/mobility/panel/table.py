@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_one
 from unmet.mobility.panel.assembly import ZoneRows, panel_rows
 from unmet.mobility.panel.evidence import Evidence, gather
@@ -80,6 +81,11 @@ def make_panel(
     progress("making zones")
     loose = loose_starts(connection) if "trips" in records.tables else None
     zones = find_zones(options.zones, stations, log, loose, parse_memory(options.memory))
+    if len(zones) == 0:
+        raise InputError(
+            f"zones: {options.zones!r} gives no zone: no record names a station. Name the columns of the station in the "
+            "trips, give --stations, or take zones by place, such as --zones h3:9."
+        )
     log.total("panel", len(zones))
     wide = report_wide_zones(zones, stations, log) if options.zones != "stations" else []
     if options.areas is not None:
