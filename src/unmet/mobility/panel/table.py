@@ -83,7 +83,7 @@ def make_panel(
     zones = find_zones(options.zones, stations, log, loose, parse_memory(options.memory))
     if len(zones) == 0:
         raise InputError(
-            f"zones: {options.zones!r} gives no zone: no record names a station. Name the columns of the station in the "
+            f"zones: {options.zones!r} gives no zone: no record names a station. Name the column of the station in the "
             "trips, give --stations, or take zones by place, such as --zones h3:9."
         )
     log.total("panel", len(zones))
