@@ -27,7 +27,6 @@ from unmet.mobility.models.joint import join_city
 from unmet.mobility.models.walking import NO_WALKING
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.panel.file import open_panel
-from unmet.mobility.runs.joining import places_of
 
 SHARE, AMPLE, FIRST = 0.1, 5.0, 1 / 6
 
@@ -45,7 +44,9 @@ def main() -> None:
         hours, parts = Path(folder) / "hours.parquet", Path(folder) / "parts.parquet"
         weather = jersey_city(options.data, hours, options.zones)
         jersey_city(options.data, parts, options.zones, every="10min")
-        print(replayed(hours, starts(parts), weather, options.seed).round(2).to_string())
+        stations = pd.read_csv(options.data / "citibike_jersey_city/stations.csv").set_index("station_id")
+        places = {str(zone): (lat, lon) for zone, lat, lon in stations[["lat", "lon"]].itertuples()}
+        print(replayed(hours, starts(parts), weather, places, options.seed).round(2).to_string())
 
 
 def starts(parts: Path) -> pd.DataFrame:
@@ -60,14 +61,15 @@ def starts(parts: Path) -> pd.DataFrame:
     return sums[sums["ample"] & (sums["parts"] == 6)]
 
 
-def replayed(hours: Path, begun: pd.DataFrame, weather: pd.DataFrame, seed: int) -> pd.DataFrame:
+def replayed(
+    hours: Path, begun: pd.DataFrame, weather: pd.DataFrame, places: dict[str, tuple[float, float]], seed: int
+) -> pd.DataFrame:
     """Cut some hours after ten minutes; pickups of their rest by the model and in truth, over the plain rate."""
     rng = np.random.default_rng(seed)
     cut = begun[rng.random(len(begun)) < SHARE]
     pairs = []
     with open_panel(hours) as file:
         file.set_features(bin_features(file, weather=weather, timezone=ZONE, holidays="US").frame)
-        places = places_of(file)
         for zone in file.zones:
             rows = file.rows_of(zone)
             data = zone_data(rows)
