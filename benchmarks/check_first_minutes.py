@@ -3,7 +3,8 @@
 A tenth of the station-hours with ample stock are cut after ten minutes: the model sees the pickups of those minutes
 and nothing of the rest, as at a station that ran out then. Its estimate of the rest is compared with the pickups that
 were made, by the number of pickups in the first ten minutes. All are over the plain rate, that of the station's own
-fit. Beside it is the formula of zones by themselves, in which all of an hour's spread is one factor of that hour.
+fit. Beside it are the shocks without the hour's own factor, and the formula of zones by themselves, in which all of an
+hour's spread is one factor of that hour.
 
 Give the folder of the data as ``--data`` or ``$UNMET_DATA``; ``--zones N`` takes N stations only.
 """
@@ -94,6 +95,7 @@ def replayed(
             "hours": 1,
             "truth": rest,
             "joint": (1 - FIRST) * rate * _factor(within, first, rate),
+            "shocks": (1 - FIRST) * rate,
             "one factor": (1 - FIRST) * plain * _factor(whole, first, plain),
             "plain": (1 - FIRST) * plain,
         }
@@ -101,7 +103,8 @@ def replayed(
     print(f"dispersion beside the shocks {joint.dispersion:.3f}, in all {whole:.3f}; {joint.law}")
     sums = found.groupby("pickups").sum()
     error = np.sqrt(sums["truth"]) / sums["plain"]
-    return sums[["truth", "joint", "one factor"]].div(sums["plain"], axis=0).assign(se=error, hours=sums["hours"])
+    columns = ["truth", "joint", "shocks", "one factor"]
+    return sums[columns].div(sums["plain"], axis=0).assign(se=error, hours=sums["hours"])
 
 
 def _factor(dispersion: np.ndarray | float, first: np.ndarray, rate: np.ndarray) -> np.ndarray:
