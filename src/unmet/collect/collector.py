@@ -252,13 +252,14 @@ class _SystemCollector:
         seen, error = self._understand(feed, answer, at)
         size = None if answer.content is None else len(answer.content)
         poll = [feed.name, at, feed.updated, feed.ttl, answer.status, answer.etag, seen.rows, seen.changes]
-        poll += [seen.unreadable, size, round(answer.seconds, 3), error]
+        poll += [seen.unreadable + len(seen.repeated), size, round(answer.seconds, 3), error]
         assert self._segment is not None, "opened before the first poll"
         await asyncio.to_thread(self._segment.append, {"polls": [poll], **seen.tables})
         self.collected.polls += 1
         self.collected.failed += error is not None
         self.collected.changes += seen.changes
         self._tell(feed, error, at)
+        self._tell_repeated(feed, seen.repeated)
         feed.plan(at, answer, error is not None, self._settings, self._chance)
 
     def _understand(self, feed: Feed, answer: Answer, at: float) -> tuple[Seen, str | None]:
@@ -303,6 +304,15 @@ class _SystemCollector:
                 "its publisher seems to be dead."
             )
         feed.reported_dead = dead
+
+    def _tell_repeated(self, feed: Feed, repeated: list[str]) -> None:
+        """Report once that a feed lists stations or vehicles more than once."""
+        if repeated and not feed.reported_repeated:
+            self._note(
+                f"{feed.name} has several entries with the same id, such as {repeated[0]!r} (ids: "
+                f"{len(set(repeated)):,}): the last one is kept."
+            )
+        feed.reported_repeated |= bool(repeated)
 
     def _begin_day(self, today: str, *, first: bool) -> None:
         """Open the segment of today, and finish earlier days; `first` if today has no poll yet."""
