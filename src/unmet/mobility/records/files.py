@@ -291,7 +291,9 @@ def malformed_lines(workspace: Workspace, table: InputTable) -> int:
     if table.rejects is None:
         return 0
     try:
-        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {table.rejects}"
+        # The table has the lines of every scan: looks at the dates come before.
+        last = f"(SELECT max(scan_id) FROM {table.rejects})"
+        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {table.rejects} WHERE scan_id = {last}"
         return int(fetch_one(workspace.connection, sql)[0])
     except duckdb.CatalogException:  # DuckDB makes the table with the first such line
         return 0
