@@ -191,6 +191,16 @@ def test_a_station_that_is_listed_twice_is_counted_and_named_once(city: City) ->
     assert summarise(city.history, city.clock.moment).unreadable == 1
 
 
+def test_one_document_of_a_far_future_does_not_make_all_later_ones_old(city: City) -> None:
+    moments = iter([city.clock.moment + 70 * 365 * DAY])
+    city.server.routes["/station_status"] = lambda _: status(city.bikes, next(moments, city.clock.moment))
+    city.collect(200.0)
+    polls = city.polls()
+    assert polls["error"].isna().all()
+    assert polls["last_updated"].isna().tolist() == [True, *[False] * (len(polls) - 1)]
+    assert city.notes == []
+
+
 def test_answers_that_cannot_be_used_are_polls_with_an_error_and_lose_nothing(city: City) -> None:
     good = status(city.bikes)
     bad = {

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet._storage.folders import hold_folder
 from unmet.collect.clock import Clock
 from unmet.collect.documents import feed_addresses, parse_document
-from unmet.collect.feeds import CollectorSettings, Feed
+from unmet.collect.feeds import DAY, CollectorSettings, Feed
 from unmet.collect.history import SystemHistory, day_of
 from unmet.collect.memory import DISCOVERY, INFORMATION, STATUS, VEHICLE_FEEDS, Memory, Seen
 from unmet.collect.requests import Answer, Secrets, ask
@@ -268,6 +268,9 @@ class _SystemCollector:
             return Seen(), answer.error
         try:
             document = parse_document(answer.content)
+            if document.updated is not None and document.updated > at + DAY:
+                # Not a time: all documents after it would count as older ones from a cache.
+                document = replace(document, updated=None)
             listed = feed_addresses(document) if feed.name == DISCOVERY else {}
             if (older := feed.refuse(document, at, self._settings)) is not None:
                 return Seen(), older
