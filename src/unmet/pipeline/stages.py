@@ -102,7 +102,7 @@ class Work:
         upstream = {earlier: [f.sha256 for f in self._records[earlier].outputs.values()] for earlier in after}
         everything = {**contents, **upstream, "settings": dict(settings), "unmet": unmet.__version__}
         inputs = json.loads(json.dumps(everything))  # as read back from the ledger
-        found = _find(name, inputs, ledgers, (self.aside, self.out))
+        found = _find(name, inputs, outputs, ledgers, (self.aside, self.out))
         if isinstance(found, str):
             self.tell(Event(name, "begin", found))
             self._making = inputs
@@ -174,6 +174,7 @@ class Work:
 def _find(
     name: str,
     inputs: Mapping[str, Any],
+    outputs: Sequence[str],
     ledgers: Sequence[Mapping[str, StageRecord]],
     folders: Sequence[Path],
 ) -> tuple[Path, dict[str, Seen]] | str:
@@ -187,6 +188,9 @@ def _find(
             continue
         if record.inputs != inputs:
             why = describe_change(record.inputs, inputs)
+            continue
+        if {*record.outputs} != {*outputs}:  # its names decide which files are moved
+            why = "the record of its files was changed"
             continue
         damaged = [record.damaged(folder) for folder in folders]
         for folder, problem in zip(folders, damaged, strict=True):
