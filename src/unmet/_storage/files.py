@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 __all__ = ["open_file", "read_whole", "real_path"]
 
 _LARGEST = 100_000_000  # of a document: run.json of 10,000 zones has less than a tenth of it
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a file to read its bytes; raise OSError if it is a folder, a pipe or a device."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "this is a folder, a pipe or a device, not a file", str(path))
