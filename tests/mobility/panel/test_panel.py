@@ -237,6 +237,13 @@ def test_trips_without_a_station_are_placed_by_their_coordinates():
     assert sorted(frame["returns"]) == [0, 1]
 
 
+def test_trips_that_name_no_station_ask_for_zones_by_place():
+    trips = rides(("08:00", "08:10", "a", "a")).drop(columns=["start_station_id", "end_station_id"])
+    trips = trips.assign(start_lat=40.71, start_lng=-74.0)
+    with pytest.raises(_exceptions.InputError, match=r"no record names a station.*--zones h3:9"):
+        build_panel(trips, timezone=ZONE)
+
+
 def test_stations_that_moved_are_reported():
     trips = rides(("08:00", "08:05", "a", "b"), ("08:10", "08:15", "a", "b"), ("08:20", "08:25", "b", "b"))
     trips["started_at"] = ["2021-06-01 08:00", "2021-07-01 08:00", "2021-07-01 08:00"]

@@ -15,7 +15,7 @@ from unmet.mobility.supply.served import find_served
 from unmet.mobility.supply.timeline import Timeline
 from unmet.mobility.supply.usable import Chunks, log_likelihood, log_likelihoods, smooth
 from unmet.mobility.supply.usable_learning import UsableSupply, hidden, learn_fault, learn_usable, served
-from unmet.mobility.supply.usable_words import supply_line
+from unmet.mobility.supply.usable_words import supply_curve, supply_facts, supply_line
 from unmet.mobility.supply.usual_rates import CityRates, make_calendar
 
 FAULT = Fault(
@@ -357,3 +357,11 @@ def test_listings_count_where_pickups_do_not_depend_on_them():
     assert "do not depend" in supply_line(learnt.summary())
     related = replace(timeline, pickups=np.where(listed > 0, one, none))
     assert learn_usable(related, calendar).method != "unrelated"
+
+
+def test_words_for_looks_without_trips():
+    learnt = {"method": "between", "parameters": {"breakage": 0.005, "mended": 1 / 2880}, "log_likelihood_gain": 65.0}
+    assert supply_line(learnt).endswith("0.5% of those brought are broken, for 2.0 days on average")
+    assert ["Vehicles brought that are broken", "0.50%, for 2.0 days on average"] in supply_facts(learnt)
+    assert supply_curve(learnt) == []
+    assert supply_line(learnt | {"parameters": {}}).endswith("every listed vehicle counts as usable")

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_one
 from unmet.mobility.panel.assembly import ZoneRows, panel_rows
 from unmet.mobility.panel.evidence import Evidence, gather
@@ -80,6 +81,11 @@ def make_panel(
     progress("making zones")
     loose = loose_starts(connection) if "trips" in records.tables else None
     zones = find_zones(options.zones, stations, log, loose, parse_memory(options.memory))
+    if len(zones) == 0:
+        raise InputError(
+            f"zones: {options.zones!r} gives no zone: no record names a station. Name the column of the station in the "
+            "trips, give --stations, or take zones by place, such as --zones h3:9."
+        )
     log.total("panel", len(zones))
     wide = report_wide_zones(zones, stations, log) if options.zones != "stations" else []
     if options.areas is not None:
@@ -210,6 +216,7 @@ def _summarise(
         polled = evidence.feed.cadence.polled.mean()
         kind = "polled snapshots" if polled > 0.9 else "change log" if polled < 0.1 else "changes and polled snapshots"
     pickups_from = "trips" if bool(evidence.covered.all()) else "status" if trips is None else "trips and status"
+    usable_vehicles, usable_docks = (None, None) if evidence.supply is None else evidence.supply.summary()
     return {
         "timezone": records.timezone,
         "zones_as": options.zones,
@@ -234,8 +241,8 @@ def _summarise(
         "bins_open": int(counts[0]),
         "bins_censored": int(counts[1]),
         "censored_share": counts[1] / counts[0] if counts[0] else None,
-        "usable_supply": None if evidence.supply is None else evidence.supply.vehicles.summary(),
-        "usable_docks": None if evidence.supply is None else evidence.supply.docks.summary(),
+        "usable_supply": usable_vehicles,
+        "usable_docks": usable_docks,
         "feed_outages": _outages(evidence),
         "keep": options.keep,
         "implausible": implausible,

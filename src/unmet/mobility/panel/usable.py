@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,10 @@ __all__ = ["LONGEST_CADENCE", "SupplyModel", "Timelines", "learn_supply"]
 _MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 
 LONGEST_CADENCE = 6.0
-"""Minutes between two looks at the feed up to which its changes show single pickups."""
+"""Minutes between two looks at the feed up to which its changes show nearly all pickups."""
+
+_EVERY_MINUTE = 1.5
+"""Minutes between two looks up to which pickups are taken one by one from falls; else from what could have happened."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,7 @@ class SupplyModel:
     since : int, optional
         Minute from which on it is found.
     between : Between, optional
-        What may happen between two looks, if they are too far apart to infer pickups and there are no trips.
+        What may happen between two looks, if they do not show single pickups and there are no trips.
     """
 
     vehicles: UsableSupply
@@ -153,6 +156,19 @@ class SupplyModel:
     timelines: Timelines
     since: int | None = None
     between: Between | None = None
+
+    def summary(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what was learnt of vehicles and of docks, for the summary of a panel."""
+        vehicles, docks = self.vehicles.summary(), self.docks.summary()
+        if self.between is None:
+            return vehicles, docks
+        breaking = self.between.breaking
+        parameters = {} if breaking is None else {"breakage": breaking.breakage, "mended": breaking.mended}
+        gain = 0.0 if breaking is None else round(breaking.gain, 1)
+        return (
+            vehicles | {"method": "between", "parameters": parameters, "log_likelihood_gain": gain},
+            docks | {"method": "between", "parameters": {}},
+        )
 
     def served(
         self, records: StatusRecords, spells: Spells, dock_spells: Spells
@@ -163,8 +179,9 @@ class SupplyModel:
         """
         if self.between is not None:
             activity = self.between.activity(spells)
-            docks = self.between.served(dock_spells, activity, docks=True)
-            return self.between.served(spells, activity), docks, None
+            docks, _ = self.between.served(dock_spells, activity, docks=True)
+            found, broken = self.between.served(spells, activity)
+            return found, docks, broken
         vehicles = docked = unusable = None
         if self.vehicles.is_as_listed and self.docks.is_as_listed:
             return vehicles, docked, unusable
@@ -198,11 +215,13 @@ def learn_supply(
         exact, rounded = np.sum([source.explained(records) for records in _chosen(log)], axis=0)
         source = replace(source, by_second=bool(exact > rounded))
     calendar = _calendar(source, overrides, timezone)
-    looks = source.feed.cadence.looks
+    cadence = source.feed.cadence
+    looks, is_polled = cadence.looks, bool(cadence.polled.mean() > 0.5)
     between = None
-    if looks > LONGEST_CADENCE and not len(source.pickups):
-        between = learn_between(_sample_spells(source, log), calendar, source.rebalancing, MISSED_POLLS * looks)
-    often = looks <= LONGEST_CADENCE
+    if not len(source.pickups) and looks > _EVERY_MINUTE:
+        spells, longest = _sample_spells(source, log), MISSED_POLLS * looks
+        between = learn_between(spells, calendar, source.rebalancing, longest, 0.0 if is_polled else looks)
+    often = between is None and looks <= LONGEST_CADENCE
     kept = (None, None) if learnt is None else (learnt.vehicles, learnt.docks)
     vehicles, docks = (
         learn_usable(timeline, calendar, enough=often or len(trips) > 0, trips=len(trips) > 0, kept=before)

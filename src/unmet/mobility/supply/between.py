@@ -2,42 +2,50 @@
 
 Without trips nobody knows what happened between two looks. Let riders take and bring vehicles at some rates, and take
 none from an empty station. Given the numbers at both looks, the number between them is a bridge of that birth-death
-process. The share of the time without a vehicle has a mean and a variance, tabulated by the two numbers and both rates.
+process (`unmet.mobility.supply.bridge`), and the share of the time without a vehicle has a mean and a variance.
 
-Rates are learnt from the looks themselves: the variance of the change over an interval is the sum of both rates, and
-its mean their difference.
+Rates are learnt from the looks themselves (`unmet.mobility.supply.rider_moves`), by hour of the day, on weekdays and at
+weekends. Some of the vehicles listed may be broken: `unmet.mobility.supply.between_broken` says how many, from how long
+nobody took one. The process is then that of the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+import itertools
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import expm
 
 from unmet.mobility.clock.bins import Integers
-from unmet.mobility.supply.served import Served, rounded
+from unmet.mobility.supply.between_broken import (
+    Breaking,
+    Looks,
+    TimeWithout,
+    bridge_looks,
+    learn_breaking,
+    time_without,
+)
+from unmet.mobility.supply.bridge import MOST, bridge
+from unmet.mobility.supply.rider_moves import RiderMoves, find_moves, log_likelihoods
+from unmet.mobility.supply.served import Served, Unusable, rounded
 from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, VEHICLES
+from unmet.mobility.supply.timeline import AMPLE
 from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar
 
-__all__ = ["Activity", "Between", "learn_between", "time_at_zero"]
+__all__ = ["Activity", "Between", "learn_between"]
 
 Floats = NDArray[np.float64]
 
-MOST = 12
-"""Vehicles at a look that are told apart; more count as so many."""
-
-_ROOM = 24  # states of the process beyond `MOST`
-_PARTS = 24  # of an interval, for the integrals over time
-_MOVES = np.geomspace(0.02, 60.0, 18)  # geometric mean of the moves expected, at which shares are tabulated
-_RATIOS = np.geomspace(1 / 16, 16.0, 9)  # pickups over returns
-_LEAST = 0.1  # a rate over the mean of both
-_OWN = 30.0  # moves of a station that weigh as much as the city's activity
-_OWN_DAYS = 5.0  # intervals of a station at an hour of the day that weigh as much as no drift
+_ANY, _HOURLY = 1.5, 0.4  # prior standard deviations of logarithms: of a station's moves, and of one hour's beside
+_FLAT = 4.0  # precision of the belief that a station is as busy as others
+_ALIKE = 0.2  # relative difference of intervals that are taken to be equally long
+_CELLS = 48  # hours of the day, on weekdays and at weekends
 _NOTABLE = 1e-4
+_PERSISTS = 60  # minutes for which a number broken is taken to stay
+_FIELDS = tuple(TimeWithout.__dataclass_fields__)
+_LEARNT_FROM, _TOGETHER = 100_000, 50_000  # intervals
 
 
 @dataclass(frozen=True)
@@ -48,15 +56,15 @@ class Activity:
     ----------
     station : array of int
         The stations, ascending.
-    scale : array
-        Moves over those of a mean station.
-    drift : array, shape (stations, 24)
-        Vehicles brought less those taken per minute, by hour of the day.
+    scale : array, shape (stations, 48)
+        Moves over those of a mean station, by hour of the day on weekdays and at weekends.
+    ratio : array, shape (stations, 48)
+        Vehicles taken over those brought, if there are always some to take.
     """
 
     station: Integers
     scale: Floats
-    drift: Floats
+    ratio: Floats
 
 
 @dataclass(frozen=True)
@@ -73,116 +81,154 @@ class Between:
         Vehicles at once that a van moves.
     longest : float
         Minutes between two looks beyond which nothing is said.
+    breaking : Breaking, optional
+        How vehicles come to be listed that nobody can rent, if the record shows any.
+    looks : float
+        Minutes between two looks if the feed lists only changes; 0 if every look is recorded.
     """
 
     calendar: Calendar
     shape: Floats
     rebalancing: int
     longest: float
+    breaking: Breaking | None = None
+    looks: float = 0.0
 
     def activity(self, spells: Spells) -> Activity:
         """Return the activity of some stations, from their vehicles."""
-        moves = _moves(spells, self)
+        spells = self.at_looks(spells)
         station = np.unique(spells.owner)
-        at = np.searchsorted(station, spells.owner[moves.row])
-        squared, usual = (np.bincount(at, weights=v, minlength=len(station)) for v in (moves.squared, moves.usual))
-        cell = at * 24 + moves.hour % 24
-        change, minutes, number = (
-            np.bincount(cell, weights=v, minlength=24 * len(station))
-            for v in (moves.change, moves.minutes, np.ones(len(cell)))
+        typical, row = _alike(spells, self.longest)
+        cell = np.searchsorted(station, spells.owner[row]) * _CELLS + _cell(_hour(self.calendar, spells.begin[row]))
+        by_day = self.shape.reshape(7, 24)
+        usual = np.tile(np.concatenate([by_day[:5].mean(axis=0), by_day[5:].mean(axis=0)]) * typical, len(station))
+        likelihood = log_likelihoods(cell, spells.supply[row], spells.supply[row + 1], len(usual))
+        level = _levels(find_moves(likelihood, usual, _ANY), np.log(usual))
+        found = find_moves(likelihood, usual * np.repeat(level, _CELLS), _HOURLY)
+        return Activity(
+            station, (np.exp(found.moves) / usual).reshape(-1, _CELLS), np.exp(found.ratio).reshape(-1, _CELLS)
         )
-        drift = change / np.maximum(minutes, 1.0) * number / (number + _OWN_DAYS)
-        return Activity(station, (squared + _OWN) / (usual + _OWN), drift.reshape(-1, 24))
 
-    def served(self, spells: Spells, activity: Activity, docks: bool = False) -> Served:
-        """Return the chance of a vehicle (or of a dock) between the looks of some stations, and its variance."""
+    def served(self, spells: Spells, activity: Activity, docks: bool = False) -> tuple[Served, Unusable | None]:
+        """Return the chance of a vehicle (or of a dock) between the looks of some stations, and its variance.
+
+        Also return the vehicles broken at the end, if any break.
+        """
+        spells = self.at_looks(spells)
         row = _intervals(spells, self.longest)
-        length = (spells.end[row] - spells.begin[row]).astype(float)
+        taken, brought = self._expected(spells, row, activity, -1 if docks else 1)
+        if self.breaking is None or docks or len(row) == 0:
+            _, out, riders = bridge(spells.supply[row], spells.supply[row + 1], taken, brought)
+            return _notable(spells, row, out, riders, np.zeros(len(row))), None
+        looks = self._looks(spells, row, taken, brought)
+        parts = [time_without(looks.select(part), self.breaking) for part in _parts(spells.owner[row])]
+        found = TimeWithout(*(np.concatenate([getattr(p, name) for p in parts]) for name in _FIELDS))
+        return _notable(spells, row, found.share, found.riders, found.broken), _unusable_now(spells, row, found)
+
+    def at_looks(self, spells: Spells) -> Spells:
+        """Cut spells at the looks within them: a feed that lists changes alone saw the same number at these."""
+        if self.looks == 0.0:
+            return spells
+        known = (spells.reason == VEHICLES) | (spells.reason == EMPTY)
+        pieces = np.where(known, np.maximum(np.rint((spells.end - spells.begin) / self.looks), 1), 1).astype(np.int64)
+        row = np.repeat(np.arange(len(pieces)), pieces)
+        rank = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+        begin = spells.begin[row] + np.rint(rank * self.looks).astype(np.int64)
+        end = np.where(np.append(rank[1:] == 0, True), spells.end[row], np.append(begin[1:], 0))
+        return Spells(spells.owner[row], begin, end, spells.reason[row], spells.supply[row])
+
+    def _expected(self, spells: Spells, row: Integers, activity: Activity, side: int) -> tuple[Floats, Floats]:
+        """Vehicles expected to be taken and brought in some intervals; docks if `side` is -1."""
         hour = _hour(self.calendar, spells.begin[row])
         station = np.minimum(np.searchsorted(activity.station, spells.owner[row]), len(activity.station) - 1)
-        mean = self.shape[hour] * activity.scale[station]
-        drift = activity.drift[station, hour % 24] * (-1 if docks else 1)
-        taken, brought = (np.maximum(mean - side * drift / 2, _LEAST * mean) * length for side in (1, -1))
-        out, variance = _share_at_zero(spells.supply[row], spells.supply[row + 1], taken, brought)
-        shown = spells.reason[row] == VEHICLES
-        some = np.abs(1.0 - out - shown) > _NOTABLE
-        row, shown = row[some], shown[some]
-        variance = np.rint(variance * length * 1024) / 1024  # so that sums are exact in any order
-        return Served(
-            spells.owner[row], spells.begin[row], spells.end[row], rounded(1.0 - out[some]), shown, variance[some]
-        )
+        cell = _cell(hour)
+        mean = self.shape[hour] * activity.scale[station, cell] * (spells.end[row] - spells.begin[row])
+        root = np.sqrt(activity.ratio[station, cell]) ** side
+        taken, brought = mean * root, mean / root
+        return taken, brought
+
+    def _looks(self, spells: Spells, row: Integers, taken: Floats, brought: Floats) -> Looks:
+        """Make the intervals of the model of broken vehicles."""
+        first, second = (spells.supply[at].astype(np.int64) for at in (row, row + 1))
+        begins = np.append(True, (np.diff(row) > 1) | (np.diff(spells.owner[row]) != 0))
+        van = np.abs(second - first) >= self.rebalancing
+        minutes = (spells.end[row] - spells.begin[row]).astype(float)
+        return Looks(begins, minutes, taken, brought, first, second, van)
 
 
-def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest: float) -> Between:
-    """Learn the activity of a system from the spells of some stations."""
-    flat = Between(calendar, np.ones(HOURS_OF_WEEK), rebalancing, longest)
-    found = _moves(spells, flat)
-    moves, time = (np.bincount(found.hour, v, HOURS_OF_WEEK) for v in (found.squared, found.minutes))
-    mean = (moves.sum() + 1e-6) / (time.sum() + 1.0)
-    return Between(calendar, (moves + 5.0) / (time + 5.0 / mean), rebalancing, longest)
+def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest: float, looks: float = 0.0) -> Between:
+    """Learn the activity of a system from the spells of some stations, and how its vehicles break."""
+    spells = Between(calendar, np.ones(HOURS_OF_WEEK), rebalancing, longest, looks=looks).at_looks(spells)
+    typical, row = _alike(spells, longest)
+    hour = _hour(calendar, spells.begin[row])
+    likelihood = log_likelihoods(hour, spells.supply[row], spells.supply[row + 1], HOURS_OF_WEEK)
+    mean = find_moves(likelihood.sum(axis=0, keepdims=True), np.ones(1), _ANY).moves
+    found = find_moves(likelihood, np.repeat(np.exp(mean), HOURS_OF_WEEK), _ANY)
+    sound = Between(calendar, np.exp(found.moves) / typical, rebalancing, longest, looks=looks)
+    row = _intervals(spells, longest)
+    if len(row) == 0:
+        return sound
+    taken, brought = sound._expected(spells, row, sound.activity(spells), 1)
+    sample = sound._looks(spells, row, taken, brought).select(slice(_LEARNT_FROM))
+    return replace(sound, breaking=learn_breaking(bridge_looks(sample)))
 
 
-def time_at_zero(taken: float, brought: float) -> tuple[Floats, Floats]:
-    """Mean and variance of the share of time at zero, by the numbers at both ends, shape (MOST + 1, MOST + 1).
+def _notable(spells: Spells, row: Integers, out: Floats, riders: Floats, broken: Floats) -> Served:
+    """Keep the intervals whose chance is not what the feed shows; both variances are those of the share."""
+    shown = spells.reason[row] == VEHICLES
+    some = np.abs(1.0 - out - shown) > _NOTABLE
+    row = row[some]
+    length = spells.end[row] - spells.begin[row]
+    variance = riders[some] * length + broken[some] * np.maximum(length, _PERSISTS)
+    variance = np.rint(variance * 1024) / 1024  # so that sums are exact in any order
+    chance = rounded(np.clip(1.0 - out[some], 0.0, 1.0))
+    return Served(spells.owner[row], spells.begin[row], spells.end[row], chance, shown[some], variance)
 
-    Parameters
-    ----------
-    taken, brought : float
-        Vehicles expected to be taken in the interval if there are always some, and to be brought.
 
-    Examples
-    --------
-    A station shows one vehicle at both of two looks, between which one pickup is expected:
+def _unusable_now(spells: Spells, row: Integers, found: TimeWithout) -> Unusable:
+    """Broken vehicles of stations at their last looks, where so few are listed that the record tells."""
+    owner = spells.owner[row]
+    last = np.flatnonzero(np.append(owner[1:] != owner[:-1], True))
+    first = np.append(0, last[:-1] + 1)
+    # The interval behind the last one in which a broken vehicle is less likely than not.
+    less = np.maximum.accumulate(np.where(found.some < 0.5, np.arange(len(row)), -1))
+    since = np.minimum(np.maximum(less[last] + 1, first), last)
+    listed = spells.supply[row[last] + 1].astype(np.int64)
+    few = (listed > 0) & (listed < AMPLE)
+    last, since = last[few], since[few]
+    return Unusable(owner[last], listed[few], found.number[last], found.some[last], spells.begin[row[since]])
 
-    >>> mean, variance = time_at_zero(1.0, 1.0)
-    >>> round(float(mean[1, 1]), 2), round(float(variance[1, 1]) ** 0.5, 2)
-    (0.14, 0.23)
+
+def _parts(owner: Integers) -> list[slice]:
+    """Cut sorted intervals into parts of whole stations that fit into memory."""
+    edges = np.flatnonzero(np.diff(owner, prepend=-1, append=-1))
+    chosen = [0]
+    for edge in edges[1:].tolist():
+        if edge - chosen[-1] >= _TOGETHER or edge == len(owner):
+            chosen.append(edge)
+    return [slice(low, high) for low, high in itertools.pairwise(chosen)]
+
+
+def _alike(spells: Spells, longest: float) -> tuple[float, Integers]:
+    """The typical minutes between two looks, and the intervals about so long that tell moves.
+
+    They begin far from zero, where broken vehicles show, and where numbers are still told apart after them.
     """
-    size = MOST + 1 + _ROOM
-    rate = np.diag(np.full(size - 1, brought), 1) + np.diag(np.full(size - 1, taken), -1)
-    rate -= np.diag(rate.sum(axis=1))
-    part = expm(rate / _PARTS)
-    power = [np.eye(size)]
-    for _ in range(_PARTS):
-        power.append(power[-1] @ part)
-    ahead = np.array([p[: MOST + 1, 0] for p in power])  # from the first look to zero
-    stays = np.array([p[0, 0] for p in power])
-    back = np.array([p[0, : MOST + 1] for p in power])[::-1]  # from zero to the second look
-    whole = power[-1][: MOST + 1, : MOST + 1]
-    weight = np.full(_PARTS + 1, 1.0 / _PARTS)
-    weight[[0, -1]] /= 2  # trapezoidal rule
-    mean = np.einsum("t,ta,tb->ab", weight, ahead, back) / whole
-    lag = np.abs(np.subtract.outer(np.arange(_PARTS + 1), np.arange(_PARTS + 1)))
-    both = np.where(np.arange(_PARTS + 1) >= np.arange(_PARTS + 1)[:, None], stays[lag], 0.0)
-    both = 2 * both * np.outer(weight, weight)
-    both[np.diag_indices(_PARTS + 1)] /= 2
-    second = np.einsum("st,sa,tb->ab", both, ahead, back) / whole
-    return mean, np.maximum(second - mean**2, 0.0)
+    row = _intervals(spells, longest)
+    if len(row) == 0:
+        return 1.0, row
+    length, first = spells.end[row] - spells.begin[row], spells.supply[row]
+    typical = float(np.median(length))
+    told = (np.abs(length - typical) <= _ALIKE * typical) & (first >= 3) & (first <= MOST - 8)
+    return typical, row[told]
 
 
-@cache
-def _tables() -> Floats:
-    """Mean and variance of the share of time at zero: moves, ratios, which, first and second number."""
-    return np.array([[time_at_zero(m * np.sqrt(q), m / np.sqrt(q)) for q in _RATIOS] for m in _MOVES])
-
-
-def _share_at_zero(first: Integers, second: Integers, taken: Floats, brought: Floats) -> tuple[Floats, Floats]:
-    """Mean and variance of the share of time at zero, interpolated between tabulated moves."""
-    tables = _tables()
-    a, b = (np.minimum(number, MOST).astype(np.int64) for number in (first, second))
-    (move, of_move), (ratio, of_ratio) = _place(np.sqrt(taken * brought), _MOVES), _place(taken / brought, _RATIOS)
-    total = np.zeros((2, len(a)))
-    for i, weight in ((move, 1 - of_move), (move + 1, of_move)):
-        for j, share in ((ratio, 1 - of_ratio), (ratio + 1, of_ratio)):
-            total += weight * share * tables[i, j, :, a, b].T
-    return total[0], total[1]
-
-
-def _place(values: Floats, grid: Floats) -> tuple[Integers, Floats]:
-    """The point of a geometric grid below each value, and how far it is to the next."""
-    place = np.interp(np.log(np.maximum(values, grid[0])), np.log(grid), np.arange(len(grid)))
-    low = np.minimum(place.astype(np.int64), len(grid) - 2)
-    return low, place - low
+def _levels(found: RiderMoves, usual: Floats) -> Floats:
+    """The activity of each station over the usual one: the mean of its cells, weighted by what they tell."""
+    told = np.maximum(1 / found.variance - 1 / _ANY**2, 0.0).reshape(-1, _CELLS)
+    value = ((found.moves - usual) / found.variance).reshape(-1, _CELLS)
+    level: Floats = np.exp(value.sum(axis=1) / (told.sum(axis=1) + _FLAT))
+    return level
 
 
 def _intervals(spells: Spells, longest: float) -> Integers:
@@ -192,35 +238,10 @@ def _intervals(spells: Spells, longest: float) -> Integers:
     return np.flatnonzero(joint & (spells.end[:-1] - spells.begin[:-1] <= longest))
 
 
-@dataclass(frozen=True)
-class _Moves:
-    """Changes over intervals away from zero, and half of their squared deviations from the station's usual change.
-
-    `row` are the spells, `hour` is that of the week, and `usual` is what `squared` is for a mean station.
-    """
-
-    row: Integers
-    hour: Integers
-    minutes: Floats
-    change: Floats
-    squared: Floats
-    usual: Floats
-
-
-def _moves(spells: Spells, between: Between) -> _Moves:
-    row = _intervals(spells, between.longest)
-    change = (spells.supply[row + 1] - spells.supply[row]).astype(float)
-    away = (spells.supply[row] >= 3) & (np.abs(change) < between.rebalancing)
-    row, change = row[away], change[away]
-    hour = _hour(between.calendar, spells.begin[row])
-    minutes = (spells.end[row] - spells.begin[row]).astype(float)
-    _, cell = np.unique(spells.owner[row] * 24 + hour % 24, return_inverse=True)
-    number = np.bincount(cell)
-    drift = np.bincount(cell, weights=change) / np.maximum(number, 1)
-    squared = (change - drift[cell]) ** 2 * number[cell] / np.maximum(number[cell] - 1, 1) / 2
-    usual = np.where(number[cell] > 1, between.shape[hour] * minutes, 0.0)
-    return _Moves(row, hour, minutes, change, squared, usual)
-
-
 def _hour(calendar: Calendar, minute: Integers) -> Integers:
     return calendar.hour_of_week[np.clip(minute // 60 - calendar.first, 0, len(calendar) - 1)]
+
+
+def _cell(hour: Integers) -> Integers:
+    """Hour of the day of an hour of the week, plus 24 at weekends."""
+    return hour % 24 + 24 * (hour >= 5 * 24)

@@ -11,6 +11,7 @@ from typing import Any
 __all__ = ["supply_curve", "supply_facts", "supply_line"]
 
 _AS_LISTED = ("listed", "unrelated")  # methods by which every listed vehicle counts
+_NO_CURVE = (*_AS_LISTED, "between")
 
 
 def supply_line(learnt: Mapping[str, Any] | None, taken: str = "pickups", listed: str = "vehicle") -> str:
@@ -24,11 +25,23 @@ def supply_line(learnt: Mapping[str, Any] | None, taken: str = "pickups", listed
         return f"too few records to learn from; every listed {listed} counts as usable"
     if learnt["method"] == "unrelated":
         return f"{taken} do not depend on a {listed} being listed; every listed {listed} counts as usable"
+    if learnt["method"] == "between":
+        return f"what could have happened between two looks; {_broken(learnt['parameters'], listed)}"
     before, usable = (learnt[name] for name in ("curve_listed", "curve_usable"))
     return (
         f"{taken} over expected {before['1']:.2f} with one {listed} listed and {before['2']:.2f} with two; "
         f"{usable['1']:.2f} and {usable['2']:.2f} with the model"
     )
+
+
+def _days(parameters: Mapping[str, float]) -> float:
+    return 1 / (1440 * parameters["mended"])
+
+
+def _broken(parameters: Mapping[str, float], listed: str) -> str:
+    if not parameters:
+        return f"every listed {listed} counts as usable"
+    return f"{parameters['breakage']:.1%} of those brought are broken, for {_days(parameters):.1f} days on average"
 
 
 def supply_facts(learnt: Mapping[str, Any] | None) -> list[list[str]]:
@@ -44,6 +57,14 @@ def supply_facts(learnt: Mapping[str, Any] | None) -> list[list[str]]:
     if learnt["method"] == "curve":
         return [["Method", "average by number listed (too few records for more)"]]
     p = learnt["parameters"]
+    if learnt["method"] == "between":
+        facts = [["Method", "what could have happened between two looks; pickups are not known one by one"]]
+        if p:
+            facts.append(
+                ["Vehicles brought that are broken", f"{p['breakage']:.2%}, for {_days(p):.1f} days on average"]
+            )
+            facts.append(["Log-likelihood above that of rentable listings", f"{learnt['log_likelihood_gain']:,.0f}"])
+        return facts
     days = 1440 * (p["repair"] + p["found"])
     return [
         ["Method", "hidden number of broken vehicles, from the whole record of each station"],
@@ -58,6 +79,6 @@ def supply_facts(learnt: Mapping[str, Any] | None) -> list[list[str]]:
 
 def supply_curve(learnt: Mapping[str, Any] | None) -> list[tuple[int, float, float]]:
     """Return number listed, and pickups over those expected: if all can be rented, and by the model."""
-    if learnt is None or learnt["method"] in _AS_LISTED:
+    if learnt is None or learnt["method"] in _NO_CURVE:
         return []
     return [(int(n), float(value), float(learnt["curve_usable"][n])) for n, value in learnt["curve_listed"].items()]

@@ -57,13 +57,14 @@ function _supply(supply) {
   const curve = element("table", {}, element("caption", {}, "Pickups over those expected at the hour, by vehicles listed"),
     element("thead", {}, cells("th", ["vehicles listed", "if all can be rented", "by the model"], { scope: "col", class: "text" })),
     element("tbody", {}, ...supply.curve.map(([listed, ...worth]) => cells("td", [String(listed), ...worth.map((value) => [value.toFixed(2), value])]))));
-  if (!supply.stations.length) return [curve, _facts(supply.facts), element("p", {}, "At the end of the records no station very probably lists such vehicles.")];
+  const learnt = supply.curve.length ? [curve, _facts(supply.facts)] : [_facts(supply.facts)];
+  if (!supply.stations.length) return [...learnt, element("p", {}, "At the end of the records no station very probably lists such vehicles.")];
   const rows = supply.stations.map(([name, listed, broken, probability, since]) =>
     cells("td", [element("bdi", {}, name), [String(listed), listed], [broken.toFixed(1), broken], [percent(probability), probability], since.slice(0, 16)]));
   const stations = element("table", {}, element("caption", {}, "Stations that very probably list such vehicles at the end of the records"),
     element("thead", {}, cells("th", ["station", "listed", "expected number", "probability", "since"], { scope: "col", class: "text" })),
     element("tbody", {}, ...rows));
-  return [curve, _facts(supply.facts), stations];
+  return [...learnt, stations];
 }
 
 function _quality(rows) {
