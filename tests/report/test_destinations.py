@@ -373,10 +373,16 @@ def test_places_that_cannot_be_written_are_refused(hostile_run, tmp_path, to, mo
 def test_no_output_replaces_a_file_of_the_run(hostile_run, tmp_path):
     run, panel = tmp_path / "run", tmp_path / "panel.parquet"
     shutil.copytree(hostile_run.folder, run)
+    shutil.copytree(hostile_run.folder, run / "returns")
     shutil.copy(hostile_run.panel, panel)
+    shutil.copy(hostile_run.panel, run / "returns")
     (tmp_path / "link").symlink_to(run)
-    before = {path: path.read_bytes() for path in [panel, *run.iterdir()]}
+    files = [panel, *(path for path in run.rglob("*") if path.is_file())]
+    before = [path.read_bytes() for path in files]
     for write in (
+        lambda: write_report(run, run / "returns" / "run.json", panel=panel),
+        lambda: export_to(run, str(run / "returns"), panel=panel),
+        lambda: export_to(run, "nixtla", out=run / "returns" / "panel.parquet", panel=panel),
         lambda: export_to(run, str(run), panel=panel),
         lambda: export_tables(run, tmp_path / "link", panel=panel),
         lambda: export_to(run, "nixtla", out=run / "demand.parquet", panel=panel),
@@ -385,4 +391,4 @@ def test_no_output_replaces_a_file_of_the_run(hostile_run, tmp_path):
     ):
         with pytest.raises(InputError, match="is a file of this run"):
             write()
-    assert {path: path.read_bytes() for path in [panel, *run.iterdir()]} == before
+    assert [path.read_bytes() for path in files] == before

@@ -146,6 +146,7 @@ def open_run(
         If there is no finished run, if a file was damaged or changed since, or if files of two runs are mixed.
     """
     folder = _run_folder(Path(run))
+    of_returns = folder / "returns" if returns is None else Path(returns)
     info = _read_info(folder)
     if not trust:
         _check_published(Path(run), folder)
@@ -176,15 +177,17 @@ def open_run(
             pd.DataFrame(file.metadata.get("unusable", {})),
             columns,
             folder,
-            _files_of(folder, file),
-            _find_returns(folder / "returns" if returns is None else Path(returns), info, trust),
+            _files_of(folder, file, of_returns),
+            _find_returns(of_returns, info, trust),
         )
         with reading(str(folder)):  # also what a report asks of the tables later
             yield source
 
 
-def _files_of(folder: Path, panel: PanelFile) -> frozenset[Path]:
-    own = {folder / name for name in (*TABLES, "run.json", KEPT)} | {folder.parent / LEDGER_NAME}
+def _files_of(folder: Path, panel: PanelFile, returns: Path) -> frozenset[Path]:
+    names = (*TABLES, "run.json", KEPT)
+    own = {place / name for place in (folder, returns) for name in names}
+    own |= {folder.parent / LEDGER_NAME, returns / "panel.parquet"}
     return frozenset(real_path(path) for path in (own if panel.path is None else own | {panel.path}))
 
 
