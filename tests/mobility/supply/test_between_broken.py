@@ -102,3 +102,16 @@ def test_parameters_are_found_again():
     assert found is not None
     assert found.breakage == pytest.approx(truth.breakage, rel=0.3)
     assert found.mended == pytest.approx(truth.mended, rel=0.3)
+
+
+def test_a_sample_is_spread_over_the_record():
+    number = 10_000
+    one = np.ones(number)
+    looks = Looks(np.arange(number) == 0, np.arange(number) / 1.0, one, one, 3 * one, 3 * one, one < 0)
+    sample = looks.thin(2_000)
+    assert len(sample.minutes) == 2_000
+    assert sample.minutes.min() < 2_500
+    assert sample.minutes.max() > 7_500
+    assert sample.begins.sum() == 4  # stretches of 500
+    whole = looks.thin(20_000)
+    assert len(whole.minutes) == number

@@ -169,7 +169,7 @@ def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest:
     if len(row) == 0:
         return sound
     taken, brought = sound._expected(spells, row, sound.activity(spells), 1)
-    sample = sound._looks(spells, row, taken, brought).select(slice(_LEARNT_FROM))
+    sample = sound._looks(spells, row, taken, brought).thin(_LEARNT_FROM)
     return replace(sound, breaking=learn_breaking(bridge_looks(sample)))
 
 

@@ -47,6 +47,7 @@ VISIT = 0.7
 """Probability that a van that brings or takes vehicles sees to the broken ones."""
 
 _NUMBER = np.arange(STATES)
+_STRETCH = 500
 _IMPROBABLE = 1e-9  # probability of a move that the model does not know
 _CENTRE, _SPREAD = np.array([logit(0.005), np.log(8e-4)]), np.array([1.5, 0.7])  # priors: logit, logarithm
 _ADDED = np.subtract.outer(_NUMBER, _NUMBER).T  # from a number (rows) to another (columns)
@@ -98,9 +99,17 @@ class Looks:
     second: Integers
     van: NDArray[np.bool_]
 
-    def select(self, chosen: slice) -> Looks:
-        """Keep some of the intervals, one behind the other."""
+    def select(self, chosen: slice | NDArray[np.bool_]) -> Looks:
+        """Keep some of the intervals."""
         return Looks(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
+
+    def thin(self, most: int) -> Looks:
+        """Keep about `most` intervals: stretches of `_STRETCH`, evenly spread, each as if of a station of its own."""
+        stretch = np.arange(len(self.minutes)) // _STRETCH
+        share = min(1.0, most / max(len(self.minutes), 1))
+        chosen = np.diff(np.floor(np.arange(stretch[-1] + 2) * share)) > 0
+        begins = self.begins | (np.arange(len(self.minutes)) % _STRETCH == 0)
+        return replace(self, begins=begins).select(chosen[stretch])
 
 
 @dataclass(frozen=True)
