@@ -296,5 +296,8 @@ def test_the_default_number_of_workers_is_what_the_executor_has():
 
 def test_a_number_of_workers_is_at_least_one_and_one_per_processor_by_default():
     assert count_workers(None) >= 1
-    with pytest.raises(InputError, match="jobs: expected a whole number of at least 1, got 0"):
+    with pytest.raises(InputError, match="jobs: expected a whole number from 1 to"):
         count_workers(0)
+    with pytest.raises(InputError, match="from 1 to"):  # each is a process
+        count_workers(1_000_000)
+    assert count_workers(5_000, SimpleNamespace(slots=7)) == 5_000

@@ -176,9 +176,19 @@ def count_workers(jobs: int | None, executor: Executor | None = None) -> int:
         from joblib import cpu_count
 
         return int(cpu_count())
-    if jobs < 1:
-        raise InputError(f"jobs: expected a whole number of at least 1, got {jobs}.")
+    most = _most_jobs(executor)
+    if not 1 <= jobs <= most:
+        raise InputError(f"jobs: expected a whole number from 1 to {most:,}, got {jobs}.")
     return jobs
+
+
+def _most_jobs(executor: Executor | None) -> int:
+    """Return the largest number of workers that may be asked for: all processes of a pool start at once."""
+    if getattr(executor, "slots", None) is not None:
+        return 100_000
+    from joblib import cpu_count
+
+    return max(64, 16 * int(cpu_count()))
 
 
 def describe_executor(executor: Executor) -> dict[str, Any]:

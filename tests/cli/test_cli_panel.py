@@ -124,7 +124,9 @@ def test_columns_are_mapped_by_name(files, tmp_path):
         (["--status", "{status}", "--start", "nat"], "start: expected a local date"),
         (["--status", "{status}", "--start", "01/07/2021"], "start: expected a local date"),
         (["--status", "{status}", "--end", "now"], "end: expected a local date"),
-        (["--trips", "{folder}/twice.csv"], "columns found: 'started_at (1)', 'started_at (2)', 'start_station_id'"),
+        (["--status", "{status}", "--end", "9999-12-31 23:59:59"], "end: expected a local date"),
+        (["--trips", "{folder}/twice.csv"], "could be started_at of trips: 'started_at (1)', 'started_at (2)'."),
+        (["--trips", "{trips}", "--jobs", "99999999999999999999"], "jobs: expected a whole number from 1 to"),
         (["--trips", "{trips}", "--unusable", "{trips}"], "trips.csv' is one of the inputs"),
         (
             ["--status", "{status}", "--zones", "{zones}", "--unusable", "{zones}"],

@@ -409,6 +409,7 @@ def test_watch_runs_again_reuses_what_did_not_change_and_outlives_a_missing_file
     assert made.output.count("report    reused") == 2
 
 
-def test_an_interval_that_is_none_is_refused(city, tmp_path):
-    made = CliRunner().invoke(cli.app, ["run", *city_flags(city, tmp_path / "out"), "--watch", "daily"])
+@pytest.mark.parametrize("interval", ["daily", "0s", "0.0001s", "-1h", "nanh"])
+def test_an_interval_that_is_none_or_no_pause_is_refused(city, tmp_path, interval):
+    made = CliRunner().invoke(cli.app, ["run", *city_flags(city, tmp_path / "out"), "--watch", interval])
     assert "--watch: expected a time such as" in str(made.exception)

@@ -15,6 +15,7 @@ from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.parquet import read_parquet
 from unmet.collect import Clock, Collected, CollectorSettings, System, SystemHistory, collect
 from unmet.collect.history import day_of
+from unmet.collect.summary import summarise
 
 DAY = 86_400.0
 
@@ -170,6 +171,34 @@ def test_the_server_is_left_in_peace_when_it_asks_for_that(city: City) -> None:
         "city: station_status: HTTP 429.",
         "city: station_status: answers again, after 2 failed polls.",
     ]
+
+
+def test_a_station_that_is_listed_twice_is_counted_and_named_once(city: City) -> None:
+    content = json.loads(status(city.bikes, NOON).body)
+    again = dict(content["data"]["stations"][0], num_bikes_available=9)
+    content["data"]["stations"].append(again)
+    city.server.routes["/station_status"] = lambda _: Reply(200, json.dumps(content).encode())
+    city.collect(150.0)
+    assert set(city.polls()["unreadable"]) == {1}
+    changes = city.table("changes")
+    assert changes[["station_id", "num_bikes_available", "left_feed"]].to_numpy().tolist() == [
+        ["a", 9, False],
+        ["b", 5, False],
+    ]
+    assert city.notes == [
+        "city: station_status has several entries with the same id, such as 'a' (ids: 1): the last one is kept."
+    ]
+    assert summarise(city.history, city.clock.moment).unreadable == 1
+
+
+def test_one_document_of_a_far_future_does_not_make_all_later_ones_old(city: City) -> None:
+    moments = iter([city.clock.moment + 70 * 365 * DAY])
+    city.server.routes["/station_status"] = lambda _: status(city.bikes, next(moments, city.clock.moment))
+    city.collect(200.0)
+    polls = city.polls()
+    assert polls["error"].isna().all()
+    assert polls["last_updated"].isna().tolist() == [True, *[False] * (len(polls) - 1)]
+    assert city.notes == []
 
 
 def test_answers_that_cannot_be_used_are_polls_with_an_error_and_lose_nothing(city: City) -> None:

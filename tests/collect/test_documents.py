@@ -42,7 +42,7 @@ def test_fixtures_are_read_as_the_reader_of_documents_reads_them(data_dir: Path)
             continue
         document = parse_document(path.read_bytes())
         if path.name.startswith("station_status"):
-            rows, unreadable = station_states(document)
+            rows, unreadable, _ = station_states(document)
             reference = read_station_status(path)
             assert list(rows) == list(dict.fromkeys(reference.station))
             states = [state for state, _ in rows.values()]
@@ -52,7 +52,7 @@ def test_fixtures_are_read_as_the_reader_of_documents_reads_them(data_dir: Path)
             assert [s.renting for s in states] == reference.renting
             assert document.updated == reference.at[0]
         else:
-            infos, unreadable = station_infos(document)
+            infos, unreadable, _ = station_infos(document)
             _, listed = read_station_information(path)
             assert [(i.name, i.lat, i.lon, i.capacity) for i in infos.values()] == [
                 (r["name"], r["lat"], r["lon"], r["capacity"]) for r in listed
@@ -65,7 +65,7 @@ def test_fixtures_are_read_as_the_reader_of_documents_reads_them(data_dir: Path)
 @pytest.mark.data
 def test_vehicle_fixtures_are_read(data_dir: Path) -> None:
     for path in sorted((data_dir / "fixtures" / "gbfs").glob("entur*/*bike_status*.json")):
-        rows, unreadable = vehicles(parse_document(path.read_bytes()))
+        rows, unreadable, _ = vehicles(parse_document(path.read_bytes()))
         assert rows
         assert unreadable == 0 or "error" in path.name
 
@@ -94,7 +94,7 @@ def test_feeds_are_found_with_and_without_languages() -> None:
 
 def test_counts_by_type_stand_in_for_a_missing_total_and_are_kept() -> None:
     types = [{"vehicle_type_id": "e", "count": 2}, {"vehicle_type_id": "b", "count": 3}]
-    rows, _ = station_states(of({"station_id": "a", "vehicle_types_available": types}))
+    rows, *_ = station_states(of({"station_id": "a", "vehicle_types_available": types}))
     state, reported = rows["a"]
     assert (state.available, state.types, reported) == (5, '{"b": 3, "e": 2}', None)
     assert (state.installed, state.renting, state.returning) == (True, True, True)
@@ -114,7 +114,7 @@ def test_numbers_are_kept_as_published_and_odd_stations_counted() -> None:
         "x",
         None,
     ]
-    rows, unreadable = station_states(of(good, *bad))
+    rows, unreadable, _ = station_states(of(good, *bad))
     assert list(rows) == ["7"]
     assert (rows["7"][0].available, rows["7"][0].docks, rows["7"][0].renting) == (-1, -2, False)
     assert unreadable == len(bad)
@@ -123,8 +123,8 @@ def test_numbers_are_kept_as_published_and_odd_stations_counted() -> None:
 @given(st.lists(JSON, max_size=4))
 def test_no_content_of_a_list_raises(rows: list[Any]) -> None:
     for read, key in ((station_states, "stations"), (station_infos, "stations"), (vehicles, "bikes")):
-        found, unreadable = read(Document(None, 0.0, {key: rows}))
-        assert len(found) + unreadable <= len(rows)
+        found, unreadable, repeated = read(Document(None, 0.0, {key: rows}))
+        assert len(found) + unreadable + len(repeated) == len(rows)
 
 
 STATION = st.fixed_dictionaries(
@@ -139,3 +139,11 @@ def test_stations_that_did_not_change_are_read_as_if_for_the_first_time(document
     for stations in documents:
         document = Document(None, 0.0, {"stations": stations})
         assert station_states(document, last) == station_states(document)
+
+
+def test_of_a_station_that_is_listed_twice_the_last_is_kept_and_it_is_named() -> None:
+    counts = {"a": [3, 4, 5], " a": [6], "b": [1], 7: [1], "7": [2]}
+    stations = [{"station_id": name, "num_bikes_available": n} for name, all_ in counts.items() for n in all_]
+    rows, unreadable, repeated = station_states(of(*stations, {"station_id": "b"}))
+    assert {name: state.available for name, (state, _) in rows.items()} == {"a": 6, "b": 1, "7": 2}
+    assert (unreadable, repeated) == (1, ["a", "a", "a", "7"])

@@ -141,3 +141,22 @@ def test_a_ledger_nested_too_deeply_is_no_ledger(folder, tmp_path):
     (folder / "stages.json").write_text("[" * 100_000)
     for read in readers(folder, tmp_path):
         read()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, None])
+def test_a_damaged_run_of_returns_is_not_taken_for_none(folder, tmp_path, content):
+    returns = folder / "estimate" / "returns"
+    shutil.copytree(folder / "estimate", returns)
+    path = returns / "run.json"
+    if content is None:  # a bit of the hash of its panel
+        text = path.read_text()
+        at = text.index('"panel": "') + 12
+        content = (text[:at] + ("1" if text[at] == "0" else "0") + text[at + 1 :]).encode()
+    path.write_bytes(content)
+    refused(folder / "estimate", tmp_path, "returns.*(damaged or are incomplete|was damaged or changed)")
+
+
+def test_a_ledger_that_cannot_be_opened_does_not_stop_a_reader(folder, tmp_path):
+    (folder / "stages.json").symlink_to("stages.json")
+    write_report(folder, tmp_path / "page.html", panel=folder / "panel.parquet")
+    assert (tmp_path / "page.html").exists()

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import duckdb
@@ -17,6 +23,7 @@ from report.postgres_server import ENCODED, PASSWORD, Server, find_binaries, run
 from report.small_runs import run_on
 from unmet._exceptions import InputError
 from unmet.report import export_tables, export_to, write_report
+from unmet.report.postgresql import _watched
 
 TABLES = ["headline", "zones", "hours_of_week", "act", "weeks", "bins", "totals", "quality"]
 
@@ -200,6 +207,58 @@ def test_no_error_contains_the_password(hostile_run, server, address):
     assert not [piece for piece in pieces if piece in told], told
 
 
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """A server that lets everyone in, and then does not answer."""
+    welcome = b"R\0\0\0\x08\0\0\0\0" + b"K\0\0\0\x0c\0\0\0\1\0\0\0\2" + b"Z\0\0\0\x05I"
+    with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as clients:
+
+        def serve() -> None:
+            while True:
+                client = clients.enter_context(listening.accept()[0])
+                client.recv(1000)
+                client.sendall(welcome)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"postgresql://me@127.0.0.1:{listening.getsockname()[1]}/city?sslmode=disable&gssencmode=disable"
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(hostile_run, silent_server, monkeypatch):
+    pytest.importorskip("adbc_driver_postgresql")
+    monkeypatch.setattr("unmet.report.postgresql._SILENCE", 0.3)
+    with pytest.raises(InputError, match=r"127.0.0.1:\d+/city: the server did not answer for .* are unchanged"):
+        export_to(hostile_run.folder, silent_server, panel=hostile_run.panel)
+
+
+def test_a_table_that_is_locked_is_not_waited_for_without_end(hostile_run, server, monkeypatch):
+    from adbc_driver_postgresql import dbapi
+
+    with monkeypatch.context() as patch, dbapi.connect(server.url) as other, other.cursor() as cursor:
+        patch.setattr("unmet.report.postgresql._SILENCE", 0.5)
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('unmet.locked'))")
+        with pytest.raises(InputError, match="the server did not answer for"):
+            export_to(hostile_run.folder, server.url, panel=hostile_run.panel, schema="locked")
+        waiting = "SELECT count(*) AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        assert ask(server, waiting)["n"].tolist() == [0]
+    export_to(hostile_run.folder, server.url, panel=hostile_run.panel, schema="locked")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_waiting_for_a_server_can_be_interrupted():
+    """The driver waits in C, where Python's handlers of signals do not run."""
+    forever = threading.Event()
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        _watched(lambda _: forever.wait(), 60.0)
+    forever.set()
+
+
+def test_what_a_watched_thread_returns_or_raises_is_passed_on():
+    assert _watched(lambda answered: [answered() for _ in range(3)], 1.0) == [None] * 3
+    with pytest.raises(TimeoutError, match="mine"):
+        _watched(lambda _: (_ for _ in ()).throw(TimeoutError("mine")), 1.0)
+
+
 # ---- workbooks
 
 
@@ -314,10 +373,16 @@ def test_places_that_cannot_be_written_are_refused(hostile_run, tmp_path, to, mo
 def test_no_output_replaces_a_file_of_the_run(hostile_run, tmp_path):
     run, panel = tmp_path / "run", tmp_path / "panel.parquet"
     shutil.copytree(hostile_run.folder, run)
+    shutil.copytree(hostile_run.folder, run / "returns")
     shutil.copy(hostile_run.panel, panel)
+    shutil.copy(hostile_run.panel, run / "returns")
     (tmp_path / "link").symlink_to(run)
-    before = {path: path.read_bytes() for path in [panel, *run.iterdir()]}
+    files = [panel, *(path for path in run.rglob("*") if path.is_file())]
+    before = [path.read_bytes() for path in files]
     for write in (
+        lambda: write_report(run, run / "returns" / "run.json", panel=panel),
+        lambda: export_to(run, str(run / "returns"), panel=panel),
+        lambda: export_to(run, "nixtla", out=run / "returns" / "panel.parquet", panel=panel),
         lambda: export_to(run, str(run), panel=panel),
         lambda: export_tables(run, tmp_path / "link", panel=panel),
         lambda: export_to(run, "nixtla", out=run / "demand.parquet", panel=panel),
@@ -326,4 +391,4 @@ def test_no_output_replaces_a_file_of_the_run(hostile_run, tmp_path):
     ):
         with pytest.raises(InputError, match="is a file of this run"):
             write()
-    assert {path: path.read_bytes() for path in [panel, *run.iterdir()]} == before
+    assert [path.read_bytes() for path in files] == before

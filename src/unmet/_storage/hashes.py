@@ -8,12 +8,14 @@ from pathlib import Path
 import pandas as pd
 from pandas.util import hash_pandas_object
 
+from unmet._storage.files import open_file
+
 __all__ = ["file_hash", "frame_hash"]
 
 
 def file_hash(path: Path) -> str:
-    """Give the SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
+    """Give the SHA-256 of a file's bytes; raise OSError if it is a folder, a pipe or a device."""
+    with open_file(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

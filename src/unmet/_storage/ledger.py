@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from unmet._exceptions import FileFormatError
+from unmet._storage.files import read_whole
 from unmet._storage.hashes import file_hash
 from unmet._storage.writing import write_text
 
@@ -93,7 +94,7 @@ def see_all(paths: Iterable[Path], known: Mapping[str, Seen]) -> dict[str, Seen]
 def read_ledger(folder: Path) -> dict[str, StageRecord]:
     """Read the records in a folder, by stage. A missing or unreadable file gives no records."""
     try:
-        document = json.loads((folder / LEDGER_NAME).read_text(encoding="utf-8"))
+        document = json.loads(read_whole(folder / LEDGER_NAME))
         return {
             str(name): StageRecord(
                 dict(record["inputs"]),

@@ -6,6 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from unmet._storage.files import read_whole
+
 __all__ = ["sealed", "unsealed"]
 
 
@@ -17,7 +19,7 @@ def sealed(text: str) -> str:
 def unsealed(path: Path) -> str:
     """Read a text that `sealed` has made; raise ValueError if it was changed since."""
     try:
-        outer = json.loads(path.read_bytes())
+        outer = json.loads(read_whole(path))
         seal, body = outer["seal"], outer["body"]
         if isinstance(body, str) and seal == _seal(body):
             return body

@@ -150,8 +150,8 @@ def parse_columns(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in (text or "").split(",") if name.strip()) or None
 
 
-def parse_duration(text: str, flag: str) -> float:
-    """Seconds of a time such as 90s, 30min, 2h or 7d.
+def parse_duration(text: str, flag: str, least: float = 0.0) -> float:
+    """Seconds of a time such as 90s, 30min, 2h or 7d; not less than `least`.
 
     Examples
     --------
@@ -165,8 +165,9 @@ def parse_duration(text: str, flag: str) -> float:
         seconds = float(number) * units[unit]
     except (KeyError, ValueError):
         seconds = 0.0
-    if not 0 < seconds < 1e10:
-        raise InputError(f"{flag}: expected a time such as 90s, 30min, 2h or 7d, got {text!r}.")
+    if not 0 < seconds < 1e10 or seconds < least:
+        bound = f", of at least {least:g} s" if least else ""
+        raise InputError(f"{flag}: expected a time such as 90s, 30min, 2h or 7d{bound}, got {text!r}.")
     return seconds
 
 

@@ -123,6 +123,14 @@ def _print_status(folders: list[Path], *, as_json: bool) -> None:
             if summary.error:
                 failed = "the last poll failed" if summary.polls else "gbfs.json"
                 console.print(Text(f"{summary.system}: {failed}: {summary.error}"), soft_wrap=True)
+            if summary.unreadable:
+                console.print(
+                    Text(
+                        f"{summary.system}: {summary.unreadable:,} entries of the last document could not be read, or "
+                        "repeat the id of another one."
+                    ),
+                    soft_wrap=True,
+                )
             for path in summary.damaged[:_LINES_OF_DAMAGE]:
                 console.print(Text(f"{summary.system}: damaged: {path}", style="red"), soft_wrap=True)
     if any(summary.damaged for summary in found):

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unmet._exceptions import InputError
+from unmet._storage.files import real_path
 from unmet.cli import _options as flags
 from unmet.cli._console import Console
 from unmet.cli._progress import step_progress
@@ -72,7 +73,7 @@ def panel_command(
     if unusable is not None:
         zones = [part for part in (options["zones"], *options["zones"].split(":")) if Path(part).is_file()]
         check_new_file(unusable, trips, status, stations, zones)
-        if unusable.resolve() == out.resolve():
+        if real_path(unusable) == real_path(out):
             raise InputError(f"{str(out)!r} cannot be both the panel (--out) and the stations (--unusable).")
     executor = find_executor(engine)
     options |= {"executor": executor, "jobs": count_workers(jobs, executor)}

@@ -121,7 +121,7 @@ def run_command(
         if watch is None:
             end_if_zones_failed(run_once().estimate)
         else:
-            keep_current(run_once, flags.parse_duration(watch, "--watch"), partial(_tell, as_json))
+            keep_current(run_once, flags.parse_duration(watch, "--watch", least=1.0), partial(_tell, as_json))
 
 
 def _tell(as_json: bool, error: Exception) -> None:

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet._storage.folders import hold_folder
 from unmet.collect.clock import Clock
 from unmet.collect.documents import feed_addresses, parse_document
-from unmet.collect.feeds import CollectorSettings, Feed
+from unmet.collect.feeds import DAY, CollectorSettings, Feed
 from unmet.collect.history import SystemHistory, day_of
 from unmet.collect.memory import DISCOVERY, INFORMATION, STATUS, VEHICLE_FEEDS, Memory, Seen
 from unmet.collect.requests import Answer, Secrets, ask
@@ -252,13 +252,14 @@ class _SystemCollector:
         seen, error = self._understand(feed, answer, at)
         size = None if answer.content is None else len(answer.content)
         poll = [feed.name, at, feed.updated, feed.ttl, answer.status, answer.etag, seen.rows, seen.changes]
-        poll += [seen.unreadable, size, round(answer.seconds, 3), error]
+        poll += [seen.unreadable + len(seen.repeated), size, round(answer.seconds, 3), error]
         assert self._segment is not None, "opened before the first poll"
         await asyncio.to_thread(self._segment.append, {"polls": [poll], **seen.tables})
         self.collected.polls += 1
         self.collected.failed += error is not None
         self.collected.changes += seen.changes
         self._tell(feed, error, at)
+        self._tell_repeated(feed, seen.repeated)
         feed.plan(at, answer, error is not None, self._settings, self._chance)
 
     def _understand(self, feed: Feed, answer: Answer, at: float) -> tuple[Seen, str | None]:
@@ -267,6 +268,9 @@ class _SystemCollector:
             return Seen(), answer.error
         try:
             document = parse_document(answer.content)
+            if document.updated is not None and document.updated > at + DAY:
+                # Not a time: all documents after it would count as older ones from a cache.
+                document = replace(document, updated=None)
             listed = feed_addresses(document) if feed.name == DISCOVERY else {}
             if (older := feed.refuse(document, at, self._settings)) is not None:
                 return Seen(), older
@@ -303,6 +307,15 @@ class _SystemCollector:
                 "its publisher seems to be dead."
             )
         feed.reported_dead = dead
+
+    def _tell_repeated(self, feed: Feed, repeated: list[str]) -> None:
+        """Report once that a feed lists stations or vehicles more than once."""
+        if repeated and not feed.reported_repeated:
+            self._note(
+                f"{feed.name} has several entries with the same id, such as {repeated[0]!r} (ids: "
+                f"{len(set(repeated)):,}): the last one is kept."
+            )
+        feed.reported_repeated |= bool(repeated)
 
     def _begin_day(self, today: str, *, first: bool) -> None:
         """Open the segment of today, and finish earlier days; `first` if today has no poll yet."""

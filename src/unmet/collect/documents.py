@@ -2,23 +2,26 @@
 
 Versions differ in four ways that matter here. Times are POSIX seconds up to 2.3 and RFC 3339 text from 3.0. Feeds are
 listed per language up to 2.3. ``num_bikes_*`` became ``num_vehicles_*``, and ``free_bike_status`` became
-``vehicle_status``. A station or vehicle that cannot be read is counted and left out; the others are kept. Numbers are
-kept as published, also negative ones: whoever reads the history judges them.
+``vehicle_status``. A station or vehicle that cannot be read is counted and left out; the others are kept. Of
+one that is listed twice, the last is kept, and the others are counted and named. Numbers are kept as published, also
+negative ones: whoever reads the history judges them.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from unmet._exceptions import FileFormatError
 
 __all__ = [
     "Document",
     "LastRead",
+    "Listed",
     "StationInfo",
     "StationState",
     "Vehicle",
@@ -95,6 +98,24 @@ class Vehicle(NamedTuple):
     fuel_share: float | None
 
 
+class Listed(NamedTuple, Generic[Row]):
+    """Stations or vehicles of a document.
+
+    Attributes
+    ----------
+    rows : dict
+        What was read, by id.
+    unreadable : int
+        Number that could not be read.
+    repeated : list of str
+        Id of each further one with the id of another; the last of them is in `rows`.
+    """
+
+    rows: dict[str, Row]
+    unreadable: int
+    repeated: list[str]
+
+
 def parse_document(content: bytes) -> Document:
     """Parse a GBFS document.
 
@@ -145,18 +166,18 @@ def feed_addresses(document: Document, language: str = "en") -> dict[str, str]:
 
 def station_states(
     document: Document, last: LastRead[tuple[StationState, float | None]] | None = None
-) -> tuple[dict[str, tuple[StationState, float | None]], int]:
-    """Read ``station_status``: station id → (state, ``last_reported``), and the number of unreadable stations."""
+) -> Listed[tuple[StationState, float | None]]:
+    """Read ``station_status``: station id → (state, ``last_reported``)."""
     return _rows(document, ("stations",), ("station_id",), _reported_state, last)
 
 
-def station_infos(document: Document) -> tuple[dict[str, StationInfo], int]:
-    """Read ``station_information``: station id → description, and the number of unreadable stations."""
+def station_infos(document: Document) -> Listed[StationInfo]:
+    """Read ``station_information``: station id → description."""
     return _rows(document, ("stations",), ("station_id",), _info)
 
 
-def vehicles(document: Document, last: LastRead[Vehicle] | None = None) -> tuple[dict[str, Vehicle], int]:
-    """Read ``vehicle_status`` or ``free_bike_status``: vehicle id → vehicle, and the number of unreadable ones."""
+def vehicles(document: Document, last: LastRead[Vehicle] | None = None) -> Listed[Vehicle]:
+    """Read ``vehicle_status`` or ``free_bike_status``: vehicle id → vehicle."""
     return _rows(document, ("vehicles", "bikes"), ("vehicle_id", "bike_id"), _vehicle, last)
 
 
@@ -166,7 +187,7 @@ def _rows(
     ids: tuple[str, ...],
     read: Callable[[Mapping[str, Any]], Row],
     last: LastRead[Row] | None = None,
-) -> tuple[dict[str, Row], int]:
+) -> Listed[Row]:
     listed = next((document.data[name] for name in lists if name in document.data), None)
     if not isinstance(listed, list):
         raise FileFormatError(f"expected a list {' or '.join(lists)!r} in 'data'; found {sorted(document.data)[:5]}")
@@ -183,7 +204,13 @@ def _rows(
             found.append(None)
     if last is not None:
         last[:] = found
-    return {one[1]: one[2] for one in found if one is not None}, found.count(None)
+    rows = {one[1]: one[2] for one in found if one is not None}
+    unreadable = found.count(None)
+    repeated: list[str] = []
+    if len(rows) + unreadable < len(found):
+        counts = Counter(one[1] for one in found if one is not None)
+        repeated = [name for name, count in counts.items() for _ in range(count - 1)]
+    return Listed(rows, unreadable, repeated)
 
 
 def _identity(row: Mapping[str, Any], names: tuple[str, ...]) -> str:

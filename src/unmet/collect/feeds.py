@@ -81,6 +81,8 @@ class Feed:
         Failed polls since the last good one.
     reported_dead : bool
         Whether its publisher was reported as dead.
+    reported_repeated : bool
+        Whether it was reported that it lists ids more than once.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Feed:
     ttl: float = 0.0
     failures: int = 0
     reported_dead: bool = False
+    reported_repeated: bool = False
 
     def refuse(self, document: Document, at: float, settings: CollectorSettings) -> str | None:
         """Say why a document must not be used, if so.

@@ -30,6 +30,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.files import read_whole
 from unmet._storage.hashes import file_hash
 from unmet._storage.sql import connect, fetch_all, literal, path_literal, reading
 from unmet._storage.writing import replacing, write_text
@@ -168,7 +169,7 @@ class SystemHistory:
         if path.exists() and not path.is_file():
             raise FileFormatError(f"{path}: expected a file. Move it away.")
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(read_whole(path))
         except FileNotFoundError:
             return {"days": {}}
         except (OSError, ValueError, RecursionError) as error:

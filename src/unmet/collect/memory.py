@@ -39,12 +39,15 @@ class Seen:
         Stations or vehicles in the document; None if there was no document, or it is not a list of these.
     unreadable : int
         Further ones that could not be read.
+    repeated : list of str
+        Ids of further ones that were listed before.
     tables : dict
         Rows to write, by table of `unmet.collect.history.TABLES`.
     """
 
     rows: int | None = None
     unreadable: int = 0
+    repeated: list[str] = field(default_factory=list)
     tables: Tables = field(default_factory=dict)
 
     @property
@@ -107,7 +110,7 @@ class Memory:
         self._to_restate -= tables.keys()
 
     def _see_states(self, document: Document, at: float) -> Seen:
-        rows, unreadable = station_states(document, self._read_states)
+        rows, unreadable, repeated = station_states(document, self._read_states)
         restate = "changes" in self._to_restate
         table: list[list[Any]] = []
         for station, row in rows.items():
@@ -125,10 +128,10 @@ class Memory:
                 gone = state._replace(installed=False, renting=False, returning=False)
                 table.append([station, at, document.updated, reported, *gone, True, False])
         self._to_restate.discard("changes")
-        return Seen(len(rows), unreadable, {"changes": table})
+        return Seen(len(rows), unreadable, repeated, {"changes": table})
 
     def _see_vehicles(self, document: Document, at: float) -> Seen:
-        rows, unreadable = vehicles(document, self._read_vehicles)
+        rows, unreadable, repeated = vehicles(document, self._read_vehicles)
         restate = "vehicles" in self._to_restate
         table: list[list[Any]] = []
         for name, vehicle in rows.items():
@@ -142,15 +145,16 @@ class Memory:
         else:
             self._vehicles |= rows
         self._to_restate.discard("vehicles")
-        return Seen(len(rows), unreadable, {"vehicles": table})
+        return Seen(len(rows), unreadable, repeated, {"vehicles": table})
 
     def _see_infos(self, document: Document, at: float) -> Seen:
-        rows, unreadable = station_infos(document)
+        rows, unreadable, repeated = station_infos(document)
         restate = "stations" in self._to_restate
         fresh = {name: info for name, info in rows.items() if restate or self._infos.get(name) != info}
         self._infos |= fresh
         self._to_restate.discard("stations")
-        return Seen(len(rows), unreadable, {"stations": [[name, at, *info] for name, info in fresh.items()]})
+        table: list[list[Any]] = [[name, at, *info] for name, info in fresh.items()]
+        return Seen(len(rows), unreadable, repeated, {"stations": table})
 
 
 def _moved(before: float | None, now: float | None) -> bool:

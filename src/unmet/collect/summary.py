@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class SystemSummary:
         Time since ``last_updated`` changed. If it is long although polls succeed, the publisher seems to be dead.
     rows : int or None
         Stations or vehicles in the last document.
+    unreadable : int or None
+        Further ones in it that could not be read, or that repeat the id of another one.
     size : int
         Bytes on disk.
     error : str or None
@@ -62,6 +64,7 @@ class SystemSummary:
     longest_gap: float = 0.0
     stale: float | None = None
     rows: int | None = None
+    unreadable: int | None = None
     size: int = 0
     error: str | None = None
     damaged: list[str] = field(default_factory=list)
@@ -85,7 +88,7 @@ def summarise(history: SystemHistory, now: float) -> SystemSummary:
         damaged.append(f"{len(timeless):,} polls have no time")
         polls = [poll for poll in polls if poll[0] is not None]
     known |= {"days": days, "polls": len(polls), "failed": sum(error is not None for *_, error in polls)}
-    good = [(at, updated, rows) for at, updated, rows, error in polls if error is None]
+    good = [poll[:4] for poll in polls if poll[-1] is None]
     if not good:
         return SystemSummary(**known, error=polls[-1][-1] if polls else why_none)
     at = np.array([poll[0] for poll in good])
@@ -93,17 +96,19 @@ def summarise(history: SystemHistory, now: float) -> SystemSummary:
     usual = float(np.median(between)) if len(between) else 60.0
     between = np.append(between, max(now - at[-1], 0.0))
     gaps = between[between > _MISSED * usual]
+    last = next((poll[2:4] for poll in reversed(good) if poll[2] is not None), (None, None))
     known |= {
         "first": float(at[0]),
         "last": float(at[-1]),
         "uptime": 1.0 - float(gaps.sum() / max(now - at[0], 1e-9)),
         "gaps": len(gaps),
         "longest_gap": float(gaps.max(initial=0.0)),
-        "rows": next((rows for _, _, rows in reversed(good) if rows is not None), None),
+        "rows": last[0],
+        "unreadable": last[1],
         "error": polls[-1][-1],
     }
     if good[-1][1] is not None:
-        first_with = next(moment for moment, updated, _ in good if updated == good[-1][1])
+        first_with = next(moment for moment, updated, *_ in good if updated == good[-1][1])
         known["stale"] = max(now - first_with, 0.0)
     return SystemSummary(**known)
 
@@ -116,14 +121,17 @@ def _size(path: Path) -> int:
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
-def _polls(history: SystemHistory) -> tuple[list[tuple[float, float | None, int | None, str | None]], int, str | None]:
-    """Polls of the main feed, in order: time, last_updated, rows, error; the number of days; why there are none."""
+_Poll: TypeAlias = tuple[float, float | None, int | None, int | None, str | None]
+
+
+def _polls(history: SystemHistory) -> tuple[list[_Poll], int, str | None]:
+    """Polls of the main feed, in order: time, last_updated, rows, unreadable, error; days; why there are none."""
     with temporary_folder() as scratch, reading(str(history.folder)), connect() as connection:
         files = history.files("polls", scratch)
         if not files:
             return [], 0, None
         listed = ", ".join(path_literal(str(path)) for path in files)
-        columns = "epoch(poll_time), epoch(last_updated), rows, error"
+        columns = "epoch(poll_time), epoch(last_updated), rows, unreadable, error"
         query = f"SELECT {columns} FROM read_parquet([{listed}]) WHERE feed = ? ORDER BY poll_time"
         for feed in (STATUS, *VEHICLE_FEEDS):
             if rows := fetch_all(connection, query, [feed]):

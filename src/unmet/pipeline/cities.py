@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unmet._exceptions import InputError, UnmetError
+from unmet._storage.files import real_path
 from unmet.execution import (
     Executor,
     UnfitWorker,
@@ -70,7 +71,7 @@ def find_cities(source: Path, out: Path) -> list[City]:
     configs = sorted(source.glob(f"*/{CONFIG_NAME}")) if source.is_dir() else _listed(source)
     if not configs:
         raise InputError(f"{source}: expected subfolders with a file {CONFIG_NAME} each; found none.")
-    names = Counter(path.resolve().parent.name for path in configs)
+    names = Counter(real_path(path).parent.name for path in configs)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise InputError(f"{source}: two cities are named {twice[0]!r}, after the folder of their {CONFIG_NAME}.")
@@ -81,8 +82,8 @@ def find_cities(source: Path, out: Path) -> list[City]:
                 f"is UTF-8 text, and not {PAGE} or {TABLE}."
             )
     return [
-        City(name, make_settings(path.resolve(), out=(out / name).resolve()))
-        for name, path in ((path.resolve().parent.name, path) for path in configs)
+        City(name, make_settings(real_path(path), out=real_path(out / name)))
+        for name, path in ((real_path(path).parent.name, path) for path in configs)
     ]
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import unmet
 from unmet._exceptions import InputError, MissingExtraError
+from unmet._storage.files import real_path
 from unmet.engines import find_executor
 from unmet.execution import count_workers, describe_executor
 from unmet.mobility.panel.options import PANEL_OPTIONS, PanelOptions
@@ -225,9 +226,9 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
     if settings.walk.lower().endswith(".csv"):
         estimate["walk"] = expand(settings.walk, "walk")
     report = {name: [Path(path)] for name in ("truth", "basemap") if (path := getattr(settings, name)) is not None}
-    out = settings.out.resolve()
+    out = real_path(settings.out)
     for name, files in {**panel, **estimate, **report}.items():
-        inside = next((file for file in files if out in file.resolve().parents), None)
+        inside = next((file for file in files if out in real_path(file).parents), None)
         if inside is not None:
             raise InputError(
                 f"{inside}: is an input file ({name}) inside the folder of the results, {settings.out}. "

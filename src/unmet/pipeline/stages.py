@@ -18,7 +18,7 @@ from typing import Any
 import unmet
 from unmet._exceptions import InputError
 from unmet._storage.folders import describe_change, hold_folder, remove_if_empty
-from unmet._storage.ledger import Seen, StageRecord, read_ledger, see_all, seen, write_ledger
+from unmet._storage.ledger import LEDGER_NAME, Seen, StageRecord, read_ledger, see_all, seen, write_ledger
 from unmet._storage.writing import move_files, writing
 from unmet.pipeline.events import FIRST_TIME, Event, Progress, Stage
 
@@ -102,7 +102,7 @@ class Work:
         upstream = {earlier: [f.sha256 for f in self._records[earlier].outputs.values()] for earlier in after}
         everything = {**contents, **upstream, "settings": dict(settings), "unmet": unmet.__version__}
         inputs = json.loads(json.dumps(everything))  # as read back from the ledger
-        found = _find(name, inputs, ledgers, (self.aside, self.out))
+        found = _find(name, inputs, outputs, ledgers, (self.aside, self.out))
         if isinstance(found, str):
             self.tell(Event(name, "begin", found))
             self._making = inputs
@@ -153,16 +153,17 @@ class Work:
             shutil.rmtree(self.aside, ignore_errors=True)
 
     def _check_places(self) -> None:
-        """Check, before the first move, that no folder is in the place of a file or the reverse."""
-        for record in self._records.values():
-            for place in (self.out / output for output in record.outputs):
-                wrong = place if place.is_dir() else place.parent if place.parent.is_file() else None
-                if wrong is not None:
-                    kind = "folder" if wrong.is_dir() else "file"
-                    raise InputError(
-                        f"{wrong}: this {kind} is in the place of a result. Move it, or give another folder with "
-                        "--out, and run the same command again. Nothing was changed; finished work is kept."
-                    )
+        """Check, before the first move, that no folder, pipe or device is in the place of a file, or the reverse."""
+        outputs = [output for record in self._records.values() for output in record.outputs]
+        for place in (self.out / output for output in (*outputs, LEDGER_NAME)):
+            taken = place.exists() and not place.is_file()
+            wrong = place if taken else place.parent if place.parent.is_file() else None
+            if wrong is not None:
+                kind = "folder" if wrong.is_dir() else "file" if wrong.is_file() else "pipe or device"
+                raise InputError(
+                    f"{wrong}: this {kind} is in the place of a result. Move it, or give another folder with "
+                    "--out, and run the same command again. Nothing was changed; finished work is kept."
+                )
 
     def _write_ledger(self, folder: Path) -> None:
         known = {**read_ledger(folder), **self._records}
@@ -174,6 +175,7 @@ class Work:
 def _find(
     name: str,
     inputs: Mapping[str, Any],
+    outputs: Sequence[str],
     ledgers: Sequence[Mapping[str, StageRecord]],
     folders: Sequence[Path],
 ) -> tuple[Path, dict[str, Seen]] | str:
@@ -187,6 +189,9 @@ def _find(
             continue
         if record.inputs != inputs:
             why = describe_change(record.inputs, inputs)
+            continue
+        if {*record.outputs} != {*outputs}:  # its names decide which files are moved
+            why = "the record of its files was changed"
             continue
         damaged = [record.damaged(folder) for folder in folders]
         for folder, problem in zip(folders, damaged, strict=True):

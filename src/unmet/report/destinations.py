@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 
 from unmet._exceptions import InputError
+from unmet._storage.files import real_path
 from unmet._storage.sql import connect, fetch_one, path_literal
 from unmet._storage.writing import replacing, writing
 from unmet.mobility.panel.saving import check_new_file
@@ -128,7 +129,7 @@ def _check(to: str, out: object, name: str | None, schema: str) -> None:
 
 def _run_name(run: str | os.PathLike[str]) -> str:
     """The name of the folder of ``unmet run``, also if that of its estimate is given."""
-    folder = Path(run).resolve()
+    folder = real_path(Path(run))
     return folder.parent.name if folder.name == "estimate" else folder.name
 
 

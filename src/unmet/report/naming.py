@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from unmet._storage.files import read_whole
+
 __all__ = ["name_of_files", "title_of"]
 
 _TOPIC = "demand and lost trips"
@@ -20,6 +22,7 @@ _COMMON = frozenset(
     )
 )
 _LONGEST = 60
+_LARGEST = 1_000_000  # bytes of a system_information.json
 
 
 def title_of(names: Iterable[str | None]) -> str:
@@ -60,9 +63,9 @@ def _folders(path: Path) -> list[Path]:
 def _of_feed(folder: Path) -> str | None:
     """Return the name in ``system_information.json`` of GBFS; from version 3.0 it is a list by language."""
     try:
-        name = json.loads((folder / "system_information.json").read_text(encoding="utf-8"))["data"]["name"]
+        name = json.loads(read_whole(folder / "system_information.json", _LARGEST))["data"]["name"]
         text = name if isinstance(name, str) else name[0]["text"]
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
     return str(text).strip() or None
 

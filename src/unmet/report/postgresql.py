@@ -6,9 +6,12 @@ No message contains the password of an address.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from unmet._exceptions import InputError, MissingExtraError
@@ -29,6 +32,9 @@ _TYPES = {
 }
 _SECRET = ("password", "sslpassword")
 _TIMEOUT = 10  # seconds to connect
+_SILENCE = 600.0  # seconds without an answer: a table that somebody locks is waited for
+_PATIENCE = 2.0  # seconds until work that was cancelled has to end
+Result = TypeVar("Result")
 
 
 def hide_secrets(url: str) -> str:
@@ -48,18 +54,84 @@ def write_to_postgresql(tables: RunTables, url: str) -> dict[str, int]:
 
     Readers see the earlier rows until the transaction ends; views and permissions stay.
     """
-    schema = tables.schema
-    with _explained(url, _secrets(url)), _connected(url) as server, server.cursor() as cursor:
-        # Two exports into the same schema wait for each other.
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtext($1))", [f"unmet.{schema}"])
-        cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
-        rows = {}
-        for name, query, types in tables:
-            _prepare(cursor, schema, name, {column: _TYPES[type_] for column, type_ in types.items()})
-            cursor.execute(f"DELETE FROM {identifier(schema)}.{identifier(name)} WHERE {RUN} = $1", [tables.run])
-            rows[name] = cursor.adbc_ingest(name, tables.connection.sql(query), mode="append", db_schema_name=schema)
-        server.commit()
-        return rows
+    secrets = _secrets(url)
+    connections: list[Any] = []
+
+    def write(answered: Callable[[], None]) -> dict[str, int]:
+        with _explained(url, secrets), _connected(url) as server, server.cursor() as cursor:
+            connections.append(server)
+            rows = _write(tables, cursor, answered)
+            server.commit()
+            return rows
+
+    try:
+        return _watched(write, _SILENCE, cancel=lambda: [server.adbc_cancel() for server in connections])
+    except _SilentError:
+        raise InputError(
+            f"{hide_secrets(url)}: the server did not answer for {_SILENCE / 60:g} minutes. Another program may hold "
+            "a lock on the tables. Existing tables are unchanged."
+        ) from None
+
+
+def _write(tables: RunTables, cursor: Any, answered: Callable[[], None]) -> dict[str, int]:
+    """Replace the rows of a run; call `answered` whenever the server has answered."""
+    from pyarrow import RecordBatchReader  # the driver needs it too
+
+    schema, rows = tables.schema, {}
+    # Two exports into the same schema wait for each other.
+    cursor.execute("SELECT pg_advisory_xact_lock(hashtext($1))", [f"unmet.{schema}"])
+    cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
+    for name, query, types in tables:
+        answered()
+        _prepare(cursor, schema, name, {column: _TYPES[type_] for column, type_ in types.items()})
+        cursor.execute(f"DELETE FROM {identifier(schema)}.{identifier(name)} WHERE {RUN} = $1", [tables.run])
+        reader = RecordBatchReader.from_stream(tables.connection.sql(query))
+        batches = RecordBatchReader.from_batches(reader.schema, _each(reader, answered))
+        rows[name] = cursor.adbc_ingest(name, batches, mode="append", db_schema_name=schema)
+    return rows
+
+
+def _each(batches: Iterator[Any], answered: Callable[[], None]) -> Iterator[Any]:
+    for batch in batches:
+        answered()
+        yield batch
+
+
+class _SilentError(Exception):
+    """A server does not answer."""
+
+
+def _watched(
+    work: Callable[[Callable[[], None]], Result], silence: float, cancel: Callable[[], object] = lambda: None
+) -> Result:
+    """Work in another thread, which calls its argument while all goes well; raise `_SilentError` if it stops to.
+
+    The driver does not return to Python while it waits for a server: in the main thread, Ctrl-C would have no effect.
+    Work that is given up is cancelled. A server that ignores this too keeps the thread until the program ends.
+    """
+    done: Future[Result] = Future()
+    last = time.monotonic()
+
+    def answered() -> None:
+        nonlocal last
+        last = time.monotonic()
+
+    def run() -> None:
+        try:
+            done.set_result(work(answered))
+        except BaseException as error:  # raised again by whoever waits
+            done.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        while not wait([done], timeout=min(1.0, silence)).done:
+            if time.monotonic() - last > silence:
+                raise _SilentError
+    except (KeyboardInterrupt, _SilentError):
+        threading.Thread(target=cancel, daemon=True).start()
+        wait([done], timeout=_PATIENCE)
+        raise
+    return done.result()
 
 
 def _secrets(url: str) -> list[str]:

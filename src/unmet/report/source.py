@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.files import real_path
 from unmet._storage.hashes import file_hash
 from unmet._storage.ledger import LEDGER_NAME, read_ledger
 from unmet._storage.parquet import read_parquet
@@ -90,7 +91,7 @@ class RunSource:
     def check_outputs(self, *targets: Path) -> None:
         """Refuse to write over a file of the run or its panel."""
         for target in targets:
-            if target.resolve() in self.files:
+            if real_path(target) in self.files:
                 raise InputError(f"{target}: is a file of this run. Name another file or folder to write to.")
 
     @property
@@ -145,6 +146,7 @@ def open_run(
         If there is no finished run, if a file was damaged or changed since, or if files of two runs are mixed.
     """
     folder = _run_folder(Path(run))
+    of_returns = folder / "returns" if returns is None else Path(returns)
     info = _read_info(folder)
     if not trust:
         _check_published(Path(run), folder)
@@ -175,29 +177,38 @@ def open_run(
             pd.DataFrame(file.metadata.get("unusable", {})),
             columns,
             folder,
-            _files_of(folder, file),
-            _find_returns(folder / "returns" if returns is None else Path(returns), info, trust),
+            _files_of(folder, file, of_returns),
+            _find_returns(of_returns, info, trust),
         )
         with reading(str(folder)):  # also what a report asks of the tables later
             yield source
 
 
-def _files_of(folder: Path, panel: PanelFile) -> frozenset[Path]:
-    own = {folder / name for name in (*TABLES, "run.json", KEPT)} | {folder.parent / LEDGER_NAME}
-    return frozenset(path.resolve() for path in (own if panel.path is None else own | {panel.path}))
+def _files_of(folder: Path, panel: PanelFile, returns: Path) -> frozenset[Path]:
+    names = (*TABLES, "run.json", KEPT)
+    own = {place / name for place in (folder, returns) for name in names}
+    own |= {folder.parent / LEDGER_NAME, returns / "panel.parquet"}
+    return frozenset(real_path(path) for path in (own if panel.path is None else own | {panel.path}))
 
 
 def _find_returns(folder: Path, info: dict[str, Any], trust: bool) -> Path | None:
     """Return the folder of a run of returns if it is of the panel and the model of a run of pickups."""
-    found = read_info(folder)
-    if found is None:
+    if not os.path.lexists(folder / "run.json"):
         return None
-    of_panel = (found.get("panel", {}).get("summary") or {}).get("of")
-    if of_panel != info["inputs"].get("panel") or found["inputs"].get("model") != info["inputs"].get("model"):
-        return None
+    try:
+        found = _read_info(folder)
+    except InputError as error:
+        raise InputError(
+            f"{folder}: the returns of this run were damaged or are incomplete. Run the command that made them again, "
+            "or remove this folder."
+        ) from error
     if not trust:
         check_files(folder, found)
-    return folder
+    panel = found.get("panel")
+    summary = panel.get("summary") if isinstance(panel, dict) else None
+    of_panel = summary.get("of") if isinstance(summary, dict) else None
+    fits = of_panel == info["inputs"].get("panel") and found["inputs"].get("model") == info["inputs"].get("model")
+    return folder if fits else None
 
 
 def _run_folder(given: Path) -> Path:

@@ -15,6 +15,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._memory import check_memory
+from unmet._storage.files import read_whole, real_path
 from unmet._storage.writing import replacing
 from unmet._typing import IntArray
 from unmet.simulate.demand import Layout, draw_riders, layout, rates, weather
@@ -172,10 +173,10 @@ def read_city(folder: str | os.PathLike[str]) -> City:
     """
     path = Path(folder) / _SETTINGS_FILE
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(read_whole(path))
         del settings["fleet"]
         return simulate_city(**settings)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(
             f"{str(folder)!r} is not the folder of a simulated city: {_SETTINGS_FILE} is missing or damaged. Make one "
             "with: unmet simulate --out city"
@@ -190,7 +191,7 @@ def check_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> 
     InputError
         Where it exists and is not an empty folder; with `overwrite`, where it holds more than a city.
     """
-    target = Path(folder).resolve()
+    target = real_path(Path(folder))
     if not target.exists():
         return target
     if not target.is_dir():

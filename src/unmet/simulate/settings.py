@@ -199,6 +199,10 @@ class Settings:
                 f"{', '.join(_STATION_TROUBLES)}: expected at most the number of stations, {self.stations}, together; "
                 f"got {struck}."
             )
+        if 0 < self.evening_polls < _SHORTEST_POLL:
+            raise InputError(
+                f"evening_polls: expected 0 or at least {_SHORTEST_POLL:g} minutes; got {self.evening_polls!r}."
+            )
         self.cadences()  # raises where the polls cannot be read
         self.hours()  # raises where the start or the time zone cannot be read
 

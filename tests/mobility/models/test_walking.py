@@ -86,6 +86,9 @@ def test_a_curve_is_read_from_a_file(tmp_path) -> None:
         ("distance,chance\n0,0.5\n", "columns metres and chance"),
         ("metres,chance\n0\n", "columns metres and chance"),
         ("metres,chance\n0,many\n", "columns metres and chance"),
+        ("metres,chance\n0,0.5\n0,0.1\n", "each once"),
+        ("metres,chance\n-100,0.5\n", "distances from 0"),
+        ("metres,chance,chance\n0,0.5,0.1\n", "one chance"),
         (None, "could not be read"),
     ],
 )

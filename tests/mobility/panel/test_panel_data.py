@@ -169,3 +169,30 @@ def test_the_panel_does_not_depend_on_the_groups_it_is_built_by(jersey_city, eas
         for name in ("panel", "zones", "quality", "reasons", "unusable"):
             pd.testing.assert_frame_equal(getattr(whole, name), getattr(cut, name), check_exact=True)
         assert whole.summary == cut.summary
+
+
+@pytest.mark.parametrize("minutes", [10, 60])
+def test_rare_looks_without_trips_lose_what_the_log_with_trips_loses(jersey_city, minutes):
+    """Lost trips at the usual rates; if every listed vehicle could be rented there were fewer still."""
+    period = pd.Timestamp("2020-11-02", tz=ZONE), pd.Timestamp("2020-12-14", tz=ZONE)
+    status = pd.read_parquet(jersey_city["status"]).sort_values("last_reported")
+    first, last = (int(day.timestamp()) for day in period)
+    status = status[status["last_reported"].between(first - 86_400, last)]
+    looks = pd.DataFrame({"at": np.arange(first, last, 60 * minutes, dtype=np.int32)})
+    polled = pd.concat(
+        pd.merge_asof(looks, station, left_on="at", right_on="last_reported").dropna()
+        for _, station in status.groupby("station_ix")
+    )
+    polled = polled.drop(columns="last_reported").rename(columns={"at": "last_reported"}).astype(status.dtypes)
+    options = {"timezone": ZONE, "every": "1h", "start": "2020-11-03", "end": "2020-12-13"}
+    stations = jersey_city["stations"]
+    whole = build_panel(jersey_city["trips"], status, stations, **options).panel.set_index(["zone", "start"])
+    rare = build_panel(None, polled, stations, **options).panel.set_index(["zone", "start"]).reindex(whole.index)
+    hour = [whole.index.get_level_values("zone"), whole["start_local"].dt.hour]
+    rate = (whole["observed"].groupby(hour).transform("sum") + 0.1) / (
+        whole["exposure"].groupby(hour).transform("sum") + 0.1
+    )
+    lost = (rate * whole["out_minutes"]).sum()
+    found = (rate * rare["out_minutes"]).sum()
+    assert found == pytest.approx(lost, rel=0.15)
+    assert (rate * rare["stockout_minutes"]).sum() < 0.97 * found

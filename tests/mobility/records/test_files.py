@@ -173,6 +173,14 @@ def test_malformed_lines_are_counted_and_the_others_kept(tmp_path: Path) -> None
         assert records.quality.query("source == 'trips' and reason == 'read'")["rows"].to_list() == [103]
 
 
+def test_a_malformed_line_is_counted_once_though_the_file_is_looked_at_before(tmp_path: Path) -> None:
+    lines = [f"{i},2021-01-01 08:00:00,,a" for i in range(100)]
+    (tmp_path / "a.csv").write_text("\n".join(["ride_id,started_at,ended_at,start_station_id", *lines, "101"]) + "\n")
+    with read(tmp_path / "a.csv") as records:
+        assert records.quality.query("reason == 'malformed line'")["rows"].to_list() == [1]
+        assert records.quality.query("source == 'trips' and reason == 'read'")["rows"].to_list() == [101]
+
+
 def test_semicolons_latin_letters_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("started_at;start_station_id\n2021-01-01;Café\n".encode("latin-1"))
     (tmp_path / "b.csv").write_bytes("started_at\tstart_station_id\n2021-01-01\tCafé\n".encode("utf-8-sig"))

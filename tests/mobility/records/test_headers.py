@@ -4,6 +4,8 @@ import csv
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from unmet._exceptions import FileFormatError, InputError
@@ -144,3 +146,32 @@ def test_the_known_headers_stay_as_they_are() -> None:
     before = {name: dict(source.variants) for name, source in SOURCES.items()}
     assert more_headers({"at": "polled"})["weather"].variants["at"][0] == "polled"
     assert {name: dict(source.variants) for name, source in SOURCES.items()} == before
+
+
+@pytest.mark.parametrize(
+    "pair", [("started_at", "started_at"), ("Started_At", "started_at"), ("start time", "Start_Time")]
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_header_that_occurs_twice_must_be_chosen_whatever_its_case(tmp_path: Path, pair, ending) -> None:
+    first, second = ["2021-07-01 06:00:00", "2021-07-01 07:00:00"], ["2021-07-01 08:00:00", "2021-07-01 09:00:00"]
+    path = tmp_path / f"trips.{ending}"
+    columns = [pa.array(values) for values in (first, second, ["a", "b"])]
+    table = pa.Table.from_arrays(columns, names=[*pair, "start_station_id"])
+    if ending == "parquet":
+        pq.write_table(table, path)
+    else:
+        rows = zip([pair[0], *first], [pair[1], *second], ["start_station_id", "a", "b"], strict=True)
+        path.write_text("".join(f"{','.join(row)}\n" for row in rows))
+    with pytest.raises(FileFormatError, match="several columns could be started_at of trips") as refused:
+        read_records(trips=path, timezone="UTC")
+    chosen = str(refused.value).partition('--map "')[2].partition('"')[0].partition("=")[2]
+    with read_records(trips=path, timezone="UTC", mapping={"started_at": chosen}) as records:
+        assert records.connection.execute("SELECT hour(started_at) FROM trips ORDER BY 1").fetchall() == [(6,), (7,)]
+
+
+def test_an_optional_field_is_not_left_out_because_its_header_occurs_twice() -> None:
+    found = ["station_id", "last_reported", "num_bikes_available", "is_renting", "Is Renting"]
+    with pytest.raises(FileFormatError, match="several columns could be renting of status: 'is_renting', 'Is Renting'"):
+        Headers().match("status", found, "status.csv")
+    chosen = Headers({"renting": "Is Renting"}).match("status", found, "status.csv")
+    assert chosen["renting"] == "Is Renting"

@@ -105,6 +105,16 @@ def test_accepted_and_rejected_records_are_those_of_a_plain_reading(rows: list[R
     assert counted == dict(rejected)
 
 
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_count_with_a_fraction_is_no_count(as_text: bool) -> None:
+    counts = ["2.0", "2.5", "3", "0x3", "1e1", "inf"] if as_text else [2.0, 2.5, 3.0, 0.3, 10.0, float("inf")]
+    frame = pd.DataFrame({"station_id": 1, "last_reported": range(1_600_000_000, 1_600_000_006), "available": counts})
+    with read_records(status=frame, stations=pd.DataFrame({"station_id": [1]}), timezone="UTC", force=True) as records:
+        assert sorted(row[0] for row in contents(records).values()) == [2, 3, 10]
+        rejected = records.quality.query("reason == 'missing or unreadable count'")["rows"]
+        assert rejected.to_list() == [3]
+
+
 def test_naive_times_are_local_and_the_doubled_hour_is_noted() -> None:
     frame = pd.DataFrame(
         {

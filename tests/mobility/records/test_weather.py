@@ -82,6 +82,18 @@ def test_text_among_numbers_is_left_blank() -> None:
         assert records.quality.query("reason == 'unreadable number'")["rows"].to_list() == [1]
 
 
+@pytest.mark.parametrize("rows", [5, 200])
+def test_numbers_that_no_instrument_shows_are_left_blank(rows: int) -> None:
+    """Their squares are infinite."""
+    hours = pd.date_range("2024-01-01", periods=rows, freq="h")
+    frame = pd.DataFrame({"time": hours, "wild": 1e308, "temp": range(rows)})
+    frame.loc[::2, "wild"] *= -1
+    with read(frame) as records:
+        found = records.connection.execute("SELECT count(wild), count(temp) FROM weather").fetchone()
+        assert found == (0, rows)
+        assert records.quality.query("reason == 'impossible value'")["rows"].to_list() == [rows]
+
+
 def test_a_reading_far_beyond_all_others_is_left_blank_and_a_storm_is_not() -> None:
     days = pd.date_range("2021-01-01", periods=200, freq="D").strftime("%Y-%m-%d")
     weather = pd.DataFrame({"date": days, "rain": [0.0, 1.0] * 100, "wind": 3.0})

@@ -10,6 +10,7 @@ ones.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -136,8 +137,8 @@ def read_curve(path: Path) -> tuple[float, ...]:
     check_regular(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            found = islice(csv.DictReader(file), _MOST_ROWS + 1)
-            rows = sorted((float(row["metres"]), float(row["chance"])) for row in found)
+            reader = csv.DictReader(file)
+            rows = sorted((float(row["metres"]), float(row["chance"])) for row in islice(reader, _MOST_ROWS + 1))
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise InputError(
             f"walk: expected a CSV file of numbers, with columns metres and chance; got {path}."
@@ -147,6 +148,9 @@ def read_curve(path: Path) -> tuple[float, ...]:
     if not 0 < len(rows) <= _MOST_ROWS or not np.isfinite(rows).all():
         raise InputError(f"walk: expected finite numbers in {path}, in 1 to {_MOST_ROWS:,} rows.")
     metres, chance = np.array(rows).T
+    names = Counter(reader.fieldnames or ())
+    if metres[0] < 0 or not np.diff(metres).all() or names["metres"] + names["chance"] > 2:
+        raise InputError(f"walk: expected one column metres of distances from 0, each once, and one chance in {path}.")
     return tuple(np.interp(KNOTS[:-1], metres, chance).tolist())
 
 

@@ -326,7 +326,7 @@ def _utc_minute(name: str, text: str | None, timezone: str) -> int | None:
         if local.tzinfo is None:
             local = local.tz_localize(timezone, ambiguous=True, nonexistent="shift_forward")
         minute = int(local.timestamp() // 60)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, NotImplementedError) as error:  # the last: beyond the year 9999
         raise InputError(f"{name}: expected a local date or time such as 2021-03-01, got {text!r:.60}.") from error
     if not FIRST_TIME.year <= local.year < LAST_TIME.year:
         raise InputError(f"{name}: expected a year from {FIRST_TIME.year} to {LAST_TIME.year - 1}, got {text!r:.60}.")

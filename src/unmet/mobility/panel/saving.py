@@ -13,6 +13,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.files import real_path
 from unmet._storage.folders import check_regular
 from unmet._storage.sql import connect, fetch_frame, literal, one_thread, path_literal
 from unmet._storage.writing import replacing
@@ -119,8 +120,8 @@ def check_new_file(target: Path, *given: Given) -> None:
 def _contains(source: Path, target: Path) -> bool:
     """Return whether a file, a folder or a glob contains the target."""
     found = glob(str(source), recursive=True) or [str(source)]
-    here = target.resolve()
-    return any(Path(f).resolve() == here or (Path(f).is_dir() and Path(f).resolve() in here.parents) for f in found)
+    here = real_path(target)
+    return any(real_path(Path(f)) == here or (Path(f).is_dir() and real_path(Path(f)) in here.parents) for f in found)
 
 
 def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTable | Panel, target: Path) -> None:

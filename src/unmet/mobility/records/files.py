@@ -227,9 +227,16 @@ def _described(workspace: Workspace, relation: str) -> dict[str, Column]:
 
 def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
     if path.name.lower().endswith(".parquet"):
+        quoted = path_literal(str(path))
         with reading(label):
-            columns = _described(workspace, f"read_parquet({path_literal(str(path))})")
-        return ("parquet", *((name, column.type) for name, column in columns.items()))
+            columns = _described(workspace, f"read_parquet({quoted})")
+            written = {
+                name for (name,) in fetch_all(workspace.connection, f"SELECT name FROM parquet_schema({quoted})")
+            }
+        # DuckDB appends a number to a name that occurs several times, letter case aside.
+        header = [name if name in written else name.rpartition("_")[0] for name in columns]
+        names = zip(_distinct(header), columns.items(), strict=True)
+        return ("parquet", *((shown, name, column.type) for shown, (name, column) in names))
     head, header = _csv_head(path, label)
     return ("csv", head, *header)
 
@@ -238,7 +245,7 @@ def _file_table(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tu
     label = files[0][1] + (f" and {len(files) - 1} more" if len(files) > 1 else "")
     paths = "[" + ", ".join(path_literal(str(path)) for path, _ in files) + "]"
     if shape[0] == "parquet":
-        columns = {name: Column(identifier(name), kind) for name, kind in shape[1:]}
+        columns = {shown: Column(identifier(name), kind) for shown, name, kind in shape[1:]}
         # DuckDB adds file_index and file_row_number; a column of that name in the file would hide them.
         hidden = {"file_index", "file_row_number"} & {name.lower() for name in columns}
         row = None if hidden else "(file_index::BIGINT << 40 | file_row_number)"
@@ -262,19 +269,20 @@ def _file_table(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tu
 
 
 def _distinct(header: Sequence[str]) -> list[str]:
-    """Number the headers that occur several times: which of them is meant has to be said with ``--map``.
+    """Number the headers that occur several times, letter case aside: ``--map`` has to say which of them is meant.
 
     Examples
     --------
-    >>> _distinct(["at", "station", "at"])
-    ['at (1)', 'station', 'at (2)']
+    >>> _distinct(["at", "station", "At"])
+    ['at (1)', 'station', 'At (2)']
     """
-    times = Counter(header)
+    times = Counter(map(str.casefold, header))
     so_far: Counter[str] = Counter()
     names = []
     for name in header:
-        so_far[name] += 1
-        names.append(name if times[name] == 1 or not name else f"{name} ({so_far[name]})")
+        folded = name.casefold()
+        so_far[folded] += 1
+        names.append(name if times[folded] == 1 or not name else f"{name} ({so_far[folded]})")
     return names
 
 
@@ -283,7 +291,9 @@ def malformed_lines(workspace: Workspace, table: InputTable) -> int:
     if table.rejects is None:
         return 0
     try:
-        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {table.rejects}"
+        # The table has the lines of every scan: looks at the dates come before.
+        last = f"(SELECT max(scan_id) FROM {table.rejects})"
+        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {table.rejects} WHERE scan_id = {last}"
         return int(fetch_one(workspace.connection, sql)[0])
     except duckdb.CatalogException:  # DuckDB makes the table with the first such line
         return 0

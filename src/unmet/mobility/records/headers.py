@@ -188,6 +188,9 @@ _STAFF_UNLESS_STREET = re.compile(r"\b(test|testing|depot|ops|operator|maintenan
 _STREET = re.compile(r"\b(st|ave?|rd|pl|blvd|dr|ln|street|avenue|road|place|square|sq|park)\b")
 
 
+_NUMBERED = re.compile(r" \(\d+\)$")  # a header that occurs several times: see `files.py`
+
+
 def is_staff(name: str) -> bool:
     """Return whether a station's name or id, or a rider's type, belongs to staff or tests.
 
@@ -297,17 +300,24 @@ class Headers:
         """
         kind = self.sources[source]
         headers = [header for header in found if header.strip()]
-        by_normal = {normalise(header): header for header in reversed(headers)}
+        by_normal: dict[str, list[str]] = {}
+        for header in headers:
+            by_normal.setdefault(normalise(_NUMBERED.sub("", header)), []).append(header)
         matched: dict[str, str] = {}
         for name, variants in kind.variants.items():
             given = self.mapping.get(f"{source}.{name}", self.mapping.get(name))
             if given is not None and given in headers:
                 matched[name] = given
                 continue
-            for variant in variants:
-                if normalise(variant) in by_normal:
-                    matched[name] = by_normal[normalise(variant)]
-                    break
+            candidates = next((by_normal[normal] for normal in map(normalise, variants) if normal in by_normal), [])
+            if len(candidates) > 1:
+                raise FileFormatError(
+                    f"{label}: several columns could be {name} of {kind.name}: {', '.join(map(repr, candidates[:5]))}. "
+                    f'Name the right one with --map "{name}={candidates[0]}" '
+                    f"(in Python: mapping={{{name!r}: {candidates[0]!r}}})."
+                )
+            if candidates:
+                matched[name] = candidates[0]
         missing = [need for need in kind.required if not any(part in matched for part in need.split("|"))]
         if missing:
             raise FileFormatError(self._explain(kind, headers, matched, missing, label))

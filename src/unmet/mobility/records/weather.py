@@ -20,6 +20,7 @@ __all__ = ["make_weather"]
 _MISSING = (-9999.0, 99.99, 999.9, 9999.9, 99999.0)
 # A reading this many times the 98 % quantile of a column is impossible; with fewer readings, nobody knows.
 _WILD, _FEW_READINGS = 100.0, 50
+_LARGEST = 1e12  # of any reading in any unit
 
 
 def make_weather(
@@ -158,13 +159,12 @@ def _blank_wild(workspace: Workspace, headers: list[str], log: QualityLog) -> No
         name = identifier(header)
         sql = f"""SELECT count(*), quantile_cont(abs({name}), 0.98) FROM weather WHERE {name} <> 0"""
         readings, usual = fetch_one(workspace.connection, sql)
-        if readings < _FEW_READINGS:
-            continue
-        wild = f"abs({name}) > {_WILD * usual!r}"
+        most = _LARGEST if readings < _FEW_READINGS else min(_WILD * usual, _LARGEST)
+        wild = f"abs({name}) > {most!r}"
         times = fetch_one(workspace.connection, f"SELECT count(*) FROM weather WHERE {wild}")[0]
         if times:
             workspace.connection.execute(f"UPDATE weather SET {name} = NULL WHERE {wild}")
-            log.add("weather", "impossible value", "repaired", times, f"{header}: above {_WILD * usual:g}, left blank")
+            log.add("weather", "impossible value", "repaired", times, f"{header}: above {most:g}, left blank")
 
 
 def _compare_units(workspace: Workspace, headers: list[str], log: QualityLog) -> None:

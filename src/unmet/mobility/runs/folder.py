@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unmet._storage.files import read_whole
 from unmet._storage.folders import hold_folder, remove_if_empty
 from unmet._storage.writing import writing
 from unmet.mobility.runs.outputs import read_info
@@ -64,7 +65,7 @@ def earlier_inputs(place: RunFolder, fingerprint: str) -> list[dict[str, Any]]:
     folders = [f for f in place.attempts() if f.name != fingerprint]
     for folder in sorted(folders, key=lambda f: f.stat().st_mtime):
         try:
-            found.append(json.loads((folder / "inputs.json").read_text(encoding="utf-8")))
+            found.append(json.loads(read_whole(folder / "inputs.json")))
         except (OSError, ValueError, RecursionError):
             continue
     return found

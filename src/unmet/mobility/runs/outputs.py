@@ -14,6 +14,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError
+from unmet._storage.files import read_whole
 from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
 from unmet._storage.sql import connect, fetch_all, literal, path_literal
@@ -183,7 +184,7 @@ def _changed(path: Path, how: str) -> str:
 def read_info(out: Path) -> dict[str, Any] | None:
     """Read ``run.json``; return None if it does not exist or cannot be read."""
     try:
-        info = json.loads((out / "run.json").read_text(encoding="utf-8"))
+        info = json.loads(read_whole(out / "run.json"))
     except (OSError, ValueError, RecursionError):
         return None
     return info if isinstance(info, dict) else None
