@@ -27,6 +27,7 @@ from unmet.mobility.features.bins import bin_features
 from unmet.mobility.models.joint import join_city
 from unmet.mobility.models.walking import NO_WALKING
 from unmet.mobility.models.zone_data import zone_data
+from unmet.mobility.models.zone_models import LASTING
 from unmet.mobility.panel.file import open_panel
 
 SHARE, AMPLE, FIRST = 0.1, 5.0, 1 / 6
@@ -94,7 +95,7 @@ def replayed(
             "pickups": np.minimum(first, 5).astype(int),
             "hours": 1,
             "truth": rest,
-            "joint": (1 - FIRST) * rate * _factor(within, first, rate),
+            "joint": (1 - FIRST) * rate * _factor(LASTING * within, first, rate),
             "shocks": (1 - FIRST) * rate,
             "one factor": (1 - FIRST) * plain * _factor(whole, first, plain),
             "plain": (1 - FIRST) * plain,
