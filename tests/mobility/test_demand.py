@@ -253,6 +253,7 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
         (lambda p: p.drop(columns="exposure"), "lacks the columns exposure"),
         (lambda p: p.assign(zone=["a", "b"] * (len(p) // 2)), "rows of one zone"),
         (lambda p: p.iloc[:0], "rows of one zone"),
+        (lambda p: p.assign(exposure=0.0, unknown_minutes=p["minutes"], observed=np.nan), "has no record"),
         (lambda p: p.assign(exposure=0.0, observed=0), "No bin had anything to rent"),
     ],
 )

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.panel import Panel, build_panel
 from unmet.simulate import City, simulate_city
 
@@ -124,8 +125,9 @@ def test_somebody_who_knows_better_keeps_a_station():
         panel_of_city(one, keep="nobody")
 
 
-def test_a_collector_that_slows_down_takes_exposure_and_pickups_with_it():
-    one = city(polls="5", evening_polls=45.0)
+@pytest.mark.parametrize("minutes", [45.0, 120.0])
+def test_a_collector_that_slows_down_takes_exposure_and_pickups_with_it(minutes):
+    one = city(polls="5", evening_polls=minutes)
     rows = panel_of_city(one, trips=False).panel
     hour = rows["start_local"].dt.hour
     evening = rows[hour.between(19, 22)]
@@ -141,6 +143,34 @@ def test_a_collector_that_slows_down_takes_exposure_and_pickups_with_it():
         if with_["exposure"] > 20:
             pace = with_["observed"] / with_["exposure"]
             assert pace == pytest.approx(without["observed"] / without["exposure"], rel=0.1)
+
+
+def test_a_gap_at_the_same_hour_of_every_day_is_unknown_and_not_without_pickups():
+    """A log of changes that is not written from 18:00 to 19:30: without trips the hour is unknown, never zero."""
+    one = city(polls="log")
+    local = pd.to_datetime(one.status["last_reported"], unit="s", utc=True).dt.tz_convert(ZONE)
+    minute = local.dt.hour * 60 + local.dt.minute
+    status = one.status[~minute.between(18 * 60, 19 * 60 + 29)]
+    rows = build_panel(None, status, one.stations, timezone=ZONE, supply="listed").panel
+    evening = rows[rows["start_local"].dt.hour == 18]
+    assert evening["observed"].isna().mean() > 0.85
+    assert evening["exposure"].mean() < 0.12
+
+
+def test_trips_of_a_gap_at_the_same_hour_of_every_day_tell_its_demand():
+    """With trips, the hours of the gap are taken to be as available as others."""
+    one = city(polls="5")
+    local = pd.to_datetime(one.status["last_reported"], unit="s", utc=True).dt.tz_convert(ZONE)
+    status = one.status[local.dt.hour != 18]
+    panel = build_panel(one.trips, status, one.stations, timezone=ZONE, supply="listed").panel
+    zone = panel["zone"].iloc[0]
+    data = zone_data(panel[panel["zone"] == zone])
+    evening = data.local.hour == 18
+    assert not data.hidden[evening].any()
+    assert data.exposure[evening].mean() == pytest.approx(data.exposure[~evening].mean(), abs=0.05)
+    outage = panel.assign(unknown_minutes=panel["unknown_minutes"].where(panel["start_local"].dt.day != 9, 60))
+    once = zone_data(outage[outage["zone"] == zone])
+    assert once.hidden[(once.local.day == 9) & (once.local.hour != 18)].all()  # a day teaches nothing
 
 
 def test_a_station_whose_trips_are_those_of_another_is_found():

@@ -204,7 +204,9 @@ def _known_exposure(frame: pd.DataFrame, exposure: Array) -> tuple[Array, BoolAr
     """Exposure that goes with the observed trips, and the bins with trips that are mostly unknown.
 
     Trips are those of the whole bin, also of its unknown minutes, which are taken to be like its known ones. A bin that
-    is mostly unknown teaches nothing. Pickups inferred from status are those of the known minutes.
+    is mostly unknown teaches nothing, unless most bins at this hour of the day are: then it is taken to be like the
+    known bins of all hours, because nothing else tells demand at that hour. Pickups inferred from status are those of
+    the known minutes.
     """
     if "evidence" not in frame or (frame["evidence"] == "netted").any():
         return exposure, np.zeros(len(frame), dtype=bool)
@@ -212,6 +214,13 @@ def _known_exposure(frame: pd.DataFrame, exposure: Array) -> tuple[Array, BoolAr
     trips = frame["evidence"].isin(["trips", "status+trips"]).to_numpy()
     hidden = trips & (unknown > 0.5)
     scaled = np.minimum(exposure / np.maximum(1.0 - unknown, 0.5), 1.0)
+    hour = pd.to_datetime(frame["start_local"]).dt.hour.to_numpy()
+    number, missing = np.bincount(hour, minlength=24), np.bincount(hour, hidden, minlength=24)
+    repeated = hidden & (missing > 0.5 * number)[hour]
+    known = trips & ~hidden & (unknown < 1.0)
+    if repeated.any() and known.any():
+        scaled[repeated] = scaled[known].mean()
+        hidden &= ~repeated
     return np.where(trips & ~hidden, scaled, exposure), hidden
 
 

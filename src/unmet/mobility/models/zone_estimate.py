@@ -180,7 +180,9 @@ def estimate_zone(
     began = time.process_time()
     data = _arranged(panel, city, around, kept)
     if not data.seen.any() and kept is None:
-        raise InputError("No bin had anything to rent, so its demand cannot be estimated.")
+        has_record = "unknown_minutes" not in panel or bool((panel["unknown_minutes"] < panel["minutes"]).any())
+        why = "No bin had anything to rent" if has_record else "The zone has no record in this period"
+        raise InputError(f"{why}, so its demand cannot be estimated.")
     rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
     summary = {

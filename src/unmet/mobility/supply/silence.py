@@ -40,6 +40,10 @@ usual traffic 12 would still be expected, and silence would have probability exp
 all stretches above it were outages of the collector or the system, closures for snow, curfews or a tropical storm.
 Ordinary nights stay below 30; a blizzard reached 55."""
 
+MISSED_RECORDS = 30.0
+"""Records expected in a gap, by the quieter of the hours before and after it, from which on it is none of the feed's
+own."""
+
 LONGEST_LOOK = 15
 """Minutes between two looks up to which pickups can be inferred; between later ones, most cancel out with returns."""
 
@@ -226,7 +230,10 @@ def far_apart(feed: Feed, within: Integers) -> Integers:
     """Return the stretches (begin, end) in which looks are too far apart to infer pickups from them.
 
     They are regular, more than `LONGEST_LOOK` minutes apart, and three times as far apart as the feed's usual ones: a
-    collector that slows down every evening. A feed with few looks at all times has none; its summary says so.
+    collector that slows down every evening. Or nothing is heard for so long before or after a look that lists every
+    station, or though by the hours before and after `MISSED_RECORDS` records or more should have been: a gap at the
+    same hour of every day is no outage, because usually nothing is heard then. A feed with few looks at all times has
+    none; its summary says so.
 
     Parameters
     ----------
@@ -238,11 +245,15 @@ def far_apart(feed: Feed, within: Integers) -> Integers:
     if feed.polls is not None:  # then a minute without a record is one in which nothing changed
         return np.empty((0, 2), dtype=np.int64)
     heard = np.flatnonzero(feed.records)
-    slow = feed.cadence.regular & (feed.cadence.minutes > max(LONGEST_LOOK, MISSED_POLLS * feed.cadence.usual))
-    gap = np.diff(heard) > LONGEST_LOOK
-    gap &= slow[heard[:-1] // 60] | slow[heard[1:] // 60]
+    longest = max(LONGEST_LOOK, MISSED_POLLS * feed.cadence.usual)
+    slow = feed.cadence.regular & (feed.cadence.minutes > longest)
+    begin, end = heard[:-1] + 1, heard[1:]
+    missed = _rate_around(feed.records, begin, end) * (end - begin)
+    gap = (end - begin >= LONGEST_LOOK) & (slow[heard[:-1] // 60] | slow[heard[1:] // 60])
+    polled = feed.cadence.polled[heard[:-1] // 60] | feed.cadence.polled[heard[1:] // 60]
+    gap |= (end - begin >= longest) & (polled | (missed >= MISSED_RECORDS))
     # A look between two such stretches belongs to them: its minute is no exposure without its pickups.
-    found = feed.first + join(np.column_stack([heard[:-1][gap] + 1, heard[1:][gap]]), 2)
+    found = feed.first + join(np.column_stack([begin[gap], end[gap]]), 2)
     parts = [np.clip(found, begin, end) for begin, end in within]
     cut = np.concatenate([part[part[:, 0] < part[:, 1]] for part in parts]) if parts else found[:0]
     return cut[np.argsort(cut[:, 0], kind="stable")]
