@@ -12,6 +12,7 @@ from typing import Any
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, fetch_one, identifier, path_literal, reading
 from unmet.collect.history import SystemHistory, find_histories
+from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME
 from unmet.mobility.records.files import Column, Given, InputTable, Workspace, is_frame
 from unmet.mobility.records.vehicle_types import CLASSIC, ELECTRIC
 
@@ -94,9 +95,10 @@ def make_polls(workspace: Workspace, histories: Sequence[SystemHistory]) -> None
                     last_updated IS NULL OR last_updated IS DISTINCT FROM lag(last_updated) OVER (ORDER BY poll_time)
                 FROM read_parquet({files}) WHERE feed = 'station_status' AND error IS NULL"""
             )
-        if fetch_one(workspace.connection, 'SELECT count(*) FROM polls WHERE "at" IS NULL')[0]:
+        wrong = f""" "at" IS NULL OR "at" NOT BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"""
+        if fetch_one(workspace.connection, f"SELECT count(*) FROM polls WHERE {wrong}")[0]:
             raise FileFormatError(
-                f"{history.folder}: expected a time with every poll, found polls without one. The history was changed "
+                f"{history.folder}: expected a possible time with every poll, found others. The history was changed "
                 "after it was collected: restore it, or move the days away that `unmet collect status` names."
             )
 
