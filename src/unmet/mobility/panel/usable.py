@@ -29,6 +29,8 @@ _MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 LONGEST_CADENCE = 6.0
 """Minutes between two looks at the feed up to which its changes show nearly all pickups."""
 
+_EVEN = 0.8  # share of hours with looks about as far apart as usual, from which on all are taken to be
+
 _EVERY_MINUTE = 1.5
 """Minutes between two looks up to which pickups are taken one by one from falls; else from what could have happened."""
 
@@ -220,7 +222,8 @@ def learn_supply(
     between = None
     if not len(source.pickups) and looks > _EVERY_MINUTE:
         spells, longest = _sample_spells(source, log), MISSED_POLLS * looks
-        between = learn_between(spells, calendar, source.rebalancing, longest, 0.0 if is_polled else looks)
+        even = bool(np.mean((cadence.minutes < 2 * looks) & (2 * cadence.minutes > looks)) > _EVEN)
+        between = learn_between(spells, calendar, source.rebalancing, longest, 0.0 if is_polled else looks, even)
     often = between is None and looks <= LONGEST_CADENCE
     kept = (None, None) if learnt is None else (learnt.vehicles, learnt.docks)
     vehicles, docks = (

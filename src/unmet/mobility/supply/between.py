@@ -156,8 +156,14 @@ class Between:
         return Looks(begins, minutes, taken, brought, first, second, van)
 
 
-def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest: float, looks: float = 0.0) -> Between:
-    """Learn the activity of a system from the spells of some stations, and how its vehicles break."""
+def learn_between(
+    spells: Spells, calendar: Calendar, rebalancing: int, longest: float, looks: float = 0.0, even: bool = True
+) -> Between:
+    """Learn the activity of a system from the spells of some stations, and how its vehicles break.
+
+    If looks are not equally far apart at most hours (`even`), nothing is said of broken vehicles: what is seen at one
+    cadence and not at another would be taken for them.
+    """
     spells = Between(calendar, np.ones(HOURS_OF_WEEK), rebalancing, longest, looks=looks).at_looks(spells)
     typical, row = _alike(spells, longest)
     hour = _hour(calendar, spells.begin[row])
@@ -166,7 +172,7 @@ def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest:
     found = find_moves(likelihood, np.repeat(np.exp(mean), HOURS_OF_WEEK), _ANY)
     sound = Between(calendar, np.exp(found.moves) / typical, rebalancing, longest, looks=looks)
     row = _intervals(spells, longest)
-    if len(row) == 0:
+    if len(row) == 0 or not even:
         return sound
     taken, brought = sound._expected(spells, row, sound.activity(spells), 1)
     sample = sound._looks(spells, row, taken, brought).thin(_LEARNT_FROM)
