@@ -48,7 +48,7 @@ class Check:
 
 
 def check_run(source: RunSource) -> list[Check]:
-    """Check a run: stations left out, odd zones, unknown time, fits, held-out bins and simpler assumptions."""
+    """Check a run: stations left out, odd zones, unknown time, pickups, fits, held-out bins, simpler assumptions."""
     zones = source.zones[source.zones["status"] == "ok"]
     found = [
         _left_out(source.zones),
@@ -56,6 +56,7 @@ def check_run(source: RunSource) -> list[Check]:
         _mostly_empty(zones),
         _mostly_unknown(source),
         _beyond_observed(source),
+        _missing_pickups(source.summary),
         _fits(source.zones),
         _held_out(source),
         _simpler(source),
@@ -88,6 +89,16 @@ def summarise_checks(checks: Iterable[Mapping[str, Any]]) -> str:
 def _about_zones(name: str, zones: list[str], found: str, none: str) -> Check:
     """A check that finds zones: good if there are none."""
     return Check(name, not zones, f"{_some(zones, 'zone')} {found}" if zones else none, {"zones": zones})
+
+
+def _missing_pickups(summary: Mapping[str, Any]) -> Check:
+    """Without trips and with rare looks at the feed, pickups cancel out with returns."""
+    minutes = max((row["minutes"] for row in summary.get("cadence") or []), default=0.0)
+    some = any("are missing: give trips" in remark for remark in summary.get("remarks", []))
+    found = (
+        "many pickups are missing, so demand and lost trips are too low: looks at the feed are far apart; give trips"
+    )
+    return Check("missing_pickups", not some, found if some else "no pickups are missing", {"minutes": minutes})
 
 
 def _left_out(zones: pd.DataFrame) -> Check:
