@@ -185,3 +185,19 @@ def test_draws_that_are_no_finite_numbers_are_refused(
     np.savez(path, keys=np.array([""]), **{**parts, f"0_{name}": change(parts[f"0_{name}"])})  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"draws\.npz: does not contain draws by period"):
         read_draws(path)
+
+
+@pytest.mark.parametrize("name", ["versions", "model", "provenance", "costs", "joint", "notes", "panel_path"])
+def test_other_kinds_in_a_trusted_run_are_bad_input(folder: Path, tmp_path: Path, name: str) -> None:
+    path = folder / "estimate" / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: 5}))
+    for read in readers(folder / "estimate", tmp_path, trust=True):
+        with pytest.raises(FileFormatError, match=rf"run\.json: expected another kind of '{name}'"):
+            read()
+
+
+def test_numbers_that_are_not_finite_in_a_trusted_run_are_bad_input(folder: Path, tmp_path: Path) -> None:
+    path = folder / "estimate" / "totals.parquet"
+    write_parquet(read_parquet(path).assign(mean=np.inf), path)
+    with pytest.raises(FileFormatError, match="numbers that are not finite"):
+        write_report(folder / "estimate", tmp_path / "page.html", trust=True)
