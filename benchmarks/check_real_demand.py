@@ -91,7 +91,7 @@ def new_york(data: Path, out: Path, zones: int) -> pd.DataFrame:
     return weather.rename(columns={"datetime": "time"}).drop_duplicates("time").reset_index(drop=True)
 
 
-def jersey_city(data: Path, out: Path, zones: int) -> pd.DataFrame:
+def jersey_city(data: Path, out: Path, zones: int, every: str = "1h") -> pd.DataFrame:
     """Records to panel; daily weather, of which the Fahrenheit columns can be trusted."""
     folder = data / "citibike_jersey_city"
     write_panel(
@@ -100,7 +100,7 @@ def jersey_city(data: Path, out: Path, zones: int) -> pd.DataFrame:
         status=folder / "station_status_2020-05_2022-06.parquet",
         stations=folder / "stations.csv",
         timezone=ZONE,
-        every="1h",
+        every=every,
         start="2020-11-01",
         end="2021-05-01",
     )

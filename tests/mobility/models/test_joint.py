@@ -11,12 +11,12 @@ import pytest
 
 from unmet import FileFormatError, InputError
 from unmet.inference.ep import Sites
-from unmet.mobility.models import joint_city
+from unmet.mobility.models import joint, joint_city
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import join_city
 from unmet.mobility.models.joint_city import JointCity
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
-from unmet.mobility.models.shocks import estimate_shocks
+from unmet.mobility.models.shocks import estimate_shocks, refine_dispersion
 from unmet.mobility.models.surroundings import walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_table import ZoneTable
@@ -93,6 +93,21 @@ def test_the_evidence_leads_from_a_wrong_law_to_the_right_one() -> None:
     np.testing.assert_allclose(list(law.to_dict().values()), list(LAW.to_dict().values()), rtol=0.45)
 
 
+def test_dispersion_beside_the_shocks_is_found_next_to_empty_zones_too() -> None:
+    table, _, rate, walkers = simulated(3, zones=12, bins=600)
+    spread = np.where(np.arange(12) < 6, 0.03, 0.12)[:, None]
+    rng = np.random.default_rng(4)
+    factor = rng.gamma(1 / spread, spread, rate.shape)
+    observed = rng.poisson(factor * (table.exposure * rate + walkers)).astype(float)
+    usual = table.log_rate - 0.5 * LAW.variance
+    given = (observed, table.exposure, usual, walkers)
+    shocks = estimate_shocks(*given, LAW, table.metres, dispersion=0.05)
+    common, own = refine_dispersion(shocks, *given)
+    assert 0.04 < common < 0.1
+    np.testing.assert_allclose(own[6:].mean(), 0.12, rtol=0.25)
+    assert own[:6].mean() < 0.6 * own[6:].mean()  # true: a quarter, shrunk to the value of all
+
+
 def test_shocks_of_hidden_bins_are_found_and_their_intervals_hold() -> None:
     table, h, _, _ = simulated(4, walking=NO_WALKING)
     rng = np.random.default_rng(0)
@@ -139,6 +154,15 @@ def test_walkers_are_found_beside_shocks() -> None:
 def city() -> tuple[ZoneTable, JointCity]:
     table, _, _, _ = simulated(7, zones=12, bins=400)
     return table, join_city(table, draws=30)
+
+
+def test_a_curve_learnt_beside_shocks_is_known_less_well(monkeypatch) -> None:
+    table, _, _, _ = simulated(7, zones=8, bins=150)
+    found = join_city(table, draws=2, rounds=1).walking
+    monkeypatch.setattr(joint, "_left_by_shocks", lambda *_: 1.0)
+    held = join_city(table, draws=2, rounds=1).walking
+    np.testing.assert_allclose(held.theta, found.theta)
+    assert (held.sd()[:-1] < found.sd()[:-1]).all()
 
 
 def test_draws_are_the_same_whether_remembered_or_not(city, monkeypatch) -> None:

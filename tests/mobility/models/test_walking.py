@@ -173,6 +173,13 @@ def test_nobody_walks_if_that_is_more_probable_than_all_curves_together(share: f
     assert (learnt.theta.size == 0) == (odds > 0)
 
 
+def test_less_information_leads_from_the_covariance_to_the_prior() -> None:
+    known = Walking(DEFAULT_WALKING.theta, np.diag([0.01, 0.02, 0.03, 0.04, 0.05]))
+    np.testing.assert_allclose(known.with_information(1.0).covariance, known.covariance)
+    np.testing.assert_allclose(known.with_information(0.0).covariance, 0.35**2 * np.eye(5), atol=1e-12)
+    assert (known.sd()[:-1] < known.with_information(0.5).sd()[:-1]).all()
+
+
 def test_missing_counts_are_left_out() -> None:
     walks, exposure, _ = city(2, bins=50)
     rate = np.full(exposure.shape, 3.0)

@@ -16,7 +16,7 @@ from unmet.mobility.models.held_out import HeldOut, measure
 from unmet.mobility.models.joint_city import JointCity, hours_of_day
 from unmet.mobility.models.kept import KeptJoint
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
-from unmet.mobility.models.shocks import Shocks, estimate_shocks
+from unmet.mobility.models.shocks import Shocks, estimate_shocks, refine_dispersion
 from unmet.mobility.models.surroundings import walks_between
 from unmet.mobility.models.walking import DEFAULT_WALKING, Absorbed, Walking, Walks, learn_walking
 from unmet.mobility.models.zone_table import ZoneTable
@@ -27,10 +27,11 @@ _ROUNDS = 3
 _GROUPS = 48  # hours of a day, apart at weekends
 # Part of what a count says of its neighbour's rate that is left out where walkers between the two are learnt. All of it
 # would be right if who was out did not depend on the count; but riders who leave one zone bring vehicles to the next.
-# Simulated cities had a fifth too few walkers with 1 and a tenth too many with 0.
+# Simulated cities had a seventh too few walkers with 1 and a tenth too many with 0.
 _LEFT_OUT = 0.5
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
+_MORE_WALKERS, _LEAST_LEFT = 0.1, 0.05  # relative step to see what shocks take up; they never take up all
 _SHOCK_SEED = 2  # shocks are drawn alike for all zones
 _HELD_OUT_SEED, _DRAWS = 5, 200  # of the counts of held-out bins
 
@@ -121,10 +122,12 @@ def join_city(
     absorbed = records.absorbed(background)
     level = last = np.zeros(len(absorbed.own))
     shocks: Shocks | None = None
+    usual, before = records.log_rate, background
     for _ in range(rounds):
         mean_rate = records.log_rate + level[records.group]
-        law, dispersion = _law(records, mean_rate, shocks) if kept is None else _kept_law(kept, table)
+        law, dispersion = _law(records, mean_rate, shocks, usual, before) if kept is None else _kept_law(kept, table)
         usual = mean_rate - 0.5 * law.variance  # shocks of mean 0 raise the mean of a rate
+        before = background
         shocks = estimate_shocks(
             records.observed,
             table.exposure,
@@ -145,6 +148,8 @@ def join_city(
         if kept is None:
             level = np.log(absorbed.level(np.where(np.isfinite(records.observed), background, 0.0)))
     assert shocks is not None
+    if walking is None and curve.theta.size:
+        curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before))
     rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * (shocks.var + records.var)))
     joint = JointCity(
         zones=table.zones,
@@ -187,15 +192,20 @@ def _records(table: ZoneTable, hidden: BoolArray, curve: Walking) -> _Records:
     )
 
 
-def _law(records: _Records, mean_rate: Array, shocks: Shocks | None) -> tuple[ShockLaw, _Dispersion]:
-    """Learn how large and wide shocks are, from the residuals or from the shocks of the turn before."""
+def _law(
+    records: _Records, mean_rate: Array, shocks: Shocks | None, usual: Array, background: Array
+) -> tuple[ShockLaw, _Dispersion]:
+    """Learn how large and wide shocks are, from the residuals or from the shocks of the turn before.
+
+    `usual` and `background` are those that the shocks were estimated with.
+    """
     table, observed = records.table, records.observed
+    if shocks is not None:
+        law = refine_law(shocks.law, shocks.space, shocks.sites, mean_rate, table.metres, table.hours)
+        return law, _Dispersion(*refine_dispersion(shocks, observed, table.exposure, usual, background))
     # Walkers would look like shocks that neighbours share: residuals are taken where there are none.
     expected = np.where(records.alone, records.own(mean_rate), np.nan)
-    if shocks is None:
-        law = learn_law(observed, expected, table.metres, table.hours)
-    else:
-        law = refine_law(shocks.law, shocks.space, shocks.sites, mean_rate, table.metres, table.hours)
+    law = learn_law(observed, expected, table.metres, table.hours)
     own = own_dispersion(observed, expected, law)
     return law, _Dispersion(float(np.average(own, weights=1e-9 + np.nansum(observed, axis=1))), own)
 
@@ -214,6 +224,41 @@ def _learn_curve(
     own = np.nan_to_num(records.own(fitted + shocks.left_out_mean, shocks.left_out_var))
     spread = dispersion.common + shocks.left_out_var
     return learn_walking(records.walks, records.observed, own, riders, dispersion=spread, absorbed=absorbed)
+
+
+def _left_by_shocks(
+    records: _Records, shocks: Shocks, usual: Array, background: Array, dispersion: _Dispersion, before: Array
+) -> float:
+    """Part of the information on walkers that is left when shocks are not known but estimated with them.
+
+    Walkers come for hours, and next to one another, as shocks do: with more walkers expected, shocks come out smaller,
+    and the counts fit nearly as well. The curvature of the evidence by the number of walkers is that with the shocks
+    estimated again, over that with the shocks held. `before` are the walkers that the shocks were estimated with.
+    """
+    table, observed = records.table, np.nan_to_num(records.observed)
+    seen = np.isfinite(records.observed)
+    more = 1 + _MORE_WALKERS
+    again = estimate_shocks(
+        records.observed,
+        table.exposure,
+        usual,
+        more * before,
+        shocks.law,
+        table.metres,
+        dispersion=dispersion.common,
+        hours=table.hours,
+        start=shocks.sites,
+    )
+
+    def slope(known: Shocks, factor: float) -> float:
+        own = np.nan_to_num(records.own(usual + known.left_out_mean, known.left_out_var))
+        mean = np.maximum(own + factor * background, 1e-9)
+        spread = dispersion.common + known.left_out_var
+        return float(np.sum((background * (observed - mean) / (mean * (1 + spread * mean)))[seen]))
+
+    here = slope(shocks, 1.0)
+    held = here - slope(shocks, more)
+    return float(np.clip((here - slope(again, more)) / held, _LEAST_LEFT, 1.0)) if held > 0 else 1.0
 
 
 def _turned_away(walks: Walks, shocks: Shocks, usual: Array, var: Array) -> Array:

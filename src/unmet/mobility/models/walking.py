@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -103,6 +103,12 @@ class Walking:
     def sd(self, draws: int = 400) -> Array:
         """Standard deviation of w at the knots."""
         return self.draws(draws, np.random.default_rng(0)).std(axis=0)
+
+    def with_information(self, share: float) -> Self:
+        """The curve with a share of the information of the records: with 0, its covariance is the prior's."""
+        prior = np.eye(len(self.theta)) / _PRIOR_SD**2
+        precision = prior + share * (np.linalg.inv(self.covariance) - prior)
+        return replace(self, covariance=np.asarray(np.linalg.inv(precision), dtype=float))
 
     def describe(self) -> dict[str, Any]:
         """Describe the curve beside the measured one of another system, as JSON-able values."""
