@@ -24,8 +24,8 @@ __all__ = ["DRAWS", "PeriodDraws", "read_draws", "sum_by_area", "write_draws"]
 
 DRAWS = "draws.npz"
 _NAMES = tuple(f.name for f in fields(ZoneDraws))
-_UNREADABLE = (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, NotImplementedError)
-_UNREADABLE += (MemoryError, BadZipFile, zlib.error)  # an array may claim any size
+_DAMAGED = (OSError, EOFError, BadZipFile, zlib.error, NotImplementedError)
+_OTHER_KIND = (ValueError, KeyError, TypeError, AttributeError, MemoryError)  # an array may claim any size
 _DIGITS = 3  # of a draw; most are whole numbers
 
 
@@ -128,5 +128,5 @@ def read_draws(path: Path) -> dict[str, PeriodDraws]:
             }
     except InputError:
         raise
-    except _UNREADABLE as error:
+    except (*_DAMAGED, *_OTHER_KIND) as error:
         raise FileFormatError(f"{path}: does not contain draws by period: {error}. Run the estimate again.") from error
