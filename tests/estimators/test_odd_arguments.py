@@ -315,3 +315,34 @@ def test_rows_that_only_say_above_or_below_tell_no_scale():
     mean = gp.predict(x)
     assert np.abs(mean).max() < 3
     assert (mean[above] > 0).mean() > 0.9
+
+
+MASK = np.arange(30) == 3
+NOT_REAL = {
+    "masked": (np.ma.masked_array(Y, MASK), r"has 1 masked values\. Drop their rows, or fill them in"),
+    "complex": (Y + 1j, r"Complex data not supported: .* must be real numbers; got complex128"),
+    "times": (np.arange(30).astype("m8[s]"), r"must be numbers; got (durations|dates or times)"),
+    "records": (np.zeros(30, dtype=[("a", "f8")]), r"must be numbers; got records of several fields"),
+    "huge": ([10**400] * 30, r"int too large to convert to float|row 0 is 1000000"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("kind", NOT_REAL)
+@pytest.mark.parametrize("name", ["X", "y", "censored", "lower", "upper"])
+def test_values_that_are_not_real_numbers_are_refused(
+    estimator: CensoredGP | TobitRegressor, name: str, kind: str
+) -> None:
+    value, message = NOT_REAL[kind]
+    if name == "X":
+        value = np.reshape(value, (-1, 1)) if kind != "masked" else np.ma.masked_array(Y[:, None], MASK[:, None])
+    with pytest.raises(InputError, match=message):
+        estimator.fit(**{"X": X, "y": Y, name: value})
+    if name == "X":
+        with pytest.raises(InputError, match=message):
+            estimator.fit(X, Y).predict(value)
+
+
+def test_an_array_that_masks_nothing_is_an_array() -> None:
+    plain, masked = (TobitRegressor().fit(X, y) for y in (Y, np.ma.masked_array(Y, np.zeros(30))))
+    assert plain.coef_ == masked.coef_

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import pickle
 import zipfile
@@ -109,7 +111,26 @@ def rewrite(path: Path, change) -> None:
             archive.writestr(name, blob)
 
 
+def put_array(path: Path, name: str, array: np.ndarray) -> None:
+    """Write the archive anew with another array, and its digest."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, array, allow_pickle=True)
+
+    def change(header: dict, parts: dict) -> None:
+        parts[f"{name}.npy"] = buffer.getvalue()
+        header["digests"][name] = hashlib.sha256(buffer.getvalue()).hexdigest()
+
+    rewrite(path, change)
+
+
 class TestRefusals:
+    @pytest.mark.parametrize("coef", [np.full(2, np.nan), np.full(2, 1j)], ids=["NaN", "complex"])
+    def test_other_coefficients_of_a_tobit_model(self, tmp_path: Path, coef: np.ndarray) -> None:
+        TobitRegressor().fit(FRAME, Y, censored=CENSORED).save(tmp_path / "tobit")
+        put_array(tmp_path / "tobit", "coef_", coef)
+        with pytest.raises(FileFormatError, match="tobit"):
+            TobitRegressor.load(tmp_path / "tobit")
+
     @pytest.mark.parametrize("names", [5, "t", [], {}, True, ["t"], ["t", 5], ["t", "rain", "snow"]])
     def test_other_names_of_columns(self, saved: Path, names: object) -> None:
         rewrite(saved, lambda header, _: header.update(feature_names_in=names))
@@ -121,7 +142,10 @@ class TestRefusals:
         with pytest.raises(FileFormatError, match="does not describe a CensoredGP"):
             CensoredGP.load(saved)
 
-    @pytest.mark.parametrize(("name", "value"), [("scale_", "wide"), ("intercept_", None), ("n_features_in_", 7)])
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("scale_", "wide"), ("intercept_", None), ("n_features_in_", 7), ("intercept_", float("nan"))],
+    )
     def test_other_numbers_of_a_tobit_model(self, tmp_path: Path, name: str, value: object) -> None:
         TobitRegressor().fit(FRAME, Y, censored=CENSORED).save(tmp_path / "tobit")
         rewrite(tmp_path / "tobit", lambda header, _: header["fitted"].update({name: value}))
@@ -202,6 +226,10 @@ class TestRefusals:
             ("settings", {"kernel": None, "noise_variance": None, "surprise": 1}),
             ("likelihood", {"name": "gaussian", "parameter": {"value": "many"}}),
             ("y_scale", "wide"),
+            ("y_scale", float("nan")),
+            ("y_scale", -1.0),
+            ("y_mean", float("nan")),
+            ("y_mean", 1e308),
         ],
     )
     def test_a_header_that_makes_no_sense(self, saved: Path, key: str, value: object) -> None:
@@ -209,18 +237,19 @@ class TestRefusals:
         with pytest.raises(FileFormatError, match=str(saved)):
             CensoredGP.load(saved)
 
-    def test_a_pickle_in_the_place_of_an_array(self, saved: Path) -> None:
-        import hashlib
-        import io
-
-        buffer = io.BytesIO()
-        np.lib.format.write_array(buffer, np.array([{"a": 1}], dtype=object), allow_pickle=True)
-
-        def change(header: dict, parts: dict) -> None:
-            parts["X.npy"] = buffer.getvalue()
-            header["digests"]["X"] = hashlib.sha256(buffer.getvalue()).hexdigest()
-
-        rewrite(saved, change)
+    @pytest.mark.parametrize(
+        "array",
+        [
+            np.array([{"a": 1}], dtype=object),
+            np.full((40, 2), np.nan),
+            np.full((40, 2), 1j),
+            np.full((40, 2), "1"),
+            np.ones((40, 2), dtype=bool),
+        ],
+        ids=["a pickle", "NaN", "complex", "text", "bool"],
+    )
+    def test_another_kind_of_array(self, saved: Path, array: np.ndarray) -> None:
+        put_array(saved, "X", array)
         with pytest.raises(FileFormatError, match=str(saved)):
             CensoredGP.load(saved)
 

@@ -255,6 +255,9 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
         (lambda p: p.iloc[:0], "rows of one zone"),
         (lambda p: p.assign(exposure=0.0, unknown_minutes=p["minutes"], observed=np.nan), "has no record"),
         (lambda p: p.assign(exposure=0.0, observed=0), "No bin had anything to rent"),
+        (lambda p: p.assign(observed=1e8), r"observed must be 0 to 10,000,000, or missing"),
+        (lambda p: p.assign(available_minutes=500), "the minutes of the states must not exceed those of the bin"),
+        (lambda p: p.assign(minutes=np.nan), "the minutes of the states must not exceed those of the bin"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused_with_the_reason(spoil, message):

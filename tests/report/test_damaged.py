@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -17,6 +20,7 @@ from unmet._storage.parquet import read_parquet, write_parquet
 from unmet.mobility.runs import read_run
 from unmet.mobility.runs.outputs import TABLES
 from unmet.mobility.runs.periods import read_draws
+from unmet.mobility.runs.totals import ZoneDraws
 from unmet.report import export_tables, write_report
 from unmet.simulate import simulate_city
 
@@ -160,3 +164,40 @@ def test_a_ledger_that_cannot_be_opened_does_not_stop_a_reader(folder, tmp_path)
     (folder / "stages.json").symlink_to("stages.json")
     write_report(folder, tmp_path / "page.html", panel=folder / "panel.parquet")
     assert (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("lost", lambda v: np.full_like(v, np.nan)),
+        ("observed", lambda v: np.full_like(v, np.inf)),
+        ("lost", lambda v: v[:-1]),
+        ("lost", lambda v: v + 1j),
+        ("periods", lambda v: v[::-1]),
+        ("periods", lambda v: v.astype(float)),
+    ],
+)
+def test_draws_that_are_no_finite_numbers_are_refused(
+    tmp_path: Path, name: str, change: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    path = tmp_path / "draws.npz"
+    parts = {"0_periods": np.arange(3)} | {f"0_{f.name}": np.ones((3, 2), np.float32) for f in fields(ZoneDraws)}
+    np.savez(path, keys=np.array([""]), **{**parts, f"0_{name}": change(parts[f"0_{name}"])})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"draws\.npz: does not contain draws by period"):
+        read_draws(path)
+
+
+@pytest.mark.parametrize("name", ["versions", "model", "provenance", "costs", "joint", "notes", "panel_path"])
+def test_other_kinds_in_a_trusted_run_are_bad_input(folder: Path, tmp_path: Path, name: str) -> None:
+    path = folder / "estimate" / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: 5}))
+    for read in readers(folder / "estimate", tmp_path, trust=True):
+        with pytest.raises(FileFormatError, match=rf"run\.json: expected another kind of '{name}'"):
+            read()
+
+
+def test_numbers_that_are_not_finite_in_a_trusted_run_are_bad_input(folder: Path, tmp_path: Path) -> None:
+    path = folder / "estimate" / "totals.parquet"
+    write_parquet(read_parquet(path).assign(mean=np.inf), path)
+    with pytest.raises(FileFormatError, match="numbers that are not finite"):
+        write_report(folder / "estimate", tmp_path / "page.html", trust=True)

@@ -10,6 +10,7 @@ import pytest
 
 from unmet._exceptions import InputError
 from unmet._storage.files import read_whole, real_path
+from unmet._storage.folders import remove
 from unmet._storage.hashes import file_hash
 from unmet._storage.ledger import read_ledger
 from unmet.cli._collecting import parse_systems
@@ -50,3 +51,16 @@ def test_links_in_a_circle_have_a_path_and_cannot_be_opened(tmp_path: Path) -> N
     assert real_path(tmp_path / "a").name == "a"
     with pytest.raises(OSError, match="symbolic links"):
         read_whole(tmp_path / "a")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs named pipes")
+@pytest.mark.parametrize("what", ["folder", "file", "link", "pipe", "nothing"])
+def test_anything_is_removed_but_what_a_link_leads_to(tmp_path: Path, what: str) -> None:
+    kept, path = tmp_path / "kept", tmp_path / "path"
+    kept.mkdir()
+    (kept / "file").touch()
+    make = {"folder": path.mkdir, "file": path.touch, "link": lambda: path.symlink_to(kept), "nothing": lambda: None}
+    make.get(what, lambda: os.mkfifo(path))()
+    remove(path)
+    assert not os.path.lexists(path)
+    assert (kept / "file").exists()

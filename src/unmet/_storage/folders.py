@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 from unmet._exceptions import InputError
 from unmet._storage.writing import writing
 
-__all__ = ["check_regular", "describe_change", "hold_folder", "remove_if_empty"]
+__all__ = ["check_regular", "describe_change", "hold_folder", "remove", "remove_if_empty", "remove_strange"]
 
 _HASH = re.compile("[0-9a-f]{64}")
 
@@ -61,6 +63,32 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a folder with all in it, a link (not what it leads to) or a pipe, if there is one.
+
+    `shutil.rmtree` refuses links and files, and waits for pipes without end.
+    """
+    with suppress(OSError):
+        if stat.S_ISDIR(path.lstat().st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def remove_strange(folder: Path) -> None:
+    """Remove links, pipes and devices from a folder of own files, and the folder itself if it is one.
+
+    Through a link, a run would write outside its output.
+    """
+    paths = [folder]
+    for place, folders, files in os.walk(folder):
+        paths += [Path(place) / name for name in (*folders, *files)]
+    for path in paths:
+        with suppress(OSError):
+            if stat.S_IFMT(path.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+                path.unlink()
 
 
 def remove_if_empty(folder: Path) -> None:

@@ -6,9 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from unmet._exceptions import InputError
+from unmet._memory import check_memory
+from unmet._numbers import read_count, read_rates
 from unmet._typing import Array
 
 __all__ = ["erlang_loss", "expected_lost_at_chargers"]
+
+_MOST_CHARGERS = 1_000_000
 
 
 def erlang_loss(load: npt.ArrayLike, chargers: int) -> Array:
@@ -38,11 +42,8 @@ def erlang_loss(load: npt.ArrayLike, chargers: int) -> Array:
     >>> erlang_loss(2.0, 3).round(4).tolist()
     [1.0, 0.6667, 0.4, 0.2105]
     """
-    a = np.asarray(load, dtype=float)
-    if not (np.isfinite(a).all() and (a >= 0).all()):
-        raise InputError("load: expected finite values of at least 0.")
-    if chargers < 0:
-        raise InputError(f"chargers: expected at least 0, got {chargers}.")
+    a, chargers = read_rates(load, "load"), read_count(chargers, "chargers", 0, _MOST_CHARGERS)
+    check_memory(2 * a.size * (chargers + 1), f"A table of {a.size:,} loads and {chargers:,} chargers", "Give fewer.")
     shares = np.empty((*a.shape, chargers + 1))
     shares[..., 0] = 1.0
     for c in range(1, chargers + 1):
@@ -59,7 +60,7 @@ def expected_lost_at_chargers(arrivals: npt.ArrayLike, hours_at_charger: float, 
     >>> expected_lost_at_chargers(4.0, 0.5, 3).round(4).tolist()
     [4.0, 2.6667, 1.6, 0.8421]
     """
-    if not (np.isfinite(hours_at_charger) and hours_at_charger > 0):
-        raise InputError(f"hours_at_charger: expected a positive mean time, got {hours_at_charger}.")
-    rate = np.asarray(arrivals, dtype=float)
-    return rate[..., None] * erlang_loss(rate * hours_at_charger, chargers)
+    hours, rate = read_rates(hours_at_charger, "hours_at_charger"), read_rates(arrivals, "arrivals")
+    if hours.ndim or hours == 0:
+        raise InputError(f"hours_at_charger: expected a positive mean time, got {hours_at_charger!r:.60}.")
+    return rate[..., None] * erlang_loss(rate * hours, chargers)

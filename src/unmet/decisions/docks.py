@@ -16,8 +16,10 @@ from itertools import product
 import numpy as np
 
 from unmet._exceptions import InputError
+from unmet._numbers import LARGEST_COUNT, read_count, read_counts
 from unmet._typing import Array, IntArray
 from unmet.decisions.fleet import allocate_fleet, rebalance
+from unmet.decisions.station import MOST_DOCKS
 
 __all__ = ["Layout", "move_docks"]
 
@@ -73,11 +75,10 @@ def move_docks(cost: CostOfCapacity, capacities: Sequence[int] | IntArray, bikes
     >>> [layout.capacities.tolist() for layout in layouts]
     [[4, 8], [5, 7], [6, 6]]
     """
-    if most_docks < 0:
-        raise InputError(f"most_docks: expected at least 0, got {most_docks}.")
+    most_docks = read_count(most_docks, "most_docks", 0, LARGEST_COUNT)
     table = lru_cache(maxsize=None)(lambda i, c: np.asarray(cost(i, c), dtype=float))
-    docks = np.asarray(capacities, dtype=np.intp).copy()
-    if docks.ndim != 1 or len(docks) == 0 or docks.min() < 0:
+    docks = read_counts(capacities, "capacities", MOST_DOCKS)
+    if docks.ndim != 1 or len(docks) == 0:
         raise InputError("capacities: expected a number of docks, 0 or more, for each station.")
     start = allocate_fleet([table(i, int(c)) for i, c in enumerate(docks)], bikes)
     layouts = [Layout(docks.copy(), start.levels, start.cost)]

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmet._exceptions import InputError
+from unmet._numbers import LARGEST_COUNT, read_count, read_counts, read_numbers
 from unmet._typing import Array, IntArray
 
 __all__ = ["Allocation", "Move", "allocate_fleet", "fleet_curve", "rebalance"]
@@ -76,16 +77,18 @@ def fleet_curve(costs: Sequence[npt.ArrayLike], fleets: Sequence[int]) -> list[A
     """
     tables = _convex(costs)
     docks = sum(len(table) - 1 for table in tables)
-    wrong = [n for n in fleets if not 0 <= n <= docks]
-    if wrong:
-        raise InputError(f"bikes: expected 0 to the {docks} docks of all stations, got {wrong[0]}.")
+    sizes = read_counts(fleets, "bikes", LARGEST_COUNT)
+    if sizes.ndim != 1:
+        raise InputError(f"fleets: expected a list of numbers of bikes, got shape {sizes.shape}.")
+    if (sizes > docks).any():
+        raise InputError(f"bikes: expected 0 to the {docks} docks of all stations, got {sizes.max()}.")
     station = np.concatenate([np.full(len(table) - 1, i) for i, table in enumerate(tables)]).astype(np.intp)
     gain = np.concatenate([-np.diff(table) for table in tables])
     # Stable: among equal gains of one station the lower level comes first, as it must.
     order = np.argsort(-gain, kind="stable")
     empty = float(sum(table[0] for table in tables))
     results = []
-    for bikes in fleets:
+    for bikes in sizes.tolist():
         chosen = order[:bikes]
         levels = np.bincount(station[chosen], minlength=len(tables)).astype(np.intp)
         results.append(Allocation(levels, empty - float(gain[chosen].sum())))
@@ -118,7 +121,9 @@ def rebalance(
     [Move(source=1, target=0, gain=2.75)]
     """
     tables = _convex(costs)
-    now = np.asarray(levels, dtype=np.intp).copy()
+    now = read_counts(levels, "levels", LARGEST_COUNT)
+    if most_moves is not None:
+        most_moves = read_count(most_moves, "most_moves", 0, LARGEST_COUNT)
     if now.shape != (len(tables),):
         raise InputError(f"levels: expected one level per station ({len(tables)}), got shape {now.shape}.")
     for i, table in enumerate(tables):
@@ -155,7 +160,9 @@ def _loss(table: Array, level: int) -> float:
 
 def _convex(costs: Sequence[npt.ArrayLike]) -> list[Array]:
     """Check the cost tables; greedy choices are optimal for convex costs only."""
-    tables = [np.asarray(cost, dtype=float) for cost in costs]
+    if not np.iterable(costs):
+        raise InputError(f"costs: expected a list with one table per station, got {type(costs).__name__}.")
+    tables = [read_numbers(cost, "costs") for cost in costs]
     if not tables:
         raise InputError("costs: expected at least one station.")
     for i, table in enumerate(tables):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmet._exceptions import InputError
+from unmet._numbers import read_counts, read_rates
 from unmet._typing import Array, BoolArray, IntArray
 
 __all__ = ["Network", "Outcome", "Riders", "draw_riders", "ride"]
@@ -22,6 +23,7 @@ _WALKING = 4.7  # km/h
 _RIDING = 9.0  # km/h along the straight line
 _START = 0.025  # hours until a bike is unlocked and locked again
 _ROUND_TRIP = 0.33  # hours
+_MOST_RIDERS = 10_000_000
 _LATER = 0.1  # hours until a rider who found no dock anywhere tries again
 _LEAST = 1e-3  # nobody walks to a station that fewer than so many would choose
 
@@ -130,15 +132,24 @@ def draw_riders(
     >>> bool((riders.time < 1.0).all()), set(riders.destination.tolist())
     (True, {0})
     """
-    mu, lam = np.asarray(rentals, dtype=float), np.asarray(returns, dtype=float)
+    mu, lam, between = read_rates(rentals, "rentals"), read_rates(returns, "returns"), read_rates(km, "km")
+    if mu.ndim != 2 or lam.shape != mu.shape or between.shape != (len(mu), len(mu)):
+        raise InputError(
+            "rentals, returns, km: expected (stations, intervals) twice, and (stations, stations); got "
+            f"{mu.shape}, {lam.shape} and {between.shape}."
+        )
+    length, broken = read_rates(hours, "hours"), read_rates(breaks, "breaks")
+    if length.ndim or length == 0 or broken.ndim or broken > 1:
+        raise InputError(f"hours, breaks: expected a time and a probability, got {hours!r:.60}, {breaks!r:.60}.")
+    if mu.sum() * length > _MOST_RIDERS:
+        raise InputError(f"rentals: expected at most {_MOST_RIDERS:,} riders in all, got {mu.sum() * length:.3g}.")
     count = generator.poisson(mu * hours)
     origin, interval = np.divmod(np.repeat(np.arange(count.size), count.ravel()), mu.shape[1])
     size = len(origin)
     cumulated = np.cumsum(lam + 1e-12, axis=0)
     chance = generator.random(size) * cumulated[-1, interval]
     destination = (cumulated[:, interval] <= chance).sum(axis=0)
-    between = np.asarray(km, dtype=float)[origin, destination]
-    riding = np.where(origin == destination, _ROUND_TRIP, _START + between / _RIDING)
+    riding = np.where(origin == destination, _ROUND_TRIP, _START + between[origin, destination] / _RIDING)
     time = hours * (interval + generator.random(size))
     order = np.argsort(time, kind="stable")
     return Riders(
@@ -173,8 +184,8 @@ def ride(riders: Riders, network: Network, levels: npt.ArrayLike) -> Outcome:
     >>> ride(riders, far, [1, 0]).no_bike.tolist()
     [1, 0]
     """
-    stock = np.asarray(levels, dtype=np.intp).tolist()
     capacity = network.capacity.tolist()
+    stock = read_counts(levels, "levels", max(capacity, default=0)).ravel().tolist()
     if len(stock) != len(capacity) or any(not 0 <= s <= c for s, c in zip(stock, capacity, strict=True)):
         raise InputError("levels: expected 0 to the capacity of each station.")
     return _Ride(riders, network, stock).run()

@@ -14,7 +14,10 @@ import numpy.typing as npt
 from scipy.special import pdtr, pdtrc
 
 from unmet._exceptions import InputError
-from unmet._typing import Array
+from unmet._memory import check_memory
+from unmet._numbers import read_counts, read_rates
+from unmet._typing import Array, IntArray
+from unmet.decisions.station import MOST_DOCKS, check_riders
 
 __all__ = ["TimeOut", "time_out"]
 
@@ -58,16 +61,18 @@ def time_out(
     >>> out.empty.round(4).tolist()
     [[[0.5677, 0.9415]]]
     """
-    mu, lam = np.asarray(rentals, dtype=float), np.asarray(returns, dtype=float)
-    docks, first = np.asarray(capacity, dtype=int), np.asarray(start, dtype=int)
+    mu, lam = read_rates(rentals, "rentals"), read_rates(returns, "returns")
+    docks, first = (read_counts(value, name, MOST_DOCKS) for value, name in ((capacity, "capacity"), (start, "start")))
     if mu.shape != lam.shape or mu.ndim != 3 or docks.shape != mu.shape[:1] or first.shape != mu.shape[:1]:
         raise InputError(
             f"rentals and returns: expected (stations, scenarios, intervals), and a capacity and a start per station; "
             f"got {mu.shape}, {lam.shape}, {docks.shape} and {first.shape}."
         )
-    if (first < 0).any() or (first > docks).any():
+    if (first > docks).any():
         raise InputError("start: expected levels from 0 to the capacity.")
+    check_riders(mu, lam, hours)
     levels = int(docks.max(initial=0)) + 1
+    check_memory(8 * levels * mu.shape[0] * mu.shape[1], f"{levels:,} levels of {len(mu):,} stations", "Use fewer.")
     # Stations of any size at once: levels above the capacity are never reached.
     chance = np.zeros((*mu.shape[:2], levels))
     np.put_along_axis(chance, np.broadcast_to(first[:, None, None], (*mu.shape[:2], 1)), 1.0, axis=2)
@@ -79,7 +84,7 @@ def time_out(
     return TimeOut(empty, full)
 
 
-def _one_interval(chance: Array, mu: Array, lam: Array, top: Array, hours: float) -> tuple[Array, Array]:
+def _one_interval(chance: Array, mu: Array, lam: Array, top: IntArray, hours: float) -> tuple[Array, Array]:
     """Give the distribution at the end of an interval, and the share of it spent at each level."""
     rate = max(float((mu + lam).max(initial=0.0)), 1e-12)  # one clock for all stations: simpler, and as exact
     pieces = int(np.ceil(rate * hours / _MOST_EVENTS))

@@ -22,9 +22,27 @@ import numpy.typing as npt
 from scipy.special import pdtrc
 
 from unmet._exceptions import InputError
+from unmet._memory import check_memory
+from unmet._numbers import read_count, read_rates
 from unmet._typing import Array
 
-__all__ = ["LostRiders", "expected_level", "expected_lost", "with_day_factor"]
+__all__ = [
+    "MOST_DOCKS",
+    "LostRiders",
+    "check_riders",
+    "expected_cost",
+    "expected_level",
+    "expected_lost",
+    "with_day_factor",
+]
+
+MOST_DOCKS = 100_000
+"""Largest capacity of a station."""
+
+MOST_RIDERS = 100_000
+"""Most riders that a station may expect in one interval: the time to sum over them grows with their number."""
+
+_LEAST_DISPERSION = 1e-12  # below it a factor is 1 in double precision, and its gamma distribution has no draws
 
 
 @dataclass(frozen=True)
@@ -44,6 +62,7 @@ class LostRiders:
 
     def cost(self, no_bike: float = 1.0, no_dock: float = 1.0) -> Array:
         """Weigh both losses: `no_bike` per lost rental plus `no_dock` per lost return."""
+        check_penalties(no_bike, no_dock)
         return no_bike * self.rentals + no_dock * self.returns
 
 
@@ -119,6 +138,7 @@ def expected_cost(
     [4.0, 2.2707, 1.0827, 0.436]
     """
     mu, lam, levels = _checked(rentals, returns, capacity, hours, broken)
+    check_penalties(no_bike, no_dock)
     value = np.zeros((levels, 1, mu.shape[0]))
     for k in range(mu.shape[1] - 1, -1, -1):
         value = _back_one_interval(value, mu[:, k], lam[:, k], hours, ((0, no_bike), (0, no_dock)))
@@ -166,10 +186,12 @@ def with_day_factor(rates: npt.ArrayLike, dispersion: float, generator: np.rando
     >>> bool((rates == rates[:, :1]).all())
     True
     """
-    array = np.asarray(rates, dtype=float)
-    if dispersion < 0:
-        raise InputError(f"dispersion: expected a variance of at least 0, got {dispersion}.")
-    if dispersion == 0:
+    array = read_rates(rates, "rates")
+    if array.ndim == 0:
+        raise InputError("rates: expected one rate per interval, got a single number.")
+    if read_rates(dispersion, "dispersion").ndim:
+        raise InputError("dispersion: expected one number.")
+    if dispersion < _LEAST_DISPERSION:
         return array.copy()
     factor = generator.gamma(1.0 / dispersion, dispersion, size=array.shape[:-1])
     return array * factor[..., None]
@@ -179,18 +201,36 @@ def _checked(
     rentals: npt.ArrayLike, returns: npt.ArrayLike, capacity: int, hours: float, broken: int
 ) -> tuple[Array, Array, int]:
     """Check the arguments; return rates as (scenarios, intervals) and the number of levels."""
-    mu, lam = np.asarray(rentals, dtype=float), np.asarray(returns, dtype=float)
-    if mu.shape != lam.shape or mu.ndim == 0:
+    mu, lam = read_rates(rentals, "rentals"), read_rates(returns, "returns")
+    if mu.shape != lam.shape or mu.ndim == 0 or mu.size == 0:
         raise InputError(f"rentals and returns: expected arrays of one shape, got {mu.shape} and {lam.shape}.")
-    for name, array in (("rentals", mu), ("returns", lam)):
-        if not (np.isfinite(array).all() and (array >= 0).all()):
-            raise InputError(f"{name}: expected finite rates of at least 0; got {array.min()} to {array.max()}.")
-    if not (np.isfinite(hours) and hours > 0):
-        raise InputError(f"hours: expected a positive length of an interval, got {hours}.")
-    if not 0 <= broken <= capacity:
-        raise InputError(f"broken: expected 0 to the capacity of {capacity} bikes, got {broken}.")
+    check_riders(mu, lam, hours)
+    docks = read_count(capacity, "capacity", 0, MOST_DOCKS)
+    levels = docks - read_count(broken, "broken", 0, docks) + 1
     intervals = mu.shape[-1]
-    return mu.reshape(-1, intervals), lam.reshape(-1, intervals), capacity - broken + 1
+    scenarios = mu.size // intervals
+    check_memory(10 * levels * scenarios, f"{levels:,} levels in {scenarios:,} scenarios", "Give fewer scenarios.")
+    return mu.reshape(-1, intervals), lam.reshape(-1, intervals), levels
+
+
+def check_riders(rentals: Array, returns: Array, hours: float) -> None:
+    """Refuse intervals that are no positive time, or have more riders than can be summed in a few seconds."""
+    length = read_rates(hours, "hours")
+    if length.ndim or length == 0:
+        raise InputError(f"hours: expected a positive length of an interval, got {hours!r:.60}.")
+    riders = (rentals.max(initial=0.0) + returns.max(initial=0.0)) * float(length)
+    if riders > MOST_RIDERS:
+        raise InputError(
+            f"rentals and returns: expected at most {MOST_RIDERS:,} riders in an interval of {hours:g} hours, got "
+            f"{riders:.3g}. Check the unit (riders per hour) and hours."
+        )
+
+
+def check_penalties(no_bike: float, no_dock: float) -> None:
+    """Refuse penalties that are not finite numbers of at least 0."""
+    for name, value in (("no_bike", no_bike), ("no_dock", no_dock)):
+        if read_rates(value, name).ndim:
+            raise InputError(f"{name}: expected one number, got {value!r:.60}.")
 
 
 _Charges = tuple[tuple[int, float], tuple[int, float]]

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unmet._exceptions import InputError
+from unmet._numbers import read_count, read_numbers, read_rates
 from unmet._typing import Array
-from unmet.decisions.station import expected_lost
+from unmet.decisions.station import MOST_DOCKS, expected_lost
 
 __all__ = ["Target", "target_level", "value_of_a_dock", "value_of_bikes"]
 
@@ -58,11 +59,11 @@ def target_level(cost: npt.ArrayLike, tolerance: float = 0.5) -> Target:
     >>> target_level([3.0, 1.2, 1.0, 1.4, 4.0])
     Target(level=2, low=1, high=3, cost=1.0)
     """
-    array = np.asarray(cost, dtype=float)
-    if array.ndim not in (1, 2) or array.shape[-1] == 0:
+    array = _costs(cost)
+    if array.ndim > 2:
         raise InputError(f"cost: expected one value per level, or scenarios by levels; got shape {array.shape}.")
-    if tolerance < 0:
-        raise InputError(f"tolerance: expected at least 0 riders, got {tolerance}.")
+    if read_rates(tolerance, "tolerance").ndim:
+        raise InputError(f"tolerance: expected one number, got {tolerance!r:.60}.")
     mean = array if array.ndim == 1 else array.mean(axis=0)
     best = int(mean.argmin())
     good = np.flatnonzero(mean <= mean[best] + tolerance)
@@ -79,7 +80,14 @@ def value_of_bikes(cost: npt.ArrayLike) -> Array:
     >>> value_of_bikes([3.0, 1.5, 1.0, 1.5]).tolist()
     [1.5, 0.5, -0.5]
     """
-    return -np.diff(np.asarray(cost, dtype=float), axis=-1)
+    return -np.diff(_costs(cost), axis=-1)
+
+
+def _costs(cost: npt.ArrayLike) -> Array:
+    array = read_numbers(cost, "cost")
+    if array.ndim == 0 or array.size == 0 or not np.isfinite(array).all():
+        raise InputError(f"cost: expected finite values, one per level; got shape {array.shape}.")
+    return array
 
 
 def value_of_a_dock(
@@ -101,6 +109,7 @@ def value_of_a_dock(
     >>> bool((np.diff(gain) > 0).all())  # a fuller station gains more
     True
     """
+    capacity = read_count(capacity, "capacity", 0, MOST_DOCKS - 1)
     now = expected_lost(rentals, returns, capacity, hours=hours).cost(no_bike, no_dock)
     larger = expected_lost(rentals, returns, capacity + 1, hours=hours).cost(no_bike, no_dock)
     return now - larger[..., :-1]

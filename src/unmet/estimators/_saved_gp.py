@@ -14,7 +14,7 @@ import numpy as np
 from unmet._parameters import Parameter, parameter_from_dict, parameter_to_dict
 from unmet.estimators._likelihoods import likelihood_from_dict, likelihood_to_dict
 from unmet.estimators._model import Model
-from unmet.estimators._storage import names_in, restoring
+from unmet.estimators._storage import finite_array, finite_number, names_in, restoring
 from unmet.inference.ep import Sites
 from unmet.inference.planning import block_from_dict
 from unmet.kernels import kernel_from_dict
@@ -96,9 +96,11 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
         raise ValueError(f"n_features_in: {header['n_features_in']!r:.60}")
     if (names := names_in(header, gp.n_features_in_)) is not None:
         gp.feature_names_in_ = names
-    gp.y_mean_, gp.y_scale_ = float(header["y_mean"]), float(header["y_scale"])
+    gp.y_mean_, gp.y_scale_ = (finite_number(header[name], name) for name in ("y_mean", "y_scale"))
+    if gp.y_scale_ <= 0:
+        raise ValueError(f"y_scale: {gp.y_scale_}")
     kernel, likelihood = kernel_from_dict(header["kernel"]), likelihood_from_dict(header["likelihood"])
-    X = arrays["X"]
+    X = finite_array(arrays, "X")
     extra = (arrays.get(name) for name in ("exposure", "short", "background"))
     obs = Observations(arrays["lower"], arrays["upper"], *extra)
     if header["features"] is None:

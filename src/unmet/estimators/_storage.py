@@ -18,10 +18,11 @@ import numpy as np
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.writing import replacing
 
-__all__ = ["names_in", "read_archive", "restoring", "write_archive"]
+__all__ = ["finite_array", "finite_number", "names_in", "read_archive", "restoring", "write_archive"]
 
 _FORMAT = "unmet-model"
 _VERSION = 1
+_LARGEST = 1e300
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -120,10 +121,24 @@ def _read_array(blob: bytes, name: str) -> np.ndarray:
         raise ValueError(f"array {name!r} has version {version} of NumPy's format")
     shape, _, dtype = _HEADERS[version](stream)
     claimed, there = math.prod(shape) * dtype.itemsize, len(blob) - stream.tell()
-    if dtype.hasobject or claimed != there or min(shape, default=0) < 0:
+    if dtype != np.float64 or claimed != there or min(shape, default=0) < 0:
         raise ValueError(f"array {name!r} claims {dtype} of shape {shape}, {claimed:,} bytes; it has {there:,}")
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)
+
+
+def finite_array(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """Return an array of a file; raise `ValueError` if some of its values are not finite."""
+    if not np.isfinite(arrays[name]).all():
+        raise ValueError(f"{name}: expected finite numbers")
+    return arrays[name]
+
+
+def finite_number(value: Any, name: str) -> float:
+    """Return a number of a header; raise `ValueError` if it is not finite."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
+        raise ValueError(f"{name}: {value!r:.60}")
+    return float(value)
 
 
 def names_in(header: dict[str, Any], columns: int) -> np.ndarray | None:

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from unmet._exceptions import InputError
+from unmet._numbers import read_numbers, refuse_other_kinds
 from unmet._typing import Array
 from unmet.estimators.frames import naming_rows, refuse_other_order, refuse_words_and_times
 from unmet.estimators.labels import observations
@@ -79,6 +80,7 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
     if getattr(X, "shape", (1,))[:1] == (0,):
         raise InputError(f"X must have at least one row; got shape {X.shape}. Check how its rows were selected.")
     refuse_words_and_times(X)
+    refuse_other_kinds(X, "X")
     with naming_rows(X):
         return _numbers(estimator, X, reset=reset)
 
@@ -86,7 +88,7 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
 def _numbers(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
     try:
         table = np.asarray(validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=reset))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(str(error)) from None
     names = [repr(name) for name in getattr(estimator, "feature_names_in_", range(table.shape[1]))]
     bad = np.argwhere(~np.isfinite(table))
@@ -122,6 +124,7 @@ def read_rows(
     table = read_table(estimator, X, reset=reset)
     if y is None and lower is None and upper is None:
         raise InputError("fit requires y to be passed, but the target y is None. Give y, or lower= and upper=.")
+    refuse_other_kinds(y, "y")
     with naming_rows(X, y, censored, lower, upper):
         obs = observations(len(table), None if y is None else column_or_1d(y, warn=True), censored, lower, upper)
     by_bounds = lower is not None or upper is not None
@@ -160,8 +163,8 @@ def choice(name: str, value: Any, allowed: tuple[str | None, ...]) -> None:
 def numbers(given: Any) -> Array | None:
     """Convert to an array of floats; return None if that fails."""
     try:
-        return np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
+        return read_numbers(given, "")
+    except InputError:
         return None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from unmet._exceptions import InputError, UninformativeWarning
+from unmet._numbers import read_numbers, refuse_other_kinds
 from unmet._typing import Array
 from unmet.likelihoods.base import Likelihood, Observations, refuse_reversed
 
@@ -220,10 +221,7 @@ def vector(given: Any, n: int, name: str) -> Array:
     name : str
         Name of the argument, for messages.
     """
-    try:
-        values = np.asarray(given, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be numbers; {error}.") from None
+    values = read_numbers(given, name)
     if values.ndim != 1:
         raise InputError(f"{name} must be one column of values; got an array of shape {values.shape}.")
     if len(values) != n:
@@ -253,13 +251,18 @@ def sides(censored: Any, n: int) -> Array:
     """
     if censored is None:
         return np.zeros(n)
-    labels = np.asarray(censored)
+    refuse_other_kinds(censored, "censored")
+    try:
+        labels = np.asarray(censored)
+    except ValueError as error:
+        raise InputError(f"censored must have one label per row of X; {error}.") from None
     if labels.shape != (n,):
         raise InputError(f"censored must have one label per row of X; got shape {labels.shape} for {n} rows.")
     try:
         side = labels.astype(float)
-    except (TypeError, ValueError):  # strings or missing values among the labels
-        side = np.array([float(x) if isinstance(x, (bool, int, float, np.number, np.bool)) else np.nan for x in labels])
+    except (TypeError, ValueError, OverflowError):  # strings, missing or huge values among the labels
+        numbers = (bool, int, float, np.integer, np.floating, np.bool)
+        side = np.array([float(x) if isinstance(x, numbers) and -1 <= x <= 1 else np.nan for x in labels])
     side[[isinstance(label, (str, bytes)) for label in labels]] = np.nan  # also strings such as "1"
     bad = np.flatnonzero(~np.isin(side, (-1.0, 0.0, 1.0)))
     if bad.size:

@@ -16,7 +16,7 @@ from unmet._exceptions import ConvergenceWarning, InputError, UninformativeWarni
 from unmet._typing import Array, BoolArray
 from unmet.estimators._identified import endless_direction, undetermined
 from unmet.estimators._score import r2_on_exact_rows
-from unmet.estimators._storage import names_in, read_archive, restoring, write_archive
+from unmet.estimators._storage import finite_array, finite_number, names_in, read_archive, restoring, write_archive
 from unmet.estimators._tobit import TobitFit, fit_tobit, size_of
 from unmet.estimators.frames import refuse_other_order
 from unmet.estimators.inputs import (
@@ -297,8 +297,11 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
                 if not isinstance(value, int | float) or (isinstance(value, int) and abs(value) > _LARGEST):
                     raise TypeError(f"{name}: {value!r:.60}")
                 setattr(tobit, name, value)
+            for name in ("intercept_", "scale_"):
+                finite_number(header["fitted"][name], name)
             for name in _ARRAYS:
                 setattr(tobit, name, arrays[name])
+            finite_array(arrays, "coef_")
             if tobit.coef_.shape != (tobit.n_features_in_,):
                 raise ValueError(f"coef_: {tobit.coef_.shape}")
             if (names := names_in(header, tobit.n_features_in_)) is not None:

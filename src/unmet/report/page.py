@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import unmet
-from unmet._exceptions import InputError, MissingExtraError
+from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet._storage.folders import check_regular
 from unmet._storage.writing import write_text, writing
 from unmet.mobility.panel.file import PanelFile
@@ -315,7 +315,13 @@ def _policy(*scripts: str) -> str:
 
 def _embedded(data: dict[str, Any]) -> str:
     """Return JSON that is safe inside an HTML script element, whatever its strings."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:
+        raise FileFormatError(
+            "The results of this run have numbers that are not finite: they were damaged or changed. Run the estimate "
+            "again."
+        ) from error
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -233,6 +233,16 @@ def _check_published(given: Path, folder: Path) -> None:
         )
 
 
+# Parts of run.json that older versions do not write, and their kinds.
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("versions", "model", "provenance", "costs"), (dict,)),
+    **dict.fromkeys(("joint", "widening", "panel"), (dict, type(None))),
+    **dict.fromkeys(("notes", "left_out", "failures"), (list,)),
+    "effects": (list, type(None)),
+    "panel_path": (str, type(None)),
+}
+
+
 def _read_info(folder: Path) -> dict[str, Any]:
     info = read_info(folder)
     missing = [name for name in TABLES if not (folder / name).is_file()]
@@ -245,6 +255,9 @@ def _read_info(folder: Path) -> dict[str, Any]:
     for name in ("totals", "zones", "inputs"):
         if not isinstance(info.get(name), dict):
             raise FileFormatError(f"{folder / 'run.json'}: expected an object under {name!r}; run the estimate again.")
+    for name, kinds in _KINDS.items():
+        if name in info and not isinstance(info[name], kinds):
+            raise FileFormatError(f"{folder / 'run.json'}: expected another kind of {name!r}; run the estimate again.")
     return info
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from toy_model import ToyModel, estimate_toy, toy_panel
 
+from unmet._storage.folders import remove
 from unmet._storage.parquet import write_parquet
 from unmet.execution import serially
 from unmet.mobility.runs import run_estimates
@@ -134,3 +135,31 @@ def test_workers_end_when_their_run_is_killed(panel, tmp_path):
     model = {"trouble": {"z1": "kill-run-and-wait"}}
     killed = run(panel, tmp_path / "out", executor="in_processes", jobs=1, chunk=1, model=model)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs named pipes")
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [(".parts/*", "link"), (".parts/scratch", "pipe"), *((".parts/*/part-*", how) for how in ("link", "pipe", "file"))],
+)
+def test_checkpoints_that_are_links_or_pipes_are_computed_again(panel, quiet, tmp_path, what, how):
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        run_estimates(panel, ToyModel(), out, estimate=estimate_toy, executor=serially, progress=interrupt_after(2))
+    (out / ".parts" / "scratch").mkdir(exist_ok=True)
+    for path in out.glob(what):
+        remove(path)
+        make = {"link": lambda p: p.symlink_to(elsewhere), "pipe": os.mkfifo, "file": Path.touch}[how]
+        make(path)
+    run_estimates(panel, ToyModel(), out, estimate=estimate_toy, executor=serially)
+    assert tables(out) == quiet
+    assert not list(elsewhere.iterdir())
+
+
+def interrupt_after(zones: int):
+    def progress(done: int, all_zones: int, note: str) -> None:
+        if done >= zones:
+            raise KeyboardInterrupt
+
+    return progress

@@ -29,6 +29,8 @@ The last is for bins after the end of the records: a trend may turn as it has no
 _NEEDED = tuple(name for name in PANEL_COLUMNS if name in (*NEEDED_COLUMNS, *STATE_MINUTES))
 # Columns of a panel that record what happened. None may be a covariate, or demand would explain itself.
 NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", CITY_RATE, "weather_usual"}
+_LARGEST_COUNT = 1e7  # trips in a bin, as for counts in `unmet.estimators`
+_ROUNDED = 0.01  # minutes
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # Minutes. A pickup proves that a vehicle was there for a moment, even if no minute began with one. One moment per bin,
 # not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased.
@@ -236,13 +238,15 @@ def _out_of_stock(frame: pd.DataFrame) -> Array:
 def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
     """Refuse impossible numbers; observed trips may be missing, shares and minutes may not."""
     states = frame[list(STATE_MINUTES)].to_numpy(dtype=float)
+    minutes = frame["minutes"].to_numpy(dtype=float)
     share = ~((exposure >= 0) & (exposure <= 1))
     label = frame["censored"].isna().to_numpy()
     state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)
     for wrong, words in (
-        (np.isinf(observed) | (observed < 0), "observed must be 0 or more, or missing"),
+        ((observed < 0) | (observed > _LARGEST_COUNT), f"observed must be 0 to {_LARGEST_COUNT:,.0f}, or missing"),
         (share, "exposure must be a share, 0 to 1"),
         (state, "the minutes of each state must be 0 or more"),
+        (~(states.sum(axis=1) <= minutes + _ROUNDED), "the minutes of the states must not exceed those of the bin"),
         (label, "censored must be true or false"),
     ):
         if wrong.any():

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from unmet._storage.folders import remove
 from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
 from unmet._storage.seals import sealed, unsealed
@@ -171,11 +171,11 @@ def read_checkpoints(folder: Path) -> tuple[list[Checkpoint], int]:
             part = read_checkpoint(path)
             _check(part)
         except (OSError, ValueError, KeyError, TypeError):
-            shutil.rmtree(path)
+            remove(path)
             removed += 1
             continue
         if seen & part.zones:
-            shutil.rmtree(path)
+            remove(path)
             removed += 1
             continue
         seen |= part.zones

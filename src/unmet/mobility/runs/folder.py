@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from unmet._storage.files import read_whole
-from unmet._storage.folders import hold_folder, remove_if_empty
+from unmet._storage.folders import hold_folder, remove, remove_if_empty, remove_strange
 from unmet._storage.writing import writing
 from unmet.mobility.runs.outputs import read_info
 
@@ -49,11 +48,12 @@ def run_folder(out: Path) -> Iterator[RunFolder]:
     with hold_folder(out):
         try:
             with writing(out):
-                shutil.rmtree(place.scratch, ignore_errors=True)
+                remove_strange(place.hidden)
+                remove(place.scratch)
                 place.scratch.mkdir(parents=True)
             yield place
         finally:
-            shutil.rmtree(place.scratch, ignore_errors=True)
+            remove(place.scratch)
             remove_if_empty(place.hidden)
 
 

@@ -15,7 +15,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
+from unmet._memory import check_memory
 from unmet._typing import Array, IntArray
 from unmet.mobility.runs.totals import ZoneDraws
 
@@ -23,6 +24,8 @@ __all__ = ["DRAWS", "PeriodDraws", "read_draws", "sum_by_area", "write_draws"]
 
 DRAWS = "draws.npz"
 _NAMES = tuple(f.name for f in fields(ZoneDraws))
+_DAMAGED = (OSError, EOFError, BadZipFile, zlib.error, NotImplementedError)
+_OTHER_KIND = (ValueError, KeyError, TypeError, AttributeError, MemoryError)  # an array may claim any size
 _DIGITS = 3  # of a draw; most are whole numbers
 
 
@@ -73,8 +76,15 @@ class PeriodDraws:
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Any]) -> PeriodDraws:
-        """Read back what `to_parts` gave."""
-        return cls(parts["periods"], ZoneDraws(*(parts[name].astype(float) for name in _NAMES)))
+        """Read back what `to_parts` gave. Raises ValueError if an array is of another kind or not finite."""
+        periods = parts["periods"]
+        if periods.ndim != 1 or periods.dtype.kind not in "iu" or (np.diff(periods) <= 0).any():
+            raise ValueError("periods are not ascending whole numbers")
+        for name in _NAMES:
+            own = parts[name]
+            if own.dtype.kind != "f" or own.shape[:1] != periods.shape or not np.isfinite(own).all():
+                raise ValueError(f"{name} does not have a finite number for each period")
+        return cls(periods, ZoneDraws(*(parts[name].astype(float) for name in _NAMES)))
 
 
 def sum_by_area(
@@ -108,10 +118,15 @@ def read_draws(path: Path) -> dict[str, PeriodDraws]:
     """
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            # Unpacked, it may be larger than memory: an array of zeros takes a thousandth on disk.
+            unpacked = sum(entry.file_size for entry in file.zip.infolist())
+            check_memory(unpacked // 8, f"{path}: unpacked, it", "Run the estimate again.")
             names = ("periods", *_NAMES)
             return {
                 str(key): PeriodDraws.from_parts({name: file[f"{i}_{name}"] for name in names})
                 for i, key in enumerate(file["keys"])
             }
-    except (OSError, EOFError, ValueError, KeyError, TypeError, NotImplementedError, BadZipFile, zlib.error) as error:
+    except InputError:
+        raise
+    except (*_DAMAGED, *_OTHER_KIND) as error:
         raise FileFormatError(f"{path}: does not contain draws by period: {error}. Run the estimate again.") from error

@@ -1,0 +1,99 @@
+"""Numbers that a caller gives: converted to floats, or refused with a sentence."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from unmet._exceptions import InputError
+from unmet._typing import Array, IntArray
+
+__all__ = ["LARGEST_COUNT", "read_count", "read_counts", "read_numbers", "read_rates", "refuse_other_kinds"]
+
+LARGEST_COUNT = 2**53
+"""Up to here every whole number is a float."""
+
+_LARGEST_RATE = 1e100
+_OTHER_KINDS = {"M": "times", "m": "durations", "V": "records of several fields"}
+
+
+def refuse_other_kinds(given: Any, name: str) -> None:
+    """Raise `InputError` for arrays that NumPy would convert to floats, but which are not real numbers.
+
+    The values behind a mask would be used, imaginary parts dropped, and times counted in any unit.
+
+    Parameters
+    ----------
+    given : object
+        The argument; only arrays and series have such kinds.
+    name : str
+        Its name, for messages.
+    """
+    if isinstance(given, np.ma.MaskedArray) and np.ma.is_masked(given):
+        raise InputError(
+            f"{name} has {np.ma.count_masked(given)} masked values. Drop their rows, or fill them in: "
+            f"{name}.filled(value)."
+        )
+    kind = getattr(getattr(given, "dtype", None), "kind", "")
+    if kind == "c":
+        raise InputError(f"Complex data not supported: {name} must be real numbers; got {given.dtype}.")
+    if kind in _OTHER_KINDS:
+        raise InputError(f"{name} must be numbers; got {_OTHER_KINDS[kind]} ({given.dtype}).")
+
+
+def read_numbers(given: Any, name: str) -> Array:
+    """Convert an argument to an array of floats, of any shape; NaN and infinity stay.
+
+    Examples
+    --------
+    >>> read_numbers([1, "2.5"], "y").tolist()
+    [1.0, 2.5]
+    >>> read_numbers(10**400, "y")
+    Traceback (most recent call last):
+    unmet._exceptions.InputError: y must be numbers; int too large to convert to float.
+    """
+    refuse_other_kinds(given, name)
+    try:
+        array = np.asarray(given)
+        refuse_other_kinds(array, name)
+        return array.astype(float)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name} must be numbers; {error}.") from None
+
+
+def read_rates(given: Any, name: str) -> Array:
+    """Convert an argument to an array of finite floats of at least 0, whose products do not overflow."""
+    rates = read_numbers(given, name)
+    if not ((rates >= 0) & (rates <= _LARGEST_RATE)).all():
+        raise InputError(
+            f"{name}: expected finite rates of at least 0, below {_LARGEST_RATE:g}; got {rates.min()} to {rates.max()}."
+        )
+    return rates
+
+
+def read_counts(given: Any, name: str, most: int) -> IntArray:
+    """Convert an argument to an array of integers from 0 to a limit, without rounding."""
+    counts = read_numbers(given, name)
+    wrong = counts[~((counts >= 0) & (counts <= most) & (counts == np.floor(counts)))]
+    if wrong.size:
+        raise InputError(f"{name}: expected whole numbers from 0 to {most:,}, got {wrong[0]:g}.")
+    return counts.astype(np.intp)
+
+
+def read_count(given: Any, name: str, least: int, most: int) -> int:
+    """Convert an argument to an integer between two limits, without rounding.
+
+    Examples
+    --------
+    >>> read_count(np.float64(3.0), "capacity", 0, 10)
+    3
+    >>> read_count(3.5, "capacity", 0, 10)
+    Traceback (most recent call last):
+    unmet._exceptions.InputError: capacity: expected a whole number from 0 to 10, got 3.5.
+    """
+    whole = isinstance(given, Integral) or (isinstance(given, (float, np.floating)) and float(given).is_integer())
+    if not whole or not least <= given <= most:
+        raise InputError(f"{name}: expected a whole number from {least:,} to {most:,}, got {given!r:.60}.")
+    return int(given)
