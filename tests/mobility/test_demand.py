@@ -253,7 +253,12 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
         (lambda p: p.drop(columns="exposure"), "lacks the columns exposure"),
         (lambda p: p.assign(zone=["a", "b"] * (len(p) // 2)), "rows of one zone"),
         (lambda p: p.iloc[:0], "rows of one zone"),
-        (lambda p: p.assign(exposure=0.0, unknown_minutes=p["minutes"], observed=np.nan), "has no record"),
+        (
+            lambda p: p.assign(
+                exposure=0.0, observed=np.nan, available_minutes=0, stockout_minutes=0, closed_minutes=0
+            ).assign(unknown_minutes=p["minutes"]),
+            "has no record",
+        ),
         (lambda p: p.assign(exposure=0.0, observed=0), "No bin had anything to rent"),
         (lambda p: p.assign(observed=1e8), r"observed must be 0 to 10,000,000, or missing"),
         (lambda p: p.assign(available_minutes=500), "the minutes of the states must not exceed those of the bin"),

@@ -247,10 +247,14 @@ def test_a_table_that_is_locked_is_not_waited_for_without_end(hostile_run, serve
 def test_waiting_for_a_server_can_be_interrupted():
     """The driver waits in C, where Python's handlers of signals do not run."""
     forever = threading.Event()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
     threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        _watched(lambda _: forever.wait(), 60.0)
-    forever.set()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _watched(lambda _: forever.wait(), 60.0)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        forever.set()
 
 
 def test_what_a_watched_thread_returns_or_raises_is_passed_on():

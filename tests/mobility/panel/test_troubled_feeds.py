@@ -168,7 +168,9 @@ def test_trips_of_a_gap_at_the_same_hour_of_every_day_tell_its_demand():
     evening = data.local.hour == 18
     assert not data.hidden[evening].any()
     assert data.exposure[evening].mean() == pytest.approx(data.exposure[~evening].mean(), abs=0.05)
-    outage = panel.assign(unknown_minutes=panel["unknown_minutes"].where(panel["start_local"].dt.day != 9, 60))
+    outage = panel.copy()
+    states = [f"{state}_minutes" for state in ("available", "stockout", "closed", "out", "unknown")]
+    outage.loc[outage["start_local"].dt.day == 9, states] = [0, 0, 0, 0, 60]
     once = zone_data(outage[outage["zone"] == zone])
     assert once.hidden[(once.local.day == 9) & (once.local.hour != 18)].all()  # a day teaches nothing
 

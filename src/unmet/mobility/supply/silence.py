@@ -42,7 +42,10 @@ Ordinary nights stay below 30; a blizzard reached 55."""
 
 MISSED_RECORDS = 30.0
 """Records expected in a gap, by the quieter of the hours before and after it, from which on it is none of the feed's
-own."""
+own, if there is one at the same time of many days."""
+
+_DAILY = 0.2
+"""Share of the days with a gap at the same time from which on it is one that repeats."""
 
 LONGEST_LOOK = 15
 """Minutes between two looks up to which pickups can be inferred; between later ones, most cancel out with returns."""
@@ -230,9 +233,9 @@ def far_apart(feed: Feed, within: Integers) -> Integers:
     """Return the stretches (begin, end) in which looks are too far apart to infer pickups from them.
 
     They are regular, more than `LONGEST_LOOK` minutes apart, and three times as far apart as the feed's usual ones: a
-    collector that slows down every evening. Or nothing is heard for so long before or after a look that lists every
-    station, or though by the hours before and after `MISSED_RECORDS` records or more should have been: a gap at the
-    same hour of every day is no outage, because usually nothing is heard then. A feed with few looks at all times has
+    collector that slows down every evening. Or nothing is heard for so long at the same time of many days: before or
+    after a look that lists every station, or though by the hours before and after `MISSED_RECORDS` records or more
+    should have been. That is no outage, because usually nothing is heard then. A feed with few looks at all times has
     none; its summary says so.
 
     Parameters
@@ -251,12 +254,22 @@ def far_apart(feed: Feed, within: Integers) -> Integers:
     missed = _rate_around(feed.records, begin, end) * (end - begin)
     gap = (end - begin >= LONGEST_LOOK) & (slow[heard[:-1] // 60] | slow[heard[1:] // 60])
     polled = feed.cadence.polled[heard[:-1] // 60] | feed.cadence.polled[heard[1:] // 60]
-    gap |= (end - begin >= longest) & (polled | (missed >= MISSED_RECORDS))
+    gap |= _daily(begin, end, (end - begin >= longest) & (polled | (missed >= MISSED_RECORDS)), len(feed.records))
     # A look between two such stretches belongs to them: its minute is no exposure without its pickups.
     found = feed.first + join(np.column_stack([begin[gap], end[gap]]), 2)
     parts = [np.clip(found, begin, end) for begin, end in within]
     cut = np.concatenate([part[part[:, 0] < part[:, 1]] for part in parts]) if parts else found[:0]
     return cut[np.argsort(cut[:, 0], kind="stable")]
+
+
+def _daily(begin: Integers, end: Integers, chosen: NDArray[np.bool_], minutes: int) -> NDArray[np.bool_]:
+    """Which of the chosen stretches have others at the same time of many days."""
+    length = (end - begin)[chosen]
+    row = np.repeat(np.flatnonzero(chosen), length)
+    minute = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
+    days = np.bincount((begin[row] + minute) % DAY, minlength=DAY)
+    result: NDArray[np.bool_] = chosen & (days[(begin + end) // 2 % DAY] > _DAILY * minutes / DAY)
+    return result
 
 
 def _rate_around(counts: Integers, begin: Integers, end: Integers) -> NDArray[np.float64]:
