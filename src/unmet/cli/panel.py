@@ -151,9 +151,10 @@ def _usable(learnt: dict[str, Any] | None) -> Table | None:
     title = "Listed vehicles that nobody can rent"
     table = Table(box=None, padding=(0, 2), title=title, title_justify="left", title_style="bold", show_header=False)
     curve = supply_curve(learnt)
-    for name, place in (("if all can be rented", 1), ("by the model", 2)) if curve else ():
-        numbers = ", ".join(f"{row[place]:.2f}" for row in curve)
-        table.add_row(f"Pickups over expected with 1 to {len(curve)} listed, {name}", numbers)
+    if curve:
+        for name, place in (("if all can be rented", 1), ("by the model", 2)):
+            numbers = ", ".join(f"{row[place]:.2f}" for row in curve)
+            table.add_row(f"Pickups over expected with 1 to {len(curve)} listed, {name}", numbers)
     for fact in facts:
         table.add_row(*fact)
     return table

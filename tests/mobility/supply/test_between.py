@@ -55,6 +55,7 @@ def test_rare_looks_know_how_little_they_know(looks, most):
         both = made.panel.merge(truth, on=["zone", "start"], suffixes=("", "_true"))
         frames[supply] = both[both["unknown_minutes"] == 0]
     assert any("give trips" in remark for remark in made.summary["remarks"])
+    assert made.summary["misses_pickups"]
     off = {}
     for supply, both in frames.items():
         true = both["stockout"] * 60

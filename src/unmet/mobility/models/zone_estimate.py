@@ -180,7 +180,7 @@ def estimate_zone(
     began = time.process_time()
     data = _arranged(panel, city, around, kept)
     if not data.seen.any() and kept is None:
-        has_record = "unknown_minutes" not in panel or bool((panel["unknown_minutes"] < panel["minutes"]).any())
+        has_record = bool((panel["unknown_minutes"] < panel["minutes"]).any())
         why = "No bin had anything to rent" if has_record else "The zone has no record in this period"
         raise InputError(f"{why}, so its demand cannot be estimated.")
     rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))

@@ -15,7 +15,7 @@ from unmet.mobility.supply.cadence import HOUR
 from unmet.mobility.supply.polls import MISSED_POLLS
 from unmet.mobility.supply.silence import LONGEST_LOOK
 
-__all__ = ["cadence_table", "find_remarks"]
+__all__ = ["cadence_table", "find_remarks", "misses_pickups"]
 
 _NAMED = 3  # zones named in one remark
 
@@ -92,14 +92,23 @@ def _counted(minutes: pd.Series, names: dict[str, str], sentence: str) -> str:
     return f"{count} {sentence.format(days=minutes.sum() / DAY, zones=some)}."
 
 
+def misses_pickups(evidence: Evidence, pickups_from: str) -> bool:
+    """Return whether pickups cancel out with returns: they are inferred from looks that are far apart."""
+    if pickups_from == "trips" or evidence.activity is None:
+        return False
+    cadence = evidence.feed.cadence
+    return bool(cadence.regular.mean() > 0.5 and cadence.usual > LONGEST_CADENCE)
+
+
 def _on_looks(evidence: Evidence, pickups_from: str, timezone: str) -> list[str]:
     """Say where looks at the feed are far apart."""
     cadence = evidence.feed.cadence
     usual = cadence.usual
     inferred = pickups_from != "trips"
-    if cadence.regular.mean() > 0.5 and usual > (LONGEST_CADENCE if inferred else LONGEST_LOOK):
+    missed = misses_pickups(evidence, pickups_from)
+    if missed or (not inferred and cadence.regular.mean() > 0.5 and usual > LONGEST_LOOK):
         tail = "States between them are not known"
-        if inferred:
+        if missed:
             some = "Most" if usual > LONGEST_LOOK else "Some"
             tail = f"{some} pickups between them cancel out with returns and are missing: give trips. Exposure is what "
             tail += "could have happened between two looks, with its standard deviation (out_sd)"

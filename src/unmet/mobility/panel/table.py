@@ -19,7 +19,7 @@ from unmet.mobility.panel.groups import Workers
 from unmet.mobility.panel.learnt import Learnt, describe_learnt
 from unmet.mobility.panel.options import PanelOptions, censored_sql
 from unmet.mobility.panel.plausibility import describe
-from unmet.mobility.panel.remarks import cadence_table, find_remarks
+from unmet.mobility.panel.remarks import cadence_table, find_remarks, misses_pickups
 from unmet.mobility.panel.schema import EVIDENCE, columns_of, select_panel, stored_types
 from unmet.mobility.panel.trip_counts import loose_starts
 from unmet.mobility.records.quality import QualityLog
@@ -233,6 +233,7 @@ def _summarise(
         "status": kind,
         "cadence": None if kind is None else cadence_table(evidence),
         "pickups_from": pickups_from,
+        "misses_pickups": misses_pickups(evidence, pickups_from),
         "supply_from": "trips, netted" if evidence.activity is None else "status",
         "trips_used": trips,
         "observed": float(counts[2] or 0.0),

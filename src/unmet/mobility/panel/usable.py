@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.panel.learnt import Learnt
-from unmet.mobility.supply.between import Between, learn_between
+from unmet.mobility.supply.between import Between, cut_at_looks, learn_between
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.polls import MISSED_POLLS
 from unmet.mobility.supply.served import Served, Unusable, find_served
@@ -151,6 +151,8 @@ class SupplyModel:
         Minute from which on it is found.
     between : Between, optional
         What may happen between two looks, if they do not show single pickups and there are no trips.
+    looks : float, optional
+        Minutes between two looks, if the feed lists only changes.
     """
 
     vehicles: UsableSupply
@@ -158,6 +160,7 @@ class SupplyModel:
     timelines: Timelines
     since: int | None = None
     between: Between | None = None
+    looks: float | None = None
 
     def summary(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what was learnt of vehicles and of docks, for the summary of a panel."""
@@ -180,6 +183,8 @@ class SupplyModel:
         None where every listed vehicle or dock is taken to be usable.
         """
         if self.between is not None:
+            if self.looks is not None:
+                spells, dock_spells = (cut_at_looks(some, self.looks) for some in (spells, dock_spells))
             activity = self.between.activity(spells)
             docks, _ = self.between.served(dock_spells, activity, docks=True)
             found, broken = self.between.served(spells, activity)
@@ -221,16 +226,18 @@ def learn_supply(
     looks, is_polled = cadence.looks, bool(cadence.polled.mean() > 0.5)
     between = None
     if not len(source.pickups) and looks > _EVERY_MINUTE:
-        spells, longest = _sample_spells(source, log), MISSED_POLLS * looks
+        spells = _sample_spells(source, log)
+        spells = spells if is_polled else cut_at_looks(spells, looks)
         even = bool(np.mean((cadence.minutes < 2 * looks) & (2 * cadence.minutes > looks)) > _EVEN)
-        between = learn_between(spells, calendar, source.rebalancing, longest, 0.0 if is_polled else looks, even)
+        between = learn_between(spells, calendar, source.rebalancing, MISSED_POLLS * looks, even)
     often = between is None and looks <= LONGEST_CADENCE
     kept = (None, None) if learnt is None else (learnt.vehicles, learnt.docks)
     vehicles, docks = (
         learn_usable(timeline, calendar, enough=often or len(trips) > 0, trips=len(trips) > 0, kept=before)
         for timeline, trips, before in zip(_sample(source, log), (source.pickups, source.returns), kept, strict=True)
     )
-    return SupplyModel(vehicles, docks, source, None if learnt is None else learnt.warm, between)
+    since = None if learnt is None else learnt.warm
+    return SupplyModel(vehicles, docks, source, since, between, None if is_polled else looks)
 
 
 def _calendar(source: Timelines, overrides: list[Override], timezone: str) -> Calendar:

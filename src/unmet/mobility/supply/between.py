@@ -28,19 +28,20 @@ from unmet.mobility.supply.between_broken import (
 )
 from unmet.mobility.supply.bridge import MOST, bridge
 from unmet.mobility.supply.rider_moves import RiderMoves, find_moves, log_likelihoods
-from unmet.mobility.supply.served import Served, Unusable, rounded
+from unmet.mobility.supply.served import Served, Unusable, latest_broken, rounded
 from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, VEHICLES
 from unmet.mobility.supply.timeline import AMPLE
 from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar
 
-__all__ = ["Activity", "Between", "learn_between"]
+__all__ = ["Activity", "Between", "cut_at_looks", "learn_between"]
 
 Floats = NDArray[np.float64]
 
 _ANY, _HOURLY = 1.5, 0.4  # prior standard deviations of logarithms: of a station's moves, and of one hour's beside
 _FLAT = 4.0  # precision of the belief that a station is as busy as others
 _ALIKE = 0.2  # relative difference of intervals that are taken to be equally long
+_FEWEST, _MOST_FIRST = 3, MOST - 8  # vehicles at the first look of intervals that tell moves
 _CELLS = 48  # hours of the day, on weekdays and at weekends
 _NOTABLE = 1e-4
 _PERSISTS = 60  # minutes for which a number broken is taken to stay
@@ -83,8 +84,6 @@ class Between:
         Minutes between two looks beyond which nothing is said.
     breaking : Breaking, optional
         How vehicles come to be listed that nobody can rent, if the record shows any.
-    looks : float
-        Minutes between two looks if the feed lists only changes; 0 if every look is recorded.
     """
 
     calendar: Calendar
@@ -92,11 +91,9 @@ class Between:
     rebalancing: int
     longest: float
     breaking: Breaking | None = None
-    looks: float = 0.0
 
     def activity(self, spells: Spells) -> Activity:
         """Return the activity of some stations, from their vehicles."""
-        spells = self.at_looks(spells)
         station = np.unique(spells.owner)
         typical, row = _alike(spells, self.longest)
         cell = np.searchsorted(station, spells.owner[row]) * _CELLS + _cell(_hour(self.calendar, spells.begin[row]))
@@ -114,7 +111,6 @@ class Between:
 
         Also return the vehicles broken at the end, if any break.
         """
-        spells = self.at_looks(spells)
         row = _intervals(spells, self.longest)
         taken, brought = self._expected(spells, row, activity, -1 if docks else 1)
         if self.breaking is None or docks or len(row) == 0:
@@ -124,18 +120,6 @@ class Between:
         parts = [time_without(looks.select(part), self.breaking) for part in _parts(spells.owner[row])]
         found = TimeWithout(*(np.concatenate([getattr(p, name) for p in parts]) for name in _FIELDS))
         return _notable(spells, row, found.share, found.riders, found.broken), _unusable_now(spells, row, found)
-
-    def at_looks(self, spells: Spells) -> Spells:
-        """Cut spells at the looks within them: a feed that lists changes alone saw the same number at these."""
-        if self.looks == 0.0:
-            return spells
-        known = (spells.reason == VEHICLES) | (spells.reason == EMPTY)
-        pieces = np.where(known, np.maximum(np.rint((spells.end - spells.begin) / self.looks), 1), 1).astype(np.int64)
-        row = np.repeat(np.arange(len(pieces)), pieces)
-        rank = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-        begin = spells.begin[row] + np.rint(rank * self.looks).astype(np.int64)
-        end = np.where(np.append(rank[1:] == 0, True), spells.end[row], np.append(begin[1:], 0))
-        return Spells(spells.owner[row], begin, end, spells.reason[row], spells.supply[row])
 
     def _expected(self, spells: Spells, row: Integers, activity: Activity, side: int) -> tuple[Floats, Floats]:
         """Vehicles expected to be taken and brought in some intervals; docks if `side` is -1."""
@@ -156,21 +140,37 @@ class Between:
         return Looks(begins, minutes, taken, brought, first, second, van)
 
 
-def learn_between(
-    spells: Spells, calendar: Calendar, rebalancing: int, longest: float, looks: float = 0.0, even: bool = True
-) -> Between:
+def cut_at_looks(spells: Spells, looks: float) -> Spells:
+    """Cut spells at the looks within them: a feed that lists changes alone saw the same number at these.
+
+    Parameters
+    ----------
+    spells : Spells
+        Of some stations.
+    looks : float
+        Minutes between two looks.
+    """
+    known = (spells.reason == VEHICLES) | (spells.reason == EMPTY)
+    pieces = np.where(known, np.maximum(np.rint((spells.end - spells.begin) / looks), 1), 1).astype(np.int64)
+    row = np.repeat(np.arange(len(pieces)), pieces)
+    rank = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    begin = spells.begin[row] + np.rint(rank * looks).astype(np.int64)
+    end = np.where(np.append(rank[1:] == 0, True), spells.end[row], np.append(begin[1:], 0))
+    return Spells(spells.owner[row], begin, end, spells.reason[row], spells.supply[row])
+
+
+def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest: float, even: bool = True) -> Between:
     """Learn the activity of a system from the spells of some stations, and how its vehicles break.
 
     If looks are not equally far apart at most hours (`even`), nothing is said of broken vehicles: what is seen at one
     cadence and not at another would be taken for them.
     """
-    spells = Between(calendar, np.ones(HOURS_OF_WEEK), rebalancing, longest, looks=looks).at_looks(spells)
     typical, row = _alike(spells, longest)
     hour = _hour(calendar, spells.begin[row])
     likelihood = log_likelihoods(hour, spells.supply[row], spells.supply[row + 1], HOURS_OF_WEEK)
     mean = find_moves(likelihood.sum(axis=0, keepdims=True), np.ones(1), _ANY).moves
     found = find_moves(likelihood, np.repeat(np.exp(mean), HOURS_OF_WEEK), _ANY)
-    sound = Between(calendar, np.exp(found.moves) / typical, rebalancing, longest, looks=looks)
+    sound = Between(calendar, np.exp(found.moves) / typical, rebalancing, longest)
     row = _intervals(spells, longest)
     if len(row) == 0 or not even:
         return sound
@@ -194,11 +194,7 @@ def _notable(spells: Spells, row: Integers, out: Floats, riders: Floats, broken:
 def _unusable_now(spells: Spells, row: Integers, found: TimeWithout) -> Unusable:
     """Broken vehicles of stations at their last looks, where so few are listed that the record tells."""
     owner = spells.owner[row]
-    last = np.flatnonzero(np.append(owner[1:] != owner[:-1], True))
-    first = np.append(0, last[:-1] + 1)
-    # The interval behind the last one in which a broken vehicle is less likely than not.
-    less = np.maximum.accumulate(np.where(found.some < 0.5, np.arange(len(row)), -1))
-    since = np.minimum(np.maximum(less[last] + 1, first), last)
+    last, since = latest_broken(owner, found.some)
     listed = spells.supply[row[last] + 1].astype(np.int64)
     few = (listed > 0) & (listed < AMPLE)
     last, since = last[few], since[few]
@@ -225,14 +221,14 @@ def _alike(spells: Spells, longest: float) -> tuple[float, Integers]:
         return 1.0, row
     length, first = spells.end[row] - spells.begin[row], spells.supply[row]
     typical = float(np.median(length))
-    told = (np.abs(length - typical) <= _ALIKE * typical) & (first >= 3) & (first <= MOST - 8)
+    told = (np.abs(length - typical) <= _ALIKE * typical) & (first >= _FEWEST) & (first <= _MOST_FIRST)
     return typical, row[told]
 
 
-def _levels(found: RiderMoves, usual: Floats) -> Floats:
+def _levels(found: RiderMoves, log_usual: Floats) -> Floats:
     """The activity of each station over the usual one: the mean of its cells, weighted by what they tell."""
     told = np.maximum(1 / found.variance - 1 / _ANY**2, 0.0).reshape(-1, _CELLS)
-    value = ((found.moves - usual) / found.variance).reshape(-1, _CELLS)
+    value = ((found.moves - log_usual) / found.variance).reshape(-1, _CELLS)
     level: Floats = np.exp(value.sum(axis=1) / (told.sum(axis=1) + _FLAT))
     return level
 

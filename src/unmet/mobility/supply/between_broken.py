@@ -26,7 +26,6 @@ __all__ = [
     "Breaking",
     "Bridged",
     "Looks",
-    "Pairs",
     "TimeWithout",
     "bridge_looks",
     "find_pairs",
@@ -144,22 +143,6 @@ def bridge_looks(looks: Looks) -> Bridged:
     return Bridged(looks, sound, out, variance)
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """The hidden number given the whole record.
-
-    Attributes
-    ----------
-    both : array, shape (intervals, STATES, STATES)
-        Probability of the numbers broken at both looks.
-    log_likelihood : float
-        Of all intervals.
-    """
-
-    both: Floats
-    log_likelihood: float
-
-
 def _transitions(bridged: Bridged, breaking: Breaking) -> Floats:
     """Probability of the second look and of the number broken at it, given those at the first.
 
@@ -233,8 +216,10 @@ def log_likelihood(bridged: Bridged, breaking: Breaking) -> float:
     return float(scales.sum()) + scale + float(np.log((states[-1] @ table[-1]).sum()))
 
 
-def find_pairs(bridged: Bridged, breaking: Breaking) -> Pairs:
-    """Find the numbers broken at both ends of every interval, by a forward-backward recursion.
+def find_pairs(bridged: Bridged, breaking: Breaking) -> Floats:
+    """Find the probability of the numbers broken at both ends of every interval, by a forward-backward recursion.
+
+    Its shape is (intervals, STATES, STATES).
 
     Blocks of intervals are worked on side by side: first their products, then the states where they begin, then the
     states within. This is exact.
@@ -244,8 +229,8 @@ def find_pairs(bridged: Bridged, breaking: Breaking) -> Pairs:
     table, start = _transitions(bridged, breaking), _start(looks, breaking)
     chain = _chain(table, start, looks.begins)
     blocks, length = chain.shape[:2]
-    product, scales = _products(chain)
-    states, scale = _through(product, start[0])
+    product, _ = _products(chain)
+    states, _ = _through(product, start[0])
     ends = table[-1].sum(axis=1)
     values, _ = _through(product[::-1].transpose(0, 2, 1), ends / ends.sum())
     state, value = states[:-1], values[:-1][::-1]
@@ -265,7 +250,7 @@ def find_pairs(bridged: Bridged, breaking: Breaking) -> Pairs:
     behind[:-1] = np.where(looks.begins[1:, None], 1.0, following)
     both = before[:, :, None] * table * behind[:, None]
     both /= both.sum(axis=(1, 2), keepdims=True)
-    return Pairs(both, float(scales.sum()) + scale + float(np.log((states[-1] @ table[-1]).sum())))
+    return both
 
 
 @dataclass(frozen=True)
@@ -292,7 +277,7 @@ class TimeWithout:
 def time_without(looks: Looks, breaking: Breaking) -> TimeWithout:
     """Find the time without a sound vehicle in each interval, given all looks."""
     bridged = bridge_looks(looks)
-    both = find_pairs(bridged, breaking).both
+    both = find_pairs(bridged, breaking)
     share, riders, square = (
         (both * value).sum(axis=(1, 2)) for value in (bridged.out, bridged.variance, bridged.out**2)
     )

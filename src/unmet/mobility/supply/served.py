@@ -20,7 +20,7 @@ from unmet.mobility.supply.usable import Smoothed, smooth
 from unmet.mobility.supply.usable_learning import UsableSupply, hidden, served, with_expected
 from unmet.mobility.supply.usual_rates import tally_hours
 
-__all__ = ["Served", "Unusable", "combine_served", "find_served", "rounded"]
+__all__ = ["Served", "Unusable", "combine_served", "find_served", "latest_broken", "rounded"]
 
 Floats = NDArray[np.float64]
 _NOTABLE = 1e-4
@@ -126,12 +126,8 @@ def _persistent(variance: Floats, begin: Integers, end: Integers) -> Floats:
 
 def _unusable_now(cut: CutSteps, found: Smoothed) -> Unusable:
     steps = cut.steps
-    first = steps.first
-    last = np.append(first[1:], len(steps)) - 1
     some = found.end[:, BROKEN > 0].sum(axis=1)
-    # The step behind the last one in which a broken vehicle is less likely than not.
-    less = np.where(some < 0.5, np.arange(len(steps)), -1)
-    since = np.minimum(np.maximum(np.maximum.accumulate(less)[last] + 1, first), last)
+    last, since = latest_broken(steps.station, some)
     few = cut.scarce[last]
     last, since = last[few], since[few]
     return Unusable(
@@ -141,6 +137,17 @@ def _unusable_now(cut: CutSteps, found: Smoothed) -> Unusable:
         some[last],
         cut.begin[since],
     )
+
+
+def latest_broken(station: Integers, some: Floats) -> tuple[Integers, Integers]:
+    """Return the last stretch of each station, and the one from which on a broken vehicle is more likely than not.
+
+    `some` is the probability that a vehicle is broken at the end of each stretch; stations ascend.
+    """
+    last = np.flatnonzero(np.append(station[1:] != station[:-1], True))
+    first = np.append(0, last[:-1] + 1)
+    less = np.maximum.accumulate(np.where(some < 0.5, np.arange(len(some)), -1))
+    return last, np.minimum(np.maximum(less[last] + 1, first), last)
 
 
 def combine_served(stations: Served, spells: Spells, zone: Integers) -> Served:

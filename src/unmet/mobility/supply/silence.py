@@ -264,10 +264,8 @@ def far_apart(feed: Feed, within: Integers) -> Integers:
 
 def _daily(begin: Integers, end: Integers, chosen: NDArray[np.bool_], minutes: int) -> NDArray[np.bool_]:
     """Which of the chosen stretches have others at the same time of many days."""
-    length = (end - begin)[chosen]
-    row = np.repeat(np.flatnonzero(chosen), length)
-    minute = np.arange(len(row)) - np.repeat(np.cumsum(length) - length, length)
-    days = np.bincount((begin[row] + minute) % DAY, minlength=DAY)
+    change = np.bincount(begin[chosen], minlength=minutes + 1) - np.bincount(end[chosen], minlength=minutes + 1)
+    days = np.bincount(np.arange(minutes) % DAY, np.cumsum(change)[:minutes], minlength=DAY)
     result: NDArray[np.bool_] = chosen & (days[(begin + end) // 2 % DAY] > _DAILY * minutes / DAY)
     return result
 
