@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import integrate, special, stats
 
 from unmet import InputError
 from unmet._parameters import Parameter
@@ -65,6 +67,16 @@ def test_masses_are_probabilities(alpha, beta) -> None:
     mass = np.exp(log_masses(alpha, beta, cells(200).edges))
     assert mass.sum() == pytest.approx(1, abs=1e-12)
     assert (mass @ cells(200).nodes) == pytest.approx(alpha / (alpha + beta), abs=5e-4)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(2.5, 2.5), (60, 3), (0.4, 9)])
+def test_masses_of_both_tails_are_integrals_of_the_density(alpha, beta) -> None:
+    grid = cells(200).edges
+    got = log_masses(alpha, beta, grid)
+    for k in (1, 30, 99, 100, 101, 170, 198):
+        # relative to the mass itself, so that far tails count as much
+        of_it = partial(lambda x, log_mass: np.exp(stats.beta.logpdf(x, alpha, beta) - log_mass), log_mass=got[k])
+        assert integrate.quad(of_it, grid[k], grid[k + 1])[0] == pytest.approx(1, rel=1e-8)
 
 
 def test_a_share_of_one_is_an_exact_row_and_of_zero_says_nothing() -> None:
