@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from unmet.mobility.clock.bins import Bins, Integers
 from unmet.mobility.panel.evidence import Evidence, ZoneRecords
 from unmet.mobility.panel.groups import ZoneGroups
-from unmet.mobility.panel.plausibility import unseen_stations
+from unmet.mobility.panel.plausibility import disbelieved_stations
 from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS, stored_types
 from unmet.mobility.panel.trip_counts import TripCounts
 from unmet.mobility.supply.docks import dock_records
@@ -152,8 +152,8 @@ def _supplies(
         return
     if records.log is not None and evidence.activity is not None:
         for some in records.log.blocks():
-            unseen = unseen_stations(evidence.implausible)
-            spells = status_spells(some, evidence.feed, evidence.activity, evidence.closures, unseen)
+            doubted = disbelieved_stations(evidence.implausible)
+            spells = status_spells(some, evidence.feed, evidence.activity, evidence.closures, doubted)
             dock_spells = plain_spells(dock_records(some), evidence.feed, evidence.activity.feed_share)
             served, docked = _served(some, spells, dock_spells, evidence, many, held)
             moved = _infer(some, evidence, rebalancing) if evidence.inferred else None

@@ -21,7 +21,13 @@ from unmet.mobility.clock.bins import DAY, Bins, Integers, cut_bins, parse_every
 from unmet.mobility.panel.groups import Workers, ZoneGroups, make_groups
 from unmet.mobility.panel.learnt import Learnt
 from unmet.mobility.panel.options import PanelOptions
-from unmet.mobility.panel.plausibility import Implausible, find_implausible, kept_zones, unseen_stations
+from unmet.mobility.panel.plausibility import (
+    Implausible,
+    disbelieved_stations,
+    find_implausible,
+    kept_zones,
+    mark_carried,
+)
 from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, station_events, trip_moves, trip_span
 from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
@@ -241,13 +247,14 @@ def gather(
             events = station_events(records.connection, order, records.folder)
         kept = kept_zones(options.keep, zones.frame)
         found = [one for one in find_implausible(activity, *events) if not _is_kept(one, group, zones, kept)]
+        found = mark_carried(found, group, activity, events[0])
         if options.supply == "usable":
             source = Timelines(
                 feed,
                 activity,
                 silent,
                 still,
-                unseen_stations(found),
+                disbelieved_stations(found),
                 options.rebalancing,
                 *events,
                 np.array([[first, last + 1]]) if span is None else holes,

@@ -61,7 +61,11 @@ def find_remarks(
     remarks = []
     for row in implausible:
         name = _name(str(row["station"]), row["name"])
-        remarks.append(f"{name}: {row['why']}; left out of the totals of the system (--keep {row['zone']} counts it).")
+        if row["left_out"]:
+            tail = f"left out of the totals of the system (--keep {row['zone']} counts it)"
+        else:
+            tail = f"zone {row['zone']} rests on its other stations"
+        remarks.append(f"{name}: {row['why']}; {tail}.")
     if evidence.activity is not None:
         remarks += _on_looks(evidence, pickups_from, timezone)
     names = {str(zone): _name(str(zone), name) for zone, name in zip(zones["zone"], zones["name"], strict=True)}

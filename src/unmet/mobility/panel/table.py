@@ -247,7 +247,7 @@ def _summarise(
         "feed_outages": _outages(evidence),
         "keep": options.keep,
         "implausible": implausible,
-        "left_out": sorted({str(row["zone"]) for row in implausible}),
+        "left_out": sorted({str(row["zone"]) for row in implausible if row["left_out"]}),
         "remarks": find_remarks(evidence, reasons, zones, implausible, pickups_from, records.timezone),
     }
 
