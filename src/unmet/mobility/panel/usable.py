@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.panel.learnt import Learnt
-from unmet.mobility.supply.between import Between, cut_at_looks, learn_between
+from unmet.mobility.supply.between import Between, Cancelled, cut_at_looks, learn_between
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.polls import MISSED_POLLS
 from unmet.mobility.supply.served import Served, Unusable, find_served
@@ -22,7 +22,7 @@ from unmet.mobility.supply.timeline import EARLIEST, Events, Timeline, find_time
 from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
 from unmet.mobility.supply.usual_rates import Calendar, make_calendar
 
-__all__ = ["LONGEST_CADENCE", "SupplyModel", "Timelines", "learn_supply"]
+__all__ = ["LONGEST_CADENCE", "Supply", "SupplyModel", "Timelines", "learn_supply"]
 
 _MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 
@@ -138,6 +138,26 @@ class Timelines:
 
 
 @dataclass(frozen=True)
+class Supply:
+    """Usable supply of some stations.
+
+    Attributes
+    ----------
+    vehicles, docks : Served, optional
+        Chances to get one. None where every listed one is taken to be usable.
+    unusable : Unusable, optional
+        Broken vehicles at the end.
+    cancelled : Cancelled, optional
+        Pickups that the feed cannot show, if its looks are far apart.
+    """
+
+    vehicles: Served | None = None
+    docks: Served | None = None
+    unusable: Unusable | None = None
+    cancelled: Cancelled | None = None
+
+
+@dataclass(frozen=True)
 class SupplyModel:
     """Usable supply of a system.
 
@@ -175,29 +195,23 @@ class SupplyModel:
             docks | {"method": "between", "parameters": {}},
         )
 
-    def served(
-        self, records: StatusRecords, spells: Spells, dock_spells: Spells
-    ) -> tuple[Served | None, Served | None, Unusable | None]:
-        """Return the chances to get a vehicle and a dock where they are not what the feed shows, and broken vehicles.
-
-        None where every listed vehicle or dock is taken to be usable.
-        """
+    def served(self, records: StatusRecords, spells: Spells, dock_spells: Spells) -> Supply:
+        """Return the chances to get a vehicle and a dock where the feed does not show them, and broken vehicles."""
         if self.between is not None:
             if self.looks is not None:
                 spells, dock_spells = (cut_at_looks(some, self.looks) for some in (spells, dock_spells))
             activity = self.between.activity(spells)
-            docks, _ = self.between.served(dock_spells, activity, docks=True)
-            found, broken = self.between.served(spells, activity)
-            return found, docks, broken
-        vehicles = docked = unusable = None
+            vehicles, cancelled, broken = self.between.served(spells, activity)
+            return Supply(vehicles, self.between.docked(dock_spells, activity), broken, cancelled)
         if self.vehicles.is_as_listed and self.docks.is_as_listed:
-            return vehicles, docked, unusable
+            return Supply()
+        served = docked = unusable = None
         events = self.timelines.events(records)
         if not self.vehicles.is_as_listed:
-            vehicles, unusable = find_served(self.vehicles, self.timelines.find(events, spells), self.since)
+            served, unusable = find_served(self.vehicles, self.timelines.find(events, spells), self.since)
         if not self.docks.is_as_listed:
             docked, _ = find_served(self.docks, self.timelines.find(events, dock_spells, docks=True), self.since)
-        return vehicles, docked, unusable
+        return Supply(served, docked, unusable)
 
 
 def learn_supply(

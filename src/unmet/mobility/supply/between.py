@@ -26,7 +26,7 @@ from unmet.mobility.supply.between_broken import (
     learn_breaking,
     time_without,
 )
-from unmet.mobility.supply.bridge import MOST, bridge
+from unmet.mobility.supply.bridge import MOST, bridge, into_table
 from unmet.mobility.supply.rider_moves import RiderMoves, find_moves, log_likelihoods
 from unmet.mobility.supply.served import Served, Unusable, latest_broken, rounded
 from unmet.mobility.supply.spells import Spells
@@ -34,7 +34,7 @@ from unmet.mobility.supply.states import EMPTY, VEHICLES
 from unmet.mobility.supply.timeline import AMPLE
 from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar
 
-__all__ = ["Activity", "Between", "cut_at_looks", "learn_between"]
+__all__ = ["Activity", "Between", "Cancelled", "cut_at_looks", "learn_between"]
 
 Floats = NDArray[np.float64]
 
@@ -66,6 +66,24 @@ class Activity:
     station: Integers
     scale: Floats
     ratio: Floats
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """Pickups that cancelled out with as many returns between two looks, sorted by station and time.
+
+    Attributes
+    ----------
+    station, before, after : array of int
+        Station, and the minutes of both looks.
+    pairs : array
+        Expected number, a multiple of 1/1024, so that sums are exact in any order.
+    """
+
+    station: Integers
+    before: Integers
+    after: Integers
+    pairs: Floats
 
 
 @dataclass(frozen=True)
@@ -106,20 +124,27 @@ class Between:
             station, (np.exp(found.moves) / usual).reshape(-1, _CELLS), np.exp(found.ratio).reshape(-1, _CELLS)
         )
 
-    def served(self, spells: Spells, activity: Activity, docks: bool = False) -> tuple[Served, Unusable | None]:
-        """Return the chance of a vehicle (or of a dock) between the looks of some stations, and its variance.
+    def docked(self, spells: Spells, activity: Activity) -> Served:
+        """Return the chance of a free dock between the looks of some stations, and its variance."""
+        row = _intervals(spells, self.longest)
+        taken, brought = self._expected(spells, row, activity, -1)
+        _, out, riders, _ = bridge(spells.supply[row], spells.supply[row + 1], taken, brought)
+        return _notable(spells, row, out, riders, np.zeros(len(row)))
 
-        Also return the vehicles broken at the end, if any break.
+    def served(self, spells: Spells, activity: Activity) -> tuple[Served, Cancelled, Unusable | None]:
+        """Return the chance of a vehicle between the looks of some stations, and its variance.
+
+        Also return the pickups that cancelled out with returns, and the vehicles broken at the end, if any break.
         """
         row = _intervals(spells, self.longest)
-        taken, brought = self._expected(spells, row, activity, -1 if docks else 1)
-        if self.breaking is None or docks or len(row) == 0:
-            _, out, riders = bridge(spells.supply[row], spells.supply[row + 1], taken, brought)
-            return _notable(spells, row, out, riders, np.zeros(len(row))), None
-        looks = self._looks(spells, row, taken, brought)
+        looks = self._looks(spells, row, *self._expected(spells, row, activity, 1))
+        if self.breaking is None or len(row) == 0:
+            _, out, riders, pairs = bridge(*into_table(looks.first, looks.second), looks.taken, looks.brought)
+            return _notable(spells, row, out, riders, np.zeros(len(row))), _cancelled(spells, row, looks, pairs), None
         parts = [time_without(looks.select(part), self.breaking) for part in _parts(spells.owner[row])]
         found = TimeWithout(*(np.concatenate([getattr(p, name) for p in parts]) for name in _FIELDS))
-        return _notable(spells, row, found.share, found.riders, found.broken), _unusable_now(spells, row, found)
+        served = _notable(spells, row, found.share, found.riders, found.broken)
+        return served, _cancelled(spells, row, looks, found.cancelled), _unusable_now(spells, row, found)
 
     def _expected(self, spells: Spells, row: Integers, activity: Activity, side: int) -> tuple[Floats, Floats]:
         """Vehicles expected to be taken and brought in some intervals; docks if `side` is -1."""
@@ -189,6 +214,15 @@ def _notable(spells: Spells, row: Integers, out: Floats, riders: Floats, broken:
     variance = np.rint(variance * 1024) / 1024  # so that sums are exact in any order
     chance = rounded(np.clip(1.0 - out[some], 0.0, 1.0))
     return Served(spells.owner[row], spells.begin[row], spells.end[row], chance, shown[some], variance)
+
+
+def _cancelled(spells: Spells, row: Integers, looks: Looks, pairs: Floats) -> Cancelled:
+    """Keep the pairs of all intervals. A van hides how riders changed the number: they are taken to have not."""
+    van = np.flatnonzero(looks.van)
+    level = np.minimum(np.maximum(looks.first, looks.second)[van], MOST)
+    pairs = pairs.copy()
+    pairs[van] = bridge(level, level, looks.taken[van], looks.brought[van])[3]
+    return Cancelled(spells.owner[row], spells.begin[row], spells.end[row], np.rint(pairs * 1024) / 1024)
 
 
 def _unusable_now(spells: Spells, row: Integers, found: TimeWithout) -> Unusable:
