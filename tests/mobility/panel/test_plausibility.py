@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmet._exceptions import InputError
-from unmet.mobility.panel.plausibility import Implausible, disbelieved_stations, find_implausible, kept_zones, mark_carried
+from unmet.mobility.panel.plausibility import (
+    Implausible,
+    disbelieved_stations,
+    find_implausible,
+    kept_zones,
+    mark_carried,
+)
 from unmet.mobility.supply.silence import StationActivity
 
 LAG, DAY = 10, 1440

@@ -164,7 +164,7 @@ def _supplies(
             usable = _usable(some, spells, dock_spells, evidence, held)
             moved = cancelled = None
             if evidence.inferred:
-                moved = _infer(some, evidence, rebalancing, usable.cancelled is None)
+                moved = _infer(some, evidence, rebalancing, usable.cancelled is not None)
                 cancelled = None if usable.cancelled is None else _cancelled(usable.cancelled, evidence)
             behind = min(int(evidence.group[some.station[-1]]) + 1, evidence.zones)
             yield (
@@ -204,13 +204,13 @@ def _of_zones(served: Served | None, spells: Spells, evidence: Evidence, many: b
     return replace(served, owner=evidence.group[served.owner])
 
 
-def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int, repeats: bool) -> Moved:
-    """Infer pickups, returns and rebalancing from the changes of availability; `repeats` if a repeated record is both.
+def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int, bridged: bool) -> Moved:
+    """Infer pickups, returns and rebalancing from the changes of availability.
 
-    It is none if pickups and returns that cancel out are found otherwise.
+    If `bridged`, pickups that cancel out with returns are found otherwise.
     """
     assert evidence.activity is not None
-    changes = find_changes(records, evidence.feed, repeats)
+    changes = find_changes(records, evidence.feed, bridged)
     changes = changes.select(_is_known(changes.station, changes.before, changes.after, evidence))
     columns = {
         "observed": np.where(changes.fall < rebalancing, changes.fall, 0),
@@ -222,8 +222,12 @@ def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int, repeats
 
 
 def _cancelled(cancelled: Cancelled, evidence: Evidence) -> Moved:
-    """Put pickups that cancelled out with returns halfway between their looks."""
+    """Put pickups that cancelled out with returns halfway between their looks.
+
+    Where every change has its own time, none did.
+    """
     known = _is_known(cancelled.station, cancelled.before, cancelled.after, evidence)
+    known &= ~evidence.feed.cadence.always_at(np.maximum(cancelled.before - evidence.feed.first, 0))
     minute = (cancelled.before[known] + cancelled.after[known]) // 2
     return _by_bin(cancelled.station[known], minute, {"cancelled": cancelled.pairs[known]}, evidence)
 

@@ -30,7 +30,7 @@ from unmet.mobility.panel.plausibility import (
 )
 from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, station_events, trip_moves, trip_span
-from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
+from unmet.mobility.panel.usable import SupplyModel, Timelines, bridges_looks, learn_supply
 from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
@@ -232,7 +232,7 @@ def gather(
     overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
     overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
     if log is not None:
-        apart = far_apart(feed, holes)
+        apart = far_apart(feed, holes, options.supply == "usable" and bridges_looks(feed, span is not None))
         overrides += [Override(b, e, FAR_APART) for b, e in apart.tolist()]
         silent = np.concatenate([silent, apart])
         silent = join(silent[np.argsort(silent[:, 0], kind="stable")], 1)

@@ -72,7 +72,7 @@ def moves(records: StatusRecords) -> tuple[NDArray[np.bool_], NDArray[np.int16],
     return moved, fall, rise
 
 
-def find_changes(records: StatusRecords, feed: Feed, repeats: bool = True) -> Changes:
+def find_changes(records: StatusRecords, feed: Feed, bridged: bool = False) -> Changes:
     """Find every move of vehicles between two consecutive records of an open station.
 
     Parameters
@@ -82,16 +82,18 @@ def find_changes(records: StatusRecords, feed: Feed, repeats: bool = True) -> Ch
     feed : Feed
         The whole feed. Where looks list every station, a repeated record has no meaning, and a move is taken to be
         halfway between the two records. A change log has its own time.
-    repeats : bool
-        Whether a repeated record of a change log may be a pickup and a return.
+    bridged : bool
+        Whether pickups that cancel out with returns between two looks are found otherwise. A repeated record is then
+        both only where every change has its own time.
     """
     moved, fall, rise = moves(records)
     later = np.flatnonzero(moved) + 1
     fall, rise = np.maximum(fall[later - 1], 0), np.maximum(rise[later - 1], 0)
     swaps = np.empty(0, dtype=np.int64)
-    if repeats and not feed.cadence.polled.all():
+    if not feed.cadence.polled.all():
         swaps = _swaps(records, later)
-        swaps = swaps[~feed.cadence.polled_at(records.minute[swaps] - feed.first)]
+        since = records.minute[swaps] - feed.first
+        swaps = swaps[feed.cadence.always_at(since) if bridged else ~feed.cadence.polled_at(since)]
     one = np.ones(len(swaps), dtype=np.int16)
     order = np.argsort(np.concatenate([later, swaps]), kind="stable")
     later = np.concatenate([later, swaps])[order]
