@@ -42,8 +42,8 @@ def _words(test: DecisionTest) -> str:
     ours, observed = rows["exposure"], rows["observed-mean"]
     without = (ours["lost"] + ours["no_dock"]) / (observed["lost"] + observed["no_dock"])
     return (
-        f"turned away: {away}; of observed {ours['against_observed']:.3f}, of those who got no bike anywhere or no dock "
-        f"{without:.3f}; promised over actual {ours['promise']:.2f}"
+        f"turned away: {away}; of observed {ours['against_observed']:.3f}, counting those who got no bike anywhere or "
+        f"no dock {without:.3f}; promised over actual {ours['promise']:.2f}"
     )
 
 
