@@ -111,8 +111,8 @@ def _risk(source: RunSource, ahead: IntArray) -> dict[str, Array]:
         )
     except InputError:  # no returns in the records: the level cannot be followed
         return found
-    level = levels_from_panel(source.connection, source.zones, source.bins, period).level
-    docks = source.zones["capacity"].to_numpy(dtype=float)
+    levels = levels_from_panel(source.connection, source.zones, source.bins, period, source.unusable)
+    level, docks = levels.level, source.zones["capacity"].to_numpy(dtype=float) - levels.broken
     known = np.isfinite(level[rates.number]) & np.isfinite(docks[rates.number]) & (docks[rates.number] >= 1)
     order = np.flatnonzero(known)[np.argsort(rates.rentals[known].max(axis=(1, 2), initial=0.0))]
     for some in np.array_split(order, max(len(order) // _AT_ONCE, 1)):

@@ -99,6 +99,21 @@ def test_the_level_is_that_at_the_end_of_the_records_or_the_usual_one():
     assert "usual" in usual.source
 
 
+def test_listed_vehicles_that_nobody_can_rent_are_no_part_of_the_level():
+    connection, zones, _, bins = tables()
+    unusable = pd.DataFrame({"zone": [zones["zone"][1], zones["zone"][1], "elsewhere"], "unusable": [1.2, 0.9, 5.0]})
+    tomorrow = levels_from_panel(connection, zones, bins, choose_period(bins), unusable)
+    assert tomorrow.level.tolist() == [1.0, 1.0]
+    assert tomorrow.broken.tolist() == [0, 2]
+    assert "without 2 listed vehicles" in tomorrow.source
+    many = unusable.assign(zone=zones["zone"][0], unusable=9.0)
+    assert levels_from_panel(connection, zones, bins, choose_period(bins), many).level.tolist() == [0.0, 3.0]
+    # They were there at the end of the records, not on a usual day.
+    usual = levels_from_panel(connection, zones, bins, choose_period(bins, "friday", "23:00", 1), unusable)
+    assert usual.level.tolist() == [1.0, 3.0]
+    assert not usual.broken.any()
+
+
 def test_the_last_record_of_each_station_counts():
     _, zones, _, _ = tables()
     status = pd.DataFrame(

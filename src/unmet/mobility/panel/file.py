@@ -29,7 +29,7 @@ _TABLES = {
     "zones": frozenset({"zone"}),
     "quality": frozenset({"source", "reason", "action", "rows", "share", "detail"}),
     "reasons": frozenset({"zone"}),
-    "unusable": frozenset({"station"}),
+    "unusable": frozenset({"station", "zone", "unusable"}),
 }
 
 
@@ -292,14 +292,14 @@ def read_metadata(connection: duckdb.DuckDBPyConnection, file: str, label: str) 
 
 
 def _is_table(document: dict[str, Any], needed: frozenset[str]) -> bool:
-    """Whether this is a table, as columns of equal length. Readers compute with coordinates, so those are numbers."""
+    """Whether this is a table, as columns of equal length. Readers compute with some; those are numbers."""
     columns = list(document.values())
     return not document or (
         needed <= document.keys()
         and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns)
         and all(
             value is None or isinstance(value, int | float)
-            for name in ("lat", "lon")
+            for name in ("lat", "lon", "unusable")
             for value in document.get(name, ())
         )
         and all(
