@@ -8,7 +8,7 @@ who are the same for all, ride from the planned levels. The city is simulated, o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,12 @@ from unmet.mobility.planning import Levels, PlanOptions
 from unmet.pipeline.worlds import World, simulated_world
 from unmet.report.source import RunSource, open_run
 from unmet.report.targets import plan_run
-from unmet.simulate import City
+from unmet.simulate import City, DayOutcome
 
 __all__ = ["DECISION_MODELS", "DecisionTest", "compare_decisions", "observed_mean"]
 
 OBSERVED, ALONE = "observed-mean", "exposure-alone"
+_COUNTS = tuple(field.name for field in fields(DayOutcome))
 DECISION_MODELS = (OBSERVED, "weekly-mean", ALONE, "exposure")
 """Models that are compared: means of observed trips, of trips over exposure, each zone by itself, the city as one."""
 
@@ -186,6 +187,6 @@ def _outcome(
     found = [world.outcome(day, stock)]
     if world.outcome_again is not None:
         found += [world.outcome_again(day, stock, again) for again in range(1, repeats + 1)]
-    counts = pd.DataFrame([{"turned_away": one.turned_away, **asdict(one)} for one in found])
-    means = counts.mean() if repeats else counts.iloc[0]
-    return {"day": day, "model": model, "moves": moves, "error": error, "promised": promised, **means.to_dict()}
+    counts = {name: sum(getattr(one, name) for one in found) for name in ("turned_away", *_COUNTS)}
+    means = {name: count / len(found) for name, count in counts.items()} if repeats else counts
+    return {"day": day, "model": model, "moves": moves, "error": error, "promised": promised, **means}
