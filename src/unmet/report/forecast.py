@@ -22,7 +22,7 @@ from unmet.decisions import time_out
 from unmet.mobility.clock.bins import hour_of_week
 from unmet.mobility.clock.periods import DAYS, PARTS, hours_of
 from unmet.mobility.planning.levels import levels_from_panel
-from unmet.mobility.planning.period import Period
+from unmet.mobility.planning.period import RECENT_DAYS, Period
 from unmet.mobility.planning.rates import scenario_rates
 from unmet.report.beside import RETURNED, of_bins, returned_rates
 from unmet.report.source import RunSource
@@ -94,10 +94,12 @@ def _risk(source: RunSource, ahead: IntArray) -> dict[str, Array]:
     minutes = source.minutes
     if not len(ahead) or minutes > _LONGEST_BIN:
         return found
-    day = ahead[: _DAY // minutes]
+    bins = _DAY // minutes
+    day = ahead[:bins]
+    recent = tuple(day - k * bins for k in range(1, RECENT_DAYS + 1) if k * bins <= day[0])
     first = source.bins["start_local"].iloc[int(day[0])]
     since = int((first - first.normalize()).total_seconds() // 60)
-    period = Period(first.normalize(), int(first.weekday()), since, minutes / 60, (day,), (), True, True)
+    period = Period(first.normalize(), int(first.weekday()), since, minutes / 60, (day,), recent, True, True)
     try:
         rates = scenario_rates(
             source.connection,
