@@ -11,11 +11,13 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._typing import IntArray
 
-__all__ = ["WEEKDAYS", "Period", "choose_period"]
+__all__ = ["RECENT_DAYS", "WEEKDAYS", "Period", "choose_period"]
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 OVERNIGHT = "overnight"
-_SAME_WEEKDAYS, RECENT_DAYS = 4, 28
+RECENT_DAYS = 28
+"""Days of the records that shocks are drawn from."""
+_SAME_WEEKDAYS = 4
 _LONGEST_BIN = 360  # minutes; longer bins hide when a station runs empty
 
 
