@@ -50,11 +50,12 @@ def curve_through(metres: Array, values: Array, at: Array) -> Array:
     Examples
     --------
     >>> curve_through(np.array([0.0, 200.0, 400.0]), np.array([0.4, 0.1, 0.0]), np.array([0.0, 100.0, 500.0])).round(2)
-    array([0.4 , 0.23, 0.  ])
+    array([0.4 , 0.22, 0.  ])
     """
     metres, values, at = (np.asarray(v, dtype=float) for v in (metres, values, at))
     if len(metres) == 1:
         return np.repeat(values, at.size, axis=-1).reshape(*values.shape[:-1], *at.shape)
     found = PchipInterpolator(metres, values, axis=-1)(np.clip(at, metres[0], metres[-1]))
-    ends = (edge.reshape(*values.shape[:-1], *(1,) * at.ndim) for edge in (values.min(axis=-1), values.max(axis=-1)))
-    return np.clip(found, *ends)  # rounding may lead beyond a point by an ulp
+    each = (*values.shape[:-1], *(1,) * at.ndim)
+    low, high = (np.reshape(edge, each) for edge in (values.min(axis=-1), values.max(axis=-1)))
+    return np.clip(found, low, high)  # rounding may lead beyond a point by an ulp
