@@ -17,7 +17,7 @@ from unmet.mobility.models.joint import join_city
 from unmet.mobility.models.joint_city import JointCity, hours_of_day
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shocks import estimate_shocks, refine_dispersion
-from unmet.mobility.models.surroundings import rough_background, walks_between
+from unmet.mobility.models.surroundings import rough_rates, walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_table import ZoneTable
 from unmet.mobility.zones.distance import metres_between
@@ -239,7 +239,9 @@ def test_riders_that_the_fits_took_for_walkers_are_given_back_if_nobody_walks() 
     table, _, _, _ = simulated(7, zones=8, bins=200, walking=NO_WALKING)
     far = Walking.from_values(np.array([0.9, 0.8, 0.7, 0.6, 0.5]))
     usual = (table.exposure * np.exp(table.log_rate)).sum()
-    took = (table.exposure * rough_background(table, far)).sum()
+    walks = walks_between(table.exposure, table.stockout, table.metres)
+    rates = rough_rates(table.observed, table.exposure, table.slot)
+    took = (table.exposure * walks.background(far, rates)).sum()
     assert took > 0.05 * usual
     fitted = replace(table, log_rate=table.log_rate + np.log(1 - took / usual))
     for start, low, high in ((far, 0.6, 1.0), (NO_WALKING, -0.01, 0.01)):  # levels of few riders are shrunk to 1
