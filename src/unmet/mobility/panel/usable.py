@@ -31,6 +31,8 @@ LONGEST_CADENCE = 6.0
 
 _LONGEST = 0.95  # quantile of the usual intervals between looks that is the longest of them
 
+_SOME_HOURS = 0.2  # share of all
+
 _EVERY_MINUTE = 1.5
 """Minutes between two looks up to which pickups are taken one by one from falls; else from what could have happened."""
 
@@ -217,9 +219,12 @@ class SupplyModel:
 def bridges_looks(feed: Feed, trips: bool) -> bool:
     """Return whether supply and pickups follow from what could have happened between two looks.
 
-    That is so without trips, if looks are so far apart that they do not show every pickup.
+    That is so without trips, if looks are usually so far apart that they do not show every pickup, or at some hours so
+    far that they show few.
     """
-    return not trips and feed.cadence.looks > _EVERY_MINUTE
+    cadence = feed.cadence
+    rare = float(np.mean(cadence.regular & (cadence.minutes > LONGEST_CADENCE)))
+    return not trips and (cadence.looks > _EVERY_MINUTE or rare > _SOME_HOURS)
 
 
 def learn_supply(

@@ -44,8 +44,8 @@ MISSED_RECORDS = 30.0
 """Records expected in a gap, by the quieter of the hours before and after it, from which on it is none of the feed's
 own, if there is one at the same time of many days."""
 
-_DAILY = 0.2
-"""Share of the days with a gap at the same time from which on it is one that repeats."""
+_DAILY, _FEWEST_DAYS = 0.2, 3
+"""Share and number of the days with a gap at the same time from which on it is one that repeats."""
 
 LONGEST_LOOK = 15
 """Minutes between two looks up to which pickups can be inferred; between later ones, most cancel out with returns."""
@@ -272,7 +272,8 @@ def _daily(begin: Integers, end: Integers, chosen: NDArray[np.bool_], minutes: i
     """Which of the chosen stretches have others at the same time of many days."""
     change = np.bincount(begin[chosen], minlength=minutes + 1) - np.bincount(end[chosen], minlength=minutes + 1)
     days = np.bincount(np.arange(minutes) % DAY, np.cumsum(change)[:minutes], minlength=DAY)
-    result: NDArray[np.bool_] = chosen & (days[(begin + end) // 2 % DAY] > _DAILY * minutes / DAY)
+    enough = max(_DAILY * minutes / DAY, _FEWEST_DAYS)
+    result: NDArray[np.bool_] = chosen & (days[(begin + end) // 2 % DAY] >= enough)
     return result
 
 
