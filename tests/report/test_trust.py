@@ -51,6 +51,10 @@ def test_pickups_that_rare_looks_miss_are_a_finding(source):
     found = by_name(replace(source, summary=source.summary | {"misses_pickups": True}))["missing_pickups"]
     assert not found.good
     assert "give trips" in found.sentence
+    half = source.summary | {"observed": 100.0, "cancelled": 50.0}
+    found = by_name(replace(source, summary=half))["missing_pickups"]
+    assert not found.good
+    assert found.sentence.startswith("50% of the pickups are expected")
 
 
 def test_hours_that_are_mostly_unknown_are_counted(source):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["panel_command", "panel_facts"]
 
+_SHOWN_CADENCE = 0.1  # share of hours
 _PICKUPS_FROM = {
     "trips": "",
     "status": " (inferred from falls in availability)",
@@ -117,7 +118,7 @@ def panel_facts(summary: dict[str, Any]) -> Table:
         "usable supply": supply_line(summary.get("usable_supply")),
         "usable docks": supply_line(summary.get("usable_docks"), "returns", "dock"),
         "trips used": "none" if used is None else f"{used:,}",
-        "pickups": count(summary["observed"]) + _PICKUPS_FROM[summary["pickups_from"]],
+        "pickups": count(summary["observed"]) + _PICKUPS_FROM[summary["pickups_from"]] + _expected(summary),
         "censored bins": "no zone was open in any bin"
         if share is None
         else f"{share:.1%} of {summary['bins_open']:,} open zone-bins (rule: {summary['censored_rule']})",
@@ -134,10 +135,19 @@ def _zones(summary: dict[str, Any]) -> str:
     return f"{counted(summary['zones'], 'zone')} ({summary['zones_as']}) from {stations}"
 
 
+def _expected(summary: dict[str, Any]) -> str:
+    some = summary.get("cancelled", 0.0)
+    return f"; {count(some)} of them expected between looks" if some else ""
+
+
 def _status(summary: dict[str, Any]) -> str:
     if summary["status"]:
         outages = summary["feed_outages"]
-        return f"{summary['status']}; {counted(outages, 'outage') if outages else 'no outage'} of the whole feed"
+        looks = [row for row in summary.get("cadence") or [] if row["share"] >= _SHOWN_CADENCE]
+        every = ", ".join(f"{row['minutes']:.0f} min ({row['share']:.0%})" for row in looks)
+        return f"{summary['status']}; {counted(outages, 'outage') if outages else 'no outage'} of the whole feed" + (
+            f"; time between records: {every}" if every else ""
+        )
     if summary["minutes"]["available"] + summary["minutes"]["stockout"] == 0:
         return "none; supply cannot be computed from trips without station capacities (--stations)"
     return "none; supply is computed from departures and arrivals, which is weaker evidence"

@@ -14,6 +14,7 @@ from unmet.report.source import RunSource
 
 __all__ = ["Check", "check_run", "summarise_checks"]
 
+_MANY_EXPECTED = 0.25  # share of the pickups
 _MOSTLY = 0.5
 _LARGE_BIAS, _COVERAGE = 0.05, (0.85, 0.95)
 _BEYOND = 3.0  # times the most trips ever observed in a bin of the zone
@@ -92,12 +93,16 @@ def _about_zones(name: str, zones: list[str], found: str, none: str) -> Check:
 
 
 def _missing_pickups(summary: Mapping[str, Any]) -> Check:
-    """Without trips and with rare looks at the feed, pickups cancel out with returns."""
-    some = bool(summary.get("misses_pickups", False))
-    found = (
-        "many pickups are missing, so demand and lost trips are too low: looks at the feed are far apart; give trips"
-    )
-    return Check("missing_pickups", not some, found if some else "no pickups are missing", {})
+    """Without trips and with rare looks at the feed, pickups that cancel out with returns are not seen."""
+    good, found = True, "no pickups are missing"
+    share = float(summary.get("cancelled", 0.0)) / max(float(summary.get("observed", 0.0)), 1.0)
+    if bool(summary.get("misses_pickups", False)):
+        good = False
+        found = "many pickups are missing, so demand and lost trips are too low; give trips"
+    elif share > _MANY_EXPECTED:
+        good = False
+        found = f"{share:.0%} of the pickups are expected, not seen: looks at the feed are far apart; give trips"
+    return Check("missing_pickups", good, found, {"expected_share": round(share, 4)})
 
 
 def _left_out(zones: pd.DataFrame) -> Check:

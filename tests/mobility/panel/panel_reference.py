@@ -146,8 +146,10 @@ class System:
     @cache  # noqa: B019
     def usual(self, minute: int) -> tuple[float, bool]:
         """The usual interval between two minutes with a record, and whether such intervals are regular."""
-        length, near = self._usual_interval((tuple(sorted(self.heard)),), (minute - self.first) // 60)
-        return length, near >= 0.6
+        hour = (minute - self.first) // 60
+        length, near = self._usual_interval((tuple(sorted(self.heard)),), hour)
+        own, own_near = self._usual_interval(tuple(tuple(m) for m in self.minutes.values()), hour)
+        return (max(length, own), True) if own_near >= 0.75 else (length, near >= 0.6)
 
     def is_polled(self, minute: int) -> bool:
         """Whether looks around a minute list every station."""

@@ -68,7 +68,7 @@ def test_the_columns_are_those_of_the_contract():
     assert tuple(frame.columns) == PANEL_COLUMNS
     assert frame["start"].dtype == "datetime64[us, UTC]"
     inferred = build_panel(status=log(("08:00", 1), ("08:30", 2)), timezone=ZONE).panel
-    assert tuple(inferred.columns) == (*PANEL_COLUMNS, "rebalanced_out", "rebalanced_in")
+    assert tuple(inferred.columns) == (*PANEL_COLUMNS, "rebalanced_out", "rebalanced_in", "cancelled")
 
 
 def test_a_closed_station_is_not_a_stockout_and_its_vanished_vehicles_are_not_pickups():

@@ -11,7 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmet._exceptions import InputError
-from unmet.mobility.panel.plausibility import find_implausible, kept_zones
+from unmet.mobility.panel.plausibility import (
+    Implausible,
+    disbelieved_stations,
+    find_implausible,
+    kept_zones,
+    mark_carried,
+)
 from unmet.mobility.supply.silence import StationActivity
 
 LAG, DAY = 10, 1440
@@ -74,3 +80,17 @@ def test_names_and_ids_of_zones_can_be_kept():
     assert kept_zones("Beta St, a", zones) == {"a", "b"}
     with pytest.raises(InputError, match="no zone is 'c'"):
         kept_zones("c", zones)
+
+
+def test_a_zone_is_carried_by_plausible_stations_with_most_of_its_pickups():
+    zone = np.array([0, 0, 1, 1, 2, 3, 3])
+    falls = np.array([9, 5, 5, 9, 7, 4, 4])
+    none = np.zeros(7, dtype=np.int64)
+    activity = StationActivity(np.ones(7), none, none, none, none, (0, 1), falls, none, none, none, none, 5.0)
+    found = [Implausible(place, "mismatch", 0.1) for place in (0, 2, 4, 5)] + [Implausible(6, "unseen", 0.5)]
+    marked = mark_carried(found, zone, activity, none[:0])
+    # Zone 0 is mostly the doubted one; zone 2 has no other station; zone 3 is doubted altogether.
+    assert [one.carried for one in marked] == [False, True, False, False, False]
+    assert disbelieved_stations(marked).tolist() == [2, 6]
+    trips = np.sort(np.array([1] * 8 + [3, 5, 6]) << 32)  # with trips, these count
+    assert [one.carried for one in mark_carried(found, zone, activity, trips)] == [True, True, False, False, False]

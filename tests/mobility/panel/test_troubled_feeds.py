@@ -125,6 +125,24 @@ def test_somebody_who_knows_better_keeps_a_station():
         panel_of_city(one, keep="nobody")
 
 
+def test_a_zone_rests_on_its_other_stations_if_one_is_not_believed():
+    one = city(polls="5", valet_stations=1)
+    victim = one.events["station_id"].iloc[0]
+    # Two hubs; the one of the valet has a busy plausible neighbour.
+    hub = np.where(one.stations["station_id"] == victim, "A", np.where(np.arange(12) % 2, "A", "B"))
+    corner = {"A": (40.70, -74.00), "B": (40.75, -74.05)}
+    lat, lon = (np.array([corner[h][i] for h in hub]) + 1e-4 * np.arange(12) for i in range(2))
+    stations = one.stations.assign(lat=lat, lon=lon)
+    panel = build_panel(one.trips, one.status, stations, timezone=ZONE, supply="listed", zones="superhubs:300m")
+    assert len(panel.zones) == 2
+    assert panel.summary["left_out"] == []
+    (remark,) = panel.summary["remarks"]
+    assert f"({victim}): 52% of its trips" in remark
+    assert "rests on its other stations" in remark
+    (row,) = panel.summary["implausible"]
+    assert not row["left_out"]
+
+
 @pytest.mark.parametrize("minutes", [45.0, 120.0])
 def test_a_collector_that_slows_down_takes_exposure_and_pickups_with_it(minutes):
     one = city(polls="5", evening_polls=minutes)

@@ -4,32 +4,106 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import poisson
 
 from unmet.mobility.panel import build_panel
-from unmet.mobility.supply.bridge import MOST, time_at_zero
+from unmet.mobility.supply.between import cut_at_looks
+from unmet.mobility.supply.bridge import MOST, bridge, cancelled_pairs, time_at_zero
+from unmet.mobility.supply.cadence import Cadence
+from unmet.mobility.supply.rider_moves import at_times_moves, find_moves, log_likelihoods
+from unmet.mobility.supply.spells import Spells
+from unmet.mobility.supply.states import EMPTY, NOT_RENTING, VEHICLES
 from unmet.simulate import simulate_city
 
 
 def paths(first: int, taken: float, brought: float, number: int, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
-    """The last number and the share of time at zero of many paths, in small steps."""
+    """The last number, the share of time at zero and the pickups of many paths, in small steps."""
     steps = 400
-    at, zero = np.full(number, first), np.zeros(number)
+    at, zero, pickups = np.full(number, first), np.zeros(number), np.zeros(number)
     for _ in range(steps):
         zero += at == 0
         u = rng.random(number)
-        at += (u < brought / steps).astype(int) - ((u > 1 - taken / steps) & (at > 0))
-    return at, zero / steps
+        takes = (u > 1 - taken / steps) & (at > 0)
+        pickups += takes
+        at += (u < brought / steps).astype(int) - takes
+    return at, zero / steps, pickups
 
 
 @pytest.mark.parametrize(("first", "taken", "brought"), [(1, 1.0, 1.0), (2, 3.0, 1.5), (0, 1.0, 2.0)])
 def test_time_at_zero_is_that_of_paths_with_the_same_ends(first, taken, brought):
     _, mean, variance = time_at_zero(taken, brought)
-    last, zero = paths(first, taken, brought, 40_000, np.random.default_rng(8))
+    last, zero, _ = paths(first, taken, brought, 40_000, np.random.default_rng(8))
     for second in range(4):
         here = zero[last == second]
         if len(here) > 2000:
             assert mean[first, second] == pytest.approx(here.mean(), abs=0.012)
             assert variance[first, second] == pytest.approx(here.var(), abs=0.008)
+
+
+@pytest.mark.parametrize(("first", "taken", "brought"), [(1, 1.0, 1.0), (2, 3.0, 1.5), (0, 1.0, 2.0), (9, 5.0, 4.0)])
+def test_pairs_that_cancel_out_are_those_of_paths_with_the_same_ends(first, taken, brought):
+    pairs = cancelled_pairs(taken, brought)
+    last, _, pickups = paths(first, taken, brought, 40_000, np.random.default_rng(9))
+    compared = 0
+    for second in range(MOST):
+        here = pickups[last == second] - max(first - second, 0)
+        if len(here) > 2000:
+            compared += 1
+            assert pairs[first, second] == pytest.approx(here.mean(), abs=4 * here.std() / len(here) ** 0.5 + 0.01)
+    assert compared >= 3
+
+
+def test_far_from_zero_pairs_are_those_of_two_poisson_numbers_with_a_given_difference():
+    taken, brought = 2.5, 1.5
+    number = np.arange(40)
+    for fall in (-2, 0, 3):
+        # P(taken = k + fall, brought = k), for k pairs beyond the fall.
+        few = number[(number + fall >= 0)]
+        weight = poisson.pmf(few + fall, taken) * poisson.pmf(few, brought)
+        expected = ((few + min(fall, 0)) * weight).sum() / weight.sum()
+        _, _, _, pairs = bridge(np.array([20]), np.array([20 - fall]), np.array([taken]), np.array([brought]))
+        assert pairs[0] == pytest.approx(expected, rel=0.01)
+
+
+def test_moves_of_intervals_of_any_length_are_found_together():
+    rng = np.random.default_rng(3)
+    rate, found = 0.05, {}
+    for minutes in (10, 60):
+        last, _, _ = paths(12, rate * minutes, rate * minutes, 20_000, rng)
+        likelihood = log_likelihoods(np.zeros(20_000, dtype=np.int64), np.full(20_000, 12), last, 1)
+        found[minutes] = at_times_moves(likelihood, minutes / 10)
+    for likelihood in (*found.values(), sum(found.values())):
+        moves = find_moves(likelihood, np.array([1.0]), 3.0)
+        assert float(np.exp(moves.moves[0])) == pytest.approx(rate * 10, rel=0.04)
+
+
+def test_spells_are_cut_at_looks_that_found_no_change():
+    none = np.zeros(3, dtype=bool)
+    reason = np.array([VEHICLES, EMPTY, NOT_RENTING, VEHICLES])
+    spells = Spells(
+        np.zeros(4, dtype=int), np.array([0, 11, 31, 70]), np.array([11, 31, 70, 100]), reason, np.arange(4)
+    )
+    polled = cut_at_looks(spells, Cadence(np.full(3, 10.0), ~none, ~none), 0)
+    assert polled.begin.tolist() == [0, 11, 31, 70]  # a poll that found no change would have left a record
+    changes = cut_at_looks(spells, Cadence(np.full(3, 10.0), ~none, none), 0)
+    assert changes.begin.tolist() == [0, 11, 21, 31, 70, 80, 90]
+    assert changes.end.tolist() == [11, 21, 31, 70, 80, 90, 100]
+    always = cut_at_looks(spells, Cadence(np.full(3, 2.0), none, none), 0)
+    assert (always.begin % 3 == 0).all()  # at the same minutes of all stations
+    assert always.begin[1:].tolist() == always.end[:-1].tolist()
+    assert always.supply[always.begin == 12].tolist() == [1]
+
+
+@pytest.mark.parametrize("looks", ["3,60", "log,60"])
+def test_mixed_looks_tell_what_even_ones_do(looks):
+    """Without trips: nothing is unknown, and both pickups and lost trips at the true rates are near the truth."""
+    city = simulate_city(8, 28, seed=9532, realistic=True, walk_probability=0.0, shock_effect=0.0, polls=looks)
+    made = build_panel(None, city.status, city.stations, timezone=city.settings.timezone, every="1h")
+    both = made.panel.merge(city.true_rate.rename(columns={"station_id": "zone"}), on=["zone", "start"])
+    assert both["unknown_minutes"].sum() < 0.005 * both["minutes"].sum()
+    assert both["observed"].sum() == pytest.approx(len(city.trips), rel=0.15)
+    found, true = ((both["rate"] * out).sum() for out in (both["out_minutes"] / 60, both["stockout"]))
+    assert found == pytest.approx(true, rel=0.12)
 
 
 def test_where_nothing_moves_the_looks_tell_all():
@@ -54,8 +128,11 @@ def test_rare_looks_know_how_little_they_know(looks, most):
         made = build_panel(None, city.status, city.stations, timezone=city.settings.timezone, every="1h", supply=supply)
         both = made.panel.merge(truth, on=["zone", "start"], suffixes=("", "_true"))
         frames[supply] = both[both["unknown_minutes"] == 0]
-    assert any("give trips" in remark for remark in made.summary["remarks"])
-    assert made.summary["misses_pickups"]
+        assert any("give trips" in remark for remark in made.summary["remarks"])
+        assert made.summary["misses_pickups"] == (supply == "listed")
+        seen = both["observed"].sum() / len(city.trips)
+        assert seen < 0.8 if supply == "listed" else seen == pytest.approx(1.0, abs=0.15)
+        assert made.summary["cancelled"] == both["cancelled"].sum()
     off = {}
     for supply, both in frames.items():
         true = both["stockout"] * 60

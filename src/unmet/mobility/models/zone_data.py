@@ -13,7 +13,7 @@ from unmet.kernels import Kernel
 from unmet.mobility.clock.bins import hour_of_week
 from unmet.mobility.models.kept import InputScales, KeptFit
 from unmet.mobility.models.surroundings import Surroundings
-from unmet.mobility.panel.schema import NEEDED_COLUMNS, PANEL_COLUMNS, REBALANCED_COLUMNS, STATE_MINUTES
+from unmet.mobility.panel.schema import INFERRED_COLUMNS, NEEDED_COLUMNS, PANEL_COLUMNS, STATE_MINUTES
 
 __all__ = ["CITY_ERRORS", "CITY_RATE", "NOT_COVARIATES", "Hyperparameters", "ZoneData", "zone_data"]
 
@@ -28,7 +28,7 @@ The last is for bins after the end of the records: a trend may turn as it has no
 
 _NEEDED = tuple(name for name in PANEL_COLUMNS if name in (*NEEDED_COLUMNS, *STATE_MINUTES))
 # Columns of a panel that record what happened. None may be a covariate, or demand would explain itself.
-NOT_COVARIATES = {*PANEL_COLUMNS, *REBALANCED_COLUMNS, "holiday", "future", CITY_RATE, "weather_usual"}
+NOT_COVARIATES = {*PANEL_COLUMNS, *INFERRED_COLUMNS, "holiday", "future", CITY_RATE, "weather_usual"}
 _LARGEST_COUNT = 1e7  # trips in a bin, as for counts in `unmet.estimators`
 _ROUNDED = 0.01  # minutes
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}

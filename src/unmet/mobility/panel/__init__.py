@@ -7,11 +7,11 @@ if TYPE_CHECKING:
     from unmet.mobility.panel.build import build_panel, panel_of, write_panel
     from unmet.mobility.panel.options import PanelOptions
     from unmet.mobility.panel.saving import Panel, read_panel
-    from unmet.mobility.panel.schema import PANEL_COLUMNS, REBALANCED_COLUMNS
+    from unmet.mobility.panel.schema import INFERRED_COLUMNS, PANEL_COLUMNS
 
 __all__ = [
+    "INFERRED_COLUMNS",
     "PANEL_COLUMNS",
-    "REBALANCED_COLUMNS",
     "Panel",
     "PanelOptions",
     "build_panel",
@@ -23,7 +23,7 @@ __all__ = [
 # The command line reads `options` to show its help: pandas and DuckDB are imported when they are needed (PEP 562).
 _MODULES = {
     "PANEL_COLUMNS": "schema",
-    "REBALANCED_COLUMNS": "schema",
+    "INFERRED_COLUMNS": "schema",
     "Panel": "saving",
     "PanelOptions": "options",
     "build_panel": "build",

@@ -11,12 +11,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import Bins, Integers
+from unmet.mobility.clock.bins import Integers
 from unmet.mobility.panel.evidence import Evidence, ZoneRecords
 from unmet.mobility.panel.groups import ZoneGroups
-from unmet.mobility.panel.plausibility import unseen_stations
-from unmet.mobility.panel.schema import EVIDENCE, REBALANCED_COLUMNS, stored_types
+from unmet.mobility.panel.plausibility import disbelieved_stations
+from unmet.mobility.panel.schema import EVIDENCE, INFERRED_COLUMNS, stored_types
 from unmet.mobility.panel.trip_counts import TripCounts
+from unmet.mobility.panel.usable import Supply
+from unmet.mobility.supply.between import Cancelled
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.pickups import find_changes, known_changes
 from unmet.mobility.supply.served import Served, Unusable, combine_served
@@ -36,6 +38,8 @@ from unmet.mobility.supply.status_log import StatusRecords
 __all__ = ["ZoneRows", "panel_rows", "zone_rows"]
 
 _ROWS_AT_ONCE = 2_000_000
+_HARDLY = 0.1  # share of a bin
+_STEPS = 1024.0  # in one, so that sums are exact in any order
 
 
 @dataclass(frozen=True)
@@ -121,16 +125,20 @@ class Moved:
 
     zone: Integers
     bin: Integers
-    columns: dict[str, NDArray[np.int16]]
+    columns: dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class ZoneSupply:
-    """Supply of some zones: spells of vehicles and docks, inferred moves, and the chance to get either."""
+    """Supply of some zones: spells of vehicles and docks, the chance to get either, and moves.
+
+    Moves are those that the feed shows, and those expected to have cancelled out between two looks.
+    """
 
     spells: Spells
     dock_spells: Spells | None = None
     moved: Moved | None = None
+    cancelled: Moved | None = None
     served: Served | None = None
     docked: Served | None = None
 
@@ -152,32 +160,45 @@ def _supplies(
         return
     if records.log is not None and evidence.activity is not None:
         for some in records.log.blocks():
-            unseen = unseen_stations(evidence.implausible)
-            spells = status_spells(some, evidence.feed, evidence.activity, evidence.closures, unseen)
+            doubted = disbelieved_stations(evidence.implausible)
+            spells = status_spells(some, evidence.feed, evidence.activity, evidence.closures, doubted)
             dock_spells = plain_spells(dock_records(some), evidence.feed, evidence.activity.feed_share)
-            served, docked = _served(some, spells, dock_spells, evidence, many, held)
-            moved = _infer(some, evidence, rebalancing) if evidence.inferred else None
+            usable = _usable(some, spells, dock_spells, evidence, held)
+            moved = cancelled = None
+            if evidence.inferred:
+                moved = _infer(some, evidence, rebalancing, usable.cancelled is not None)
+                cancelled = None if usable.cancelled is None else _cancelled(usable.cancelled, evidence)
             behind = min(int(evidence.group[some.station[-1]]) + 1, evidence.zones)
-            supply = ZoneSupply(of_zones(spells), of_zones(dock_spells), moved, served, docked)
-            yield np.arange(following, behind), supply
+            yield (
+                np.arange(following, behind),
+                ZoneSupply(
+                    of_zones(spells),
+                    of_zones(dock_spells),
+                    moved,
+                    cancelled,
+                    _of_zones(usable.vehicles, spells, evidence, many),
+                    _of_zones(usable.docks, dock_spells, evidence, many),
+                ),
+            )
             following = behind
     if following < records.end:
         yield np.arange(following, records.end), ZoneSupply(no_spells(), no_spells())
 
 
-def _served(
-    records: StatusRecords, spells: Spells, dock_spells: Spells, evidence: Evidence, many: bool, held: list[Unusable]
-) -> tuple[Served | None, Served | None]:
-    """Find the chances to get a vehicle and a dock in zones; `many` if a zone may have several stations."""
+def _usable(
+    records: StatusRecords, spells: Spells, dock_spells: Spells, evidence: Evidence, held: list[Unusable]
+) -> Supply:
+    """Find the usable supply of stations."""
     if evidence.supply is None:
-        return None, None
-    served, docked, unusable = evidence.supply.served(records, spells, dock_spells)
-    if unusable is not None:
-        held.append(unusable)
-    return _of_zones(served, spells, evidence, many), _of_zones(docked, dock_spells, evidence, many)
+        return Supply()
+    usable = evidence.supply.served(records, spells, dock_spells)
+    if usable.unusable is not None:
+        held.append(usable.unusable)
+    return usable
 
 
 def _of_zones(served: Served | None, spells: Spells, evidence: Evidence, many: bool) -> Served | None:
+    """Return the chances of zones; `many` if a zone may have several stations."""
     if served is None:
         return None
     if many:
@@ -185,21 +206,61 @@ def _of_zones(served: Served | None, spells: Spells, evidence: Evidence, many: b
     return replace(served, owner=evidence.group[served.owner])
 
 
-def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int) -> Moved:
-    """Infer pickups, returns and rebalancing from the changes of availability."""
+def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int, bridged: bool) -> Moved:
+    """Infer pickups, returns and rebalancing from the changes of availability.
+
+    If `bridged`, pickups that cancel out with returns are found otherwise.
+    """
     assert evidence.activity is not None
-    changes = find_changes(records, evidence.feed)
-    changes = known_changes(changes, evidence.feed, evidence.activity.feed_share, evidence.silent)
-    bin_ = evidence.bins.of(changes.minute)
-    zone = evidence.group[changes.station]
-    inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)
+    changes = find_changes(records, evidence.feed, bridged)
+    changes = changes.select(_is_known(changes.station, changes.before, changes.after, evidence))
+    begin, end = changes.minute, changes.minute + 1
+    if bridged:  # a change that has no time of its own happened at any between its two looks
+        own = evidence.feed.cadence.always_at(changes.after - evidence.feed.first)
+        begin, end = (
+            np.where(own, begin, changes.before),
+            np.where(own, end, np.maximum(changes.after, changes.before + 1)),
+        )
     columns = {
         "observed": np.where(changes.fall < rebalancing, changes.fall, 0),
         "returns": np.where(changes.rise < rebalancing, changes.rise, 0),
         "rebalanced_out": np.where(changes.fall >= rebalancing, changes.fall, 0),
         "rebalanced_in": np.where(changes.rise >= rebalancing, changes.rise, 0),
     }
-    return Moved(zone[inside], bin_[inside], {name: values[inside] for name, values in columns.items()})
+    return _by_bin(changes.station, begin, end, columns, evidence)
+
+
+def _cancelled(cancelled: Cancelled, evidence: Evidence) -> Moved:
+    """Spread pickups that cancelled out with returns over the time between their looks.
+
+    Where every change has its own time, none did.
+    """
+    known = _is_known(cancelled.station, cancelled.before, cancelled.after, evidence)
+    known &= ~evidence.feed.cadence.always_at(np.maximum(cancelled.before - evidence.feed.first, 0))
+    columns = {"cancelled": cancelled.pairs[known]}
+    return _by_bin(cancelled.station[known], cancelled.before[known], cancelled.after[known], columns, evidence)
+
+
+def _is_known(station: Integers, before: Integers, after: Integers, evidence: Evidence) -> NDArray[np.bool_]:
+    assert evidence.activity is not None
+    return known_changes(station, before, after, evidence.feed, evidence.activity.feed_share, evidence.silent)
+
+
+def _by_bin(
+    station: Integers, begin: Integers, end: Integers, columns: dict[str, NDArray[Any]], evidence: Evidence
+) -> Moved:
+    """Find zone and bins of moves that happened at any minute of a stretch, without those outside all."""
+    edges = evidence.bins.edges
+    first, last = evidence.bins.of(begin), evidence.bins.of(end - 1)
+    parts = last - first + 1
+    row = np.repeat(np.arange(len(parts)), parts)
+    bin_ = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
+    zone = evidence.group[station[row]]
+    inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)
+    row, bin_, zone = row[inside], bin_[inside], zone[inside]
+    within = np.minimum(end[row], edges[bin_ + 1]) - np.maximum(begin[row], edges[bin_])
+    share = np.rint(within / (end - begin)[row] * _STEPS) / _STEPS
+    return Moved(zone, bin_, {name: values[row] * share for name, values in columns.items()})
 
 
 def zone_rows(
@@ -219,7 +280,7 @@ def zone_rows(
         "start": bins.start,
         "start_local": bins.start_local,
         "minutes": bins.minutes,
-        **_moves(evidence, trips, zones, known, supply.moved),
+        **_moves(evidence, trips, zones, known, states["available"], supply),
         **{f"{state}_minutes": minutes for state, minutes in states.items()},
         **_out(evidence, zones, states["stockout"], supply.served),
         **_docks(evidence, zones, supply),
@@ -266,15 +327,28 @@ def _docks(evidence: Evidence, zones: Integers, supply: ZoneSupply) -> dict[str,
 
 
 def _moves(
-    evidence: Evidence, trips: TripCounts | None, zones: Integers, known: NDArray[np.bool_], moved: Moved | None
+    evidence: Evidence,
+    trips: TripCounts | None,
+    zones: Integers,
+    known: NDArray[np.bool_],
+    available: NDArray[np.int64],
+    supply: ZoneSupply,
 ) -> dict[str, NDArray[np.int32]]:
     """Count pickups and returns: from trips if there are any, else inferred if the status is known, else missing."""
-    names = ["observed", "returns", *(REBALANCED_COLUMNS if evidence.inferred else ())]
+    names = ["observed", "returns", *(INFERRED_COLUMNS if evidence.inferred else ())]
     result = {name: np.full(known.shape, -1, dtype=np.int32) for name in names}
     if evidence.inferred:
         to_infer = known & ~evidence.covered
         for name, table in result.items():
-            table[to_infer] = 0 if moved is None else _count_moves(moved, name, zones, evidence.bins)[to_infer]
+            table[to_infer] = 0
+            if supply.moved is not None and name in supply.moved.columns:
+                table[to_infer] = _whole(supply.moved, name, zones, to_infer)[to_infer]
+        if supply.cancelled is not None:
+            # Nobody takes and brings a vehicle where there is hardly ever one.
+            some = to_infer & (available > _HARDLY * evidence.bins.minutes)
+            pairs = _whole(supply.cancelled, "cancelled", zones, some)
+            for name in ("observed", "returns", "cancelled"):
+                result[name][to_infer] += pairs[to_infer]
     if trips is not None:
         few = slice(int(zones[0]) - trips.first, int(zones[-1]) + 1 - trips.first)
         for name, counted in {"observed": trips.pickups, "returns": trips.returns}.items():
@@ -283,12 +357,17 @@ def _moves(
     return result
 
 
-def _count_moves(moved: Moved, name: str, zones: Integers, bins: Bins) -> NDArray[np.float64]:
-    """Sum the moved vehicles of a column by zone and bin."""
+def _whole(moved: Moved, name: str, zones: Integers, chosen: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Sum the moved vehicles of a column by zone and bin, where `chosen`, as whole numbers.
+
+    Parts of a vehicle add up: the sum of all bins up to any is right to a half.
+    """
+    number, bins = chosen.shape
     some = slice(*np.searchsorted(moved.zone, [zones[0], zones[-1] + 1]))
-    cell = (moved.zone[some] - zones[0]) * len(bins) + moved.bin[some]
-    counts: NDArray[Any] = np.bincount(cell, weights=moved.columns[name][some], minlength=len(zones) * len(bins))
-    return counts.reshape(len(zones), len(bins))
+    cell = (moved.zone[some] - zones[0]) * bins + moved.bin[some]
+    expected = np.bincount(cell, weights=moved.columns[name][some], minlength=number * bins).reshape(number, bins)
+    totals = np.rint(np.cumsum(np.where(chosen, expected, 0.0), axis=1)).astype(np.int32)
+    return np.diff(totals, axis=1, prepend=np.int32(0))
 
 
 def _evidence(evidence: Evidence, known: NDArray[np.bool_]) -> NDArray[np.int8]:

@@ -21,10 +21,16 @@ from unmet.mobility.clock.bins import DAY, Bins, Integers, cut_bins, parse_every
 from unmet.mobility.panel.groups import Workers, ZoneGroups, make_groups
 from unmet.mobility.panel.learnt import Learnt
 from unmet.mobility.panel.options import PanelOptions
-from unmet.mobility.panel.plausibility import Implausible, find_implausible, kept_zones, unseen_stations
+from unmet.mobility.panel.plausibility import (
+    Implausible,
+    disbelieved_stations,
+    find_implausible,
+    kept_zones,
+    mark_carried,
+)
 from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, station_events, trip_moves, trip_span
-from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
+from unmet.mobility.panel.usable import SupplyModel, Timelines, bridges_looks, learn_supply
 from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
@@ -226,7 +232,7 @@ def gather(
     overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
     overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
     if log is not None:
-        apart = far_apart(feed, holes)
+        apart = far_apart(feed, holes, options.supply == "usable" and bridges_looks(feed, span is not None))
         overrides += [Override(b, e, FAR_APART) for b, e in apart.tolist()]
         silent = np.concatenate([silent, apart])
         silent = join(silent[np.argsort(silent[:, 0], kind="stable")], 1)
@@ -241,13 +247,14 @@ def gather(
             events = station_events(records.connection, order, records.folder)
         kept = kept_zones(options.keep, zones.frame)
         found = [one for one in find_implausible(activity, *events) if not _is_kept(one, group, zones, kept)]
+        found = mark_carried(found, group, activity, events[0])
         if options.supply == "usable":
             source = Timelines(
                 feed,
                 activity,
                 silent,
                 still,
-                unseen_stations(found),
+                disbelieved_stations(found),
                 options.rebalancing,
                 *events,
                 np.array([[first, last + 1]]) if span is None else holes,

@@ -8,13 +8,15 @@ Status and trips are held against each other, station by station:
 - *empty*: it was open and empty for most of the time.
 - *unmoved*: nothing was ever taken or brought there.
 
-Their zones are left out of the totals of the system until somebody says otherwise (`PanelOptions.keep`).
+Their zones are left out of the totals of the system until somebody says otherwise (`PanelOptions.keep`). A zone of
+several stations stays if the others have most of its pickups. What such a station calls empty is then unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +27,7 @@ from unmet.mobility.clock.bins import DAY, Integers
 from unmet.mobility.supply.silence import StationActivity
 from unmet.mobility.zones.build import Zones
 
-__all__ = ["Implausible", "describe", "find_implausible", "kept_zones", "unseen_stations"]
+__all__ = ["Implausible", "describe", "disbelieved_stations", "find_implausible", "kept_zones", "mark_carried"]
 
 Floats = NDArray[np.float64]
 
@@ -49,11 +51,24 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Implausible:
-    """A station that no estimate should rest on: its place in the order of zones, why, and the share behind it."""
+    """A station that no estimate should rest on.
+
+    Attributes
+    ----------
+    place : int
+        Its place in the order of zones.
+    check : str
+        The check it fails.
+    share : float
+        The share behind that.
+    carried : bool
+        Whether its zone rests on other stations.
+    """
 
     place: int
     check: str
     share: float
+    carried: bool = False
 
     @property
     def sentence(self) -> str:
@@ -156,16 +171,44 @@ def kept_zones(keep: str | None, zones: pd.DataFrame) -> set[str]:
     return kept
 
 
-def unseen_stations(found: Sequence[Implausible]) -> Integers:
+def mark_carried(
+    found: Sequence[Implausible], zone: Integers, activity: StationActivity, pickups: Integers
+) -> list[Implausible]:
+    """Mark the stations whose zones have plausible ones with at least as many pickups.
+
+    Parameters
+    ----------
+    found : sequence of Implausible
+        The stations.
+    zone : array
+        The zone of every station.
+    activity : StationActivity
+        Of all stations. Its falls are the pickups if there are no trips.
+    pickups : array
+        Sorted trips: station × 2**32 + second. Empty without trips.
+    """
+    weight = np.bincount(pickups >> 32, minlength=len(zone)) if len(pickups) else activity.falls
+    doubted = np.isin(np.arange(len(zone)), [one.place for one in found])
+    marked = []
+    for one in found:
+        with_it = zone == zone[one.place]
+        others = with_it & ~doubted
+        carried = bool(others.any()) and weight[others].sum() >= weight[with_it & doubted].sum()
+        marked.append(replace(one, carried=bool(carried)))
+    return marked
+
+
+def disbelieved_stations(found: Sequence[Implausible]) -> Integers:
     """Return the stations that are not believed when they show no vehicle."""
-    return np.array([one.place for one in found if one.check == "unseen"], dtype=np.int64)
+    doubted = [one.place for one in found if one.check == "unseen" or one.carried]
+    return np.array(doubted, dtype=np.int64)
 
 
 def describe(
     found: Sequence[Implausible], order: Integers, zones: Zones, stations: pd.DataFrame
-) -> list[dict[str, str | float]]:
+) -> list[dict[str, Any]]:
     """Describe implausible stations for the summary."""
-    rows: list[dict[str, str | float]] = []
+    rows: list[dict[str, Any]] = []
     for one in found:
         ix = int(order[one.place])
         name = stations["name"].iloc[ix]
@@ -177,6 +220,7 @@ def describe(
                 "check": one.check,
                 "share": round(one.share, 4),
                 "why": one.sentence,
+                "left_out": not one.carried,
             }
         )
     return rows

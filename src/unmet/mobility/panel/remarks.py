@@ -18,6 +18,7 @@ from unmet.mobility.supply.silence import LONGEST_LOOK
 __all__ = ["cadence_table", "find_remarks", "misses_pickups"]
 
 _NAMED = 3  # zones named in one remark
+_MOSTLY_COVERED = 0.9  # share of the bins that trips cover, beyond which pickups are taken to be counted
 
 
 def cadence_table(evidence: Evidence) -> list[dict[str, float]]:
@@ -61,7 +62,11 @@ def find_remarks(
     remarks = []
     for row in implausible:
         name = _name(str(row["station"]), row["name"])
-        remarks.append(f"{name}: {row['why']}; left out of the totals of the system (--keep {row['zone']} counts it).")
+        if row["left_out"]:
+            tail = f"left out of the totals of the system (--keep {row['zone']} counts it)"
+        else:
+            tail = f"zone {row['zone']} rests on its other stations"
+        remarks.append(f"{name}: {row['why']}; {tail}.")
     if evidence.activity is not None:
         remarks += _on_looks(evidence, pickups_from, timezone)
     names = {str(zone): _name(str(zone), name) for zone, name in zip(zones["zone"], zones["name"], strict=True)}
@@ -93,8 +98,17 @@ def _counted(minutes: pd.Series, names: dict[str, str], sentence: str) -> str:
 
 
 def misses_pickups(evidence: Evidence, pickups_from: str) -> bool:
-    """Return whether pickups cancel out with returns: they are inferred from looks that are far apart."""
-    if pickups_from == "trips" or evidence.activity is None:
+    """Return whether pickups that cancel out with returns are missing: looks at the feed are far apart."""
+    return not _is_bridged(evidence) and _looks_rarely(evidence, pickups_from)
+
+
+def _is_bridged(evidence: Evidence) -> bool:
+    return evidence.supply is not None and evidence.supply.between is not None
+
+
+def _looks_rarely(evidence: Evidence, pickups_from: str) -> bool:
+    """Whether pickups are inferred from looks that are far apart."""
+    if pickups_from == "trips" or evidence.activity is None or evidence.covered.mean() > _MOSTLY_COVERED:
         return False
     cadence = evidence.feed.cadence
     return bool(cadence.regular.mean() > 0.5 and cadence.usual > LONGEST_CADENCE)
@@ -104,21 +118,27 @@ def _on_looks(evidence: Evidence, pickups_from: str, timezone: str) -> list[str]
     """Say where looks at the feed are far apart."""
     cadence = evidence.feed.cadence
     usual = cadence.usual
-    inferred = pickups_from != "trips"
-    missed = misses_pickups(evidence, pickups_from)
-    if missed or (not inferred and cadence.regular.mean() > 0.5 and usual > LONGEST_LOOK):
-        tail = "States between them are not known"
-        if missed:
+    inferred = pickups_from != "trips" and evidence.covered.mean() <= _MOSTLY_COVERED
+    apart = f"Looks at the feed are {_rounded(usual):.0f} minutes apart."
+    if _looks_rarely(evidence, pickups_from):
+        if not _is_bridged(evidence):
             some = "Most" if usual > LONGEST_LOOK else "Some"
-            tail = f"{some} pickups between them cancel out with returns and are missing: give trips. Exposure is what "
-            tail += "could have happened between two looks, with its standard deviation (out_sd)"
-        return [f"Looks at the feed are {_rounded(usual):.0f} minutes apart. {tail}."]
+            return [f"{apart} {some} pickups between them cancel out with returns and are missing: give trips."]
+        return [
+            f"{apart} Pickups that cancel out with returns between them are not seen but expected (cancelled), and "
+            "exposure is what could have happened, with its standard deviation (out_sd). To count them, give trips."
+        ]
+    if not inferred and cadence.regular.mean() > 0.5 and usual > LONGEST_LOOK:
+        return [f"{apart} States between them are not known."]
     slow = cadence.regular & (cadence.minutes > max(LONGEST_LOOK, MISSED_POLLS * usual))
     if not slow.any():
         return []
     minute = evidence.feed.first + HOUR * np.flatnonzero(slow)
     hour = np.unique(wall_minutes(minute, timezone) % DAY // HOUR)
     apart = _rounded(np.median(cadence.minutes[slow]))
-    tail = "pickups cannot be inferred then, and the time is unknown" if inferred else "stock-outs are coarser then"
+    if inferred and not _is_bridged(evidence):
+        tail = "pickups cannot be inferred then, and the time is unknown"
+    else:
+        tail = "pickups and stock-outs are coarser then" if inferred else "stock-outs are coarser then"
     hours = ", ".join(f"{h:02d}" for h in hour)
     return [f"Looks at the feed are {apart:.0f} minutes apart on some days in these hours: {hours}; {tail}."]

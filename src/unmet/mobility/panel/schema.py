@@ -28,9 +28,9 @@ from unmet.mobility.supply.states import STATE_MINUTES
 
 __all__ = [
     "EVIDENCE",
+    "INFERRED_COLUMNS",
     "NEEDED_COLUMNS",
     "PANEL_COLUMNS",
-    "REBALANCED_COLUMNS",
     "SCHEMA",
     "STATE_MINUTES",
     "ColumnType",
@@ -218,10 +218,16 @@ SCHEMA: tuple[PanelColumn, ...] = (
         "rebalanced_out", "Vehicles taken away by rebalancing. Only where pickups are inferred.", inferred_only=True
     ),
     _count("rebalanced_in", "Vehicles brought by rebalancing. Only where pickups are inferred.", inferred_only=True),
+    _count(
+        "cancelled",
+        "Pickups, and as many returns, that are expected to have cancelled out between two looks at the feed; part of "
+        "`observed` and `returns`. Only where pickups are inferred.",
+        inferred_only=True,
+    ),
 )
 
 PANEL_COLUMNS = tuple(column.name for column in SCHEMA if not column.inferred_only)
-REBALANCED_COLUMNS = tuple(column.name for column in SCHEMA if column.inferred_only)
+INFERRED_COLUMNS = tuple(column.name for column in SCHEMA if column.inferred_only)
 NEEDED_COLUMNS = tuple(column.name for column in SCHEMA if column.needed)
 
 

@@ -203,10 +203,11 @@ def _summarise(
     implausible: list[dict[str, Any]],
 ) -> dict[str, Any]:
     open_ = "available_minutes + stockout_minutes > 0"
+    expected = "sum(cancelled) FILTER (cancelled >= 0)" if evidence.inferred else "0"
     counts = fetch_one(
         records.connection,
         f"""SELECT count(*) FILTER ({open_}), count(*) FILTER (({censored_sql(options.censored_rule)}) AND {open_}),
-        sum(observed) FILTER (observed >= 0) FROM panel_rows""",
+        sum(observed) FILTER (observed >= 0), {expected} FROM panel_rows""",
     )
     bins, trips = evidence.bins, evidence.trips_used
     by_state = reasons.groupby("state")["minutes"].sum()
@@ -237,6 +238,7 @@ def _summarise(
         "supply_from": "trips, netted" if evidence.activity is None else "status",
         "trips_used": trips,
         "observed": float(counts[2] or 0.0),
+        "cancelled": float(counts[3] or 0.0),
         "minutes": {state: int(by_state.get(state, 0)) for state in STATES},
         "reasons": {reason: int(by_reason[reason]) for reason in REASONS if reason in by_reason},
         "bins_open": int(counts[0]),
@@ -247,7 +249,7 @@ def _summarise(
         "feed_outages": _outages(evidence),
         "keep": options.keep,
         "implausible": implausible,
-        "left_out": sorted({str(row["zone"]) for row in implausible}),
+        "left_out": sorted({str(row["zone"]) for row in implausible if row["left_out"]}),
         "remarks": find_remarks(evidence, reasons, zones, implausible, pickups_from, records.timezone),
     }
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.panel.learnt import Learnt
-from unmet.mobility.supply.between import Between, cut_at_looks, learn_between
+from unmet.mobility.supply.between import Between, Cancelled, cut_at_looks, learn_between
 from unmet.mobility.supply.docks import dock_records
 from unmet.mobility.supply.polls import MISSED_POLLS
 from unmet.mobility.supply.served import Served, Unusable, find_served
@@ -22,14 +22,16 @@ from unmet.mobility.supply.timeline import EARLIEST, Events, Timeline, find_time
 from unmet.mobility.supply.usable_learning import UsableSupply, learn_usable
 from unmet.mobility.supply.usual_rates import Calendar, make_calendar
 
-__all__ = ["LONGEST_CADENCE", "SupplyModel", "Timelines", "learn_supply"]
+__all__ = ["LONGEST_CADENCE", "Supply", "SupplyModel", "Timelines", "bridges_looks", "learn_supply"]
 
 _MOST_RECORDS, _MOST_STATIONS = 1_500_000, 60  # to learn from
 
 LONGEST_CADENCE = 6.0
 """Minutes between two looks at the feed up to which its changes show nearly all pickups."""
 
-_EVEN = 0.8  # share of hours with looks about as far apart as usual, from which on all are taken to be
+_LONGEST = 0.95  # quantile of the usual intervals between looks that is the longest of them
+
+_SOME_HOURS = 0.2  # share of all
 
 _EVERY_MINUTE = 1.5
 """Minutes between two looks up to which pickups are taken one by one from falls; else from what could have happened."""
@@ -110,6 +112,10 @@ class Timelines:
         """Return the spells of some stations."""
         return status_spells(records, self.feed, self.activity, self.closures, self.implausible)
 
+    def cut(self, spells: Spells) -> Spells:
+        """Cut spells at looks that found no change, where the feed lists only changes."""
+        return cut_at_looks(spells, self.feed.cadence, self.feed.first)
+
     def dock_spells(self, records: StatusRecords) -> Spells:
         """Return the spells of some stations as seen by riders who return."""
         return plain_spells(dock_records(records), self.feed, self.activity.feed_share)
@@ -138,6 +144,26 @@ class Timelines:
 
 
 @dataclass(frozen=True)
+class Supply:
+    """Usable supply of some stations.
+
+    Attributes
+    ----------
+    vehicles, docks : Served, optional
+        Chances to get one. None where every listed one is taken to be usable.
+    unusable : Unusable, optional
+        Broken vehicles at the end.
+    cancelled : Cancelled, optional
+        Pickups that the feed cannot show, if its looks are far apart.
+    """
+
+    vehicles: Served | None = None
+    docks: Served | None = None
+    unusable: Unusable | None = None
+    cancelled: Cancelled | None = None
+
+
+@dataclass(frozen=True)
 class SupplyModel:
     """Usable supply of a system.
 
@@ -151,8 +177,6 @@ class SupplyModel:
         Minute from which on it is found.
     between : Between, optional
         What may happen between two looks, if they do not show single pickups and there are no trips.
-    looks : float, optional
-        Minutes between two looks, if the feed lists only changes.
     """
 
     vehicles: UsableSupply
@@ -160,7 +184,6 @@ class SupplyModel:
     timelines: Timelines
     since: int | None = None
     between: Between | None = None
-    looks: float | None = None
 
     def summary(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what was learnt of vehicles and of docks, for the summary of a panel."""
@@ -175,29 +198,33 @@ class SupplyModel:
             docks | {"method": "between", "parameters": {}},
         )
 
-    def served(
-        self, records: StatusRecords, spells: Spells, dock_spells: Spells
-    ) -> tuple[Served | None, Served | None, Unusable | None]:
-        """Return the chances to get a vehicle and a dock where they are not what the feed shows, and broken vehicles.
-
-        None where every listed vehicle or dock is taken to be usable.
-        """
+    def served(self, records: StatusRecords, spells: Spells, dock_spells: Spells) -> Supply:
+        """Return the chances to get a vehicle and a dock where the feed does not show them, and broken vehicles."""
         if self.between is not None:
-            if self.looks is not None:
-                spells, dock_spells = (cut_at_looks(some, self.looks) for some in (spells, dock_spells))
+            spells, dock_spells = (self.timelines.cut(some) for some in (spells, dock_spells))
             activity = self.between.activity(spells)
-            docks, _ = self.between.served(dock_spells, activity, docks=True)
-            found, broken = self.between.served(spells, activity)
-            return found, docks, broken
-        vehicles = docked = unusable = None
+            vehicles, cancelled, broken = self.between.served(spells, activity)
+            return Supply(vehicles, self.between.docked(dock_spells, activity), broken, cancelled)
         if self.vehicles.is_as_listed and self.docks.is_as_listed:
-            return vehicles, docked, unusable
+            return Supply()
+        served = docked = unusable = None
         events = self.timelines.events(records)
         if not self.vehicles.is_as_listed:
-            vehicles, unusable = find_served(self.vehicles, self.timelines.find(events, spells), self.since)
+            served, unusable = find_served(self.vehicles, self.timelines.find(events, spells), self.since)
         if not self.docks.is_as_listed:
             docked, _ = find_served(self.docks, self.timelines.find(events, dock_spells, docks=True), self.since)
-        return vehicles, docked, unusable
+        return Supply(served, docked, unusable)
+
+
+def bridges_looks(feed: Feed, trips: bool) -> bool:
+    """Return whether supply and pickups follow from what could have happened between two looks.
+
+    That is so without trips, if looks are usually so far apart that they do not show every pickup, or at some hours so
+    far that they show few.
+    """
+    cadence = feed.cadence
+    rare = float(np.mean(cadence.regular & (cadence.minutes > LONGEST_CADENCE)))
+    return not trips and (cadence.looks > _EVERY_MINUTE or rare > _SOME_HOURS)
 
 
 def learn_supply(
@@ -223,21 +250,19 @@ def learn_supply(
         source = replace(source, by_second=bool(exact > rounded))
     calendar = _calendar(source, overrides, timezone)
     cadence = source.feed.cadence
-    looks, is_polled = cadence.looks, bool(cadence.polled.mean() > 0.5)
     between = None
-    if not len(source.pickups) and looks > _EVERY_MINUTE:
-        spells = _sample_spells(source, log)
-        spells = spells if is_polled else cut_at_looks(spells, looks)
-        even = bool(np.mean((cadence.minutes < 2 * looks) & (2 * cadence.minutes > looks)) > _EVEN)
-        between = learn_between(spells, calendar, source.rebalancing, MISSED_POLLS * looks, even)
-    often = between is None and looks <= LONGEST_CADENCE
+    if bridges_looks(source.feed, len(source.pickups) > 0):
+        spells = source.cut(_sample_spells(source, log))
+        longest = MISSED_POLLS * float(np.quantile(cadence.minutes[cadence.regular], _LONGEST))
+        between = learn_between(spells, calendar, source.rebalancing, longest)
+    often = between is None and cadence.looks <= LONGEST_CADENCE
     kept = (None, None) if learnt is None else (learnt.vehicles, learnt.docks)
     vehicles, docks = (
         learn_usable(timeline, calendar, enough=often or len(trips) > 0, trips=len(trips) > 0, kept=before)
         for timeline, trips, before in zip(_sample(source, log), (source.pickups, source.returns), kept, strict=True)
     )
     since = None if learnt is None else learnt.warm
-    return SupplyModel(vehicles, docks, source, since, between, None if is_polled else looks)
+    return SupplyModel(vehicles, docks, source, since, between)
 
 
 def _calendar(source: Timelines, overrides: list[Override], timezone: str) -> Calendar:

@@ -110,7 +110,8 @@ def _left_out(zones: pd.DataFrame, demand: Path, summary: dict[str, Any]) -> dic
     """
     found: dict[str, str] = {}
     for row in summary.get("implausible", []):
-        found.setdefault(row["zone"], f"{row['station']}: {row['why']}")
+        if row.get("left_out", True):
+            found.setdefault(row["zone"], f"{row['station']}: {row['why']}")
     kept = kept_zones(summary.get("keep"), zones)
     with connect(threads=1) as connection:
         file = f"read_parquet({path_literal(str(demand))})"

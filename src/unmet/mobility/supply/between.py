@@ -26,15 +26,16 @@ from unmet.mobility.supply.between_broken import (
     learn_breaking,
     time_without,
 )
-from unmet.mobility.supply.bridge import MOST, bridge
-from unmet.mobility.supply.rider_moves import RiderMoves, find_moves, log_likelihoods
+from unmet.mobility.supply.bridge import MOST, MOVES, RATIOS, bridge, into_table
+from unmet.mobility.supply.cadence import HOUR, Cadence
+from unmet.mobility.supply.rider_moves import RiderMoves, at_times_moves, find_moves, log_likelihoods
 from unmet.mobility.supply.served import Served, Unusable, latest_broken, rounded
 from unmet.mobility.supply.spells import Spells
 from unmet.mobility.supply.states import EMPTY, VEHICLES
 from unmet.mobility.supply.timeline import AMPLE
 from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, Calendar
 
-__all__ = ["Activity", "Between", "cut_at_looks", "learn_between"]
+__all__ = ["Activity", "Between", "Cancelled", "cut_at_looks", "learn_between"]
 
 Floats = NDArray[np.float64]
 
@@ -42,6 +43,8 @@ _ANY, _HOURLY = 1.5, 0.4  # prior standard deviations of logarithms: of a statio
 _FLAT = 4.0  # precision of the belief that a station is as busy as others
 _ALIKE = 0.2  # relative difference of intervals that are taken to be equally long
 _FEWEST, _MOST_FIRST = 3, MOST - 8  # vehicles at the first look of intervals that tell moves
+_OFTEN = 3
+_RARE = 0.05  # share of the time that is left out because few intervals are so long
 _CELLS = 48  # hours of the day, on weekdays and at weekends
 _NOTABLE = 1e-4
 _PERSISTS = 60  # minutes for which a number broken is taken to stay
@@ -66,6 +69,24 @@ class Activity:
     station: Integers
     scale: Floats
     ratio: Floats
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """Pickups that cancelled out with as many returns between two looks, sorted by station and time.
+
+    Attributes
+    ----------
+    station, before, after : array of int
+        Station, and the minutes of both looks.
+    pairs : array
+        Expected number, a multiple of 1/1024, so that sums are exact in any order.
+    """
+
+    station: Integers
+    before: Integers
+    after: Integers
+    pairs: Floats
 
 
 @dataclass(frozen=True)
@@ -95,31 +116,42 @@ class Between:
     def activity(self, spells: Spells) -> Activity:
         """Return the activity of some stations, from their vehicles."""
         station = np.unique(spells.owner)
-        typical, row = _alike(spells, self.longest)
-        cell = np.searchsorted(station, spells.owner[row]) * _CELLS + _cell(_hour(self.calendar, spells.begin[row]))
+        looks = _alike(spells, self.longest)
+        cells = [
+            np.searchsorted(station, spells.owner[row]) * _CELLS + _cell(_hour(self.calendar, spells.begin[row]))
+            for _, row in looks
+        ]
         by_day = self.shape.reshape(7, 24)
-        usual = np.tile(np.concatenate([by_day[:5].mean(axis=0), by_day[5:].mean(axis=0)]) * typical, len(station))
-        likelihood = log_likelihoods(cell, spells.supply[row], spells.supply[row + 1], len(usual))
+        mean = np.concatenate([by_day[:5].mean(axis=0), by_day[5:].mean(axis=0)])
+        usual = np.tile(mean * looks[0][0], len(station))
+        likelihood = _likelihood(spells, looks, cells, len(usual))
         level = _levels(find_moves(likelihood, usual, _ANY), np.log(usual))
         found = find_moves(likelihood, usual * np.repeat(level, _CELLS), _HOURLY)
         return Activity(
             station, (np.exp(found.moves) / usual).reshape(-1, _CELLS), np.exp(found.ratio).reshape(-1, _CELLS)
         )
 
-    def served(self, spells: Spells, activity: Activity, docks: bool = False) -> tuple[Served, Unusable | None]:
-        """Return the chance of a vehicle (or of a dock) between the looks of some stations, and its variance.
+    def docked(self, spells: Spells, activity: Activity) -> Served:
+        """Return the chance of a free dock between the looks of some stations, and its variance."""
+        row = _intervals(spells, self.longest)
+        taken, brought = self._expected(spells, row, activity, -1)
+        _, out, riders, _ = bridge(spells.supply[row], spells.supply[row + 1], taken, brought)
+        return _notable(spells, row, out, riders, np.zeros(len(row)))
 
-        Also return the vehicles broken at the end, if any break.
+    def served(self, spells: Spells, activity: Activity) -> tuple[Served, Cancelled, Unusable | None]:
+        """Return the chance of a vehicle between the looks of some stations, and its variance.
+
+        Also return the pickups that cancelled out with returns, and the vehicles broken at the end, if any break.
         """
         row = _intervals(spells, self.longest)
-        taken, brought = self._expected(spells, row, activity, -1 if docks else 1)
-        if self.breaking is None or docks or len(row) == 0:
-            _, out, riders = bridge(spells.supply[row], spells.supply[row + 1], taken, brought)
-            return _notable(spells, row, out, riders, np.zeros(len(row))), None
-        looks = self._looks(spells, row, taken, brought)
+        looks = self._looks(spells, row, *self._expected(spells, row, activity, 1))
+        if self.breaking is None or len(row) == 0:
+            _, out, riders, pairs = bridge(*into_table(looks.first, looks.second), looks.taken, looks.brought)
+            return _notable(spells, row, out, riders, np.zeros(len(row))), _cancelled(spells, row, looks, pairs), None
         parts = [time_without(looks.select(part), self.breaking) for part in _parts(spells.owner[row])]
         found = TimeWithout(*(np.concatenate([getattr(p, name) for p in parts]) for name in _FIELDS))
-        return _notable(spells, row, found.share, found.riders, found.broken), _unusable_now(spells, row, found)
+        served = _notable(spells, row, found.share, found.riders, found.broken)
+        return served, _cancelled(spells, row, looks, found.cancelled), _unusable_now(spells, row, found)
 
     def _expected(self, spells: Spells, row: Integers, activity: Activity, side: int) -> tuple[Floats, Floats]:
         """Vehicles expected to be taken and brought in some intervals; docks if `side` is -1."""
@@ -140,39 +172,52 @@ class Between:
         return Looks(begins, minutes, taken, brought, first, second, van)
 
 
-def cut_at_looks(spells: Spells, looks: float) -> Spells:
-    """Cut spells at the looks within them: a feed that lists changes alone saw the same number at these.
+def cut_at_looks(spells: Spells, cadence: Cadence, first: int) -> Spells:
+    """Cut spells at the looks within them where the feed lists changes alone: it saw the same number at these.
+
+    If every change has its own time, somebody looks all the time. Looks every `_OFTEN` minutes are enough, and spells
+    between two of them are left out: intervals that end because something changes would say that more does.
 
     Parameters
     ----------
     spells : Spells
         Of some stations.
-    looks : float
-        Minutes between two looks.
+    cadence : Cadence
+        Looks at the feed.
+    first : int
+        The first minute of the feed.
     """
-    known = (spells.reason == VEHICLES) | (spells.reason == EMPTY)
-    pieces = np.where(known, np.maximum(np.rint((spells.end - spells.begin) / looks), 1), 1).astype(np.int64)
+    always = cadence.always
+    looks = np.where(always, _OFTEN, np.maximum(cadence.minutes, 1.0))
+
+    def hour(minute: Integers) -> Integers:
+        return np.clip((minute - first) // HOUR, 0, len(looks) - 1)
+
+    def at_look(minute: Integers) -> Integers:
+        return np.where(always[hour(minute)], -(-minute // _OFTEN) * _OFTEN, minute)
+
+    spells = replace(spells, begin=at_look(spells.begin), end=at_look(spells.end))
+    spells = spells.select(spells.end > spells.begin)
+    of = hour(spells.begin)
+    known = ((spells.reason == VEHICLES) | (spells.reason == EMPTY)) & ~cadence.polled[of]
+    pieces = np.where(known, np.maximum(np.rint((spells.end - spells.begin) / looks[of]), 1), 1).astype(np.int64)
     row = np.repeat(np.arange(len(pieces)), pieces)
     rank = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    begin = spells.begin[row] + np.rint(rank * looks).astype(np.int64)
+    begin = spells.begin[row] + np.rint(rank * looks[of[row]]).astype(np.int64)
     end = np.where(np.append(rank[1:] == 0, True), spells.end[row], np.append(begin[1:], 0))
     return Spells(spells.owner[row], begin, end, spells.reason[row], spells.supply[row])
 
 
-def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest: float, even: bool = True) -> Between:
-    """Learn the activity of a system from the spells of some stations, and how its vehicles break.
-
-    If looks are not equally far apart at most hours (`even`), nothing is said of broken vehicles: what is seen at one
-    cadence and not at another would be taken for them.
-    """
-    typical, row = _alike(spells, longest)
-    hour = _hour(calendar, spells.begin[row])
-    likelihood = log_likelihoods(hour, spells.supply[row], spells.supply[row + 1], HOURS_OF_WEEK)
+def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest: float) -> Between:
+    """Learn the activity of a system from the spells of some stations, and how its vehicles break."""
+    looks = _alike(spells, longest)
+    hours = [_hour(calendar, spells.begin[row]) for _, row in looks]
+    likelihood = _likelihood(spells, looks, hours, HOURS_OF_WEEK)
     mean = find_moves(likelihood.sum(axis=0, keepdims=True), np.ones(1), _ANY).moves
     found = find_moves(likelihood, np.repeat(np.exp(mean), HOURS_OF_WEEK), _ANY)
-    sound = Between(calendar, np.exp(found.moves) / typical, rebalancing, longest)
+    sound = Between(calendar, np.exp(found.moves) / looks[0][0], rebalancing, longest)
     row = _intervals(spells, longest)
-    if len(row) == 0 or not even:
+    if len(row) == 0:
         return sound
     taken, brought = sound._expected(spells, row, sound.activity(spells), 1)
     sample = sound._looks(spells, row, taken, brought).thin(_LEARNT_FROM)
@@ -189,6 +234,15 @@ def _notable(spells: Spells, row: Integers, out: Floats, riders: Floats, broken:
     variance = np.rint(variance * 1024) / 1024  # so that sums are exact in any order
     chance = rounded(np.clip(1.0 - out[some], 0.0, 1.0))
     return Served(spells.owner[row], spells.begin[row], spells.end[row], chance, shown[some], variance)
+
+
+def _cancelled(spells: Spells, row: Integers, looks: Looks, pairs: Floats) -> Cancelled:
+    """Keep the pairs of all intervals. A van hides how riders changed the number: they are taken to have not."""
+    van = np.flatnonzero(looks.van)
+    level = np.minimum(np.maximum(looks.first, looks.second)[van], MOST)
+    pairs = pairs.copy()
+    pairs[van] = bridge(level, level, looks.taken[van], looks.brought[van])[3]
+    return Cancelled(spells.owner[row], spells.begin[row], spells.end[row], np.rint(pairs * 1024) / 1024)
 
 
 def _unusable_now(spells: Spells, row: Integers, found: TimeWithout) -> Unusable:
@@ -211,18 +265,32 @@ def _parts(owner: Integers) -> list[slice]:
     return [slice(low, high) for low, high in itertools.pairwise(chosen)]
 
 
-def _alike(spells: Spells, longest: float) -> tuple[float, Integers]:
-    """The typical minutes between two looks, and the intervals about so long that tell moves.
+def _alike(spells: Spells, longest: float) -> list[tuple[float, Integers]]:
+    """Intervals that tell moves, in classes of about the same length: its minutes, and which they are.
 
-    They begin far from zero, where broken vehicles show, and where numbers are still told apart after them.
+    They begin far from zero, where broken vehicles show, and where numbers are still told apart after them. Classes
+    follow each other until the intervals left cover little time.
     """
     row = _intervals(spells, longest)
-    if len(row) == 0:
-        return 1.0, row
-    length, first = spells.end[row] - spells.begin[row], spells.supply[row]
-    typical = float(np.median(length))
-    told = (np.abs(length - typical) <= _ALIKE * typical) & (first >= _FEWEST) & (first <= _MOST_FIRST)
-    return typical, row[told]
+    first = spells.supply[row]
+    row = row[(first >= _FEWEST) & (first <= _MOST_FIRST)]
+    length = spells.end[row] - spells.begin[row]
+    classes, enough = [], _RARE * length.sum()
+    while len(row) and length.sum() > enough:
+        typical = int(np.sort(length)[len(length) // 2])
+        near = np.abs(length - typical) <= _ALIKE * typical
+        classes.append((float(typical), row[near]))
+        row, length = row[~near], length[~near]
+    return classes or [(1.0, row)]
+
+
+def _likelihood(spells: Spells, looks: list[tuple[float, Integers]], cells: list[Integers], number: int) -> Floats:
+    """Log-likelihood of all looks by cell, moves in an interval of the first class, and ratio."""
+    total = np.zeros((number, len(MOVES), len(RATIOS)))
+    for (minutes, row), cell in zip(looks, cells, strict=True):
+        found = log_likelihoods(cell, spells.supply[row], spells.supply[row + 1], number)
+        total += at_times_moves(found, minutes / looks[0][0])
+    return total
 
 
 def _levels(found: RiderMoves, log_usual: Floats) -> Floats:

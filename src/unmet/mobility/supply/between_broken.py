@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from unmet.mobility.clock.bins import Integers
-from unmet.mobility.supply.bridge import MOST, bridge
+from unmet.mobility.supply.bridge import MOST, bridge, into_table
 
 __all__ = [
     "Breaking",
@@ -123,24 +123,24 @@ class Bridged:
         Of the second look given the first.
     out, variance : array
         Mean and variance of the share of time without a sound vehicle.
+    cancelled : array
+        Expected pickups that cancelled out with returns.
     """
 
     looks: Looks
     probability: Floats
     out: Floats
     variance: Floats
+    cancelled: Floats
 
 
 def bridge_looks(looks: Looks) -> Bridged:
     """Find the moves of the sound vehicles of all intervals."""
-    # Far from zero only differences count: numbers beyond the table are moved into it.
-    beyond = np.maximum(np.maximum(looks.first, looks.second) - MOST, 0)
-    first, second = np.broadcast_arrays(
-        (looks.first - beyond)[:, None, None] - _NUMBER[:, None], (looks.second - beyond)[:, None, None] - _NUMBER
-    )
-    sound, out, variance = bridge(np.maximum(first, 0), np.maximum(second, 0), looks.taken, looks.brought)
+    listed, then = into_table(looks.first, looks.second)
+    first, second = np.broadcast_arrays(listed[:, None, None] - _NUMBER[:, None], then[:, None, None] - _NUMBER)
+    sound, out, variance, cancelled = bridge(np.maximum(first, 0), np.maximum(second, 0), looks.taken, looks.brought)
     sound[(first < 0) | (second < 0)] = 0.0
-    return Bridged(looks, sound, out, variance)
+    return Bridged(looks, sound, out, variance, cancelled)
 
 
 def _transitions(bridged: Bridged, breaking: Breaking) -> Floats:
@@ -265,6 +265,8 @@ class TimeWithout:
         Variances of that share: by what riders did between the looks, and by the number broken, which stays for long.
     some, number : array
         Probability that a vehicle is broken at the second look, and the expected number.
+    cancelled : array
+        Expected pickups that cancelled out with returns.
     """
 
     share: Floats
@@ -272,17 +274,18 @@ class TimeWithout:
     broken: Floats
     some: Floats
     number: Floats
+    cancelled: Floats
 
 
 def time_without(looks: Looks, breaking: Breaking) -> TimeWithout:
     """Find the time without a sound vehicle in each interval, given all looks."""
     bridged = bridge_looks(looks)
     both = find_pairs(bridged, breaking)
-    share, riders, square = (
-        (both * value).sum(axis=(1, 2)) for value in (bridged.out, bridged.variance, bridged.out**2)
+    share, riders, square, cancelled = (
+        (both * value).sum(axis=(1, 2)) for value in (bridged.out, bridged.variance, bridged.out**2, bridged.cancelled)
     )
     last = both.sum(axis=1)
-    return TimeWithout(share, riders, np.maximum(square - share**2, 0.0), 1.0 - last[:, 0], last @ _NUMBER)
+    return TimeWithout(share, riders, np.maximum(square - share**2, 0.0), 1.0 - last[:, 0], last @ _NUMBER, cancelled)
 
 
 def learn_breaking(bridged: Bridged) -> Breaking | None:

@@ -1,8 +1,8 @@
 """Numbers of vehicles between two looks: a bridge of a birth-death process that stops at zero.
 
 Riders take and bring vehicles at constant rates, and take none from an empty station (an M/M/1 queue). Given the
-numbers at both looks, the share of the time without a vehicle has a mean and a variance. They are tabulated by the two
-numbers and both rates, and interpolated.
+numbers at both looks, the share of the time without a vehicle has a mean and a variance, and some pickups cancelled out
+with returns. All are tabulated by the two numbers and both rates, and interpolated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.linalg import expm
 
 from unmet.mobility.clock.bins import Integers
 
-__all__ = ["MOST", "MOVES", "RATIOS", "bridge", "log_probabilities", "time_at_zero"]
+__all__ = ["MOST", "MOVES", "RATIOS", "bridge", "cancelled_pairs", "into_table", "log_probabilities", "time_at_zero"]
 
 Floats = NDArray[np.float64]
 
@@ -40,6 +40,49 @@ RATIOS = np.geomspace(1 / 16, 16.0, 9)
 """Vehicles expected to be taken over those to be brought, likewise."""
 
 
+_WEIGHT = np.full(_PARTS + 1, 1.0 / _PARTS)
+_WEIGHT[[0, -1]] /= 2  # trapezoidal rule
+
+
+def _powers(taken: float, brought: float) -> Floats:
+    """Transition matrices of the process over 0, 1, ... `_PARTS` parts of the interval."""
+    size = MOST + 1 + _ROOM
+    rate = np.diag(np.full(size - 1, brought), 1) + np.diag(np.full(size - 1, taken), -1)
+    rate -= np.diag(rate.sum(axis=1))
+    part = expm(rate / _PARTS)
+    power = [np.eye(size)]
+    for _ in range(_PARTS):
+        power.append(power[-1] @ part)
+    return np.array(power)
+
+
+def cancelled_pairs(taken: float, brought: float) -> Floats:
+    """Pickups that cancelled out with returns, expected given the numbers at both looks.
+
+    That is the pickups beyond the fall from one look to the other; as many returns are beyond its rise. The shape is
+    (MOST + 1, MOST + 1), with the first number as its row.
+
+    Parameters
+    ----------
+    taken, brought : float
+        As in `time_at_zero`.
+
+    Examples
+    --------
+    A station shows five vehicles at both of two looks, between which two pickups and two returns are expected:
+
+    >>> round(float(cancelled_pairs(2.0, 2.0)[5, 5]), 2)
+    1.74
+    """
+    power = _powers(taken, brought)
+    # A pickup at time t takes the number from n to n - 1.
+    pickups = np.einsum("t,tan,tnb->ab", _WEIGHT, power[:, : MOST + 1, 1:], power[::-1, :-1, : MOST + 1], optimize=True)
+    number = np.arange(MOST + 1)
+    fall = np.maximum(np.subtract.outer(number, number), 0)
+    pairs: Floats = np.maximum(taken * pickups / power[-1][: MOST + 1, : MOST + 1] - fall, 0.0)
+    return pairs
+
+
 def time_at_zero(taken: float, brought: float, fleeting: float = 0.0) -> tuple[Floats, Floats, Floats]:
     """Probability of the second number, and mean and variance of the share of time at zero, by both numbers.
 
@@ -60,19 +103,12 @@ def time_at_zero(taken: float, brought: float, fleeting: float = 0.0) -> tuple[F
     >>> round(float(mean[1, 1]), 2), round(float(variance[1, 1]) ** 0.5, 2)
     (0.14, 0.23)
     """
-    size = MOST + 1 + _ROOM
-    rate = np.diag(np.full(size - 1, brought), 1) + np.diag(np.full(size - 1, taken), -1)
-    rate -= np.diag(rate.sum(axis=1))
-    part = expm(rate / _PARTS)
-    power = [np.eye(size)]
-    for _ in range(_PARTS):
-        power.append(power[-1] @ part)
+    power = _powers(taken, brought)
     ahead = np.array([p[: MOST + 1, 0] for p in power])  # from the first look to zero
     stays = np.array([p[0, 0] for p in power])
     back = np.array([p[0, : MOST + 1] for p in power])[::-1]  # from zero to the second look
     whole = power[-1][: MOST + 1, : MOST + 1]
-    weight = np.full(_PARTS + 1, 1.0 / _PARTS)
-    weight[[0, -1]] /= 2  # trapezoidal rule
+    weight = _WEIGHT
     mean = np.einsum("t,ta,tb->ab", weight, ahead, back) / whole
     one, of_one = (np.array([p[at] for p in power]) for at in ((slice(MOST + 1), 1), (1, slice(MOST + 1))))
     left = np.einsum("t,ta,tb->ab", weight, one, of_one[::-1]) / whole
@@ -84,8 +120,8 @@ def time_at_zero(taken: float, brought: float, fleeting: float = 0.0) -> tuple[F
     return whole, mean + fleeting * left, np.maximum(second - mean**2, 0.0)
 
 
-def bridge(first: Integers, second: Integers, taken: Floats, brought: Floats) -> tuple[Floats, Floats, Floats]:
-    """Interpolate `time_at_zero` for many intervals: probability, mean and variance.
+def bridge(first: Integers, second: Integers, taken: Floats, brought: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Interpolate `time_at_zero` and `cancelled_pairs` for many intervals: probability, mean, variance and pairs.
 
     Parameters
     ----------
@@ -96,13 +132,20 @@ def bridge(first: Integers, second: Integers, taken: Floats, brought: Floats) ->
     """
     tables = _tables()
     a, b = (np.minimum(number, MOST).astype(np.int64) for number in (first, second))
-    (move, of_move), (ratio, of_ratio) = _place(np.sqrt(taken * brought), MOVES), _place(taken / brought, RATIOS)
-    total = np.zeros((3, *a.shape))
+    moves = np.sqrt(taken * brought)
+    (move, of_move), (ratio, of_ratio) = _place(moves, MOVES), _place(taken / brought, RATIOS)
+    total = np.zeros((len(tables), *a.shape))
     more = (slice(None), *(None,) * (a.ndim - 1))
     for i, weight in ((move, 1 - of_move), (move + 1, of_move)):
         for j, share in ((ratio, 1 - of_ratio), (ratio + 1, of_ratio)):
             total += (weight * share)[more] * tables[:, i[more], j[more], a, b]
-    return total[0], total[1], total[2]
+    return total[0], total[1], total[2], total[3] * moves[more]
+
+
+def into_table(first: Integers, second: Integers) -> tuple[Integers, Integers]:
+    """Move numbers beyond the tables into them: far from zero only differences count, up to `MOST`."""
+    beyond = np.maximum(np.maximum(first, second) - MOST, 0)
+    return np.maximum(first - beyond, 0), np.maximum(second - beyond, 0)
 
 
 @cache
@@ -119,8 +162,13 @@ def log_probabilities(van: float) -> Floats:
 
 @cache
 def _tables() -> Floats:
-    """Results of `time_at_zero`: which, moves, ratios, first and second number."""
-    found = np.array([[time_at_zero(m * np.sqrt(q), m / np.sqrt(q), FLEETING) for q in RATIOS] for m in MOVES])
+    """Results of `time_at_zero`, and pairs per move, which change little with moves: which, moves, ratios, numbers."""
+
+    def row(moves: float, ratio: float) -> tuple[Floats, ...]:
+        rates = moves * np.sqrt(ratio), moves / np.sqrt(ratio)
+        return (*time_at_zero(*rates, FLEETING), cancelled_pairs(*rates) / moves)
+
+    found = np.array([[row(m, q) for q in RATIOS] for m in MOVES])
     return np.ascontiguousarray(found.transpose(2, 0, 1, 3, 4))
 
 

@@ -65,9 +65,18 @@ class Cadence:
         """The usual interval between looks, 0 if at most hours every change has its own time."""
         return float(np.median(np.where(self.regular, self.minutes, 0.0)))
 
+    @property
+    def always(self) -> NDArray[np.bool_]:
+        """Whether every change has its own time, as if somebody looked all the time."""
+        return ~self.regular & ~self.polled
+
     def at(self, minute: Integers) -> NDArray[np.float64]:
         """Return the usual interval at some minutes, counted from the first of the feed."""
         return self.minutes[minute // HOUR]
+
+    def always_at(self, minute: Integers) -> NDArray[np.bool_]:
+        """Return whether every change has its own time at some minutes, counted from the first of the feed."""
+        return self.always[minute // HOUR]
 
     def polled_at(self, minute: Integers) -> NDArray[np.bool_]:
         """Return whether looks list every station at some minutes, counted from the first of the feed."""

@@ -72,7 +72,7 @@ def moves(records: StatusRecords) -> tuple[NDArray[np.bool_], NDArray[np.int16],
     return moved, fall, rise
 
 
-def find_changes(records: StatusRecords, feed: Feed) -> Changes:
+def find_changes(records: StatusRecords, feed: Feed, bridged: bool = False) -> Changes:
     """Find every move of vehicles between two consecutive records of an open station.
 
     Parameters
@@ -82,6 +82,9 @@ def find_changes(records: StatusRecords, feed: Feed) -> Changes:
     feed : Feed
         The whole feed. Where looks list every station, a repeated record has no meaning, and a move is taken to be
         halfway between the two records. A change log has its own time.
+    bridged : bool
+        Whether pickups that cancel out with returns between two looks are found otherwise. A repeated record is then
+        both only where every change has its own time.
     """
     moved, fall, rise = moves(records)
     later = np.flatnonzero(moved) + 1
@@ -89,7 +92,8 @@ def find_changes(records: StatusRecords, feed: Feed) -> Changes:
     swaps = np.empty(0, dtype=np.int64)
     if not feed.cadence.polled.all():
         swaps = _swaps(records, later)
-        swaps = swaps[~feed.cadence.polled_at(records.minute[swaps] - feed.first)]
+        since = records.minute[swaps] - feed.first
+        swaps = swaps[feed.cadence.always_at(since) if bridged else ~feed.cadence.polled_at(since)]
     one = np.ones(len(swaps), dtype=np.int16)
     order = np.argsort(np.concatenate([later, swaps]), kind="stable")
     later = np.concatenate([later, swaps])[order]
@@ -124,11 +128,15 @@ def _swaps(records: StatusRecords, moved: Integers) -> Integers:
     return repeats[is_near(moved[place - 1]) & is_near(moved[place])]
 
 
-def known_changes(changes: Changes, feed: Feed, feed_share: NDArray[np.float64], silent: Integers) -> Changes:
-    """Return the changes without those after a silence of the feed or of the station."""
-    begun, ended = (
-        np.searchsorted(silent[:, 0], changes.after),
-        np.searchsorted(silent[:, 1], changes.before, "right"),
-    )
-    alone = silent_gaps(changes.station, changes.before, changes.after, feed, feed_share)
-    return changes.select((begun <= ended) & ~alone)
+def known_changes(
+    station: Integers,
+    before: Integers,
+    after: Integers,
+    feed: Feed,
+    feed_share: NDArray[np.float64],
+    silent: Integers,
+) -> NDArray[np.bool_]:
+    """Return which changes between two records are not after a silence of the feed or of the station."""
+    begun, ended = np.searchsorted(silent[:, 0], after), np.searchsorted(silent[:, 1], before, "right")
+    known: NDArray[np.bool_] = (begun <= ended) & ~silent_gaps(station, before, after, feed, feed_share)
+    return known

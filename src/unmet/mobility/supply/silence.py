@@ -44,8 +44,8 @@ MISSED_RECORDS = 30.0
 """Records expected in a gap, by the quieter of the hours before and after it, from which on it is none of the feed's
 own, if there is one at the same time of many days."""
 
-_DAILY = 0.2
-"""Share of the days with a gap at the same time from which on it is one that repeats."""
+_DAILY, _FEWEST_DAYS = 0.2, 3
+"""Share and number of the days with a gap at the same time from which on it is one that repeats."""
 
 LONGEST_LOOK = 15
 """Minutes between two looks up to which pickups can be inferred; between later ones, most cancel out with returns."""
@@ -229,7 +229,7 @@ def _unexplained(feed: Feed, heard: Integers) -> Integers:
     return feed.first + join(np.column_stack([begin[silent], end[silent]]), SHORTEST_SILENCE)
 
 
-def far_apart(feed: Feed, within: Integers) -> Integers:
+def far_apart(feed: Feed, within: Integers, bridged: bool = False) -> Integers:
     """Return the stretches (begin, end) in which looks are too far apart to infer pickups from them.
 
     They are regular, more than `LONGEST_LOOK` minutes apart, and three times as far apart as the feed's usual ones: a
@@ -244,17 +244,23 @@ def far_apart(feed: Feed, within: Integers) -> Integers:
         The feed.
     within : array of shape (k, 2)
         Stretches (begin, end) in which pickups are inferred.
+    bridged : bool
+        Whether what could have happened between two looks is known. Regular looks are then never too far apart.
     """
     if feed.polls is not None:  # then a minute without a record is one in which nothing changed
         return np.empty((0, 2), dtype=np.int64)
     heard = np.flatnonzero(feed.records)
-    longest = max(LONGEST_LOOK, MISSED_POLLS * feed.cadence.usual)
-    slow = feed.cadence.regular & (feed.cadence.minutes > longest)
+    hour, then = heard[:-1] // 60, heard[1:] // 60
+    regular, minutes = feed.cadence.regular, feed.cadence.minutes
+    usual = np.maximum(np.where(regular & bridged, minutes, 0.0), feed.cadence.usual)
+    longest = np.maximum(LONGEST_LOOK, MISSED_POLLS * usual)  # by hour
+    slow = regular & (minutes > longest)
     begin, end = heard[:-1] + 1, heard[1:]
     missed = _rate_around(feed.records, begin, end) * (end - begin)
-    gap = (end - begin >= LONGEST_LOOK) & (slow[heard[:-1] // 60] | slow[heard[1:] // 60])
-    polled = feed.cadence.polled[heard[:-1] // 60] | feed.cadence.polled[heard[1:] // 60]
-    gap |= _daily(begin, end, (end - begin >= longest) & (polled | (missed >= MISSED_RECORDS)), len(feed.records))
+    gap = (end - begin >= LONGEST_LOOK) & (slow[hour] | slow[then])
+    polled = feed.cadence.polled[hour] | feed.cadence.polled[then]
+    long = end - begin >= np.maximum(longest[hour], longest[then])
+    gap |= _daily(begin, end, long & (polled | (missed >= MISSED_RECORDS)), len(feed.records))
     # A look between two such stretches belongs to them: its minute is no exposure without its pickups.
     found = feed.first + join(np.column_stack([begin[gap], end[gap]]), 2)
     parts = [np.clip(found, begin, end) for begin, end in within]
@@ -266,7 +272,8 @@ def _daily(begin: Integers, end: Integers, chosen: NDArray[np.bool_], minutes: i
     """Which of the chosen stretches have others at the same time of many days."""
     change = np.bincount(begin[chosen], minlength=minutes + 1) - np.bincount(end[chosen], minlength=minutes + 1)
     days = np.bincount(np.arange(minutes) % DAY, np.cumsum(change)[:minutes], minlength=DAY)
-    result: NDArray[np.bool_] = chosen & (days[(begin + end) // 2 % DAY] > _DAILY * minutes / DAY)
+    enough = max(_DAILY * minutes / DAY, _FEWEST_DAYS)
+    result: NDArray[np.bool_] = chosen & (days[(begin + end) // 2 % DAY] >= enough)
     return result
 
 

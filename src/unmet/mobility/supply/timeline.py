@@ -148,7 +148,8 @@ def status_events(
     others = _vans_and_disabled(block, covered, ridden)
     if covered(block.minute).all():
         return others
-    changes = known_changes(find_changes(block, feed), feed, share, silent)
+    found = find_changes(block, feed)
+    changes = found.select(known_changes(found.station, found.before, found.after, feed, share, silent))
     changes = changes.select(~covered(changes.minute))
     van = (changes.fall >= rebalancing) | (changes.rise >= rebalancing)
     nothing = np.zeros(len(van), dtype=np.int64)
