@@ -184,6 +184,8 @@ class FeedCounts:
             listed, all_ = (pool(np.bincount(m // HOUR, minlength=hours).astype(float)) for m in (heard[whole], heard))
             polled |= (2 * listed >= all_) & (all_ > 0)
         minutes, near = usual_intervals(looks)
-        # Stations may be looked at one after the other: each has its own looks.
+        # Stations may be looked at one after the other: each has its own looks. In a log of changes, quiet nights may
+        # look like that.
+        by_station &= bool(2 * by_station.mean() > 1)
         minutes = np.where(by_station, np.maximum(of_station, minutes), minutes)
         return Cadence(minutes, (near >= REGULAR) | by_station, polled)
