@@ -31,6 +31,8 @@ _TABLES = {
     "reasons": frozenset({"zone"}),
     "unusable": frozenset({"station", "zone", "unusable"}),
 }
+# Of a wall clock from UTC: a day, for what Samoa and Manila have skipped or repeated, and some.
+_LARGEST_OFFSET = pd.Timedelta(hours=26)
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,12 @@ class PanelFile:
             )
         if bins["start"].isna().any():
             raise FileFormatError(f"{self.label}: some rows have no start; expected a time in each.")
+        apart = (bins["start_local"] - bins["start"].dt.tz_localize(None)).abs()
+        if (wrong := apart > _LARGEST_OFFSET).any():
+            raise InputError(
+                f"{self.label}: start_local must be the local time of start; {wrong.sum():,} bins have another, such "
+                f"as {bins.loc[wrong, 'start_local'].iloc[0]} for {bins.loc[wrong, 'start'].iloc[0]}."
+            )
         unlike = bins["start"].duplicated()
         if unlike.any():
             raise InputError(self._disagreement(int(bins.loc[unlike, "start"].nunique())))
