@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from unmet import CensoredGP, InputError
+from unmet.experiments._runner import generator
+from unmet.experiments.synthetic import draw
 from unmet.kernels import SquaredExponential
 
 X = np.linspace(0, 10, 90)[:, None]
@@ -53,6 +55,16 @@ def test_labels_are_believed_where_whole_stretches_are_labelled() -> None:
     gp = CensoredGP(KERNEL, censoring="auto").fit(X, truth * np.where(label, rng.uniform(0.7, 0.8, 90), 1), label)
     assert gp.censoring_ == "model"
     assert set(gp.log_evidence_) == {"model"}
+
+
+@pytest.mark.parametrize("repetition", [20, 33, 94])
+def test_labels_are_believed_also_where_exact_rows_alone_look_constant(repetition) -> None:
+    """With hyper-parameters of their own, the exact rows of these draws are a constant and noise."""
+    sample = draw(0.1, generator(0, "synthetic", repetition))
+    x = sample.x[:, None]
+    gp = CensoredGP(KERNEL, censoring="auto").fit(x, sample.observed.y, sample.observed.label)
+    assert gp.censoring_ == "model"
+    assert np.sqrt(np.mean((gp.predict(x) - sample.f) ** 2)) < 0.25  # 0.5 with "ignore", "drop" and "share"
 
 
 def test_without_labels_nothing_is_censored_and_missing_ones_leave_two_models() -> None:

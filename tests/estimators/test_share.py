@@ -238,6 +238,20 @@ class TestUnknownLabels:
         assert loaded.label_odds == again.label_odds
         np.testing.assert_allclose(loaded.label_probability_, again.label_probability_, atol=1e-6)
 
+    def test_known_labels_are_the_prior_of_the_odds_of_missing_ones(self) -> None:
+        """In this noise a value hardly tells whether its row is short: odds 0.42 with a prior about one."""
+        X, _, y, label = labelled(share=(14.0, 6.0), fraction=0.25, noise=1.0, level=4.0, seed=3)
+        unknown = np.where(np.arange(80) % 2 == 0, np.nan, label)
+        odds = label[1::2].sum() / (~label[1::2]).sum()
+        gp = CensoredGP(censoring="share").fit(X, y, unknown)
+        assert gp.label_odds_ == pytest.approx(odds, rel=0.1)
+
+    def test_labels_of_one_kind_say_nothing_of_missing_ones(self) -> None:
+        X, _, y, label = labelled(share=(4.0, 6.0), fraction=0.3)
+        only_short = np.where(label & (np.arange(80) % 2 == 0), 1.0, np.nan)
+        gp = CensoredGP(censoring="share").fit(X, y, only_short)
+        assert gp.label_probability_[~label].mean() < 0.2
+
     def test_odds_given_as_a_number_are_held(self) -> None:
         X, _, y, label = labelled(n=40, share=(4.0, 6.0), fraction=0.3)
         unknown = np.where(np.arange(40) % 2 == 0, np.nan, label)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unmet.experiments._superhubs import CENTRES, _weather, hub_days, label_any_station
+from unmet.experiments._superhubs import CENTRES, _weather, east_village_hubs, hub_days, label_any_station
 
 
 def panel(zone, censored, **columns):
@@ -52,3 +52,11 @@ def test_weather_of_2020_is_read_from_its_fahrenheit_and_inches(data_dir):
 def test_the_centres_are_stations_of_the_log(data_dir):
     names = pd.read_csv(data_dir / "citibike_east_village" / "stations.csv").name
     assert set(CENTRES) <= set(names)
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_labels_are_those_of_the_status_log(data_dir):
+    """As documented: days on which the whole hub was listed as empty, not days without a bike that could be rented."""
+    hubs = east_village_hubs("whole", lambda _: None)
+    assert [f"{hub.stockout.mean():.0%}" for hub in hubs] == ["15%", "14%", "6%"]

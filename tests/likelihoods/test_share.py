@@ -9,7 +9,7 @@ from scipy import special, stats
 from unmet import InputError
 from unmet._parameters import Parameter
 from unmet.likelihoods import Gaussian, Observations
-from unmet.likelihoods.beta import Beta, cells, log_masses
+from unmet.likelihoods.beta import Beta, cells, masses
 from unmet.likelihoods.share import SharedGaussian
 
 FREE = {"bounds": (1e-2, 1e3)}
@@ -62,9 +62,33 @@ def test_derivatives_are_those_of_the_evidence(short) -> None:
 
 @pytest.mark.parametrize(("alpha", "beta"), [(0.01, 0.01), (1, 1), (1e3, 1e3), (1e3, 0.01), (0.01, 1e3)])
 def test_masses_are_probabilities(alpha, beta) -> None:
-    mass = np.exp(log_masses(alpha, beta, cells(200).edges))
+    mass = np.exp(masses(alpha, beta, cells(200)).log_mass)
     assert mass.sum() == pytest.approx(1, abs=1e-12)
     assert (mass @ cells(200).nodes) == pytest.approx(alpha / (alpha + beta), abs=5e-4)
+
+
+def log_masses_by_tails(log_alpha, log_beta, edges) -> np.ndarray:
+    """Differences of the incomplete beta function, each in the shorter tail."""
+    alpha, beta = np.exp(log_alpha), np.exp(log_beta)
+    below, above = special.betainc(alpha, beta, edges), special.betaincc(alpha, beta, edges)
+    return np.log(np.maximum(np.where(below[1:] < 0.5, np.diff(below), -np.diff(above)), 1e-300))
+
+
+@pytest.mark.parametrize("count", [48, 200])
+@pytest.mark.parametrize("alpha", [0.01, 0.5, 3.0, 56.0, 1e3])
+@pytest.mark.parametrize("beta", [0.01, 1.0, 7.3, 1e3])
+def test_masses_and_their_derivatives_are_those_of_the_incomplete_beta_function(count, alpha, beta) -> None:
+    grid, at, h = cells(count), np.log([alpha, beta]), 1e-3
+    got, expected = masses(alpha, beta, grid), log_masses_by_tails(*at, grid.edges)
+    seen = expected > expected.max() - 37
+    np.testing.assert_allclose(got.log_mass[seen], expected[seen], rtol=0, atol=1e-9)
+    for i, step in enumerate(h * np.eye(2)):
+        far, near = (
+            log_masses_by_tails(*(at + k * step), grid.edges) - log_masses_by_tails(*(at - k * step), grid.edges)
+            for k in (2, 1)
+        )
+        slope = (8 * near - far) / (12 * h)
+        np.testing.assert_allclose(got.by_log[i][seen], slope[seen], rtol=1e-7, atol=1e-7)
 
 
 def test_a_share_of_one_is_an_exact_row_and_of_zero_says_nothing() -> None:

@@ -9,8 +9,9 @@ Evidences are compared as densities of all values, labelled ones included:
   likely anywhere within the range R of the data: ``P(y* ≥ y)/R``.
 
 No such comparison helps where no exact row tells f near the labelled ones: the evidence of "ignore" and "share" then
-prefers "nothing was lost". So "auto" first asks whether the exact rows alone know f at the labelled ones. If not,
-labels are believed, and it takes "model".
+prefers "nothing was lost". So "auto" first asks whether the exact rows alone know f at the labelled ones, with the
+hyper-parameters of "model". (With their own, exact rows between labelled peaks may be explained by a constant and
+noise, which claims to know f everywhere.) If not, labels are believed, and it takes "model".
 """
 
 from __future__ import annotations
@@ -70,9 +71,10 @@ def choose(gp: CensoredGP, X: Any, y: Any, short: Array, **rows: Any) -> Choice:
         both = {"ignore": plain.log_marginal_likelihood_, "share": share.log_marginal_likelihood_}
         return Choice(share if both["share"] > both["ignore"] else plain, both, True)
     values = np.asarray(y, dtype=float)
-    if not exact.any() or not _is_known(dropped := fitted("drop"), X, values, exact):
-        return _only(fitted("model"), identified=False)
-    candidates = {"drop": dropped, **{name: fitted(name) for name in ("ignore", "model", "share")}}
+    believed = fitted("model")
+    if not exact.any() or not _is_known(believed, X, values, exact, **rows):
+        return _only(believed, identified=False)
+    candidates = {"model": believed, **{name: fitted(name) for name in ("ignore", "drop", "share")}}
     evidence = {name: float(each.log_marginal_likelihood_) for name, each in candidates.items()}
     labelled = values[~exact]
     spread = max(float(labelled.std()), 1e-3 * float(np.ptp(values)))
@@ -87,7 +89,8 @@ def _only(fitted: CensoredGP, *, identified: bool) -> Choice:
     return Choice(fitted, {fitted.censoring: fitted.log_marginal_likelihood_}, identified)
 
 
-def _is_known(dropped: CensoredGP, X: Any, y: Array, exact: BoolArray) -> bool:
-    """Whether the exact rows alone tell f at the labelled ones."""
-    _, sd = dropped.predict(X, return_std=True)
+def _is_known(believed: CensoredGP, X: Any, y: Array, exact: BoolArray, **rows: Any) -> bool:
+    """Whether the exact rows alone tell f at the labelled ones, with the hyper-parameters of "model"."""
+    alone = believed.with_learnt_parameters().set_params(censoring="drop")
+    _, sd = alone.fit(X, y, rows.get("censored"), exposure=rows.get("exposure")).predict(X, return_std=True)
     return bool(np.median(sd[~exact]) < _KNOWN * y[exact].std())

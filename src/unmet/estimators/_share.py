@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError, UninformativeWarning
-from unmet._parameters import Parameter
+from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array
 from unmet.estimators._model import Model
 from unmet.estimators.frames import naming_rows, refuse_other_order
@@ -18,13 +18,16 @@ from unmet.estimators.inputs import read_rows
 from unmet.estimators.labels import sides, vector, with_exposure
 from unmet.inference.ep import Sites
 from unmet.likelihoods.base import Likelihood, Observations
-from unmet.likelihoods.beta import Beta, held
+from unmet.likelihoods.beta import BOUNDS, Beta, held
 from unmet.likelihoods.share import Shared, shared_class
 
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
 
 __all__ = ["Given", "LearntShare", "read_given", "shares_of", "short_rows", "with_shares", "without_own_sites"]
+
+# By how much the log odds of missing labels may differ from those of the known ones.
+_ODDS_SD = 0.5
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,8 @@ def with_shares(
     likelihood = shared_class(base)(base) if share is None else shared_class(base)(base, share)
     if label_odds is not None:
         likelihood = replace(likelihood, label_odds=held(label_odds, "label_odds"))
+    elif (of_known := _odds_of_known_labels(obs.short)) is not None:
+        likelihood = replace(likelihood, label_odds=of_known)
     if (obs.short == 1).all() and likelihood.share.parameters["share_alpha"].theta.size:
         warnings.warn(
             f"all {len(obs)} rows are labelled, so nothing tells the share from the level of the truth: what is learnt "
@@ -145,6 +150,20 @@ def with_shares(
     likelihood = replace(likelihood, label_odds=Parameter(1.0, fixed=True))
     # Where no row is labelled there is no share to learn: the model is then that of the base.
     return replace(likelihood, share=Beta(*likelihood.share.values)) if (obs.short == 0).all() else likelihood
+
+
+def _odds_of_known_labels(short: Array) -> Parameter | None:
+    """Return the odds with the known labels as their prior; None unless some are known to be short and some exact.
+
+    Labels that are missing at random have the odds of the known ones. They may not be, so rows whose label is missing
+    can move the odds by a factor of e^0.5 or so.
+    """
+    known = short[~np.isnan(short)]
+    labelled, exact = float(known.sum()), float((1 - known).sum())
+    if min(labelled, exact) < 1:
+        return None
+    odds = float(np.clip(labelled / exact, *BOUNDS))
+    return Parameter(odds, bounds=BOUNDS, prior=LogNormal(odds, float(np.sqrt(_ODDS_SD**2 + 1 / labelled + 1 / exact))))
 
 
 def shares_of(

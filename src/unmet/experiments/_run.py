@@ -24,7 +24,7 @@ __all__ = ["PROTOCOL", "Level", "Run", "compute_all", "finish"]
 
 Level = Literal["quick", "default", "full"]
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of the computation. Increase it when results change, so that cells of an earlier version are not reused."""
 
 

@@ -52,8 +52,10 @@ def east_village_hubs(label: Literal["whole", "any"], say: Say) -> list[Zone]:
         points = Path(folder) / "points.csv"
         centres.to_csv(points, index=False)
         with read_records(status=status, stations=stations, timezone=TIMEZONE, progress=say) as records:
-            hubs = panel_of(records, say, zones=f"superhubs:{points}:{RADIUS}", every="1d", end=end)
-            single = panel_of(records, say, zones="stations", every="1d", end=end) if label == "any" else None
+            # Labels are those of the status log: empty as listed, as in the paper, whatever could be rented.
+            days = {"every": "1d", "end": end, "supply": "listed"}
+            hubs = panel_of(records, say, zones=f"superhubs:{points}:{RADIUS}", **days)
+            single = panel_of(records, say, zones="stations", **days) if label == "any" else None
     panel = hubs.panel
     if single is not None:
         panel = label_any_station(panel, hubs.zones, single.panel, single.zones)

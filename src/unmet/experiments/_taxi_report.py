@@ -44,7 +44,7 @@ def _means(frame: pd.DataFrame, subset: str, metric: str) -> pd.DataFrame:
 
 
 def table5(frame: pd.DataFrame, out: Path) -> Table:
-    """Write the paper's table 5: RMSE and R² of the three models, on all and on non-censored bins."""
+    """Write the paper's table 5: RMSE and R² of the models, on all and on non-censored bins."""
     numbers, shown = [], []
     for subset, metric, title, digits in _METRICS:
         means = _means(frame, subset, metric)
@@ -173,7 +173,9 @@ def score_figures(frame: pd.DataFrame, out: Path) -> None:
         for ax in axes[-1]:
             ax.set_xlim(-0.04, 1.04)
             ax.set_xlabel("censorship intensity c")
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+        figure.legend(
+            *axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(MODELS), frameon=False
+        )
         what = "all observations" if subset == "all" else "only non-censored observations"
         cut = " (extreme values of NCGP are cut off)" if lines else ""
         figure.suptitle(f"RandDropoff, {what}{cut}", fontsize=11)
@@ -181,7 +183,7 @@ def score_figures(frame: pd.DataFrame, out: Path) -> None:
 
 
 def _leave_out_extremes(row: Any, part: pd.DataFrame, metric: str) -> None:
-    """Cut off extreme values of NCGP, as in the paper, so that the other two models can be distinguished."""
+    """Cut off extreme values of NCGP, as in the paper, so that the other models can be distinguished."""
     close = part[part.model != "ncgp"].value
     reach = 0.6 * float(close.max() - close.min()) + 0.02 * abs(float(close.mean()))
     low, high = float(close.min()), float(close.max())

@@ -256,13 +256,16 @@ def _score_figure(zone: Zone, frame: pd.DataFrame, run: Run) -> None:
         for ax, subset in zip(row, ("all", "non-censored"), strict=True):
             part = frame[(frame.zone == zone.name) & (frame.metric == metric) & (frame.subset == subset)]
             score_lines(ax, part)
+            others = part[part.model != "ncgp"].value  # NCGP collapses, and would hide how the others differ
             if metric == "r2":
                 ax.set_title("entire data set" if subset == "all" else "non-censored days", fontsize=10)
-                ax.set_ylim(bottom=max(ax.get_ylim()[0], -0.5))
+                ax.set_ylim(bottom=max(ax.get_ylim()[0], others.min() - 0.1))
+            else:
+                ax.set_ylim(top=min(ax.get_ylim()[1], 1.15 * others.max()))
         row[0].set_ylabel(label)
     for ax in axes[-1]:
         ax.set_xlabel("censorship intensity c")
-    figure.suptitle(zone.name)
+    figure.suptitle(f"{zone.name} (extreme values of NCGP are cut off)")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(TITLES), frameon=False)
     save(figure, run.out, f"figure_{_slug(zone.name)}")
 

@@ -173,7 +173,8 @@ def _figure(sample: Sample, curves: Mapping[str, Mapping[str, list[float]]], run
             sample.x[~hidden], sample.observed.y[~hidden], "o", color=OBSERVED, ms=4, mfc="none", label="non-censored"
         )
         ax.plot(sample.x[hidden], sample.observed.y[hidden], "x", color=CENSORED, ms=5, label="censored")
-    for ax in axes[-1]:
+    for ax in (axes[1, 0], axes[1, 1], axes[0, 2]):  # the lowest of each column
         ax.set_xlabel("x")
+        ax.tick_params(labelbottom=True)
     figure.legend(*axes[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     save(figure, run.out, "figure1")

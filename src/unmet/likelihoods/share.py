@@ -4,7 +4,7 @@ A label says that supply may have been short. It does not say by how much, or wh
 a share ``a`` of the true one, and α and β are learnt from rows near which the truth is known. Where the label itself
 is not known, the row is exact with probability 1 − π and a share with probability π.
 
-The share lives on a grid of cells ``k``: weights ``w_k`` are differences of the incomplete beta function, nodes ``a_k``
+The share lives on a grid of cells ``k``: weights ``w_k`` are their probabilities, nodes ``a_k``
 the middles of the cells. Then the likelihood is a mixture, and everything EP needs is a sum over its components:
 with responsibilities ``r_k ∝ w_k Z_k``, ``d1 = Σ r_k d1_k`` and ``shrink = Σ r_k shrink_k + v Var_r[d1_k]``, in which
 nothing cancels.
@@ -25,7 +25,7 @@ from unmet._normal import LOG_SQRT_2PI
 from unmet._parameters import Parameter, parameter_from_dict, parameter_to_dict
 from unmet._typing import Array, BoolArray
 from unmet.likelihoods.base import Likelihood, Observations, Tilted, Units
-from unmet.likelihoods.beta import BOUNDS, PRIOR, Beta, Cells, cells, log_masses
+from unmet.likelihoods.beta import BOUNDS, PRIOR, Beta, Cells, Masses, cells, masses
 from unmet.likelihoods.counts import NegativeBinomial, Poisson
 from unmet.likelihoods.gaussian import Gaussian
 
@@ -34,7 +34,6 @@ __all__ = ["ShareMoments", "Shared", "SharedGaussian", "mixed", "shared_class"]
 _ROUNDING = 1e-3  # of y, as a share of the standard deviation of the data
 _REACH = 4.0  # standard deviations of the data
 _STARTS = ((0.95, 20.0), (0.5, 4.0), (0.2, 5.0), (0.01, 20.0))  # mean, and α + β
-_STEP = 1e-3  # of the differences by log α and log β; the five-point rule is then right to 1e-11
 
 
 class ShareMoments(NamedTuple):
@@ -127,24 +126,8 @@ class Shared(Likelihood):
         return cls(base, Beta(alpha, beta), odds, **known)
 
     @cached_property
-    def _log_masses(self) -> Array:
-        return log_masses(*self.share.values, self.cells.edges)
-
-    @cached_property
-    def _by_share(self) -> Array:
-        """Derivatives of `_log_masses` by the free ones of log α and log β, shape (p, K): five-point differences."""
-        values = np.log(self.share.values)
-        rows = []
-        for i, parameter in enumerate(self.share.parameters.values()):
-            if parameter.fixed:
-                continue
-            at = []
-            for steps in (-2, -1, 1, 2):
-                moved = values.copy()
-                moved[i] += steps * _STEP
-                at.append(log_masses(float(np.exp(moved[0])), float(np.exp(moved[1])), self.cells.edges))
-            rows.append((at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * _STEP))
-        return np.reshape(rows, (len(rows), self.cells.nodes.size))
+    def _masses(self) -> Masses:
+        return masses(*self.share.values, self.cells)
 
     @property
     def cells(self) -> Cells:
@@ -165,7 +148,7 @@ class Shared(Likelihood):
         """Log weights of the cells, and last of "exact", shape (n, K + 1)."""
         short = self._short(obs)[:, None]
         with np.errstate(divide="ignore"):
-            return np.concatenate([np.log(short) + self._log_masses, np.log1p(-short)], axis=1)
+            return np.concatenate([np.log(short) + self._masses.log_mass, np.log1p(-short)], axis=1)
 
     @abstractmethod
     def _components(self, obs: Observations, mean: Array, var: Array) -> tuple[Array, Array, Array, Array]:
@@ -192,7 +175,8 @@ class Shared(Likelihood):
         """The same where no row is exact."""
         log_z, d1, shrink, by_base = self._components(obs, mean, var)
         out, r = mixed(self._log_weights(obs), log_z, d1, shrink, var)
-        parts = [np.einsum("nk,nkp->np", r, by_base), r[:, :-1] @ self._by_share.T]
+        free = [not p.fixed for p in self.share.parameters.values()]
+        parts = [np.einsum("nk,nkp->np", r, by_base), r[:, :-1] @ self._masses.by_log[free].T]
         if not self.label_odds.fixed:
             assert obs.short is not None
             by_odds = np.where(np.isnan(obs.short), r[:, :-1].sum(axis=1) - self._label_probability, 0.0)
