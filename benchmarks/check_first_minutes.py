@@ -81,7 +81,7 @@ def replayed(
             observed[at], exposure[at], stockout[at] = of_zone["first"], FIRST, 1 - FIRST
             pairs.append((rows, replace(data, observed=observed, exposure=exposure, stockout=stockout)))
     table = fitted_table(pairs, places, seed, "First minutes", lambda _: None, NO_WALKING)
-    joint = join_city(table, draws=2, seed=seed, walking=NO_WALKING)
+    joint = join_city(table, draws=2, seed=seed, walking=NO_WALKING, start=NO_WALKING)
     zone = np.array([table.zones.index(name) for name in cut.index.get_level_values(0)])
     bin_ = table.start.get_indexer(cut.index.get_level_values(1))
     first, rest = cut["first"].to_numpy(), (cut["all"] - cut["first"]).to_numpy()

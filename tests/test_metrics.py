@@ -98,8 +98,29 @@ def test_bias_and_wape_are_relative_to_the_total():
         (lambda: m.nlpd([1.0], [1.0], [1.0], censored=[2]), "−1, 0, \\+1"),
         (lambda: m.crps_samples([1.0], [[1.0]]), "two draws"),
         (lambda: m.concordance([1.0, 1.0], [1.0, 2.0]), "No pair"),
+        (lambda: m.rmse(np.ma.masked_array([1.0, 2.0], [False, True]), [1.0, 2.0]), "y_true has 1 masked"),
+        (lambda: m.rmse([1.0], np.array([1j])), "y_pred must be real numbers"),
+        (lambda: m.rmse([1.0], np.array([1], dtype="M8[s]")), "y_pred must be numbers; got times"),
+        (lambda: m.rmse([10**400], [1.0]), "y_true must be numbers"),
+        (lambda: m.rmse([np.inf], [1.0]), "NaN or infinity"),
+        (lambda: m.rmse([1.0, 2.0], [1.0, 2.0], where=["True", "False"]), "where must be numbers"),
+        (lambda: m.rmse([1.0, 2.0], [1.0, 2.0], where=[1, 2]), "where must be True or False in every row; got 2"),
+        (lambda: m.rmse([1.0, 2.0], [1.0, 2.0], where=[1]), "one True or False per row"),
+        (lambda: m.crps_samples([1.0, 2.0], [1.0, 2.0]), "draws × rows"),
+        (lambda: m.crps_samples([1.0], [[np.nan], [1.0]]), "samples must not contain NaN"),
     ],
 )
 def test_what_cannot_be_scored_is_refused_with_the_reason(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_intervals_and_limits_may_be_open():
+    assert m.coverage([1.0, 5.0], [-np.inf, 6.0], [np.inf, np.inf]) == 0.5
+    assert m.crps([1.0], [1.0], [1.0], limit=[np.inf]) == m.crps([1.0], [1.0], [1.0])
+
+
+def test_rows_that_are_not_scored_may_be_unknown():
+    where = [True, False]
+    assert m.rmse([1.0, np.nan], [3.0, 4.0], where=where) == 2.0
+    assert m.crps_samples([0.0, np.nan], [[-1.0, np.nan], [1.0, np.nan]], where=where) == 0.0

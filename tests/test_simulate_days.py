@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,21 @@ def test_an_empty_city_turns_everybody_away_and_a_full_one_takes_no_return():
     assert empty.no_bike == empty.lost == empty.wanted == empty.turned_away > 0
     assert full.no_bike < empty.no_bike
     assert full.no_dock > 0
+
+
+def test_a_day_can_be_ridden_again_by_other_riders_with_the_same_usual_rates():
+    city = replace(CITY, shock_effect=1.0)
+    stock = [5] * 4
+    days = [ride_day(city, "2024-03-05", stock, again) for again in range(1, 101)]
+    assert days[2] == ride_day(city, "2024-03-05", stock, 3)
+    assert days[2].wanted == ride_day(city, "2024-03-05", [0] * 4, 3).wanted
+    wanted = np.array([day.wanted for day in days])
+    rate = simulate_city(4, 3, seed=5, rebalancing=0.0).true_rate
+    usual = rate[rate["start"].dt.tz_convert(CITY.timezone).dt.strftime("%Y-%m-%d") == "2024-03-05"]
+    assert wanted.mean() == pytest.approx(usual["rate"].sum(), abs=4 * wanted.std() / np.sqrt(len(days)))
+    assert wanted.var() > 1.5 * wanted.mean()  # days have shocks of their own
+    with pytest.raises(InputError, match="again"):
+        ride_day(city, "2024-03-05", stock, -1)
 
 
 @pytest.mark.parametrize(

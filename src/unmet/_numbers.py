@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 
 from unmet._exceptions import InputError
-from unmet._typing import Array, IntArray
+from unmet._typing import Array, BoolArray, IntArray
 
-__all__ = ["LARGEST_COUNT", "read_count", "read_counts", "read_numbers", "read_rates", "refuse_other_kinds"]
+__all__ = [
+    "LARGEST_COUNT",
+    "read_count",
+    "read_counts",
+    "read_mask",
+    "read_numbers",
+    "read_rates",
+    "refuse_other_kinds",
+]
 
 LARGEST_COUNT = 2**53
 """Up to here every whole number is a float."""
@@ -61,6 +69,26 @@ def read_numbers(given: Any, name: str) -> Array:
         return array.astype(float)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} must be numbers; {error}.") from None
+
+
+def read_mask(given: Any, name: str, rows: int) -> BoolArray:
+    """Convert an argument to one True or False per row. NumPy would take any text and any number but 0 for True.
+
+    Examples
+    --------
+    >>> read_mask([0, 1.0, True], "where", 3).tolist()
+    [False, True, True]
+    >>> read_mask([0, 2], "where", 2)
+    Traceback (most recent call last):
+    unmet._exceptions.InputError: where must be True or False in every row; got 2.
+    """
+    mask = read_numbers(given, name)
+    if mask.shape != (rows,):
+        raise InputError(f"{name} must be one True or False per row ({rows}); got shape {mask.shape}.")
+    wrong = mask[~np.isin(mask, (0.0, 1.0))]
+    if wrong.size:
+        raise InputError(f"{name} must be True or False in every row; got {wrong[0]:g}.")
+    return mask.astype(bool)
 
 
 def read_rates(given: Any, name: str) -> Array:

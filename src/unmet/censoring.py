@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from unmet._exceptions import InputError
+from unmet._numbers import read_mask, read_numbers
 from unmet._typing import Array, BoolArray, IntArray
 
 __all__ = ["Censored", "censor_labelled", "censor_random", "censor_where", "dropoff_probability", "rand_dropoff"]
@@ -66,9 +67,8 @@ def censor_where(y: Any, where: Any, low: float, high: float, rng: np.random.Gen
     >>> censor_where([10.0, 10.0, -10.0], [False, True, True], 0.5, 0.5, np.random.default_rng(0))
     Censored(y=array([10.,  5., -5.]), label=array([ 0,  1, -1]))
     """
-    truth, chosen = _values(y), np.asarray(where, dtype=bool)
-    if chosen.shape != truth.shape:
-        raise InputError(f"where must have one True or False per value; got shape {chosen.shape} for {truth.shape}.")
+    truth = _values(y)
+    chosen = read_mask(where, "where", truth.size)
     _check_share(low, "low")
     _check_share(high, "high")
     if low > high:
@@ -145,9 +145,8 @@ def censor_labelled(y: Any, labelled: Any, c: float) -> Censored:
     >>> censor_labelled([10.0, 20.0], [True, False], 0.3)
     Censored(y=array([ 7., 20.]), label=array([1, 0]))
     """
-    truth, label = _values(y), np.asarray(labelled, dtype=bool)
-    if label.shape != truth.shape:
-        raise InputError(f"labelled must have one True or False per value; got shape {label.shape} for {truth.shape}.")
+    truth = _values(y)
+    label = read_mask(labelled, "labelled", truth.size)
     _check_share(c, "c")
     return Censored(np.where(label, (1 - c) * truth, truth), label.astype(np.intp))
 
@@ -221,7 +220,7 @@ def rand_dropoff(y: Any, previous_dropoffs: Any, gamma: float, c: float, rng: np
 
 
 def _values(given: Any, name: str = "y") -> Array:
-    values = np.asarray(given, dtype=float)
+    values = read_numbers(given, name)
     if values.ndim != 1 or not np.isfinite(values).all():
         raise InputError(f"{name} must be one column of finite numbers; got shape {values.shape}, or NaN or infinity.")
     return values

@@ -14,31 +14,37 @@ from scipy.special import log_ndtr, ndtr
 
 from unmet._exceptions import InputError
 from unmet._normal import log_pdf
-from unmet._typing import Array
+from unmet._numbers import read_mask, read_numbers
+from unmet._typing import Array, BoolArray
 
 __all__ = ["bias", "concordance", "coverage", "crps", "crps_samples", "nlpd", "pinball", "r2", "rmse", "wape"]
+
+_OPEN_ENDED = ("low", "high", "limit")  # may be infinite
 
 
 def _columns(where: Any, **columns: Any) -> list[Array]:
     """Return vectors of one length, limited to the selected rows."""
-    vectors = {name: np.asarray(column, dtype=float) for name, column in columns.items()}
+    vectors = {name: read_numbers(column, name) for name, column in columns.items()}
     n = max((v.size for v in vectors.values() if v.ndim), default=1)
     full = {name: np.full(n, v) if v.ndim == 0 else v for name, v in vectors.items()}
     shapes = {name: v.shape for name, v in full.items()}
     if any(shape != (n,) for shape in shapes.values()):
         raise InputError(f"Expected vectors of one length; got {shapes}.")
-    keep = np.ones(n, dtype=bool) if where is None else np.asarray(where, dtype=bool)
-    if keep.shape != (n,):
-        raise InputError(f"where must be one True or False per row ({n}); got shape {keep.shape}.")
+    keep = _rows(where, n)
     if not keep.any():
         raise InputError("There are no rows to score: where is False everywhere, or the vectors are empty.")
     for name, v in full.items():
-        bad = np.flatnonzero(np.isnan(v) & keep)
+        allowed = "NaN" if name in _OPEN_ENDED else "NaN or infinity"
+        bad = np.flatnonzero((np.isnan(v) if name in _OPEN_ENDED else ~np.isfinite(v)) & keep)
         if bad.size:
             raise InputError(
-                f"{name} must not contain NaN; row {bad[0]} does ({bad.size} such rows in all).", row=int(bad[0])
+                f"{name} must not contain {allowed}; row {bad[0]} does ({bad.size} such rows in all).", row=int(bad[0])
             )
     return [v[keep] for v in full.values()]
+
+
+def _rows(where: Any, n: int) -> BoolArray:
+    return np.ones(n, dtype=bool) if where is None else read_mask(where, "where", n)
 
 
 def rmse(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
@@ -232,13 +238,14 @@ def crps_samples(y_true: Any, samples: Any, *, where: Any = None) -> float:
     0.0
     """
     (truth,) = _columns(where, y_true=y_true)
-    keep = slice(None) if where is None else np.asarray(where, dtype=bool)
-    draws = np.sort(np.asarray(samples, dtype=float)[:, keep], axis=0)
+    rows = truth.size if where is None else np.size(where)
+    draws = read_numbers(samples, "samples")
+    if draws.ndim != 2 or draws.shape[1] != rows or len(draws) < 2:
+        raise InputError(f"samples must be draws × rows, two draws or more, for {rows} rows; got {draws.shape}.")
+    draws = np.sort(draws[:, _rows(where, rows)], axis=0)
+    if not np.isfinite(draws).all():
+        raise InputError("samples must not contain NaN or infinity.")
     size = len(draws)
-    if draws.shape[1] != truth.size or size < 2:
-        raise InputError(
-            f"samples must be draws × rows, two draws or more, for {truth.size} rows; got {np.shape(samples)}."
-        )
     # E|X − X'| from order statistics: Σ (2k − size − 1) x_(k) · 2/(size (size − 1))
     rank = 2 * np.arange(1, size + 1) - size - 1
     spread = 2 * (rank @ draws) / (size * (size - 1))
@@ -307,7 +314,7 @@ def concordance(y_true: Any, y_pred: Any, *, censored: Any = None, where: Any = 
 
 
 def _side(censored: Any) -> Array:
-    side = np.zeros(()) if censored is None else np.asarray(censored).astype(float)
+    side = np.zeros(()) if censored is None else read_numbers(censored, "censored")
     if not np.isin(side, (-1.0, 0.0, 1.0)).all():
         raise InputError("censored must be True/False, or −1, 0, +1.")
     return side

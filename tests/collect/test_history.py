@@ -249,3 +249,46 @@ def test_a_day_that_was_moved_away_is_no_damage(tmp_path: Path) -> None:
     made.finish(DAY)
     (made.folder / "days" / DAY).rename(tmp_path / "archived")
     assert made.damaged() == []
+
+
+def finished_history(folder: Path) -> SystemHistory:
+    """Two finished days and an open one."""
+    for day in range(3):
+        made = history(folder, start=NOON + 86_400 * day)
+        if day < 2:
+            made.finish(day_of(NOON + 86_400 * day))
+    return made
+
+
+@pytest.mark.parametrize("name", ["changes.parquet", "polls.parquet"])
+def test_a_day_without_one_of_its_files_is_refused(tmp_path: Path, name: str) -> None:
+    """Polls without their changes would mean that nothing moved all day."""
+    made = finished_history(tmp_path)
+    made.check_content("changes", "polls")
+    (made.folder / "days" / DAY / name).unlink()
+    with pytest.raises(FileFormatError, match=f"{DAY}/{name}: is missing"):
+        made.check_content("changes", "polls")
+
+
+def test_a_day_that_the_manifest_does_not_list_is_refused(tmp_path: Path) -> None:
+    """As after a manifest was restored from an older copy: the day would be left out in silence."""
+    made = finished_history(tmp_path)
+    manifest = made.manifest()
+    listed = manifest["days"].pop(DAY)
+    (made.folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(FileFormatError, match=rf"{DAY}/changes\.parquet: is not in manifest\.json"):
+        made.check_content("changes")
+    manifest["days"][DAY] = {**listed, "changes.parquet": "0"}
+    del manifest["days"][DAY]["polls.parquet"]
+    (made.folder / "manifest.json").write_text(json.dumps(manifest))
+    assert made.damaged() == [f"days/{DAY}/changes.parquet", f"days/{DAY}/polls.parquet"]
+
+
+def test_a_segment_with_the_name_of_another_day_is_refused(tmp_path: Path) -> None:
+    """After the day before, its first rows would count as repetitions of that day's last ones."""
+    made = finished_history(tmp_path)
+    day, other = (day_of(NOON + 86_400 * n) for n in (2, 3))
+    made.segment(day).rename(made.segment(other))
+    assert made.damaged() == [f"open/{other}.segment"]
+    with pytest.raises(FileFormatError, match=rf"{other}\.segment: has the name of one day"):
+        made.check_content("changes")

@@ -339,6 +339,26 @@ def test_zones_that_disagree_about_a_bin_are_named_with_its_start(two_zones, col
         LatentDemand("weekly-mean", draws=50).fit(panel, executor=serially)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda p: p.assign(start_local=p["start_local"].iloc[0]), "start_local must be the local time of start"),
+        (lambda p: p.assign(observed=p["observed"] + 1j), "cannot be read as the rows of a panel: .*complex128"),
+        (lambda p: p.assign(start=p["start_local"].dt.to_period("h")), "cannot be read as the rows of a panel: "),
+        (lambda p: p[[]], "cannot be read as the rows of a panel: "),
+    ],
+)
+def test_frames_that_are_no_panel_are_refused_with_a_sentence(two_zones, change, said):
+    with pytest.raises(InputError, match=said):
+        LatentDemand("weekly-mean", draws=50).fit(change(two_zones[0]), executor=serially)
+
+
+@pytest.mark.parametrize("setting", ["horizon", "holidays"])
+def test_settings_that_are_no_text_are_refused_with_a_sentence(two_zones, setting):
+    with pytest.raises(InputError, match="5"):
+        LatentDemand("weekly-mean", draws=50, **{setting: 5}).fit(two_zones[0], executor=serially)
+
+
 def test_latent_demand_keeps_its_run_where_a_folder_is_named(two_zones, tmp_path):
     panel, _ = two_zones
     model = LatentDemand("weekly-mean", draws=50)

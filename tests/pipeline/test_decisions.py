@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +11,8 @@ from typer.testing import CliRunner
 from unmet import InputError
 from unmet.cli import app
 from unmet.pipeline.decisions import DecisionTest, compare_decisions
-from unmet.simulate import simulate_city
+from unmet.pipeline.worlds import simulated_world
+from unmet.simulate import ride_day, simulate_city
 
 
 @pytest.mark.slow
@@ -29,6 +32,14 @@ def test_plans_of_all_models_meet_the_same_riders_and_turn_fewer_away(tmp_path):
     assert total["accuracy_error"].drop("none").between(0.01, 1).all()
     with pytest.raises(InputError, match="two weeks remain"):
         compare_decisions(city, held_out=12)
+    world = simulated_world(city)
+    with pytest.raises(InputError, match="repeats"):
+        compare_decisions(replace(world, outcome_again=None), repeats=1)
+    # Ridden again, the counts are means over the day of the records and the others.
+    again = compare_decisions(city, models=(), held_out=1, repeats=3).days.iloc[0]
+    outcomes = [ride_day(city.settings, again["day"], world.levels(again["day"]).tolist(), k) for k in range(4)]
+    for name in ("turned_away", "no_bike", "no_dock", "lost", "wanted"):
+        assert again[name] == pytest.approx(sum(getattr(outcome, name) for outcome in outcomes) / 4), name
 
 
 def test_the_summary_compares_with_observed_trips_and_with_the_promise(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from unmet.report.forecast import (
+    COLUMNS_OF_RETURNS,
     FORECAST_COLUMNS,
     forecast_by_bin,
     forecast_data,
@@ -45,6 +47,26 @@ def test_the_risk_is_a_chance_for_one_day(forecast):
     assert by_bin["rate_mean"].sum() == pytest.approx(rows["rate_mean"].sum())
     assert by_bin["expected_lost"].sum() == pytest.approx(rows["expected_lost"].sum())
     assert (by_bin["rate_q05"] <= by_bin["rate_mean"]).all()
+
+
+def test_wanted_returns_are_beside_riders_with_the_risk_to_find_no_dock(forecast, plain_run, tmp_path):
+    """A run of returns that wants twice as many returns as rentals fills the docks."""
+    alone = forecast[0]
+    demand = pd.read_parquet(plain_run.folder / "demand.parquet")
+    doubled = [name for name in demand.columns if name.startswith(("rate_", "demand_"))]
+    demand.assign(**{name: 2.0 * demand[name] for name in doubled}).to_parquet(tmp_path / "demand.parquet")
+    with open_run(plain_run.folder, plain_run.panel) as source:
+        rows = forecast_rows(replace(source, returns=tmp_path))
+    assert tuple(rows.columns) == FORECAST_COLUMNS + COLUMNS_OF_RETURNS
+    for name in ("rate_mean", "demand_mean", "demand_q95"):
+        assert rows[f"returns_{name}"].tolist() == pytest.approx((2.0 * alone[name]).tolist()), name
+    first = rows["start"] < rows["start"].min() + pd.Timedelta(days=1)
+    assert rows.loc[first, "dock_risk"].between(0, 1).mean() > 0.5
+    assert rows.loc[~first, "dock_risk"].isna().all()
+    assert ((rows["risk"] + rows["dock_risk"]).dropna() <= 1 + 1e-9).all()
+    lost = (rows["returns_rate_mean"] * rows["dock_risk"]).sum()
+    assert rows["expected_no_dock"].sum() == pytest.approx(lost)
+    assert lost > 0
 
 
 def test_the_page_has_the_sentence_and_the_worst_hours(forecast):

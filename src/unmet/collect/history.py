@@ -247,36 +247,65 @@ class SystemHistory:
         return rows
 
     def damaged(self) -> list[str]:
-        """Files whose content is not what was written: by the manifest, or by the checksums of a segment; and links.
+        """Files that are not as they were collected, and links. `check_content` has the reasons.
 
         A day whose folder is missing is no damage: old days may be moved away.
         """
-        wrong = {str(path.relative_to(self.folder)) for path in self._links()}
-        for day, hashes in self.manifest()["days"].items():
-            folder = self.folder / "days" / day
-            for name, expected in hashes.items() if folder.is_dir() else ():
-                if not (folder / name).is_file() or file_hash(folder / name) != expected:
-                    wrong.add(f"days/{day}/{name}")
-        for day in self.open_days():
-            with suppress(FileNotFoundError):  # the collector has finished this day just now
-                if damaged_bytes(self.segment(day)):
-                    wrong.add(f"open/{day}{SEGMENT}")
-        return sorted(wrong)
+        return sorted(self._damage())
 
     def check_content(self, *tables: str) -> None:
-        """Refuse tables that were damaged or changed: without a change in them, a station would keep an earlier state.
+        """Refuse tables that were damaged, changed or removed: a station would keep an earlier state.
 
         Days that are missing are no damage: every day states all stations at its start.
         """
         self._refuse_links()
         names = {f"{table}.parquet" for table in tables}
-        for wrong in self.damaged():
-            path = self.folder / wrong
-            if path.is_file() and (path.name in names or path.suffix == SEGMENT):
+        for name, reason in sorted(self._damage().items()):
+            path = self.folder / name
+            if path.name in names or path.suffix == SEGMENT:
                 raise FileFormatError(
-                    f"{path}: was damaged or changed since it was collected. Restore it from a copy, or move its day "
-                    "out of the folder: other days can be read without it."
+                    f"{path}: {reason}. Restore the file from a copy, or move its day out of the folder: other days "
+                    "can be read without it."
                 )
+
+    def _damage(self) -> dict[str, str]:
+        """Files that are not as they were collected, with the reasons."""
+        found = {str(path.relative_to(self.folder)): "is a symbolic link" for path in self._links()}
+        # A collector may finish a day meanwhile: it makes the folder, then writes the manifest, then removes the
+        # segment. In this order of looking, the manifest has every folder without a segment.
+        folders = {path.name for path in (self.folder / "days").glob("*") if _is_day(path.name) and path.is_dir()}
+        open_days = self.open_days()
+        finished = self.manifest()["days"]
+        for day in folders & finished.keys() | folders - set(open_days):
+            found |= self._damage_of_day(day, finished.get(day, {}))
+        for day in open_days:
+            with suppress(FileNotFoundError):  # the collector has finished this day just now
+                if reason := self._damage_of_segment(day):
+                    found[f"open/{day}{SEGMENT}"] = reason
+        return found
+
+    def _damage_of_day(self, day: str, hashes: Mapping[str, str]) -> dict[str, str]:
+        folder, found = self.folder / "days" / day, {}
+        for name in _FILES:
+            path = folder / name
+            if not path.is_file():
+                reason = "is missing, and the other files of its day are here" if name in hashes else ""
+            elif name not in hashes:
+                reason = "is not in manifest.json, which lists the files of all finished days"
+            else:
+                reason = "was damaged or changed since it was collected" if file_hash(path) != hashes[name] else ""
+            if reason:
+                found[f"days/{day}/{name}"] = reason
+        return found
+
+    def _damage_of_segment(self, day: str) -> str:
+        if damaged_bytes(self.segment(day)):
+            return "was damaged or changed since it was collected"
+        times = (poll[1] for frame in self.frames(day) for poll in frame.get("polls", ()) if poll[1] is not None)
+        first = next(times, None)
+        begin = datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
+        # The first poll of a day opens its segment.
+        return "" if first is None or 0 <= first - begin < 86_400 else "has the name of one day and polls of another"
 
     def _links(self) -> list[Path]:
         """Symbolic links in the folder. The collector makes none: what they lead to is not its own."""

@@ -8,7 +8,7 @@ who are the same for all, ride from the planned levels. The city is simulated, o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,12 @@ from unmet.mobility.planning import Levels, PlanOptions
 from unmet.pipeline.worlds import World, simulated_world
 from unmet.report.source import RunSource, open_run
 from unmet.report.targets import plan_run
-from unmet.simulate import City
+from unmet.simulate import City, DayOutcome
 
 __all__ = ["DECISION_MODELS", "DecisionTest", "compare_decisions", "observed_mean"]
 
 OBSERVED, ALONE = "observed-mean", "exposure-alone"
+_COUNTS = tuple(field.name for field in fields(DayOutcome))
 DECISION_MODELS = (OBSERVED, "weekly-mean", ALONE, "exposure")
 """Models that are compared: means of observed trips, of trips over exposure, each zone by itself, the city as one."""
 
@@ -47,7 +48,7 @@ class DecisionTest:
     days : pandas.DataFrame
         One row per day and model: ``day, model, moves, error, promised, turned_away, no_bike, no_dock, lost, wanted``.
         ``error`` is the sum over stations of the distance between forecast and wanted rentals of the day. The model
-        ``none`` moves nothing.
+        ``none`` moves nothing. Counts are means over `repeats` of `compare_decisions`.
     """
 
     days: pd.DataFrame
@@ -82,6 +83,7 @@ def compare_decisions(
     held_out: int = 7,
     moves_share: float = 0.25,
     returns: bool = False,
+    repeats: int = 0,
     draws: int = 200,
     jobs: int | None = None,
     executor: Executor = in_processes,
@@ -102,6 +104,9 @@ def compare_decisions(
         Vehicles that may be moved, as a share of the fleet.
     returns : bool
         Whether each model estimates returns too; otherwise all use the recorded returns by hour of the week.
+    repeats : int
+        How often each day is ridden again by other riders, with other shocks and the same usual rates; simulated cities
+        only. The plans are the same. Counts are then means, with less chance in them.
     draws : int
         Scenarios of each plan.
     jobs, executor
@@ -113,6 +118,8 @@ def compare_decisions(
     days = world.days
     if not 0 < held_out <= len(days) - 14:
         raise InputError(f"held_out: expected 1 to {len(days) - 14} days, so that two weeks remain; got {held_out}.")
+    if repeats < 0 or (repeats and world.outcome_again is None):
+        raise InputError(f"repeats: expected 0, or more in a simulated city; got {repeats}.")
     tell = progress or (lambda _: None)
     rows = []
     with temporary_folder() as folder:
@@ -125,8 +132,8 @@ def compare_decisions(
             if returns:
                 model.fit_returns(folder / "panel.parquet", folder / name, jobs=jobs, executor=executor)
             with open_run(folder / name, folder / "panel.parquet") as source:
-                rows += list(_act(world, source, name, days[-held_out:], moves_share, draws))
-    rows += [_outcome(world, day, "none", world.levels(day)) for day in days[-held_out:]]
+                rows += list(_act(world, source, name, days[-held_out:], moves_share, draws, repeats))
+    rows += [_outcome(world, day, "none", world.levels(day), repeats) for day in days[-held_out:]]
     return DecisionTest(pd.DataFrame(rows))
 
 
@@ -143,7 +150,7 @@ _OWN = {
 
 
 def _act(
-    world: World, source: RunSource, model: str, days: Sequence[str], share: float, draws: int
+    world: World, source: RunSource, model: str, days: Sequence[str], share: float, draws: int, repeats: int
 ) -> Iterator[dict[str, Any]]:
     """Plan each day and let its riders ride."""
     ids = world.stations
@@ -159,7 +166,7 @@ def _act(
         forecast = np.zeros(len(ids))
         forecast[order[plan.rates.number]] = plan.rates.rentals.mean(axis=1).sum(axis=1) * plan.rates.hours
         yield _outcome(
-            world, day, model, stock,
+            world, day, model, stock, repeats,
             moves=plan.moved,
             error=float(np.abs(forecast - world.wanted(day)).sum()),
             promised=float(plan.totals["mean"].to_dict()["planned"]),
@@ -171,11 +178,15 @@ def _outcome(
     day: str,
     model: str,
     stock: IntArray,
+    repeats: int,
     *,
     moves: int = 0,
     error: float = np.nan,
     promised: float = np.nan,
 ) -> dict[str, Any]:
-    found = world.outcome(day, stock)
-    counts = {"turned_away": found.turned_away, **asdict(found)}
-    return {"day": day, "model": model, "moves": moves, "error": error, "promised": promised, **counts}
+    found = [world.outcome(day, stock)]
+    if world.outcome_again is not None:
+        found += [world.outcome_again(day, stock, again) for again in range(1, repeats + 1)]
+    counts = {name: sum(getattr(one, name) for one in found) for name in ("turned_away", *_COUNTS)}
+    means = {name: count / len(found) for name, count in counts.items()} if repeats else counts
+    return {"day": day, "model": model, "moves": moves, "error": error, "promised": promised, **means}

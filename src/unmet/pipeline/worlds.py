@@ -56,6 +56,9 @@ class World:
         ``wanted(day)`` returns the riders of a day who want a vehicle at each station.
     outcome : callable
         ``outcome(day, stock)`` lets the riders of a day ride from other levels.
+    outcome_again : callable, optional
+        ``outcome_again(day, stock, again)`` lets other riders of that day ride, one set for each number; missing if
+        only the recorded riders are known.
     """
 
     days: list[str]
@@ -65,6 +68,7 @@ class World:
     levels: Callable[[str], IntArray]
     wanted: Callable[[str], IntArray]
     outcome: Callable[[str, IntArray], DayOutcome]
+    outcome_again: Callable[[str, IntArray, int], DayOutcome] | None = None
 
 
 def simulated_world(city: City) -> World:
@@ -97,6 +101,7 @@ def simulated_world(city: City) -> World:
         levels=levels,
         wanted=lambda day: np.asarray(wanted_by_day[day].reindex(ids).to_numpy(dtype=np.intp)),
         outcome=lambda day, stock: ride_day(city.settings, day, stock.tolist()),
+        outcome_again=lambda day, stock, again: ride_day(city.settings, day, stock.tolist(), again),
     )
 
 

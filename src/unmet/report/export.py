@@ -15,8 +15,9 @@ totals         all totals with their quantiles
 quality        rejected, repaired and noted rows
 ============== ========================================================================================
 
-With a run of returns (``side = "both"``), zones, hours_of_week, areas and bins have further columns ``returns_…``, and
-headline, totals and weeks further rows whose quantities begin with ``returns_``: see `unmet.report.beside`.
+With a run of returns (``side = "both"``), zones, hours_of_week, areas, forecast and bins have further columns
+``returns_…``. Headline, totals and weeks have further rows whose quantities begin with ``returns_``: see
+`unmet.report.beside`.
 
 In CSV, a text that a spreadsheet would read as a formula is prefixed with an apostrophe; in Parquet and GeoJSON it is
 unchanged.

@@ -2,7 +2,8 @@
 
 The *risk* is the chance that a rider who comes in that hour finds nothing to rent, if no vehicle is moved by a van. It
 follows the level of each station from the end of the records (`unmet.decisions.time_out`), over scenarios of rentals
-and returns, for one day: later, vans decide. The *usual* share of time out of stock is that of the same hour of the
+and returns, for one day: later, vans decide. The *dock risk* is the same for riders who want to return a vehicle and
+find no dock. The *usual* share of time out of stock is that of the same hour of the
 week in the records.
 """
 
@@ -21,9 +22,9 @@ from unmet.decisions import time_out
 from unmet.mobility.clock.bins import hour_of_week
 from unmet.mobility.clock.periods import DAYS, PARTS, hours_of
 from unmet.mobility.planning.levels import levels_from_panel
-from unmet.mobility.planning.period import Period
+from unmet.mobility.planning.period import RECENT_DAYS, Period
 from unmet.mobility.planning.rates import scenario_rates
-from unmet.report.beside import returned_rates
+from unmet.report.beside import RETURNED, of_bins, returned_rates
 from unmet.report.source import RunSource
 from unmet.report.tables import first_of_each_choice
 from unmet.report.weather_words import describe_column
@@ -32,7 +33,14 @@ __all__ = ["forecast_by_bin", "forecast_data", "forecast_rows", "forecast_senten
 
 FORECAST_COLUMNS = (
     *("zone", "name", "start", "start_local", "minutes", "demand_mean", "demand_q05", "demand_q95", "rate_mean"),
-    *("risk", "usual_out", "expected_lost"),
+    *("risk", "usual_out", "expected_lost", "dock_risk"),
+)
+COLUMNS_OF_RETURNS = (
+    "returns_demand_mean",
+    "returns_demand_q05",
+    "returns_demand_q95",
+    "returns_rate_mean",
+    "expected_no_dock",
 )
 _DAY = 1440  # minutes
 _LONGEST_BIN = 360  # minutes; longer bins hide when a station runs empty
@@ -45,18 +53,23 @@ def forecast_rows(source: RunSource) -> pd.DataFrame:
     """Return one row per zone and future bin; none without a forecast.
 
     Columns are `FORECAST_COLUMNS`: ``demand_mean`` (riders, with limits), ``rate_mean`` (their expected number),
-    ``risk`` (missing after the first day, or if the level or the docks of a zone are unknown), ``usual_out``, and
-    ``expected_lost`` (``rate_mean`` times the risk).
+    ``risk`` (missing after the first day, or if the level or the docks of a zone are unknown), ``usual_out``,
+    ``expected_lost`` (``rate_mean`` times the risk), and ``dock_risk``. With a run of returns, `COLUMNS_OF_RETURNS`
+    follow: the same for wanted returns, and ``expected_no_dock`` (``returns_rate_mean`` times the dock risk).
     """
     ahead = np.flatnonzero(source.bins["future"].to_numpy())
     limits = [name for name in ("demand_q05", "demand_q95") if name in source.demand_columns]
     names = ", ".join(f"d.{name}" for name in ("demand_mean", *limits))
+    returned = [name for name in of_bins(source) if name in COLUMNS_OF_RETURNS]
+    of_returns = "".join(f", r.{name}" for name in returned)
+    joined = f"LEFT JOIN {RETURNED} r ON r.zone = d.zone AND r.start = b.start" if returned else ""
     with reading("demand.parquet"):
         rows = fetch_frame(
             source.connection,
             f"""SELECT z.number AS zone_number, b.number AS bin_number, d.zone, b.start, b.start_local, b.minutes,
                 {names}, {"d.rate_mean" if "rate_mean" in source.demand_columns else "d.demand_mean AS rate_mean"}
-            FROM demand d JOIN zone_numbers z USING (zone) JOIN bin_numbers b USING (start)
+                {of_returns}
+            FROM demand d JOIN zone_numbers z USING (zone) JOIN bin_numbers b ON b.start = d.start {joined}
             WHERE b.number >= {int(ahead[0]) if len(ahead) else len(source.bins)} ORDER BY zone_number, bin_number""",
         )
     for name in ("demand_q05", "demand_q95"):
@@ -65,22 +78,28 @@ def forecast_rows(source: RunSource) -> pd.DataFrame:
     rows["name"] = source.zones["name"].to_numpy(dtype=object)[rows["zone_number"].to_numpy(dtype=int)]
     zone, at = rows["zone_number"].to_numpy(dtype=int), rows["bin_number"].to_numpy(dtype=int)
     risk, usual = _risk(source, ahead), _usual_out(source)
-    rows["risk"] = risk[zone, at - (ahead[0] if len(ahead) else 0)] if len(rows) else np.zeros(0)
+    for name, found in risk.items():
+        rows[name] = found[zone, at - (ahead[0] if len(ahead) else 0)] if len(rows) else np.zeros(0)
     rows["usual_out"] = usual[zone, hour_of_week(rows["start_local"])] if len(rows) else np.zeros(0)
     rows["expected_lost"] = rows["rate_mean"] * rows["risk"]
-    return rows[list(FORECAST_COLUMNS)]
+    if not returned:
+        return rows[list(FORECAST_COLUMNS)]
+    rows["expected_no_dock"] = rows["returns_rate_mean"] * rows["dock_risk"]
+    return rows[[*FORECAST_COLUMNS, *COLUMNS_OF_RETURNS]]
 
 
-def _risk(source: RunSource, ahead: IntArray) -> Array:
-    """Share of each future bin in which a zone is expected to be empty, of shape (zones, future bins)."""
-    found = np.full((len(source.zones), len(ahead)), np.nan)
+def _risk(source: RunSource, ahead: IntArray) -> dict[str, Array]:
+    """Share of each future bin in which a zone is expected to be empty or full, of shape (zones, future bins)."""
+    found = {name: np.full((len(source.zones), len(ahead)), np.nan) for name in ("risk", "dock_risk")}
     minutes = source.minutes
     if not len(ahead) or minutes > _LONGEST_BIN:
         return found
-    day = ahead[: _DAY // minutes]
+    bins = _DAY // minutes
+    day = ahead[:bins]
+    recent = tuple(day - k * bins for k in range(1, RECENT_DAYS + 1) if k * bins <= day[0])
     first = source.bins["start_local"].iloc[int(day[0])]
     since = int((first - first.normalize()).total_seconds() // 60)
-    period = Period(first.normalize(), int(first.weekday()), since, minutes / 60, (day,), (), True, True)
+    period = Period(first.normalize(), int(first.weekday()), since, minutes / 60, (day,), recent, True, True)
     try:
         rates = scenario_rates(
             source.connection,
@@ -94,8 +113,8 @@ def _risk(source: RunSource, ahead: IntArray) -> Array:
         )
     except InputError:  # no returns in the records: the level cannot be followed
         return found
-    level = levels_from_panel(source.connection, source.zones, source.bins, period).level
-    docks = source.zones["capacity"].to_numpy(dtype=float)
+    levels = levels_from_panel(source.connection, source.zones, source.bins, period, source.unusable)
+    level, docks = levels.level, source.zones["capacity"].to_numpy(dtype=float) - levels.broken
     known = np.isfinite(level[rates.number]) & np.isfinite(docks[rates.number]) & (docks[rates.number] >= 1)
     order = np.flatnonzero(known)[np.argsort(rates.rentals[known].max(axis=(1, 2), initial=0.0))]
     for some in np.array_split(order, max(len(order) // _AT_ONCE, 1)):
@@ -103,7 +122,8 @@ def _risk(source: RunSource, ahead: IntArray) -> Array:
         now = level[number].astype(int)
         room = np.maximum(docks[number].astype(int), now)
         out = time_out(rates.rentals[some], rates.returns[some], room, now, hours=rates.hours)
-        found[number, : len(day)] = out.empty.mean(axis=1)
+        found["risk"][number, : len(day)] = out.empty.mean(axis=1)
+        found["dock_risk"][number, : len(day)] = out.full.mean(axis=1)
     return found
 
 

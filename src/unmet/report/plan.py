@@ -31,7 +31,8 @@ LIMITS = (
     "do not add up to the total.",
     "No van drives between the moves and the end of the day.",
     "Wanted returns follow the rentals of the whole city, not those of single stations.",
-    "Listed vehicles count as usable.",
+    "Listed vehicles count as usable, without those that very probably nobody could rent at the end of the records if "
+    "the plan starts from there.",
     "Intervals cover weather, shocks and errors of the estimate, those of the totals the chance of single riders too: "
     "nine of ten such days lie within them.",
 )

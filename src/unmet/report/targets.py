@@ -75,7 +75,7 @@ def plan_run(
         shock_variance=source.shock_variance,
     )
     if levels is None and status is None:
-        levels = levels_from_panel(source.connection, source.zones, source.bins, period)
+        levels = levels_from_panel(source.connection, source.zones, source.bins, period, source.unusable)
     elif levels is None:
         timezone = str(source.summary.get("timezone", "UTC"))
         levels = levels_from_status(source.zones, status, stations, timezone)

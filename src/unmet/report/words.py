@@ -24,7 +24,7 @@ __all__ = [
 _PICKUPS = {
     "trips": "Observed trips are trips that started in the zone.",
     "status": "There were no trip files. Observed trips are falls in the number of available vehicles, without those "
-    "counted as rebalancing. A pickup and a return between two records cancel out, so some trips are missing.",
+    "counted as rebalancing, and those that are expected to have cancelled out with returns between two looks.",
     "trips and status": "Where trip files have a gap, observed trips are falls in the number of available vehicles.",
 }
 

@@ -14,10 +14,10 @@ from unmet.inference.ep import Sites
 from unmet.mobility.models import joint, joint_city
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import join_city
-from unmet.mobility.models.joint_city import JointCity
+from unmet.mobility.models.joint_city import JointCity, hours_of_day
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shocks import estimate_shocks, refine_dispersion
-from unmet.mobility.models.surroundings import walks_between
+from unmet.mobility.models.surroundings import rough_rates, walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_table import ZoneTable
 from unmet.mobility.zones.distance import metres_between
@@ -162,7 +162,7 @@ def test_a_curve_learnt_beside_shocks_is_known_less_well(monkeypatch) -> None:
     monkeypatch.setattr(joint, "_left_by_shocks", lambda *_: 1.0)
     held = join_city(table, draws=2, rounds=1).walking
     np.testing.assert_allclose(held.theta, found.theta)
-    assert (held.sd()[:-1] < found.sd()[:-1]).all()
+    assert (np.diag(held.covariance) < np.diag(found.covariance)).all()
 
 
 def test_draws_are_the_same_whether_remembered_or_not(city, monkeypatch) -> None:
@@ -233,6 +233,21 @@ def test_nobody_walks_where_it_is_said_so() -> None:
     found = join_city(table, draws=20, walking=NO_WALKING)
     assert not found.background.any()
     assert not found.of("z0", table.start).riders_in.any()
+
+
+def test_riders_that_the_fits_took_for_walkers_are_given_back_if_nobody_walks() -> None:
+    table, _, _, _ = simulated(7, zones=8, bins=200, walking=NO_WALKING)
+    far = Walking.from_values(np.array([0.9, 0.8, 0.7, 0.6, 0.5]))
+    usual = (table.exposure * np.exp(table.log_rate)).sum()
+    walks = walks_between(table.exposure, table.stockout, table.metres)
+    rates = rough_rates(table.observed, table.exposure, table.slot)
+    took = (table.exposure * walks.background(far, rates)).sum()
+    assert took > 0.05 * usual
+    fitted = replace(table, log_rate=table.log_rate + np.log(1 - took / usual))
+    for start, low, high in ((far, 0.6, 1.0), (NO_WALKING, -0.01, 0.01)):  # levels of few riders are shrunk to 1
+        found = join_city(fitted, draws=2, rounds=2, walking=NO_WALKING, start=start)
+        own = (table.exposure * np.exp(fitted.log_rate + found.level[:, hours_of_day(table)])).sum()
+        assert low < (own - (usual - took)) / took < high
 
 
 def test_factors_are_one_in_a_city_as_usual_and_follow_the_city() -> None:

@@ -146,8 +146,17 @@ class System:
     @cache  # noqa: B019
     def usual(self, minute: int) -> tuple[float, bool]:
         """The usual interval between two minutes with a record, and whether such intervals are regular."""
-        length, near = self._usual_interval((tuple(sorted(self.heard)),), (minute - self.first) // 60)
-        return length, near >= 0.6
+        hour = (minute - self.first) // 60
+        length, near = self._usual_interval((tuple(sorted(self.heard)),), hour)
+        own, own_near = self._usual_interval(tuple(tuple(m) for m in self.minutes.values()), hour)
+        return (max(length, own), True) if own_near >= 0.75 and self._mostly_own() else (length, near >= 0.6)
+
+    @cache  # noqa: B019
+    def _mostly_own(self) -> bool:
+        """Whether the records of single stations are regular at most hours."""
+        hours = range((self.last - self.first) // 60 + 1)
+        series = tuple(tuple(m) for m in self.minutes.values())
+        return 2 * sum(self._usual_interval(series, h)[1] >= 0.75 for h in hours) > len(hours)
 
     def is_polled(self, minute: int) -> bool:
         """Whether looks around a minute list every station."""

@@ -87,7 +87,7 @@ def test_a_zone_is_carried_by_plausible_stations_with_most_of_its_pickups():
     falls = np.array([9, 5, 5, 9, 7, 4, 4])
     none = np.zeros(7, dtype=np.int64)
     activity = StationActivity(np.ones(7), none, none, none, none, (0, 1), falls, none, none, none, none, 5.0)
-    found = [Implausible(place, "mismatch", 0.1) for place in (0, 2, 4, 5)] + [Implausible(6, "unseen", 0.5)]
+    found = [Implausible(place, "empty", 0.9) for place in (0, 2, 4, 5)] + [Implausible(6, "unseen", 0.5)]
     marked = mark_carried(found, zone, activity, none[:0])
     # Zone 0 is mostly the doubted one; zone 2 has no other station; zone 3 is doubted altogether.
     assert [one.carried for one in marked] == [False, True, False, False, False]

@@ -81,6 +81,15 @@ def test_pickups_of_hourly_looks_are_in_the_hour_in_which_they_happened():
     assert "give trips" in remarks
 
 
+def test_trips_that_begin_some_hours_after_the_feed_are_not_called_missing():
+    one = city(polls="10")
+    late = one.trips[one.trips["started_at"] >= one.trips["started_at"].min() + pd.Timedelta(hours=6)]
+    made = build_panel(late, one.status, one.stations, timezone=ZONE, supply="listed")
+    assert made.summary["pickups_from"] == "trips and status"
+    assert not made.summary["misses_pickups"]
+    assert made.summary["remarks"] == []
+
+
 TROUBLES = {
     "valet": {"valet_stations": 1},
     "stuck terminal": {"stuck_terminals": 1},

@@ -49,7 +49,7 @@ def test_a_forecast_of_the_day_is_used():
     period = choose_period(hourly("2024-01-01", 21 * 24, ahead=48), "2024-01-23")
     assert period.forecast
     assert not period.follows
-    assert not period.recent
+    assert [rows[0] for rows in period.recent] == [24 * day for day in range(21)]  # shocks are drawn from these
     assert period.similar[0].tolist() == list(range(22 * 24, 23 * 24))
 
 

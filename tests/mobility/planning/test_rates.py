@@ -72,6 +72,22 @@ def test_errors_of_zones_are_as_alike_as_the_band_of_all_zones_implies(together,
     assert apart.std() == pytest.approx(np.sqrt(2 * (1 - correlation)) * log_sd, abs=0.02)
 
 
+@pytest.mark.parametrize("shocks", [0.0, 0.09])
+def test_the_shocks_of_a_forecast_hit_all_zones_together_and_its_errors_do_not_have_them_twice(shocks):
+    """The error of a forecast contains the shocks to come: its variance is the same, drawn for all zones at once."""
+    of_errors = 0.04
+    spread = np.sqrt(np.expm1(shocks + of_errors))
+    connection, zones, system, bins = tables(spread, spread * np.sqrt(10.0))  # errors of zones are independent
+    bins.loc[HOURS - 24 :, "future"] = True
+    period = choose_period(bins)
+    assert period.forecast
+    found = scenario_rates(connection, zones, system, bins, period, scenarios=4000, shock_variance=shocks)
+    logs = np.log(found.rentals[:, :, 0])
+    assert (logs[0] - logs[1]).var() == pytest.approx(2 * of_errors, rel=0.1)
+    assert logs.var(axis=1).tolist() == pytest.approx([shocks + of_errors] * 2, rel=0.1)
+    assert found.rentals[:, :, 0].mean(axis=1).tolist() == pytest.approx([1.0, 3.0], rel=0.03)
+
+
 def test_estimated_returns_are_used_if_there_are_any():
     connection, zones, system, bins = tables()
     connection.execute("CREATE VIEW returned AS SELECT * REPLACE (5.0 AS usual_rate, 5.0 AS rate_mean) FROM demand")
@@ -97,6 +113,21 @@ def test_the_level_is_that_at_the_end_of_the_records_or_the_usual_one():
     usual = levels_from_panel(connection, zones, bins, choose_period(bins, "friday", "23:00", 1))
     assert usual.level.tolist() == [1.0, 3.0]
     assert "usual" in usual.source
+
+
+def test_listed_vehicles_that_nobody_can_rent_are_no_part_of_the_level():
+    connection, zones, _, bins = tables()
+    unusable = pd.DataFrame({"zone": [zones["zone"][1], zones["zone"][1], "elsewhere"], "unusable": [1.2, 0.9, 5.0]})
+    tomorrow = levels_from_panel(connection, zones, bins, choose_period(bins), unusable)
+    assert tomorrow.level.tolist() == [1.0, 1.0]
+    assert tomorrow.broken.tolist() == [0, 2]
+    assert "without 2 listed vehicles" in tomorrow.source
+    many = unusable.assign(zone=zones["zone"][0], unusable=9.0)
+    assert levels_from_panel(connection, zones, bins, choose_period(bins), many).level.tolist() == [0.0, 3.0]
+    # They were there at the end of the records, not on a usual day.
+    usual = levels_from_panel(connection, zones, bins, choose_period(bins, "friday", "23:00", 1), unusable)
+    assert usual.level.tolist() == [1.0, 3.0]
+    assert not usual.broken.any()
 
 
 def test_the_last_record_of_each_station_counts():

@@ -9,11 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unmet._exceptions import InputError
 from unmet.mobility.records import read_records
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -138,6 +140,52 @@ def test_equal_rows_without_any_id_may_be_two_riders_and_stay() -> None:
         assert records.connection.execute("SELECT count(*) FROM trips").fetchall() == [(3,)]
         noted = records.quality.query("reason == 'no trip or bike id'")
         assert noted["rows"].to_list() == [3]
+
+
+def without_ids(trips: int, days: int = 3, minutes: int = 1) -> pd.DataFrame:
+    """Trips whose times are rounded to some minutes."""
+    rng = np.random.default_rng(1)
+    start = pd.Timestamp("2020-01-01") + pd.to_timedelta(
+        rng.integers(0, 1440 * days, trips) // minutes * minutes, "min"
+    )
+    ends = start + pd.to_timedelta(rng.integers(1, 30, trips) // minutes * minutes, "min")
+    stations = rng.integers(0, 3, (2, trips))
+    return frame(starttime=start, stoptime=ends, from_station_id=stations[0], to_station_id=stations[1])
+
+
+@pytest.mark.parametrize("minutes", [1, 60])
+@pytest.mark.parametrize("times", [2, 3])
+def test_trips_without_ids_that_were_given_several_times_count_once(minutes: int, times: int) -> None:
+    trips = without_ids(600, minutes=minutes)
+    copies = pd.concat([trips] * times)
+    found = [counts(source) for source in (trips, copies, copies.sample(frac=1, random_state=0))]
+    assert found[1] == found[2] == found[0]
+    with pytest.raises(InputError, match=r"copy of a whole day: .*on 3 days every trip occurs several times"):
+        read_records(copies, timezone="UTC")
+
+
+def counts(trips: pd.DataFrame) -> Counter[tuple[object, ...]]:
+    with read_records(trips, timezone="UTC", force=True) as records:
+        rows = records.connection.execute("SELECT started_at, ended_at, start_station, end_station FROM trips")
+        return Counter(rows.fetchall())
+
+
+def test_days_in_two_files_without_ids_count_once_and_other_days_stay() -> None:
+    trips = without_ids(600)
+    overlap = trips[trips["starttime"] >= "2020-01-02"]
+    again = overlap[overlap["starttime"] < "2020-01-03"]
+    with read_records(pd.concat([trips, again]), timezone="UTC", force=True) as records:
+        assert records.connection.execute("SELECT count(*) FROM trips").fetchall() == [(600,)]
+        copies = records.quality.query("reason == 'copy of a whole day'")
+    assert copies["rows"].to_list() == [len(again)]
+
+
+def test_a_copy_without_ids_of_trips_with_ids_counts_once() -> None:
+    trips = without_ids(100)
+    ids = pd.Series([f"t{i}" for i in range(100)])
+    with read_records(pd.concat([trips, trips.assign(ride_id=ids)]), timezone="UTC", force=True) as records:
+        found = records.connection.execute("SELECT count(*), count(trip_id) FROM trips").fetchall()
+    assert found == [(100, 100)]
 
 
 def test_a_trip_that_starts_before_and_ends_within_the_doubled_hour_ends_the_first_time() -> None:

@@ -8,7 +8,7 @@ from scipy.stats import poisson
 
 from unmet.mobility.panel import build_panel
 from unmet.mobility.supply.between import cut_at_looks
-from unmet.mobility.supply.bridge import MOST, bridge, cancelled_pairs, time_at_zero
+from unmet.mobility.supply.bridge import MOST, bridge, cancelled_pairs, into_table, time_at_zero
 from unmet.mobility.supply.cadence import Cadence
 from unmet.mobility.supply.rider_moves import at_times_moves, find_moves, log_likelihoods
 from unmet.mobility.supply.spells import Spells
@@ -104,6 +104,42 @@ def test_mixed_looks_tell_what_even_ones_do(looks):
     assert both["observed"].sum() == pytest.approx(len(city.trips), rel=0.15)
     found, true = ((both["rate"] * out).sum() for out in (both["out_minutes"] / 60, both["stockout"]))
     assert found == pytest.approx(true, rel=0.12)
+
+
+def test_numbers_far_beyond_the_tables_are_moved_into_them():
+    wide = into_table(np.array([0, 55, 30, 7]), np.array([55, 0, 28, 7]))
+    assert [number.tolist() for number in wide] == [[0, 24, 24, 7], [24, 0, 22, 7]]
+
+
+def test_stations_looked_at_one_after_the_other_are_read_as_if_all_at_once():
+    city = simulate_city(8, 28, seed=9531, realistic=True, walk_probability=0.0, shock_effect=0.0, polls="10")
+    later = city.status.copy()
+    later["last_reported"] += 70 * later["station_ix"].to_numpy()
+    found = []
+    for status in (city.status, later):
+        made = build_panel(None, status, city.stations, timezone=city.settings.timezone, every="1h")
+        assert made.summary["cadence"][0] == {"minutes": 10.0, "share": 1.0}
+        found.append((made.panel["observed"].sum(), made.panel["out_minutes"].sum()))
+    assert found[1] == pytest.approx(found[0], rel=0.03)
+
+
+def test_slow_evenings_are_neither_unknown_nor_in_the_wrong_hour():
+    options = {"realistic": True, "walk_probability": 0.0, "shock_effect": 0.0, "polls": "3", "evening_polls": 45.0}
+    city = simulate_city(8, 28, seed=9531, **options)
+    made = build_panel(None, city.status, city.stations, timezone=city.settings.timezone, every="1h")
+    assert made.panel["unknown_minutes"].sum() < 0.01 * made.panel["minutes"].sum()
+    hour = made.panel["start_local"].dt.hour
+    true = city.trips["started_at"].dt.hour.value_counts()
+    found = made.panel.groupby(hour)["observed"].sum() / true
+    assert found[[19, 20]].between(0.75, 1.3).all()
+    assert found[18] > 0.65  # .5 if an interval's pickups are put at its middle
+
+
+def test_nobody_takes_a_vehicle_where_there_is_none():
+    city = simulate_city(6, 10, seed=971, polls="10")
+    status = city.status.assign(num_bikes_available=0)
+    made = build_panel(None, status, city.stations, timezone=city.settings.timezone, every="1h", keep="all")
+    assert made.panel["observed"].sum() == 0
 
 
 def test_where_nothing_moves_the_looks_tell_all():

@@ -81,7 +81,7 @@ def cut_stock(
         first = DEFAULT_WALKING if curve is None else curve
         table = fitted_table(trial.pairs, where, seed, "Replays of cut stock", progress, first)
         progress("Estimating shocks and walking for the whole city.")
-        joint = join_city(table, draws=20, seed=seed, walking=curve)
+        joint = join_city(table, draws=20, seed=seed, walking=curve, start=first)
         found.append({"model": name, **trial.score(joint.rate, joint.walking)})
     for name, rate in (
         ("local-factor", local_factor(table.observed, table.exposure, table.slot, table.metres, table.hours)),

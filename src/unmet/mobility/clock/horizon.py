@@ -31,7 +31,7 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
     """
     if horizon is None:
         return 0
-    match = re.fullmatch(r"0*(\d+)\s*(min|h|d|w)", horizon.strip().lower(), re.ASCII)
+    match = re.fullmatch(r"0*(\d+)\s*(min|h|d|w)", str(horizon).strip().lower(), re.ASCII)
     if match is None:
         raise InputError(f"horizon: expected a length of time such as 12h, 7d or 2w, got {horizon!r}.")
     if len(match[1]) > 9 or int(match[1]) * _UNITS[match[2]] > _LONGEST:

@@ -90,7 +90,7 @@ def bin_features(
         bins = pd.concat([bins, future_bins(bins, horizon, panel.timezone)], ignore_index=True)
     frame = add_calendar(bins)
     if holidays is not None:
-        country, _, subdivision = holidays.partition(":")
+        country, _, subdivision = str(holidays).partition(":")
         frame = add_holidays(frame, country, subdivision or None)
     if weather_columns and weather is None:
         raise InputError("weather_columns: columns were given, but no weather; give the weather as well (--weather).")

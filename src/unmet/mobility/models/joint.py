@@ -17,7 +17,7 @@ from unmet.mobility.models.joint_city import JointCity, hours_of_day
 from unmet.mobility.models.kept import KeptJoint
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shocks import Shocks, estimate_shocks, refine_dispersion
-from unmet.mobility.models.surroundings import walks_between
+from unmet.mobility.models.surroundings import rough_rates, walks_between
 from unmet.mobility.models.walking import DEFAULT_WALKING, Absorbed, Walking, Walks, learn_walking
 from unmet.mobility.models.zone_table import ZoneTable
 
@@ -104,7 +104,7 @@ def join_city(
     walking : Walking, optional
         How far riders walk, where it is known; by default it is learnt.
     start : Walking
-        Where learning it starts.
+        The curve that the zones were estimated with (`rough_surroundings`), and where learning it starts.
     rounds : int
         Turns of shocks and walking.
     hidden : array of bool of shape (zones, bins), optional
@@ -119,7 +119,7 @@ def join_city(
     records = _records(table, hidden, curve)
     walks = records.walks
     background = walks.background(curve, np.nan_to_num(np.exp(records.log_rate)))
-    absorbed = records.absorbed(background)
+    absorbed = records.absorbed(walks.background(start, rough_rates(records.observed, table.exposure, table.slot)))
     level = last = np.zeros(len(absorbed.own))
     shocks: Shocks | None = None
     usual, before = records.log_rate, background

@@ -15,7 +15,7 @@ from unmet._typing import Array, IntArray
 from unmet.mobility.models.walking import DEFAULT_WALKING, REACH, Walking, Walks
 from unmet.mobility.models.zone_table import ZoneRecord, table_of
 
-__all__ = ["Received", "Surroundings", "relative_walking", "rough_surroundings", "walks_between"]
+__all__ = ["Received", "Surroundings", "relative_walking", "rough_rates", "rough_surroundings", "walks_between"]
 
 # Seeds of what is drawn alike for all zones.
 _WALKING_SEED, _SPLIT_SEED = 3, 4
@@ -163,16 +163,16 @@ def rough_surroundings(
     walking: Walking = DEFAULT_WALKING,
     prior_var: float = 0.0,
 ) -> dict[str, Surroundings]:
-    """Walkers expected at each zone before anything is estimated: pickups over exposure by hour of week, default curve.
+    """Surroundings of each zone before anything is estimated: walkers alone, from `rough_rates`.
 
     Fitted without them, zones beside empty ones would take walkers for riders of their own, and later turns would free
     themselves of that but slowly.
     """
-    rates = {data.zone: (np.log(_rough_rate(data)), np.zeros(len(data.start))) for data in zones}
-    table = table_of(zones, rates, places)
+    unknown = {data.zone: (np.full(len(data.start), np.nan),) * 2 for data in zones}
+    table = table_of(zones, unknown, places)
     stockout = np.where(np.isfinite(table.observed), table.stockout, 0.0)
     walks = walks_between(table.exposure, stockout, table.metres)
-    background = walks.background(walking, np.nan_to_num(np.exp(table.log_rate)))
+    background = walks.background(walking, rough_rates(table.observed, table.exposure, table.slot))
     found = {}
     for i, data in enumerate(zones):
         at, count = table.start.get_indexer(data.start), len(data.start)
@@ -182,10 +182,13 @@ def rough_surroundings(
     return found
 
 
-def _rough_rate(data: ZoneRecord) -> Array:
-    """Pickups over exposure by hour of week, with the zone's mean seen once more."""
-    seen = np.isfinite(data.observed) & (data.exposure > 0)
-    count, time = np.where(seen, np.nan_to_num(data.observed), 0.0), np.where(seen, data.exposure, 0.0)
-    mean = (count.sum() + 0.5) / (time.sum() + 1.0)
-    by_slot = (np.bincount(data.slot, count, minlength=168) + mean) / (np.bincount(data.slot, time, minlength=168) + 1)
-    return np.asarray(by_slot[data.slot])
+def rough_rates(observed: Array, exposure: Array, slot: IntArray) -> Array:
+    """Pickups over exposure by hour of week, with each zone's mean seen once more, shape (zones, bins)."""
+    seen = np.isfinite(observed) & (exposure > 0)
+    count, time = np.where(seen, np.nan_to_num(observed), 0.0), np.where(seen, exposure, 0.0)
+    rates = np.empty(count.shape)
+    for i, (taken, lasted) in enumerate(zip(count, time, strict=True)):
+        mean = (taken.sum() + 0.5) / (lasted.sum() + 1.0)
+        by_slot = (np.bincount(slot, taken, minlength=168) + mean) / (np.bincount(slot, lasted, minlength=168) + 1)
+        rates[i] = by_slot[slot]
+    return rates

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import Bins, Integers
+from unmet.mobility.clock.bins import Integers
 from unmet.mobility.panel.evidence import Evidence, ZoneRecords
 from unmet.mobility.panel.groups import ZoneGroups
 from unmet.mobility.panel.plausibility import disbelieved_stations
@@ -38,6 +38,8 @@ from unmet.mobility.supply.status_log import StatusRecords
 __all__ = ["ZoneRows", "panel_rows", "zone_rows"]
 
 _ROWS_AT_ONCE = 2_000_000
+_HARDLY = 0.1  # share of a bin
+_STEPS = 1024.0  # in one, so that sums are exact in any order
 
 
 @dataclass(frozen=True)
@@ -212,24 +214,31 @@ def _infer(records: StatusRecords, evidence: Evidence, rebalancing: int, bridged
     assert evidence.activity is not None
     changes = find_changes(records, evidence.feed, bridged)
     changes = changes.select(_is_known(changes.station, changes.before, changes.after, evidence))
+    begin, end = changes.minute, changes.minute + 1
+    if bridged:  # a change that has no time of its own happened at any between its two looks
+        own = evidence.feed.cadence.always_at(changes.after - evidence.feed.first)
+        begin, end = (
+            np.where(own, begin, changes.before),
+            np.where(own, end, np.maximum(changes.after, changes.before + 1)),
+        )
     columns = {
         "observed": np.where(changes.fall < rebalancing, changes.fall, 0),
         "returns": np.where(changes.rise < rebalancing, changes.rise, 0),
         "rebalanced_out": np.where(changes.fall >= rebalancing, changes.fall, 0),
         "rebalanced_in": np.where(changes.rise >= rebalancing, changes.rise, 0),
     }
-    return _by_bin(changes.station, changes.minute, columns, evidence)
+    return _by_bin(changes.station, begin, end, columns, evidence)
 
 
 def _cancelled(cancelled: Cancelled, evidence: Evidence) -> Moved:
-    """Put pickups that cancelled out with returns halfway between their looks.
+    """Spread pickups that cancelled out with returns over the time between their looks.
 
     Where every change has its own time, none did.
     """
     known = _is_known(cancelled.station, cancelled.before, cancelled.after, evidence)
     known &= ~evidence.feed.cadence.always_at(np.maximum(cancelled.before - evidence.feed.first, 0))
-    minute = (cancelled.before[known] + cancelled.after[known]) // 2
-    return _by_bin(cancelled.station[known], minute, {"cancelled": cancelled.pairs[known]}, evidence)
+    columns = {"cancelled": cancelled.pairs[known]}
+    return _by_bin(cancelled.station[known], cancelled.before[known], cancelled.after[known], columns, evidence)
 
 
 def _is_known(station: Integers, before: Integers, after: Integers, evidence: Evidence) -> NDArray[np.bool_]:
@@ -237,11 +246,21 @@ def _is_known(station: Integers, before: Integers, after: Integers, evidence: Ev
     return known_changes(station, before, after, evidence.feed, evidence.activity.feed_share, evidence.silent)
 
 
-def _by_bin(station: Integers, minute: Integers, columns: dict[str, NDArray[Any]], evidence: Evidence) -> Moved:
-    """Find zone and bin of moves, without those outside all."""
-    bin_, zone = evidence.bins.of(minute), evidence.group[station]
+def _by_bin(
+    station: Integers, begin: Integers, end: Integers, columns: dict[str, NDArray[Any]], evidence: Evidence
+) -> Moved:
+    """Find zone and bins of moves that happened at any minute of a stretch, without those outside all."""
+    edges = evidence.bins.edges
+    first, last = evidence.bins.of(begin), evidence.bins.of(end - 1)
+    parts = last - first + 1
+    row = np.repeat(np.arange(len(parts)), parts)
+    bin_ = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
+    zone = evidence.group[station[row]]
     inside = (bin_ >= 0) & (bin_ < len(evidence.bins)) & (zone < evidence.zones)
-    return Moved(zone[inside], bin_[inside], {name: values[inside] for name, values in columns.items()})
+    row, bin_, zone = row[inside], bin_[inside], zone[inside]
+    within = np.minimum(end[row], edges[bin_ + 1]) - np.maximum(begin[row], edges[bin_])
+    share = np.rint(within / (end - begin)[row] * _STEPS) / _STEPS
+    return Moved(zone, bin_, {name: values[row] * share for name, values in columns.items()})
 
 
 def zone_rows(
@@ -261,7 +280,7 @@ def zone_rows(
         "start": bins.start,
         "start_local": bins.start_local,
         "minutes": bins.minutes,
-        **_moves(evidence, trips, zones, known, supply),
+        **_moves(evidence, trips, zones, known, states["available"], supply),
         **{f"{state}_minutes": minutes for state, minutes in states.items()},
         **_out(evidence, zones, states["stockout"], supply.served),
         **_docks(evidence, zones, supply),
@@ -308,7 +327,12 @@ def _docks(evidence: Evidence, zones: Integers, supply: ZoneSupply) -> dict[str,
 
 
 def _moves(
-    evidence: Evidence, trips: TripCounts | None, zones: Integers, known: NDArray[np.bool_], supply: ZoneSupply
+    evidence: Evidence,
+    trips: TripCounts | None,
+    zones: Integers,
+    known: NDArray[np.bool_],
+    available: NDArray[np.int64],
+    supply: ZoneSupply,
 ) -> dict[str, NDArray[np.int32]]:
     """Count pickups and returns: from trips if there are any, else inferred if the status is known, else missing."""
     names = ["observed", "returns", *(INFERRED_COLUMNS if evidence.inferred else ())]
@@ -318,9 +342,11 @@ def _moves(
         for name, table in result.items():
             table[to_infer] = 0
             if supply.moved is not None and name in supply.moved.columns:
-                table[to_infer] = _count_moves(supply.moved, name, zones, evidence.bins)[to_infer]
+                table[to_infer] = _whole(supply.moved, name, zones, to_infer)[to_infer]
         if supply.cancelled is not None:
-            pairs = _whole(np.where(to_infer, _count_moves(supply.cancelled, "cancelled", zones, evidence.bins), 0.0))
+            # Nobody takes and brings a vehicle where there is hardly ever one.
+            some = to_infer & (available > _HARDLY * evidence.bins.minutes)
+            pairs = _whole(supply.cancelled, "cancelled", zones, some)
             for name in ("observed", "returns", "cancelled"):
                 result[name][to_infer] += pairs[to_infer]
     if trips is not None:
@@ -331,18 +357,17 @@ def _moves(
     return result
 
 
-def _whole(expected: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Round expected numbers so that all sums from the first bin on are right to a half."""
-    totals = np.rint(np.cumsum(expected, axis=1)).astype(np.int32)
-    return np.diff(totals, axis=1, prepend=np.int32(0))
+def _whole(moved: Moved, name: str, zones: Integers, chosen: NDArray[np.bool_]) -> NDArray[np.int32]:
+    """Sum the moved vehicles of a column by zone and bin, where `chosen`, as whole numbers.
 
-
-def _count_moves(moved: Moved, name: str, zones: Integers, bins: Bins) -> NDArray[np.float64]:
-    """Sum the moved vehicles of a column by zone and bin."""
+    Parts of a vehicle add up: the sum of all bins up to any is right to a half.
+    """
+    number, bins = chosen.shape
     some = slice(*np.searchsorted(moved.zone, [zones[0], zones[-1] + 1]))
-    cell = (moved.zone[some] - zones[0]) * len(bins) + moved.bin[some]
-    counts: NDArray[Any] = np.bincount(cell, weights=moved.columns[name][some], minlength=len(zones) * len(bins))
-    return counts.reshape(len(zones), len(bins))
+    cell = (moved.zone[some] - zones[0]) * bins + moved.bin[some]
+    expected = np.bincount(cell, weights=moved.columns[name][some], minlength=number * bins).reshape(number, bins)
+    totals = np.rint(np.cumsum(np.where(chosen, expected, 0.0), axis=1)).astype(np.int32)
+    return np.diff(totals, axis=1, prepend=np.int32(0))
 
 
 def _evidence(evidence: Evidence, known: NDArray[np.bool_]) -> NDArray[np.int8]:

@@ -29,8 +29,10 @@ _TABLES = {
     "zones": frozenset({"zone"}),
     "quality": frozenset({"source", "reason", "action", "rows", "share", "detail"}),
     "reasons": frozenset({"zone"}),
-    "unusable": frozenset({"station"}),
+    "unusable": frozenset({"station", "zone", "unusable"}),
 }
+# Of a wall clock from UTC: a day, for what Samoa and Manila have skipped or repeated, and some.
+_LARGEST_OFFSET = pd.Timedelta(hours=26)
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,12 @@ class PanelFile:
             )
         if bins["start"].isna().any():
             raise FileFormatError(f"{self.label}: some rows have no start; expected a time in each.")
+        apart = (bins["start_local"] - bins["start"].dt.tz_localize(None)).abs()
+        if (wrong := apart > _LARGEST_OFFSET).any():
+            raise InputError(
+                f"{self.label}: start_local must be the local time of start; {wrong.sum():,} bins have another, such "
+                f"as {bins.loc[wrong, 'start_local'].iloc[0]} for {bins.loc[wrong, 'start'].iloc[0]}."
+            )
         unlike = bins["start"].duplicated()
         if unlike.any():
             raise InputError(self._disagreement(int(bins.loc[unlike, "start"].nunique())))
@@ -292,14 +300,14 @@ def read_metadata(connection: duckdb.DuckDBPyConnection, file: str, label: str) 
 
 
 def _is_table(document: dict[str, Any], needed: frozenset[str]) -> bool:
-    """Whether this is a table, as columns of equal length. Readers compute with coordinates, so those are numbers."""
+    """Whether this is a table, as columns of equal length. Readers compute with some; those are numbers."""
     columns = list(document.values())
     return not document or (
         needed <= document.keys()
         and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns)
         and all(
             value is None or isinstance(value, int | float)
-            for name in ("lat", "lon")
+            for name in ("lat", "lon", "unusable")
             for value in document.get(name, ())
         )
         and all(

@@ -6,9 +6,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
+import duckdb
 import pandas as pd
 
+from unmet._exceptions import InputError
 from unmet._storage.parquet import write_parquet
 from unmet._storage.temporary import temporary_folder
 from unmet.mobility.panel.build import Panel
@@ -35,6 +38,14 @@ def opened(panel: AnyPanel) -> Iterator[PanelFile]:
         return
     with temporary_folder() as folder:
         path = folder / "panel.parquet"
-        panel.save(path) if isinstance(panel, Panel) else write_parquet(panel, path)
+        panel.save(path) if isinstance(panel, Panel) else _write_frame(panel, path)
         with open_panel(path) as file:
             yield replace(file, path=None)
+
+
+def _write_frame(frame: pd.DataFrame, path: Path) -> None:
+    try:
+        write_parquet(frame, path)
+    except (duckdb.Error, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"panel: this frame cannot be read as the rows of a panel: {reason}.") from error

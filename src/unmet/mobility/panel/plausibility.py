@@ -200,7 +200,7 @@ def mark_carried(
 
 def disbelieved_stations(found: Sequence[Implausible]) -> Integers:
     """Return the stations that are not believed when they show no vehicle."""
-    doubted = [one.place for one in found if one.check == "unseen" or (one.carried and one.check == "mismatch")]
+    doubted = [one.place for one in found if one.check == "unseen" or one.carried]
     return np.array(doubted, dtype=np.int64)
 
 

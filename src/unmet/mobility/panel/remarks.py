@@ -18,6 +18,7 @@ from unmet.mobility.supply.silence import LONGEST_LOOK
 __all__ = ["cadence_table", "find_remarks", "misses_pickups"]
 
 _NAMED = 3  # zones named in one remark
+_MOSTLY_COVERED = 0.9  # share of the bins that trips cover, beyond which pickups are taken to be counted
 
 
 def cadence_table(evidence: Evidence) -> list[dict[str, float]]:
@@ -107,7 +108,7 @@ def _is_bridged(evidence: Evidence) -> bool:
 
 def _looks_rarely(evidence: Evidence, pickups_from: str) -> bool:
     """Whether pickups are inferred from looks that are far apart."""
-    if pickups_from == "trips" or evidence.activity is None:
+    if pickups_from == "trips" or evidence.activity is None or evidence.covered.mean() > _MOSTLY_COVERED:
         return False
     cadence = evidence.feed.cadence
     return bool(cadence.regular.mean() > 0.5 and cadence.usual > LONGEST_CADENCE)
@@ -117,7 +118,7 @@ def _on_looks(evidence: Evidence, pickups_from: str, timezone: str) -> list[str]
     """Say where looks at the feed are far apart."""
     cadence = evidence.feed.cadence
     usual = cadence.usual
-    inferred = pickups_from != "trips"
+    inferred = pickups_from != "trips" and evidence.covered.mean() <= _MOSTLY_COVERED
     apart = f"Looks at the feed are {_rounded(usual):.0f} minutes apart."
     if _looks_rarely(evidence, pickups_from):
         if not _is_bridged(evidence):

@@ -40,11 +40,27 @@ class Levels:
 
 
 def levels_from_panel(
-    connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, bins: pd.DataFrame, period: Period
+    connection: duckdb.DuckDBPyConnection,
+    zones: pd.DataFrame,
+    bins: pd.DataFrame,
+    period: Period,
+    unusable: pd.DataFrame | None = None,
 ) -> Levels:
     """Take the level from the panel: at the end of the records, or the usual one at the start of the period.
 
     The end of the records counts for the first day after them, and the usual level for any other day.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        A run opened by `unmet.report.source.open_run`.
+    zones, bins : pandas.DataFrame
+        Zones and bins of the run.
+    period : Period
+        The period.
+    unusable : pandas.DataFrame, optional
+        ``zone, unusable``: expected number of listed vehicles that nobody can rent, at the end of the records. The
+        level at that time is without them.
     """
     columns = {str(row[0]) for row in connection.execute("DESCRIBE panel").fetchall()}
     unknown = np.full(len(zones), np.nan)
@@ -68,8 +84,17 @@ def levels_from_panel(
     )
     connection.unregister("level_bins")
     unknown[frame["zone"].to_numpy()] = np.rint(frame["level"].to_numpy(dtype=float))
-    source = "at the end of the records" if period.follows or period.forecast else "usual at the start of the period"
-    return Levels(unknown, np.zeros(len(zones), dtype=np.intp), source)
+    broken = np.zeros(len(zones), dtype=np.intp)
+    if not (period.follows or period.forecast):
+        return Levels(unknown, broken, "usual at the start of the period")
+    words = "at the end of the records"
+    if unusable is not None and len(unusable):
+        held = zones["zone"].map(unusable.groupby("zone")["unusable"].sum()).fillna(0.0).to_numpy(dtype=float)
+        broken = np.clip(np.rint(held), 0.0, np.nan_to_num(unknown)).astype(np.intp)
+    if broken.any():
+        count = f"{broken.sum():,} listed {'vehicle' if broken.sum() == 1 else 'vehicles'}"
+        words += f", without {count} that very probably nobody can rent"
+    return Levels(unknown - broken, broken, words)
 
 
 def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, timezone: str) -> Levels:

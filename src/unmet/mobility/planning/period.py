@@ -11,11 +11,13 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet._typing import IntArray
 
-__all__ = ["WEEKDAYS", "Period", "choose_period"]
+__all__ = ["RECENT_DAYS", "WEEKDAYS", "Period", "choose_period"]
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 OVERNIGHT = "overnight"
-_SAME_WEEKDAYS, _RECENT_DAYS = 4, 28
+RECENT_DAYS = 28
+"""Days of the records that shocks are drawn from."""
+_SAME_WEEKDAYS = 4
 _LONGEST_BIN = 360  # minutes; longer bins hide when a station runs empty
 
 
@@ -116,17 +118,17 @@ def choose_period(bins: pd.DataFrame, day: str | None = None, start: str = OVERN
     chosen, weekday = _day(day, next_day)
     whole = _whole_periods(bins, first, round(count), minutes)
     ahead = bins["future"].to_numpy()
-    if chosen in whole and ahead[whole[chosen]].all():
-        return Period(chosen, weekday, first, minutes / 60, (whole[chosen],), (), True, chosen == next_day)
     past = {moment: rows for moment, rows in sorted(whole.items()) if not ahead[rows].any()}
+    recent = tuple(list(past.values())[-RECENT_DAYS:])
+    if chosen in whole and ahead[whole[chosen]].all():
+        return Period(chosen, weekday, first, minutes / 60, (whole[chosen],), recent, True, chosen == next_day)
     similar = [rows for moment, rows in past.items() if moment.weekday() == weekday][-_SAME_WEEKDAYS:]
     if not similar:
         raise InputError(
             f"No {WEEKDAYS[weekday]} of the records has all bins from {_clock(first)} on for {hours:g} hours. Give "
             "another --day, or records of at least a week."
         )
-    recent = list(past.values())[-_RECENT_DAYS:]
-    return Period(chosen, weekday, first, minutes / 60, tuple(similar), tuple(recent), False, chosen == next_day)
+    return Period(chosen, weekday, first, minutes / 60, tuple(similar), recent, False, chosen == next_day)
 
 
 def _minutes(start: str) -> int:

@@ -2,10 +2,13 @@
 
 A scenario is a day for all stations together. Its rentals are those of a recent day of the same weekday without its
 shocks (weather and season are in it), times the shocks of a recent day, times an error of the estimate that lasts for
-some hours, times the dispersion of each bin. Its returns are those of the same days in the run of returns, or the
-returns by hour of the week if there is no such run. In each bin they follow the rentals of the whole city, and the
-error of their zone as far as both sides of a zone were busier than expected on the same days. They are scaled so that
-as many vehicles come back as leave: riders who would now be served return theirs too.
+some hours, times the dispersion of each bin. A forecast of the day replaces the recent days of the same weekday; its
+errors contain the shocks to come, which are drawn for all stations together instead.
+
+Returns are those of the same days in the run of returns, or the returns by hour of the week if there is no such run. In
+each bin they follow the rentals of the whole city, and the error of their zone as far as both sides of a zone were
+busier than expected on the same days. They are scaled so that as many vehicles come back as leave: riders who would now
+be served return theirs too.
 """
 
 from __future__ import annotations
@@ -91,15 +94,18 @@ def scenario_rates(
     check_memory(6 * len(number) * scenarios * period.intervals, f"A plan of {scenarios:,} scenarios", "Use fewer.")
     picks = _Picks.draw(period, (len(number), scenarios, period.intervals), generator)
     together = _together(system, bins, np.concatenate(period.similar))
-    errors = _Errors.of(rates, number, period, together)
-    rentals = _day(rates, number, period, picks) * errors.drawn(picks.common, picks.own)
+    shocks = _log_shocks(rates, number, period, shock_variance)
+    # The errors of a forecast contain the shocks to come, which are drawn for all zones together.
+    errors = _Errors.of(rates, number, period, together, shock_variance if period.forecast and shocks.any() else 0.0)
+    rentals = _day(rates, number, period, picks, shocks) * errors.drawn(picks.common, picks.own)
     beside_shocks = np.maximum(_dispersion(zones, number) - shock_variance, 0.0)
     rentals *= _gamma(beside_shocks[:, None, None], rentals.shape, generator)
     if returned is None:
         hourly = _returns_by_hour(connection, len(zones), period)[number]
         returns = np.broadcast_to(hourly[:, None, :], rentals.shape)
     else:
-        returns = np.nan_to_num(_day(_rows(connection, returned, len(zones), period), number, period, picks))
+        rows = _rows(connection, returned, len(zones), period)
+        returns = np.nan_to_num(_day(rows, number, period, picks, _log_shocks(rows, number, period, 0.0)))
     # What all zones share, returns get from the rentals of the city.
     returns = returns * errors.drawn(None, picks.own, _busyness(connection, returned))
     return StationRates(number, rentals, _following(rentals, returns), period.hours)
@@ -132,15 +138,32 @@ class _Picks:
         )
 
 
-def _day(rates: _Rows, number: IntArray, period: Period, picks: _Picks) -> Array:
+def _day(rates: _Rows, number: IntArray, period: Period, picks: _Picks, shocks: Array) -> Array:
     """Rates per hour of the days of each scenario, with their shocks: shape (zones, scenarios, intervals)."""
     usual = rates.mean if period.forecast else rates.usual
     drawn = np.stack([usual[rows][:, number] for rows in period.similar])[picks.usual].transpose(2, 0, 1)
-    if period.recent:
-        shock = np.stack([rates.mean[rows] / np.maximum(rates.usual[rows], _LEAST) for rows in period.recent])
-        shock = np.where(np.isfinite(shock), shock, 1.0)[:, :, number]
-        drawn = drawn * shock[picks.shocks].transpose(2, 0, 1)
+    if len(shocks):
+        drawn = drawn * np.exp(shocks[picks.shocks].transpose(2, 0, 1))
     return np.asarray(drawn / period.hours)
+
+
+def _log_shocks(rates: _Rows, number: IntArray, period: Period, variance: float) -> Array:
+    """Logarithms of the shocks of the recent days, of shape (days, intervals, zones).
+
+    For a forecast, they have the variance of shocks and a mean factor of 1: shocks that were estimated from few riders
+    are smaller than those that were, and the forecast has the level of the recent days already. A variance of 0 draws
+    none.
+    """
+    if not period.recent:
+        return np.zeros((0, 0, len(number)))
+    shock = np.stack([rates.mean[rows] / np.maximum(rates.usual[rows], _LEAST) for rows in period.recent])
+    logs = np.log(np.where(np.isfinite(shock) & (shock > 0), shock, 1.0)[:, :, number])
+    if not period.forecast:
+        return np.asarray(logs)
+    logs = logs - logs.mean()
+    spread = float(logs.var())
+    logs = logs * np.sqrt(variance / spread) if spread > _LEAST else np.zeros_like(logs)
+    return np.asarray(logs - np.log(np.exp(logs).mean()))
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, view: str, zones: int, period: Period) -> _Rows:
@@ -204,7 +227,8 @@ class _Errors:
     correlation: float
 
     @classmethod
-    def of(cls, rates: _Rows, number: IntArray, period: Period, together: Array) -> _Errors:
+    def of(cls, rates: _Rows, number: IntArray, period: Period, together: Array, shocks: float) -> _Errors:
+        """Read the errors of the rates; the variance of `shocks` is drawn elsewhere and left out."""
         means = np.stack([rates.mean[rows][:, number] for rows in period.similar])
         spreads = np.stack([rates.spread[rows][:, number] for rows in period.similar])
         # Below `_LEAST` a rate is nothing, whatever its error.
@@ -214,7 +238,8 @@ class _Errors:
         room = joint - alone
         shared = np.divide(together**2 - alone, room, out=np.zeros_like(room), where=room > 0)
         shared = shared[np.isfinite(shared)]
-        return cls(np.sqrt(np.log1p(relative**2)), float(np.clip(shared.mean(), 0.0, 1.0)) if shared.size else 0.0)
+        log_variance = np.maximum(np.log1p(relative**2) - shocks, 0.0)
+        return cls(np.sqrt(log_variance), float(np.clip(shared.mean(), 0.0, 1.0)) if shared.size else 0.0)
 
     def drawn(self, common: Array | None, own: Array, share: float = 1.0) -> Array:
         """Log-normal errors of mean 1, shape (zones, scenarios, intervals), from noise in common and of each zone.

@@ -14,7 +14,7 @@ import pandas as pd
 from unmet._typing import BoolArray, IntArray
 from unmet.decisions import Network, Outcome, draw_riders, ride
 from unmet.mobility.planning.plan import Plan, totals_table
-from unmet.mobility.zones.distance import metres_between
+from unmet.mobility.zones.distance import curve_through, metres_between
 
 __all__ = ["Habits", "network_of", "ride_plan"]
 
@@ -30,7 +30,8 @@ class Habits:
     Attributes
     ----------
     metres, walk : tuple of float
-        Distances, and the chance at each that a rider who finds no vehicle walks so far; linear in between.
+        Distances, and the chance at each that a rider who finds no vehicle walks so far; in between as
+        in `curve_through`.
     breakage : float
         Probability that a vehicle cannot be rented after a trip.
     """
@@ -45,7 +46,7 @@ def network_of(zones: pd.DataFrame, capacity: IntArray, habits: Habits) -> Netwo
     lat, lon = (zones[name].to_numpy(dtype=float) for name in ("lat", "lon"))
     metres = metres_between(lat[:, None], lon[:, None], lat, lon)
     known = np.isfinite(metres)
-    walk = np.where(known, np.interp(np.nan_to_num(metres), habits.metres, habits.walk), 0.0)
+    walk = np.where(known, curve_through(np.array(habits.metres), np.array(habits.walk), np.nan_to_num(metres)), 0.0)
     km = np.where(known, metres / 1000.0, _UNKNOWN)
     np.fill_diagonal(km, 0.0)
     return Network(capacity, km, walk)

@@ -10,6 +10,7 @@ from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import Clock
 from unmet.mobility.records.casting import NOTHING, DateOrder, Time, number, text, time
 from unmet.mobility.records.dates import date_order
+from unmet.mobility.records.duplicates import drop_duplicates
 from unmet.mobility.records.extent import EVERYTHING, Extent, find_extent
 from unmet.mobility.records.files import Column, Given, InputTable, Workspace, open_tables
 from unmet.mobility.records.headers import Headers, is_staff
@@ -23,7 +24,6 @@ from unmet.mobility.records.staging import (
     epoch_unit,
     make_ids,
     outside_period,
-    repeated_keys,
     report_matches,
     stage,
 )
@@ -176,7 +176,7 @@ def make_trips(
     conditions = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     workspace.connection.execute(f"CREATE VIEW {accepted} AS SELECT * FROM {judged}{where}")
-    dropped = _duplicates(workspace, accepted, staged, rows, log, outside)
+    dropped = drop_duplicates(workspace, accepted, staged, rows, log, outside)
     ended = f"CASE WHEN {oddities['late_end']} THEN NULL ELSE ended END" if seen["late_end"] else "ended"
     workspace.connection.execute(
         f"""CREATE VIEW trips AS SELECT trip_id, started AS started_at,
@@ -358,38 +358,3 @@ def _check_places(workspace: Workspace, trips: StagedTrips, timezone: str) -> No
     if lat is not None and lon is not None:
         pairs = [(f"{side}_lat", f"{side}_lon") for side in ("start", "end")]
         check_not_swapped(lat, lon, timezone, trips.staged.label, trips.fields, pairs)
-
-
-def _duplicates(
-    workspace: Workspace, accepted: str, staged: Staged, rows: int, log: QualityLog, outside: str | None
-) -> str | None:
-    """Make a table of all but the first trip of each id; without an id, of each bike, start and time.
-
-    If a file has neither, two equal rows may be two riders, and both are kept.
-    """
-    key = (
-        "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
-    )
-    keyed = f"(SELECT *, {key} AS k FROM {accepted})"
-    with reading(staged.label):
-        suspects, keys = repeated_keys(workspace, keyed, "k", rows)
-        log.add("trips", "no trip or bike id", "noted", rows - keys, "duplicates cannot be found")
-        if suspects is None:
-            return None
-        # Equal hashes may differ in their values: the values decide.
-        name = workspace.name("dropped")
-        workspace.connection.execute(
-            f"""CREATE TABLE {name} AS SELECT rn, outside FROM
-            (SELECT rn, {outside or "false"} AS outside,
-                row_number() OVER (PARTITION BY trip_id, CASE WHEN trip_id IS NULL THEN
-                (bike, started, start_raw) END ORDER BY rn) AS nth
-             FROM {keyed} WHERE k IN (SELECT k FROM {suspects}))
-            WHERE nth > 1"""
-        )
-        count, outside_count = fetch_one(
-            workspace.connection, f"SELECT count(*), count(*) FILTER (outside) FROM {name}"
-        )
-    detail = "same trip id, or same bike, start and time: the first was used"
-    log.add("trips", "duplicate", "rejected", count - outside_count, detail, of=log.within.get("trips"))
-    log.add("trips", "duplicate, outside the chosen period", "noted", outside_count, "not in the panel")
-    return name if count else None

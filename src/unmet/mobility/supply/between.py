@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 _ANY, _HOURLY = 1.5, 0.4  # prior standard deviations of logarithms: of a station's moves, and of one hour's beside
 _FLAT = 4.0  # precision of the belief that a station is as busy as others
 _ALIKE = 0.2  # relative difference of intervals that are taken to be equally long
-_FEWEST, _MOST_FIRST = 3, MOST - 8  # vehicles at the first look of intervals that tell moves
+_FEWEST, _MOST_FIRST = 3, MOST - 8  # vehicles at the first look of intervals that tell moves; more count as so many
 _OFTEN = 3
 _RARE = 0.05  # share of the time that is left out because few intervals are so long
 _CELLS = 48  # hours of the day, on weekdays and at weekends
@@ -208,9 +208,14 @@ def cut_at_looks(spells: Spells, cadence: Cadence, first: int) -> Spells:
     return Spells(spells.owner[row], begin, end, spells.reason[row], spells.supply[row])
 
 
-def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest: float) -> Between:
-    """Learn the activity of a system from the spells of some stations, and how its vehicles break."""
+def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest: float) -> Between | None:
+    """Learn the activity of a system from the spells of some stations, and how its vehicles break.
+
+    None if no interval tells anything.
+    """
     looks = _alike(spells, longest)
+    if len(looks[0][1]) == 0:
+        return None
     hours = [_hour(calendar, spells.begin[row]) for _, row in looks]
     likelihood = _likelihood(spells, looks, hours, HOURS_OF_WEEK)
     mean = find_moves(likelihood.sum(axis=0, keepdims=True), np.ones(1), _ANY).moves
@@ -268,12 +273,10 @@ def _parts(owner: Integers) -> list[slice]:
 def _alike(spells: Spells, longest: float) -> list[tuple[float, Integers]]:
     """Intervals that tell moves, in classes of about the same length: its minutes, and which they are.
 
-    They begin far from zero, where broken vehicles show, and where numbers are still told apart after them. Classes
-    follow each other until the intervals left cover little time.
+    They begin far from zero, where broken vehicles show. Classes follow each other until those left cover little time.
     """
     row = _intervals(spells, longest)
-    first = spells.supply[row]
-    row = row[(first >= _FEWEST) & (first <= _MOST_FIRST)]
+    row = row[spells.supply[row] >= _FEWEST]
     length = spells.end[row] - spells.begin[row]
     classes, enough = [], _RARE * length.sum()
     while len(row) and length.sum() > enough:
@@ -288,7 +291,9 @@ def _likelihood(spells: Spells, looks: list[tuple[float, Integers]], cells: list
     """Log-likelihood of all looks by cell, moves in an interval of the first class, and ratio."""
     total = np.zeros((number, len(MOVES), len(RATIOS)))
     for (minutes, row), cell in zip(looks, cells, strict=True):
-        found = log_likelihoods(cell, spells.supply[row], spells.supply[row + 1], number)
+        first, second = (spells.supply[at].astype(np.int64) for at in (row, row + 1))
+        beyond = np.maximum(first - _MOST_FIRST, 0)  # far from zero only differences count
+        found = log_likelihoods(cell, first - beyond, np.maximum(second - beyond, 0), number)
         total += at_times_moves(found, minutes / looks[0][0])
     return total
 

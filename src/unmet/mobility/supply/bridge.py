@@ -143,9 +143,9 @@ def bridge(first: Integers, second: Integers, taken: Floats, brought: Floats) ->
 
 
 def into_table(first: Integers, second: Integers) -> tuple[Integers, Integers]:
-    """Move numbers beyond the tables into them: far from zero only differences count."""
+    """Move numbers beyond the tables into them: far from zero only differences count, up to `MOST`."""
     beyond = np.maximum(np.maximum(first, second) - MOST, 0)
-    return first - beyond, second - beyond
+    return np.maximum(first - beyond, 0), np.maximum(second - beyond, 0)
 
 
 @cache

@@ -175,11 +175,17 @@ class FeedCounts:
         heard = np.flatnonzero(self.records)
         looks = Intervals(self.minutes)
         looks.add(heard[:-1], np.diff(heard))
-        polled = usual_intervals(self.of_stations)[1] >= _POLLED_NEAR
+        of_station, near = usual_intervals(self.of_stations)
+        by_station = near >= _POLLED_NEAR
+        polled = by_station.copy()
         if stations[-1] > _FEW_STATIONS:
             whole = self.listed[heard] >= _POLLED_STATIONS * stations[heard]
             hours = len(polled)
             listed, all_ = (pool(np.bincount(m // HOUR, minlength=hours).astype(float)) for m in (heard[whole], heard))
             polled |= (2 * listed >= all_) & (all_ > 0)
         minutes, near = usual_intervals(looks)
-        return Cadence(minutes, near >= REGULAR, polled)
+        # Stations may be looked at one after the other: each has its own looks. In a log of changes, quiet nights may
+        # look like that.
+        by_station &= bool(2 * by_station.mean() > 1)
+        minutes = np.where(by_station, np.maximum(of_station, minutes), minutes)
+        return Cadence(minutes, (near >= REGULAR) | by_station, polled)
