@@ -52,6 +52,19 @@ def test_every_figure_is_drawn_anew_light_and_dark(tmp_path, monkeypatch, capsys
     assert "figure1: " in capsys.readouterr().out
 
 
+def test_figures_of_the_experiments_are_made_smaller(tmp_path, monkeypatch, capsys):
+    experiments = load("experiments", monkeypatch)
+    monkeypatch.setattr(experiments, "FOLDER", tmp_path)
+    for source in experiments.FIGURES.values():
+        (tmp_path / source).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (2400, 800), "white").save(tmp_path / source)
+    experiments.main([str(tmp_path)])
+    for name in experiments.FIGURES:
+        with Image.open(tmp_path / f"{name}.webp") as picture:
+            assert picture.size == (1200, 400)
+    assert "motorcycle-share: " in capsys.readouterr().out
+
+
 def arrows_of(table: dict[str, set[str]]) -> dict[str, set[str]]:
     """The imports between parts without those that others imply, by the last part of their names."""
     reached: dict[str, set[str]] = {}
