@@ -72,7 +72,7 @@ def cancelled_pairs(taken: float, brought: float) -> Floats:
     A station shows five vehicles at both of two looks, between which two pickups and two returns are expected:
 
     >>> round(float(cancelled_pairs(2.0, 2.0)[5, 5]), 2)
-    1.74
+    1.73
     """
     power = _powers(taken, brought)
     # A pickup at time t takes the number from n to n - 1.
