@@ -220,8 +220,7 @@ SCHEMA: tuple[PanelColumn, ...] = (
     _count("rebalanced_in", "Vehicles brought by rebalancing. Only where pickups are inferred.", inferred_only=True),
     _count(
         "cancelled",
-        "Pickups, and as many returns, that are expected to have cancelled out between two looks at the feed; part of "
-        "`observed` and `returns`. Only where pickups are inferred.",
+        "Expected pickups that cancelled out with returns between two looks; part of `observed` and `returns`.",
         inferred_only=True,
     ),
 )

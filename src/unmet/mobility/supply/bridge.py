@@ -15,7 +15,17 @@ from scipy.linalg import expm
 
 from unmet.mobility.clock.bins import Integers
 
-__all__ = ["MOST", "MOVES", "RATIOS", "bridge", "cancelled_pairs", "into_table", "log_probabilities", "time_at_zero"]
+__all__ = [
+    "MOST",
+    "MOVES",
+    "RATIOS",
+    "bridge",
+    "cancelled_pairs",
+    "into_table",
+    "log_probabilities",
+    "place",
+    "time_at_zero",
+]
 
 Floats = NDArray[np.float64]
 
@@ -133,7 +143,7 @@ def bridge(first: Integers, second: Integers, taken: Floats, brought: Floats) ->
     tables = _tables()
     a, b = (np.minimum(number, MOST).astype(np.int64) for number in (first, second))
     moves = np.sqrt(taken * brought)
-    (move, of_move), (ratio, of_ratio) = _place(moves, MOVES), _place(taken / brought, RATIOS)
+    (move, of_move), (ratio, of_ratio) = place(moves, MOVES), place(taken / brought, RATIOS)
     total = np.zeros((len(tables), *a.shape))
     more = (slice(None), *(None,) * (a.ndim - 1))
     for i, weight in ((move, 1 - of_move), (move + 1, of_move)):
@@ -172,7 +182,7 @@ def _tables() -> Floats:
     return np.ascontiguousarray(found.transpose(2, 0, 1, 3, 4))
 
 
-def _place(values: Floats, grid: Floats) -> tuple[Integers, Floats]:
+def place(values: Floats, grid: Floats) -> tuple[Integers, Floats]:
     """The point of a geometric grid below each value, and how far it is to the next."""
     place = np.interp(np.log(np.maximum(values, grid[0])), np.log(grid), np.arange(len(grid)))
     low = np.minimum(place.astype(np.int64), len(grid) - 2)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
 from unmet.mobility.clock.bins import Integers
-from unmet.mobility.supply.bridge import MOST, MOVES, RATIOS, log_probabilities
+from unmet.mobility.supply.bridge import MOST, MOVES, RATIOS, log_probabilities, place
 
 __all__ = ["RiderMoves", "at_times_moves", "find_moves", "log_likelihoods"]
 
@@ -63,10 +63,8 @@ def at_times_moves(likelihood: Floats, times: float) -> Floats:
 
     It is linear between points of the grid. Beyond the grid it is that at its end.
     """
-    at = np.interp(np.log(MOVES * times), np.log(MOVES), np.arange(len(MOVES)))
-    low = np.minimum(at.astype(np.int64), len(MOVES) - 2)
-    more = (at - low)[:, None]
-    result: Floats = (1 - more) * likelihood[:, low] + more * likelihood[:, low + 1]
+    low, more = place(MOVES * times, MOVES)
+    result: Floats = (1 - more)[:, None] * likelihood[:, low] + more[:, None] * likelihood[:, low + 1]
     return result
 
 
