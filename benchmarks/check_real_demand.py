@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", choices=["new-york", "jersey-city"])
+    parser.add_argument("--supply", default="usable", help="of Jersey City: usable, or listed as in version 0.1.0")
     options = parser.parse_args()
     if not (options.data / "citibike_nyc").is_dir():
         print(f"real demand: skipped, no data at {options.data}; name its folder with --data or $UNMET_DATA")
@@ -45,7 +46,7 @@ def main() -> None:
         for name, make in (("new-york", new_york), ("jersey-city", jersey_city)):
             if options.only in (None, name):
                 panel = Path(folder) / f"{name}.parquet"
-                weather = make(options.data, panel, options.zones)
+                weather = make(options.data, panel, options.zones, options.supply)
                 show(name, compare(panel, weather, options))
 
 
@@ -71,7 +72,7 @@ def show(name: str, done: Backtest) -> None:
         print(f"  {metric:>14}: {table.loc[metric, 'exposure']:.3f} against {table.loc[metric, 'weekly-mean']:.3f}")
 
 
-def new_york(data: Path, out: Path, zones: int) -> pd.DataFrame:
+def new_york(data: Path, out: Path, zones: int, _supply: str) -> pd.DataFrame:
     """Hourly counts of 2018 as a panel in which every bin is available; hourly weather of the same year."""
     counts = pd.read_parquet(data / "citibike_nyc/hourly_2017-2018.parquet")
     counts = counts[pd.to_datetime(counts["date"]).dt.year == 2018]
@@ -91,7 +92,7 @@ def new_york(data: Path, out: Path, zones: int) -> pd.DataFrame:
     return weather.rename(columns={"datetime": "time"}).drop_duplicates("time").reset_index(drop=True)
 
 
-def jersey_city(data: Path, out: Path, zones: int, every: str = "1h") -> pd.DataFrame:
+def jersey_city(data: Path, out: Path, zones: int, supply: str = "usable", every: str = "1h") -> pd.DataFrame:
     """Records to panel; daily weather, of which the Fahrenheit columns can be trusted."""
     folder = data / "citibike_jersey_city"
     write_panel(
@@ -100,6 +101,7 @@ def jersey_city(data: Path, out: Path, zones: int, every: str = "1h") -> pd.Data
         status=folder / "station_status_2020-05_2022-06.parquet",
         stations=folder / "stations.csv",
         timezone=ZONE,
+        supply=supply,
         every=every,
         start="2020-11-01",
         end="2021-05-01",

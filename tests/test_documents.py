@@ -109,6 +109,7 @@ def test_the_comparison_of_transcripts_can_fail() -> None:
     assert not agrees("lost 688", "lost 1,688")
     assert not agrees("lost 688", "found 688")
     assert not agrees("lost 688", "lost 688 and more")
+    assert agrees("Took 0.3 minutes; processor time 4 s.", "Took 2.1 minutes; processor time 31 s.")
 
 
 def test_every_block_of_code_is_a_file_that_is_run() -> None:

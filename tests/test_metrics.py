@@ -93,6 +93,8 @@ def test_bias_and_wape_are_relative_to_the_total():
         (lambda: m.bias([0.0], [1.0]), "sums to zero"),
         (lambda: m.wape([0.0], [1.0]), "zero everywhere"),
         (lambda: m.pinball([1.0], [1.0], 1.5), "between 0 and 1"),
+        (lambda: m.pinball([1.0], [1.0], None), "q must be numbers|q: expected"),
+        (lambda: m.pinball([1.0], [1.0], [0.5]), "q: expected one number"),
         (lambda: m.crps([1.0], [1.0], [0.0]), "positive"),
         (lambda: m.crps([1.0], [1.0], [1.0], limit=[0.5]), "exceed the limit"),
         (lambda: m.nlpd([1.0], [1.0], [1.0], censored=[2]), "−1, 0, \\+1"),

@@ -19,6 +19,7 @@ from blocks import ROOT, refresh
 
 _WIDTH = "100"
 _NUMBER = re.compile(r"[-+±(]*[\d,]*\.?\d+[%),:;]*")
+_TIME = re.compile(r"(?<=Took )[\d.]+|(?<=processor time )[\d.]+")  # of a machine that may be busy
 # Commands that CI runs itself, or that only set up: they are checked, not run, by the tests.
 NOT_RUN = ("make", "pip", "python -m venv", "git")
 
@@ -88,7 +89,8 @@ def run_step(step: Step, folder: Path) -> str:
 def agrees(shown: str, printed: str) -> bool:
     """Whether a command printed what is shown of it: the same words, and numbers that differ by a tenth at most.
 
-    Numbers depend a little on the machine. Lines of tables do not count, ``...`` stands for anything.
+    Numbers depend a little on the machine. How long a command took and lines of tables do not count, ``...`` stands for
+    anything.
     """
     rest = _words(printed)
     parts = [_words(part) for part in shown.split("...")]
@@ -102,7 +104,7 @@ def agrees(shown: str, printed: str) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    return re.sub(r"[\u2500-\u257f|]", " ", text).split()
+    return re.sub(r"[\u2500-\u257f|]", " ", _TIME.sub("…", text)).split()
 
 
 def _alike(some: list[str], others: list[str]) -> bool:

@@ -14,8 +14,10 @@ __all__ = [
     "LARGEST_COUNT",
     "read_count",
     "read_counts",
+    "read_generator",
     "read_mask",
     "read_numbers",
+    "read_rate",
     "read_rates",
     "refuse_other_kinds",
 ]
@@ -99,6 +101,30 @@ def read_rates(given: Any, name: str) -> Array:
             f"{name}: expected finite rates of at least 0, below {_LARGEST_RATE:g}; got {rates.min()} to {rates.max()}."
         )
     return rates
+
+
+def read_rate(given: Any, name: str) -> float:
+    """Convert an argument to one finite float of at least 0: a text such as ``"2"`` becomes a number, too.
+
+    Examples
+    --------
+    >>> read_rate("2", "hours")
+    2.0
+    >>> read_rate([1, 2], "hours")
+    Traceback (most recent call last):
+    unmet._exceptions.InputError: hours: expected one number, got [1, 2].
+    """
+    rate = read_rates(given, name)
+    if rate.ndim:
+        raise InputError(f"{name}: expected one number, got {given!r:.60}.")
+    return float(rate)
+
+
+def read_generator(given: Any, name: str) -> np.random.Generator:
+    """Return an argument that is a `numpy.random.Generator`; refuse all others."""
+    if not isinstance(given, np.random.Generator):
+        raise InputError(f"{name}: expected a numpy.random.Generator, such as default_rng(0); got {given!r:.60}.")
+    return given
 
 
 def read_counts(given: Any, name: str, most: int) -> IntArray:

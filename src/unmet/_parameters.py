@@ -17,6 +17,7 @@ from unmet._typing import Array
 
 __all__ = ["Bounds", "LogNormal", "Parameter", "as_parameter", "one_number", "parameter_from_dict", "parameter_to_dict"]
 
+_SMALLEST = float(np.finfo(float).tiny)  # the inverse of a smaller number is infinite
 Bounds = tuple[float, float] | tuple[tuple[float, float], ...]
 
 
@@ -88,7 +89,7 @@ class Parameter:
     def __post_init__(self) -> None:
         if self.value is not None:
             flat = np.atleast_1d(np.asarray(self.value, dtype=float))
-            if flat.ndim != 1 or flat.size == 0 or not (np.isfinite(flat).all() and (flat > 0).all()):
+            if flat.ndim != 1 or flat.size == 0 or not ((flat >= _SMALLEST) & np.isfinite(flat)).all():
                 raise InputError(
                     f"A hyper-parameter must be a positive, finite number (or one per column); got {self.value!r}."
                 )

@@ -14,7 +14,7 @@ from scipy.special import log_ndtr, ndtr
 
 from unmet._exceptions import InputError
 from unmet._normal import log_pdf
-from unmet._numbers import read_mask, read_numbers
+from unmet._numbers import read_mask, read_numbers, read_rate
 from unmet._typing import Array, BoolArray
 
 __all__ = ["bias", "concordance", "coverage", "crps", "crps_samples", "nlpd", "pinball", "r2", "rmse", "wape"]
@@ -148,10 +148,11 @@ def pinball(y_true: Any, y_quantile: Any, q: float, *, where: Any = None) -> flo
     0.5
     """
     truth, guess = _columns(where, y_true=y_true, y_quantile=y_quantile)
-    if not 0 < q < 1:
+    level = read_rate(q, "q")
+    if not 0 < level < 1:
         raise InputError(f"q must lie between 0 and 1; got {q}.")
     miss = truth - guess
-    return float(np.mean(np.maximum(q * miss, (q - 1) * miss)))
+    return float(np.mean(np.maximum(level * miss, (level - 1) * miss)))
 
 
 def nlpd(y_true: Any, mean: Any, std: Any, *, censored: Any = None, where: Any = None) -> float:

@@ -13,6 +13,7 @@ import pytest
 from feed_server import FeedServer, Reply, Request, information, status
 from typer.testing import CliRunner, Result
 
+from unmet import FileFormatError
 from unmet.cli import app
 from unmet.cli._collecting import parse_headers, parse_systems
 
@@ -132,6 +133,21 @@ def test_systems_come_from_lines_or_from_the_public_catalogue(tmp_path: Path) ->
         "NO,Bergen,Bergen,bergen,https://b.no,,2.3\n"
     )
     assert [(s.name, s.address) for s in parse_systems([], catalogue, {})] == [("oslo-..-x", "https://a.org/gbfs.json")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("My Auto-Discovery URL,System ID\nhttps://a.org/gbfs.json,x\n", "expected a column 'Auto-Discovery URL'"),
+        (f"System ID,Auto-Discovery URL\nx,https://a.org/{'a' * 200_000}\n", "field larger than field limit"),
+        ("a https://a.org/gbfs.json\n" * 400_000, "larger than 10,000,000 bytes"),
+    ],
+)
+def test_what_is_no_list_of_systems_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "systems.csv"
+    file.write_text(text)
+    with pytest.raises(FileFormatError, match=said):
+        parse_systems([], file, {})
 
 
 @pytest.mark.parametrize(

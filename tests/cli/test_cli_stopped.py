@@ -78,3 +78,10 @@ def test_a_run_that_is_stopped_can_be_continued(city, tmp_path, at):
     assert [path.name for path in (tmp_path / "temp").iterdir() if not path.name.startswith("joblib")] == []
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["unfinished"]
     assert not list((tmp_path / "out").rglob("*.partial"))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_command_that_is_stopped_before_it_starts_has_the_code_of_the_signal(number, code):
+    stop = f"import os, sys, unmet.cli as c; c.app = lambda **options: os.kill(os.getpid(), {int(number)}); c.main()"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    assert subprocess.run([sys.executable, "-c", stop], env=environment, timeout=120, check=False).returncode == code

@@ -6,6 +6,7 @@ from io import StringIO
 
 import pytest
 from rich.table import Table
+from rich.text import Text
 
 from unmet.cli._console import Console
 from unmet.cli._tables import add_zone_column
@@ -37,3 +38,9 @@ def test_no_word_or_number_is_cut(width):
 def test_a_table_that_cannot_fit_has_one_line_per_cell():
     assert "  observed: 1,234,567" in printed(30)
     assert "observed:" not in printed(80)
+
+
+def test_a_name_cannot_turn_the_line_around():
+    stream = StringIO()
+    Console(file=stream).print(Text("Sentrum \u202e lost \u2066 12"))
+    assert stream.getvalue() == "Sentrum \ufffd lost \ufffd 12\n"

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from feed_server import NOON, Reply, document, information, status
 
 from unmet.collect.documents import parse_document
@@ -43,6 +44,21 @@ def test_a_station_that_cannot_be_read_has_not_left() -> None:
     see(memory, status({"a": 3, "b": 5}))
     seen = see(memory, status({"a": 3, "b": 2.5}))  # type: ignore[dict-item]
     assert (seen.rows, seen.unreadable, seen.changes) == (1, 1, 0)
+
+
+def test_new_ids_in_every_document_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unmet.collect.memory.MOST_ROWS", 50)
+    memory = Memory()
+    left = 0
+    for poll in range(40):
+        names = [f"{poll}-{i}" for i in range(10)]
+        seen = see(memory, status({**dict.fromkeys(names, 3), "b": 2.5}, NOON + poll), NOON + poll)  # type: ignore[dict-item]
+        left += sum(row["left_feed"] for row in changes(seen))
+        bikes = [{"bike_id": name, "lat": 1.0, "lon": 2.0} for name in names]
+        see(memory, document({"bikes": [*bikes, {"bike_id": "b", "lat": "x"}]}), feed="free_bike_status")
+        see(memory, information(*names), feed=INFORMATION)
+        assert max(map(len, (memory._states, memory._vehicles, memory._infos))) <= 60
+    assert left >= 300  # and their leaving is written
 
 
 def test_a_quiet_station_that_reports_is_written_once_an_hour_and_a_dead_one_is_not() -> None:

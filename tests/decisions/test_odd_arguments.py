@@ -86,3 +86,24 @@ def test_docks_are_whole_numbers(capacity: float) -> None:
 def test_levels_are_not_rounded() -> None:
     with pytest.raises(InputError, match=r"levels: expected whole numbers from 0 to .*, got 1.7"):
         decisions.rebalance([C, C], [1.7, 3])  # type: ignore[list-item]
+
+
+NUMBERS = ("hours", "no_bike", "no_dock", "tolerance", "dispersion", "breaks", "hours_at_charger")
+
+
+@pytest.mark.parametrize(("call", "name"), [pair for pair in ARGUMENTS if pair[1] in NUMBERS])
+def test_a_number_as_text_counts_as_the_number(call: str, name: str) -> None:
+    function, given = CALLS[call]
+    outcomes = [
+        function(**{**given, name: value} | ({"generator": np.random.default_rng(0)} if "generator" in given else {}))
+        for value in (0.5, "0.5")
+    ]
+    assert repr(outcomes[0]) == repr(outcomes[1])
+
+
+@pytest.mark.parametrize("call", ["draw_riders", "with_day_factor"])
+@pytest.mark.parametrize("generator", [None, 0, "x", np.random.RandomState(0)])
+def test_randomness_comes_from_a_generator(call: str, generator: Any) -> None:
+    function, given = CALLS[call]
+    with pytest.raises(InputError, match=r"generator: expected a numpy.random.Generator"):
+        function(**{**given, "generator": generator})

@@ -77,6 +77,13 @@ def test_a_master_that_does_not_answer_is_reported_at_once():
         find_executor("spark://127.0.0.1:1").check()
 
 
+@pytest.mark.parametrize("host", ["..", "a" * 300, "\u2028"])
+def test_a_master_that_no_host_can_be_named_after_is_refused(host: str):
+    pytest.importorskip("pyspark")
+    with pytest.raises(InputError, match=r"nothing answers at .* not the name of a host"):
+        find_executor(f"spark://{host}:7077").check()
+
+
 def test_an_executor_that_was_stopped_starts_no_other_session():
     pytest.importorskip("pyspark")
     executor = find_executor("spark://127.0.0.1:1")
@@ -293,7 +300,7 @@ def make_unfit_python(folder: Path, unfit: str) -> tuple[Path, str]:
         version.write_text(text)
         sentence = rf"NumPy: 1\.26\.0, here {re.escape(np.__version__)}"
     else:
-        kernel = "Prescott" if "Haswell" in stamp()["BLAS"] else "Haswell"
+        kernel = "Nehalem" if "Haswell" in stamp()["BLAS"] else "Haswell"
         extra = f"OPENBLAS_CORETYPE={kernel}"
         sentence = rf"BLAS: [^)]*{kernel}[^)]*, here {re.escape(stamp()['BLAS'])}\).*set OPENBLAS_CORETYPE to the same"
     python = folder / "python"

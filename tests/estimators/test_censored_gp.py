@@ -297,6 +297,7 @@ HOLED[3] = np.nan
         ),
         (lambda gp: gp.set_params(noise_variance=0.0).fit(X, Y), r"noise_variance.*positive, finite number.*got 0\.0"),
         (lambda gp: gp.set_params(noise_variance=-1.0).fit(X, Y), r"noise_variance.*positive, finite"),
+        (lambda gp: gp.set_params(noise_variance=1e-320).fit(X, Y), r"noise_variance.*positive, finite"),
         (lambda gp: gp.set_params(noise_variance=[1.0, 2.0]).fit(X, Y), "noise_variance.*one number"),
         (lambda gp: gp.set_params(n_restarts=-1).fit(X, Y), "n_restarts must be a whole number of 0 or more"),
         (

@@ -103,6 +103,13 @@ def test_the_covariance_of_many_points(inference):
     assert gp.predict(many, return_std=True)[1].shape == (30_000,)
 
 
+@pytest.mark.parametrize("inference", ["dense", "lowrank"])
+def test_draws_without_end(inference):
+    gp = CensoredGP(optimizer=None, inference=inference).fit(X, Y)
+    with pytest.raises(InputError, match=r"1,000,000,000,000 draws of 30 points takes about .* GB of memory.*fewer"):
+        gp.sample(X, 10**12)
+
+
 def test_available_memory_is_that_of_the_container_if_less(tmp_path, monkeypatch):
     for name, text in {
         "memory.max": "5000",

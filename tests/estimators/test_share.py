@@ -213,6 +213,39 @@ class TestUnknownLabels:
         assert error < 0.4 * naive_error
         assert gp.label_probability_[label].mean() > 0.8
 
+    def test_noise_that_grows_with_the_level_is_not_taken_for_shares(self) -> None:
+        """That most rows are short of a higher level would explain it too: with free odds the error is three times."""
+        rng = np.random.default_rng(0)
+        X = np.sort(rng.uniform(0, 10, 80))[:, None]
+        f = 5 * np.exp(0.8 * np.sin(X[:, 0]))
+        y = np.where(rng.random(80) < 1 / 3, 0.7, 1.0) * f * rng.gamma(20, 1 / 20, 80)
+        gp = CensoredGP(censoring="share").fit(X, y, np.full(80, np.nan))
+        naive = CensoredGP(censoring="ignore").fit(X, y)
+        error, naive_error = (np.sqrt(np.mean((m.predict(X) - f) ** 2)) for m in (gp, naive))
+        assert error < 0.8 * naive_error
+        assert gp.label_odds_ == pytest.approx(0.5, rel=0.1)
+
+    def test_without_any_label_the_better_of_two_searches_is_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One begins at the kernel given, one at the kernel of all rows, as if none were short."""
+        X, _, y, label = labelled(share=(4.0, 6.0), fraction=0.3)
+        kernel = SquaredExponential(1.0, 1.0)
+        begun = []
+
+        def recording(objective, starts, *args, **settings):
+            begun.append(starts)
+            return maximise(objective, starts, *args, **settings)
+
+        monkeypatch.setattr(_model, "maximise", recording)
+        gp = CensoredGP(kernel, censoring="share").fit(X, y, np.full(len(y), np.nan))
+        naive = CensoredGP(kernel, censoring="ignore").fit(X, y)
+        (first, second) = sorted(begun[1], key=lambda start: np.abs(start[:3] - naive.theta_).max())
+        np.testing.assert_allclose(first[:3], naive.theta_, atol=0.05)
+        np.testing.assert_allclose(second[:2], kernel.theta)
+        assert gp.optimum_.value == max(gp.optimum_.reached)
+        begun.clear()
+        CensoredGP(kernel, censoring="share").fit(X, y, np.where(np.arange(len(y)) % 2 == 0, np.nan, label))
+        assert [len(starts) for starts in begun] == [1, 1]  # exact rows, then all
+
     def test_a_probability_is_used_as_it_is(self) -> None:
         X, _, y, label = labelled()
         sure = CensoredGP(censoring="share", optimizer=None).fit(X, y, censored_probability=label.astype(float))

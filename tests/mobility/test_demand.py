@@ -222,6 +222,91 @@ def test_a_pickup_without_a_minute_of_supply_still_counts_for_a_moment():
     assert estimate.summary["exposure_raised_to_a_moment"] >= 1
 
 
+class TestPickupsWithoutSupply:
+    def emptied(self, rows: slice | np.ndarray) -> pd.DataFrame:
+        panel, _, _ = make_panel(days=15, seed=6)
+        panel["observed"] = 5.0
+        panel.loc[rows, ["exposure", "available_minutes", "unknown_minutes", "closed_minutes"]] = 0
+        panel.loc[rows, "stockout_minutes"] = 60
+        panel.loc[rows, "censored"] = True
+        return panel
+
+    @pytest.mark.parametrize("model", ["weekly-mean", "drop-censored"])
+    def test_in_one_hour_of_the_week_count_as_one_bin(self, model):
+        hour = np.arange(15 * 24) % 168 == 40
+        estimate = estimate_zone(self.emptied(hour), DemandModel(model, draws=50))
+        assert estimate.rows["rate_mean"].max() < 25  # and not 5 pickups in half a minute: 600 an hour
+
+    @pytest.mark.parametrize("model", ["weekly-mean", "exposure"])
+    @pytest.mark.parametrize("share", [2, 1])
+    def test_all_the_time_are_a_contradiction(self, model, share):
+        panel = self.emptied(np.arange(15 * 24) % share == 0)
+        with pytest.raises(InputError, match="pickups are in bins whose exposure says that nobody could be served"):
+            estimate_zone(panel, DemandModel(model, draws=50))
+
+    def test_all_the_time_do_not_concern_models_of_labels(self):
+        panel = self.emptied(np.arange(15 * 24) % 2 == 0)
+        assert np.isfinite(estimate_zone(panel, DemandModel("cgp", draws=50)).rows["rate_mean"]).all()
+
+
+class TestOddPanels:
+    @pytest.mark.parametrize("given", [None, 5, {"zone": ["a"]}, [1, 2]])
+    def test_what_is_no_panel_is_named(self, given):
+        with pytest.raises(InputError, match=f"expected a panel's file, .* got {type(given).__name__}"):
+            LatentDemand("weekly-mean").fit(given, executor=serially)
+
+    def test_polars_and_arrow_frames_are_panels(self):
+        polars = pytest.importorskip("polars")
+        model = LatentDemand("weekly-mean", draws=20)
+        expected = model.fit(PANEL, executor=serially).demand()
+        for frame in (polars.from_pandas(PANEL), polars.from_pandas(PANEL).to_arrow()):
+            pd.testing.assert_frame_equal(model.fit(frame, executor=serially).demand(), expected)
+
+    @pytest.mark.parametrize(
+        ("column", "value", "words"),
+        [
+            ("start_local", pd.NaT, "^panel: some rows have no start_local"),
+            ("minutes", np.nan, "^panel: minutes must be the length of the bin.* some rows have nan"),
+            ("minutes", np.inf, "^panel: minutes must be the length of the bin.* some rows have inf"),
+            ("minutes", 0.25, "^panel: minutes must be the length of the bin.* some rows have 0.25"),
+        ],
+    )
+    def test_bins_without_a_time_or_a_length_are_refused(self, column, value, words):
+        panel = PANEL.astype({"minutes": float})
+        panel.loc[9, column] = value
+        with pytest.raises(InputError, match=words):
+            LatentDemand("weekly-mean").fit(panel, executor=serially)
+
+    def test_a_column_that_a_horizon_adds_is_named(self):
+        with pytest.raises(InputError, match="a column 'future', which a horizon adds"):
+            LatentDemand("weekly-mean", horizon="1d").fit(PANEL.assign(future=False), executor=serially)
+
+    def test_holidays_in_words_are_refused(self):
+        with pytest.raises(InputError, match="holiday must be true or false"):
+            estimate_zone(PANEL.assign(holiday="yes"), DemandModel("weekly-mean"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("draws", 40.5), ("draws", None), ("seed", "a"), ("walk", None), ("walk", "ab")],
+)
+def test_settings_of_another_kind_are_named(option, value):
+    with pytest.raises(InputError, match=f"^{option}"):
+        LatentDemand("weekly-mean", **{option: value})
+
+
+def test_a_model_that_is_no_name_is_refused():
+    with pytest.raises(InputError, match="no model"):
+        LatentDemand(["cgp"])
+
+
+def test_labels_are_true_or_false():
+    panel, _, _ = make_panel(days=15, seed=6)
+    panel["censored"] = np.where(panel["censored"], 1, -1)  # -1 is a bound from above, of which a panel has none
+    with pytest.raises(InputError, match="censored must be true or false"):
+        estimate_zone(panel, DemandModel("cgp", draws=50))
+
+
 def test_gaps_in_a_covariate_are_told_and_leave_the_frame_as_it_was():
     panel, _, _ = make_panel(days=15, seed=7)
     panel.loc[10:12, "rain"] = np.nan

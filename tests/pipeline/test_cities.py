@@ -49,6 +49,29 @@ def done(source, tmp_path_factory):
     return out, run_cities(find_cities(source, out), out, executor=serially, jobs=1)
 
 
+def test_a_city_that_is_a_link_is_named_after_the_link(tmp_path):
+    for name in ("oslo", "bergen"):
+        (tmp_path / name / "2024-05-01").mkdir(parents=True)
+        (tmp_path / name / "2024-05-01" / "unmet.toml").write_text(CONFIG)
+        (tmp_path / "cities").mkdir(exist_ok=True)
+        (tmp_path / "cities" / name).symlink_to(tmp_path / name / "2024-05-01")
+    cities = find_cities(tmp_path / "cities", tmp_path / "out")
+    assert [(city.name, city.settings.out.name) for city in cities] == [("bergen", "bergen"), ("oslo", "oslo")]
+    assert cities[1].settings.trips == (str(tmp_path / "cities" / "oslo" / "city" / "trips.parquet"),)
+
+
+def test_a_folder_that_has_no_name_gives_a_city_none(tmp_path):
+    (tmp_path / "oslo").mkdir()
+    (tmp_path / "oslo" / "unmet.toml").write_text(CONFIG)
+    (tmp_path / "list.toml").write_text('cities = ["oslo/city/..", "/.."]')
+    (tmp_path / "oslo" / "city").mkdir()
+    with pytest.raises(InputError, match="a city is named ''"):
+        find_cities(tmp_path / "list.toml", tmp_path / "out")
+    (tmp_path / "list.toml").write_text("cities = []")
+    with pytest.raises(InputError, match="expected one list"):
+        find_cities(tmp_path / "list.toml", tmp_path / "out")
+
+
 def test_each_city_has_its_report_and_the_page_links_to_it(done):
     out, _ = done
     page = (out / PAGE).read_text(encoding="utf-8")

@@ -168,6 +168,7 @@ def test_dates_need_no_quotes(tmp_path):
         ("[records]\ntimezone = 2021-01-01", ["expected text", "2021-01-01 (a date)"]),
         ("records = 3", ["records: expected a table, [records]", "3 (a whole number)"]),
         ("[panel]\nevery = 1h", ["is not valid TOML", "quotes"]),
+        ('[panel]\nevery = "1h"\nevery = "1d"', ["is not valid TOML", "Each setting occurs once"]),
     ],
 )
 def test_what_is_unknown_or_of_the_wrong_type_is_explained(tmp_path, text, said):
@@ -198,3 +199,11 @@ def test_records_and_a_time_zone_are_needed():
 
 def test_every_setting_has_its_table():
     assert sorted(n for t in TABLES for n in settings_by_table(t)) == sorted(FIELDS)
+
+
+@pytest.mark.parametrize("setting", ["out", "records.weather", "report.basemap"])
+def test_a_path_has_no_nul(tmp_path, setting):
+    file = tmp_path / "unmet.toml"
+    file.write_text(f'{setting} = "a\\u0000b"\n')
+    with pytest.raises(InputError, match="expected a path"):
+        read_config(file)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import unmet
 from unmet._storage.parquet import read_parquet
+from unmet.cli.demo import demo_command
+from unmet.mobility.clock.public_holidays import holiday_name
+from unmet.pipeline.demo import run_demo
+from unmet.simulate import Settings
 
 SIZE = ("--stations", "4", "--days", "35", "--seed", "4", "--jobs", "2")
 
@@ -24,6 +30,14 @@ def demo(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
+
+
+@pytest.mark.parametrize("made_by", [run_demo, demo_command])
+def test_the_plan_of_the_demo_is_for_an_ordinary_monday(made_by):
+    days = inspect.signature(made_by).parameters["days"].default
+    planned = Settings(days=days, seed=1).hours()[-1].date() + timedelta(days=1)
+    assert planned.weekday() == 0
+    assert holiday_name(planned, "US") is None
 
 
 @pytest.mark.slow

@@ -43,3 +43,17 @@ def test_nothing_is_moved_if_a_pipe_is_in_the_place_of_a_file(tmp_path: Path, na
         with pytest.raises(InputError, match="this pipe or device is in the place of a result"):
             work.publish()
     assert sorted(path.name for path in out.iterdir()) == sorted([name, "unfinished"])
+
+
+@pytest.mark.parametrize("name", ["estimate", "unfinished", "estimate/returns"])
+def test_a_folder_of_results_that_is_a_link_is_refused(tmp_path: Path, name: str) -> None:
+    elsewhere, link = tmp_path / "elsewhere", tmp_path / "out" / name
+    elsewhere.mkdir()
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    with (
+        pytest.raises(InputError, match="is a link, and results would be written outside"),
+        working_in(tmp_path / "out", lambda event: None),
+    ):
+        pass
+    assert list(elsewhere.iterdir()) == []

@@ -10,7 +10,7 @@ import pytest
 
 from unmet import FileFormatError, InputError
 from unmet.report.basemap import check_basemap, read_basemap
-from unmet.report.places import plane
+from unmet.report.places import plane, simplified
 
 BOX = (np.array([0.0, 0.0]), np.array([10.0, 10.0]))
 
@@ -40,6 +40,31 @@ def test_a_large_file_is_made_coarser(tmp_path):
     assert 1000 < sum(len(line) for line in found["lines"]) <= 40_000
 
 
+def test_more_points_than_can_be_simplified_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("unmet.report.basemap._MOST_GIVEN", 100)
+    line = {"type": "LineString", "coordinates": [[x / 20, 5] for x in range(101)]}
+    with pytest.raises(InputError, match="has 101 points near the zones; a map takes at most 100"):
+        read_basemap(written(tmp_path, line), lambda points: points.copy(), BOX)
+
+
+def test_passes_over_a_large_file_have_fewer_points_each(tmp_path, monkeypatch):
+    sizes = []
+
+    def counted(line, tolerance):
+        sizes.append(len(line))
+        return simplified(line, tolerance)
+
+    monkeypatch.setattr("unmet.report.basemap._MOST_POINTS", 50)
+    monkeypatch.setattr("unmet.report.basemap.simplified", counted)
+    rng = np.random.default_rng(0)
+    walk = np.clip(np.cumsum(rng.normal(0, 0.02, (2000, 2)), axis=0) + 5, 0, 10)
+    path = written(tmp_path, {"type": "LineString", "coordinates": walk.tolist()})
+    found = read_basemap(path, lambda points: points.copy(), BOX)
+    assert 2 <= len(found["lines"][0]) <= 50
+    assert len(sizes) > 1
+    assert (np.diff(sizes) < 0).all()
+
+
 def test_the_map_projects_it_with_the_zones(tmp_path):
     zones = pd.DataFrame({"lat": [40.0, 40.1], "lon": [-74.0, -74.1], "polygon": [None, None]})
     line = {"type": "LineString", "coordinates": [[-74.0, 40.0], [-74.1, 40.1]]}
@@ -56,3 +81,14 @@ def test_a_file_without_lines_is_refused(tmp_path):
         check_basemap(written(tmp_path, {"type": "Point", "coordinates": [1, 2]}))
     with pytest.raises(FileFormatError, match="feature 0: expected the coordinates of a LineString"):
         check_basemap(written(tmp_path, {"type": "LineString", "coordinates": [[1, "x"], [2, 3]]}))
+
+
+@pytest.mark.parametrize("coordinates", [[[10**400, 1], [1, 1]], [["a", 1], [1, 1]], [[float("nan"), 1], [1, 1]], 5])
+def test_positions_that_are_no_numbers_of_degrees_are_refused(tmp_path, coordinates):
+    with pytest.raises(FileFormatError, match="feature 0: expected the coordinates of a LineString"):
+        check_basemap(written(tmp_path, {"type": "LineString", "coordinates": coordinates}))
+
+
+def test_a_folder_is_no_file_of_streets(tmp_path):
+    with pytest.raises(InputError, match="expected a file; this is a folder"):
+        check_basemap(tmp_path)

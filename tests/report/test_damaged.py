@@ -18,7 +18,7 @@ from unmet._storage.hashes import file_hash
 from unmet._storage.ledger import Seen, StageRecord, write_ledger
 from unmet._storage.parquet import read_parquet, write_parquet
 from unmet.mobility.runs import read_run
-from unmet.mobility.runs.outputs import TABLES
+from unmet.mobility.runs.outputs import TABLES, write_info
 from unmet.mobility.runs.periods import read_draws
 from unmet.mobility.runs.totals import ZoneDraws
 from unmet.report import export_tables, write_report
@@ -91,6 +91,37 @@ def test_a_panel_of_another_run_is_noticed(folder, tmp_path):
     run_on(simulate_city(stations=2, days=15, seed=2), tmp_path / "other")
     shutil.copy(tmp_path / "other" / "panel.parquet", folder / "panel.parquet")
     refused(folder, tmp_path, "is not the panel of this run")
+
+
+@pytest.fixture
+def moved(made, folder, tmp_path, monkeypatch) -> Path:
+    """A copy of a run, read in a working directory where the recorded path of its panel is that of another file."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copytree(folder / "estimate", copy / "estimate")
+    shutil.move(folder / "panel.parquet", copy / "panel.parquet")
+    info = json.loads((copy / "estimate" / "run.json").read_text())
+    write_info(copy / "estimate" / "run.json", {**info, "panel_path": "here/panel.parquet"})
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return copy
+
+
+@pytest.mark.parametrize("within", [".", "estimate"])
+def test_a_run_beside_its_panel_does_not_take_that_of_another_run(moved, tmp_path, within):
+    run_on(simulate_city(stations=2, days=15, seed=2), tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "panel.parquet", tmp_path / "here" / "panel.parquet")
+    write_report(moved / within, tmp_path / "page.html")
+    export_tables(moved / within, tmp_path / "tables", formats=["csv"])
+
+
+def test_a_changed_panel_is_noticed_although_the_original_is_still_there(moved, tmp_path):
+    shutil.copy(moved / "panel.parquet", tmp_path / "here" / "panel.parquet")
+    write_ledger(moved, {"panel": StageRecord({}, {}, {})})
+    (moved / "panel.parquet").write_bytes((moved / "panel.parquet").read_bytes() + b" ")
+    for read in (write_report, export_tables):
+        with pytest.raises(InputError, match=r"copy.panel\.parquet"):
+            read(moved, tmp_path / "made")
 
 
 def test_results_whose_ledger_is_of_another_run_are_noticed(folder, tmp_path):

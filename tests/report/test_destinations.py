@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import duckdb
@@ -214,10 +214,11 @@ def silent_server() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as clients:
 
         def serve() -> None:
-            while True:
-                client = clients.enter_context(listening.accept()[0])
-                client.recv(1000)
-                client.sendall(welcome)
+            with suppress(OSError):  # the sockets are closed when the test ends
+                while True:
+                    client = clients.enter_context(listening.accept()[0])
+                    client.recv(1000)
+                    client.sendall(welcome)
 
         threading.Thread(target=serve, daemon=True).start()
         yield f"postgresql://me@127.0.0.1:{listening.getsockname()[1]}/city?sslmode=disable&gssencmode=disable"
@@ -374,14 +375,25 @@ def test_places_that_cannot_be_written_are_refused(hostile_run, tmp_path, to, mo
         export_to(hostile_run.folder, to.format(folder=tmp_path), panel=hostile_run.panel, **more)
 
 
+@pytest.mark.parametrize("name", ["truth", "basemap"])
+def test_no_page_replaces_what_it_is_made_from(hostile_run, tmp_path, name):
+    given = tmp_path / "given"
+    given.write_text("mine")
+    with pytest.raises(InputError, match="is one of the inputs"):
+        write_report(hostile_run.folder, given, panel=hostile_run.panel, **{name: given})
+    assert given.read_text() == "mine"
+
+
 def test_no_output_replaces_a_file_of_the_run(hostile_run, tmp_path):
-    run, panel = tmp_path / "run", tmp_path / "panel.parquet"
+    run, panel = tmp_path / "run", tmp_path / "elsewhere" / "panel.parquet"
+    panel.parent.mkdir()
     shutil.copytree(hostile_run.folder, run)
     shutil.copytree(hostile_run.folder, run / "returns")
     shutil.copy(hostile_run.panel, panel)
     shutil.copy(hostile_run.panel, run / "returns")
+    shutil.copy(hostile_run.panel, run.parent / "panel.parquet")  # of a run that was moved, beside another panel
     (tmp_path / "link").symlink_to(run)
-    files = [panel, *(path for path in run.rglob("*") if path.is_file())]
+    files = [panel, run.parent / "panel.parquet", *(path for path in run.rglob("*") if path.is_file())]
     before = [path.read_bytes() for path in files]
     for write in (
         lambda: write_report(run, run / "returns" / "run.json", panel=panel),
@@ -392,6 +404,7 @@ def test_no_output_replaces_a_file_of_the_run(hostile_run, tmp_path):
         lambda: export_to(run, "nixtla", out=run / "demand.parquet", panel=panel),
         lambda: export_to(run, "nixtla", out=panel, panel=panel),
         lambda: write_report(run, run / "run.json", panel=panel),
+        lambda: write_report(run, run.parent / "panel.parquet", panel=panel),
     ):
         with pytest.raises(InputError, match="is a file of this run"):
             write()

@@ -72,6 +72,16 @@ def test_levels_come_from_a_status_document(plain_run, city, tmp_path):
     assert "2024-03-21" in plan.levels_from
 
 
+def test_a_plan_does_not_replace_the_levels_it_starts_from(plain_run, city, tmp_path):
+    levels = pd.DataFrame({"station_id": city.stations["station_id"], "num_bikes_available": 1})
+    path = tmp_path / "targets.csv"
+    levels.assign(last_reported=1_720_000_000).to_csv(path, index=False)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="is one of the inputs"):
+        write_targets(plain_run.folder, tmp_path, SMALL, panel=plain_run.panel, status=str(path), formats=["csv"])
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

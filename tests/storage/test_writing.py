@@ -231,3 +231,13 @@ def test_a_device_or_a_pipe_is_not_replaced_by_a_file(tmp_path):
     with pytest.raises(InputError, match="this is a pipe or a device"):
         write_text(tmp_path / "pipe", "text")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd/0"), reason="needs /proc")
+def test_a_link_to_an_open_file_is_not_replaced(tmp_path):
+    with (tmp_path / "opened").open("w") as file:
+        link = tmp_path / "stdout"
+        link.symlink_to(f"/proc/self/fd/{file.fileno()}")
+        with pytest.raises(InputError, match="this is a pipe or a device"):
+            write_text(link, "text")
+        assert link.is_symlink()

@@ -125,11 +125,13 @@ def fetch_frame(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequenc
     return frame
 
 
-def register(connection: duckdb.DuckDBPyConnection, name: str, frame: pd.DataFrame) -> None:
+def register(connection: duckdb.DuckDBPyConnection, name: str, frame: Any) -> None:
     """Let SQL see a frame. DuckDB cannot read one whose columns run backwards in memory: that is copied first."""
     try:
         connection.register(name, frame)
     except duckdb.Error:
+        if not isinstance(frame, pd.DataFrame) or not frame.columns.is_unique:
+            raise
         connection.register(name, pd.DataFrame({column: frame[column].array.copy() for column in frame.columns}))
 
 

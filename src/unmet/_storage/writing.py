@@ -51,7 +51,9 @@ def replacing(target: Path, *, scratch: Path | None = None) -> Iterator[Path]:
     ...     target.read_text(), len(os.listdir(folder))
     ('all of it', 1)
     """
-    if target.exists() and not (target.is_file() or target.is_dir()):  # a rename would put a file in its place
+    # A rename would put a file in its place. Links such as /dev/stdout lead to open files of the process.
+    is_special = target.is_symlink() and os.readlink(target).startswith(("/proc/", "/dev/"))
+    if is_special or (target.exists() and not (target.is_file() or target.is_dir())):
         raise InputError(f"{target}: expected a file or a folder to write; this is a pipe or a device.")
     with _place_for(target, target.parent, scratch) as folder:
         aside, before = folder / _NEW, folder / _BEFORE

@@ -101,7 +101,7 @@ def main() -> None:
         raise
     except (KeyboardInterrupt, Exception) as error:
         if was_stopped(error):
-            sys.exit(_INTERRUPTED)
+            sys.exit(128 + received[0] if received else _INTERRUPTED)
         if not isinstance(error, Exception):
             raise
         code, message = _explain(error)

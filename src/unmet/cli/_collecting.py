@@ -17,6 +17,7 @@ from unmet.collect import Clock, Collected, CollectorSettings, System, collect
 
 __all__ = ["collect_until_stopped", "parse_headers", "parse_systems"]
 
+_LARGEST_LIST = 10_000_000  # bytes; the public catalogue has a thirtieth
 _NAMED = re.compile(r"([\w.-]+)=(https?://.*)", re.IGNORECASE)
 
 
@@ -105,12 +106,21 @@ def _as_name(text: str) -> str:
 def _from_file(path: Path) -> list[tuple[str, str]]:
     check_regular(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as stream:
+            content = stream.read(_LARGEST_LIST + 1)
+        text = content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path}: cannot be read as a list of systems ({error}).") from None
+    if len(content) > _LARGEST_LIST:
+        raise FileFormatError(f"{path}: is larger than {_LARGEST_LIST:,} bytes; this is not a list of systems.")
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     if lines and "auto-discovery url" in lines[0].lower():
-        rows = [{(k or "").strip().lower(): v or "" for k, v in row.items() if k} for row in csv.DictReader(lines)]
+        try:
+            rows = [{(k or "").strip().lower(): v or "" for k, v in row.items() if k} for row in csv.DictReader(lines)]
+        except csv.Error as error:
+            raise FileFormatError(f"{path}: cannot be read as a CSV list of systems ({error}).") from None
+        if any("auto-discovery url" not in row for row in rows):
+            raise FileFormatError(f"{path}: expected a column 'Auto-Discovery URL', got {lines[0][:200]!r}.")
         pairs = [(row.get("system id", ""), row["auto-discovery url"].strip()) for row in rows]
         return [(_as_name(name) or _named(url)[0], url) for name, url in pairs if url]
     systems = []

@@ -15,6 +15,8 @@ __all__ = ["Console"]
 # Control characters but tab and line end, as the symbols that Unicode has for them, or as "�".
 _VISIBLE = {i: chr(0x2400 + i) for i in range(32) if chr(i) not in "\t\n"}
 _VISIBLE |= {127: "\u2421", **dict.fromkeys(range(128, 160), "\ufffd")}
+# Marks of direction would show the rest of the line, such as a number, in another order.
+_VISIBLE |= dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
 
 
 _WIDEST = 1000  # columns: more than any table has

@@ -26,7 +26,7 @@ _ZONES = 6
 def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the city and the results.")] = Path("unmet-demo"),
     stations: Annotated[int, typer.Option(help="Number of stations.")] = 16,
-    days: Annotated[int, typer.Option(help="Number of days.")] = 84,
+    days: Annotated[int, typer.Option(help="Number of days.")] = 77,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the city.")] = 1,
     jobs: flags.Jobs = None,
     quiet: flags.Quiet = False,

@@ -72,8 +72,8 @@ def panel_command(
 
     options["mapping"] = flags.parse_map(options["mapping"])
     if unusable is not None:
-        zones = [part for part in (options["zones"], *options["zones"].split(":")) if Path(part).is_file()]
-        check_new_file(unusable, trips, status, stations, zones)
+        words = [options["zones"], *options["zones"].split(":"), options["areas"], *(options["hours"] or "").split(",")]
+        check_new_file(unusable, trips, status, stations, [word for word in words if word and Path(word).is_file()])
         if real_path(unusable) == real_path(out):
             raise InputError(f"{str(out)!r} cannot be both the panel (--out) and the stations (--unusable).")
     executor = find_executor(engine)

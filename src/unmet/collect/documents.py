@@ -19,6 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from unmet._exceptions import FileFormatError
 
 __all__ = [
+    "MOST_ROWS",
     "Document",
     "LastRead",
     "Listed",
@@ -34,7 +35,8 @@ __all__ = [
 
 _MILLISECONDS = 1e11  # a number of seconds beyond this lies after the year 5000
 _MOST_COUNT = 100_000
-_MOST_ROWS = 300_000  # the largest system has less than a tenth of it
+MOST_ROWS = 300_000
+"""Most stations or vehicles of a system: the largest has less than a tenth of it."""
 Row = TypeVar("Row")
 
 LastRead: TypeAlias = list[tuple[Any, str, Row] | None]
@@ -191,8 +193,8 @@ def _rows(
     listed = next((document.data[name] for name in lists if name in document.data), None)
     if not isinstance(listed, list):
         raise FileFormatError(f"expected a list {' or '.join(lists)!r} in 'data'; found {sorted(document.data)[:5]}")
-    if len(listed) > _MOST_ROWS:
-        raise FileFormatError(f"expected at most {_MOST_ROWS:,} {' or '.join(lists)}; found {len(listed):,}")
+    if len(listed) > MOST_ROWS:
+        raise FileFormatError(f"expected at most {MOST_ROWS:,} {' or '.join(lists)}; found {len(listed):,}")
     before: LastRead[Row] = [] if last is None else last
     found: LastRead[Row] = []
     for number, item in enumerate(listed):
@@ -319,7 +321,9 @@ def _text(row: Mapping[str, Any], name: str) -> str | None:
 
 
 def _flag(row: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
-    value = row.get(name, missing)
+    value = row.get(name)
+    if value is None:
+        return missing
     if value is True or value is False:
         return value
     if type(value) is int and value in (0, 1):  # in version 1.0

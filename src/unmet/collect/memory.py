@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from unmet.collect.documents import (
+    MOST_ROWS,
     Document,
     LastRead,
     StationInfo,
@@ -57,7 +58,11 @@ class Seen:
 
 
 class Memory:
-    """Latest rows of stations and vehicles, as they were last written."""
+    """Latest rows of stations and vehicles, as they were last written.
+
+    Rows that a document does not list stay if one of its rows is unreadable, up to `MOST_ROWS`: a feed with new ids in
+    every document would otherwise fill the memory.
+    """
 
     def __init__(self) -> None:
         self._states: dict[str, tuple[StationState, float | None]] = {}
@@ -122,7 +127,7 @@ class Memory:
             if not same or restate:
                 self._states[station] = row
                 table.append([station, at, document.updated, reported, *state, False, same])
-        if not unreadable:  # a station that could not be read has not left
+        if not unreadable or len(self._states) > MOST_ROWS:  # a station that could not be read has not left
             for station in sorted(self._states.keys() - rows.keys()):
                 state, reported = self._states.pop(station)
                 gone = state._replace(installed=False, renting=False, returning=False)
@@ -138,7 +143,7 @@ class Memory:
             same = self._vehicles.get(name) == vehicle
             if not same or restate:
                 table.append([name, at, *vehicle, False, same])
-        if not unreadable:
+        if not unreadable or len(self._vehicles) > MOST_ROWS:
             gone = self._vehicles.keys() - rows.keys()
             table += [[name, at, *self._vehicles[name], True, False] for name in sorted(gone)]
             self._vehicles = rows
@@ -151,7 +156,7 @@ class Memory:
         rows, unreadable, repeated = station_infos(document)
         restate = "stations" in self._to_restate
         fresh = {name: info for name, info in rows.items() if restate or self._infos.get(name) != info}
-        self._infos |= fresh
+        self._infos = rows if len(self._infos) > MOST_ROWS else self._infos | fresh
         self._to_restate.discard("stations")
         table: list[list[Any]] = [[name, at, *info] for name, info in fresh.items()]
         return Seen(len(rows), unreadable, repeated, {"stations": table})

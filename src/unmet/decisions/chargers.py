@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from unmet._exceptions import InputError
 from unmet._memory import check_memory
-from unmet._numbers import read_count, read_rates
+from unmet._numbers import read_count, read_rate, read_rates
 from unmet._typing import Array
 
 __all__ = ["erlang_loss", "expected_lost_at_chargers"]
@@ -60,7 +60,7 @@ def expected_lost_at_chargers(arrivals: npt.ArrayLike, hours_at_charger: float, 
     >>> expected_lost_at_chargers(4.0, 0.5, 3).round(4).tolist()
     [4.0, 2.6667, 1.6, 0.8421]
     """
-    hours, rate = read_rates(hours_at_charger, "hours_at_charger"), read_rates(arrivals, "arrivals")
-    if hours.ndim or hours == 0:
+    hours, rate = read_rate(hours_at_charger, "hours_at_charger"), read_rates(arrivals, "arrivals")
+    if hours == 0:
         raise InputError(f"hours_at_charger: expected a positive mean time, got {hours_at_charger!r:.60}.")
     return rate[..., None] * erlang_loss(rate * hours, chargers)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmet._exceptions import InputError
-from unmet._numbers import read_counts, read_rates
+from unmet._numbers import read_counts, read_generator, read_rate, read_rates
 from unmet._typing import Array, BoolArray, IntArray
 
 __all__ = ["Network", "Outcome", "Riders", "draw_riders", "ride"]
@@ -138,27 +138,31 @@ def draw_riders(
             "rentals, returns, km: expected (stations, intervals) twice, and (stations, stations); got "
             f"{mu.shape}, {lam.shape} and {between.shape}."
         )
-    length, broken = read_rates(hours, "hours"), read_rates(breaks, "breaks")
-    if length.ndim or length == 0 or broken.ndim or broken > 1:
+    length, broken, source = (
+        read_rate(hours, "hours"),
+        read_rate(breaks, "breaks"),
+        read_generator(generator, "generator"),
+    )
+    if length == 0 or broken > 1:
         raise InputError(f"hours, breaks: expected a time and a probability, got {hours!r:.60}, {breaks!r:.60}.")
     if mu.sum() * length > _MOST_RIDERS:
         raise InputError(f"rentals: expected at most {_MOST_RIDERS:,} riders in all, got {mu.sum() * length:.3g}.")
-    count = generator.poisson(mu * hours)
+    count = source.poisson(mu * length)
     origin, interval = np.divmod(np.repeat(np.arange(count.size), count.ravel()), mu.shape[1])
     size = len(origin)
     cumulated = np.cumsum(lam + 1e-12, axis=0)
-    chance = generator.random(size) * cumulated[-1, interval]
+    chance = source.random(size) * cumulated[-1, interval]
     destination = (cumulated[:, interval] <= chance).sum(axis=0)
     riding = np.where(origin == destination, _ROUND_TRIP, _START + between[origin, destination] / _RIDING)
-    time = hours * (interval + generator.random(size))
+    time = length * (interval + source.random(size))
     order = np.argsort(time, kind="stable")
     return Riders(
         time=time[order],
         origin=origin[order],
         destination=destination[order],
-        hours=(riding * np.exp(0.25 * generator.standard_normal(size)))[order],
-        temper=generator.random(size),
-        breaks=generator.random(size) < breaks,
+        hours=(riding * np.exp(0.25 * source.standard_normal(size)))[order],
+        temper=source.random(size),
+        breaks=source.random(size) < broken,
     )
 
 

@@ -17,7 +17,7 @@ from unmet._exceptions import InputError
 from unmet._memory import check_memory
 from unmet._numbers import read_counts, read_rates
 from unmet._typing import Array, IntArray
-from unmet.decisions.station import MOST_DOCKS, check_riders
+from unmet.decisions.station import MOST_DOCKS, read_hours
 
 __all__ = ["TimeOut", "time_out"]
 
@@ -70,7 +70,7 @@ def time_out(
         )
     if (first > docks).any():
         raise InputError("start: expected levels from 0 to the capacity.")
-    check_riders(mu, lam, hours)
+    hours = read_hours(hours, mu, lam)
     levels = int(docks.max(initial=0)) + 1
     check_memory(8 * levels * mu.shape[0] * mu.shape[1], f"{levels:,} levels of {len(mu):,} stations", "Use fewer.")
     # Stations of any size at once: levels above the capacity are never reached.

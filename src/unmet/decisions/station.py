@@ -23,16 +23,16 @@ from scipy.special import pdtrc
 
 from unmet._exceptions import InputError
 from unmet._memory import check_memory
-from unmet._numbers import read_count, read_rates
+from unmet._numbers import read_count, read_generator, read_rate, read_rates
 from unmet._typing import Array
 
 __all__ = [
     "MOST_DOCKS",
     "LostRiders",
-    "check_riders",
     "expected_cost",
     "expected_level",
     "expected_lost",
+    "read_hours",
     "with_day_factor",
 ]
 
@@ -62,8 +62,7 @@ class LostRiders:
 
     def cost(self, no_bike: float = 1.0, no_dock: float = 1.0) -> Array:
         """Weigh both losses: `no_bike` per lost rental plus `no_dock` per lost return."""
-        check_penalties(no_bike, no_dock)
-        return no_bike * self.rentals + no_dock * self.returns
+        return read_rate(no_bike, "no_bike") * self.rentals + read_rate(no_dock, "no_dock") * self.returns
 
 
 def expected_lost(
@@ -108,7 +107,7 @@ def expected_lost(
     >>> lost.returns.tolist()
     [0.0, 0.0, 0.0, 0.0]
     """
-    mu, lam, levels = _checked(rentals, returns, capacity, hours, broken)
+    mu, lam, hours, levels = _checked(rentals, returns, capacity, hours, broken)
     value = np.zeros((levels, 2, mu.shape[0]))
     for k in range(mu.shape[1] - 1, -1, -1):
         value = _back_one_interval(value, mu[:, k], lam[:, k], hours, ((0, 1.0), (1, 1.0)))
@@ -137,11 +136,11 @@ def expected_cost(
     >>> expected_cost([2.0], [0.0], capacity=3, no_bike=2.0).round(4).tolist()
     [4.0, 2.2707, 1.0827, 0.436]
     """
-    mu, lam, levels = _checked(rentals, returns, capacity, hours, broken)
-    check_penalties(no_bike, no_dock)
+    mu, lam, hours, levels = _checked(rentals, returns, capacity, hours, broken)
+    charges = (0, read_rate(no_bike, "no_bike")), (0, read_rate(no_dock, "no_dock"))
     value = np.zeros((levels, 1, mu.shape[0]))
     for k in range(mu.shape[1] - 1, -1, -1):
-        value = _back_one_interval(value, mu[:, k], lam[:, k], hours, ((0, no_bike), (0, no_dock)))
+        value = _back_one_interval(value, mu[:, k], lam[:, k], hours, charges)
     return np.ascontiguousarray(value[:, 0].T.reshape((*np.shape(rentals)[:-1], levels)))
 
 
@@ -158,7 +157,7 @@ def expected_level(
     >>> expected_level([1.0], [1.0], capacity=2).round(4).tolist()
     [0.6321, 1.0, 1.3679]
     """
-    mu, lam, levels = _checked(rentals, returns, capacity, hours, broken)
+    mu, lam, hours, levels = _checked(rentals, returns, capacity, hours, broken)
     value = np.repeat(np.arange(levels, dtype=float)[:, None, None], mu.shape[0], axis=2)
     for k in range(mu.shape[1] - 1, -1, -1):
         value = _back_one_interval(value, mu[:, k], lam[:, k], hours)
@@ -189,48 +188,41 @@ def with_day_factor(rates: npt.ArrayLike, dispersion: float, generator: np.rando
     array = read_rates(rates, "rates")
     if array.ndim == 0:
         raise InputError("rates: expected one rate per interval, got a single number.")
-    if read_rates(dispersion, "dispersion").ndim:
-        raise InputError("dispersion: expected one number.")
-    if dispersion < _LEAST_DISPERSION:
+    variance, source = read_rate(dispersion, "dispersion"), read_generator(generator, "generator")
+    if variance < _LEAST_DISPERSION:
         return array.copy()
-    factor = generator.gamma(1.0 / dispersion, dispersion, size=array.shape[:-1])
+    factor = source.gamma(1.0 / variance, variance, size=array.shape[:-1])
     return array * factor[..., None]
 
 
 def _checked(
     rentals: npt.ArrayLike, returns: npt.ArrayLike, capacity: int, hours: float, broken: int
-) -> tuple[Array, Array, int]:
-    """Check the arguments; return rates as (scenarios, intervals) and the number of levels."""
+) -> tuple[Array, Array, float, int]:
+    """Check the arguments; return rates as (scenarios, intervals), hours and the number of levels."""
     mu, lam = read_rates(rentals, "rentals"), read_rates(returns, "returns")
     if mu.shape != lam.shape or mu.ndim == 0 or mu.size == 0:
         raise InputError(f"rentals and returns: expected arrays of one shape, got {mu.shape} and {lam.shape}.")
-    check_riders(mu, lam, hours)
+    length = read_hours(hours, mu, lam)
     docks = read_count(capacity, "capacity", 0, MOST_DOCKS)
     levels = docks - read_count(broken, "broken", 0, docks) + 1
     intervals = mu.shape[-1]
     scenarios = mu.size // intervals
     check_memory(10 * levels * scenarios, f"{levels:,} levels in {scenarios:,} scenarios", "Give fewer scenarios.")
-    return mu.reshape(-1, intervals), lam.reshape(-1, intervals), levels
+    return mu.reshape(-1, intervals), lam.reshape(-1, intervals), length, levels
 
 
-def check_riders(rentals: Array, returns: Array, hours: float) -> None:
-    """Refuse intervals that are no positive time, or have more riders than can be summed in a few seconds."""
-    length = read_rates(hours, "hours")
-    if length.ndim or length == 0:
+def read_hours(hours: float, rentals: Array, returns: Array) -> float:
+    """Return the length of an interval; refuse no positive time, and more riders than a few seconds can sum."""
+    length = read_rate(hours, "hours")
+    if length == 0:
         raise InputError(f"hours: expected a positive length of an interval, got {hours!r:.60}.")
-    riders = (rentals.max(initial=0.0) + returns.max(initial=0.0)) * float(length)
+    riders = (rentals.max(initial=0.0) + returns.max(initial=0.0)) * length
     if riders > MOST_RIDERS:
         raise InputError(
-            f"rentals and returns: expected at most {MOST_RIDERS:,} riders in an interval of {hours:g} hours, got "
+            f"rentals and returns: expected at most {MOST_RIDERS:,} riders in an interval of {length:g} hours, got "
             f"{riders:.3g}. Check the unit (riders per hour) and hours."
         )
-
-
-def check_penalties(no_bike: float, no_dock: float) -> None:
-    """Refuse penalties that are not finite numbers of at least 0."""
-    for name, value in (("no_bike", no_bike), ("no_dock", no_dock)):
-        if read_rates(value, name).ndim:
-            raise InputError(f"{name}: expected one number, got {value!r:.60}.")
+    return length
 
 
 _Charges = tuple[tuple[int, float], tuple[int, float]]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmet._exceptions import InputError
-from unmet._numbers import read_count, read_numbers, read_rates
+from unmet._numbers import read_count, read_numbers, read_rate
 from unmet._typing import Array
 from unmet.decisions.station import MOST_DOCKS, expected_lost
 
@@ -62,11 +62,10 @@ def target_level(cost: npt.ArrayLike, tolerance: float = 0.5) -> Target:
     array = _costs(cost)
     if array.ndim > 2:
         raise InputError(f"cost: expected one value per level, or scenarios by levels; got shape {array.shape}.")
-    if read_rates(tolerance, "tolerance").ndim:
-        raise InputError(f"tolerance: expected one number, got {tolerance!r:.60}.")
+    allowed = read_rate(tolerance, "tolerance")
     mean = array if array.ndim == 1 else array.mean(axis=0)
     best = int(mean.argmin())
-    good = np.flatnonzero(mean <= mean[best] + tolerance)
+    good = np.flatnonzero(mean <= mean[best] + allowed)
     return Target(best, int(good[0]), int(good[-1]), float(mean[best]))
 
 

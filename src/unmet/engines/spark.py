@@ -333,6 +333,8 @@ def _check_master(url: str) -> None:
             return
         except OSError as error:
             reasons.append(f"{host}:{port}: {error.strerror or error}")
+        except UnicodeError:  # of the codec that turns a host into its name in the DNS
+            reasons.append(f"{host}:{port}: not the name of a host")
     raise InputError(f"engine: nothing answers at {url} ({'; '.join(reasons)}). Start the Spark master first.")
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._memory import check_memory
-from unmet._typing import Array
+from unmet._typing import Array, BoolArray
 from unmet.evidence import Evaluation, Optimizer, Optimum, maximise, random_starts
 from unmet.inference import dense, lowrank
 from unmet.inference.ep import Sites
@@ -165,11 +165,13 @@ def search(
         Diagnostics of the search.
     """
     # The likelihood's start first: length-scales that suit a wrong one may be far from all good ones.
-    begun = _best_lengths(_best_start(model), as_given, budget)
-    if (taught := _taught_by_exact_rows(model, as_given, optimizer, max_iter, budget)) is not None:
-        begun = max(begun, _best_start(taught), key=lambda tried: tried.value)
-    model = begun.model
-    starts = [model.theta, *random_starts(model.theta, model.bounds, n_restarts, rng)]
+    begun = [_best_lengths(_best_start(model), as_given, budget)]
+    if (taught := _taught(model, as_given, optimizer, max_iter, budget)) is not None:
+        begun = sorted([*begun, _best_start(taught)], key=lambda tried: -tried.value)
+        if _known_exact(model.obs).sum() >= _ENOUGH_ROWS:
+            begun = begun[:1]
+    model = begun[0].model
+    starts = [*(tried.model.theta for tried in begun), *random_starts(model.theta, model.bounds, n_restarts, rng)]
     evaluations = 0
     for _ in range(_ROUNDS):
         optimum = maximise(
@@ -208,18 +210,24 @@ def _best_start(model: Model) -> _Tried:
     return _Tried(best, best_value)
 
 
-def _taught_by_exact_rows(
-    model: Model, as_given: Kernel, optimizer: Optimizer, max_iter: int, budget: int
-) -> Model | None:
+def _known_exact(obs: Observations) -> BoolArray:
+    """Rows that are known to have no label."""
+    return np.ones(len(obs), dtype=bool) if obs.short is None else obs.short == 0
+
+
+def _taught(model: Model, as_given: Kernel, optimizer: Optimizer, max_iter: int, budget: int) -> Model | None:
     """The model with kernel and noise learnt on rows without a label; None where no share is to be learnt.
 
     Kernel and share have to suit each other. A search from a wrong kernel ends at a peak near it; these rows tell the
-    kernel whatever the share is, at a tenth of the cost.
+    kernel whatever the share is, at a tenth of the cost. Where few rows are known to have no label, those that may have
+    none teach instead. Some of them are short, so this kernel may be further off than the one that was given.
     """
-    likelihood, short = model.likelihood, model.obs.short
-    if not (isinstance(likelihood, Shared) and likelihood.starts()) or short is None:
+    likelihood = model.likelihood
+    if not (isinstance(likelihood, Shared) and likelihood.starts()) or model.obs.short is None:
         return None
-    exact = short == 0
+    exact = _known_exact(model.obs)
+    if exact.sum() < _ENOUGH_ROWS:
+        exact = model.obs.short != 1
     if exact.sum() < _ENOUGH_ROWS or not np.ptp(model.obs.lower[exact]) > 0:
         return None
     X, obs = model.X[exact], replace(model.obs[exact], short=None)

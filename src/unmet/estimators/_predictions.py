@@ -17,7 +17,7 @@ from unmet.estimators._model import Model
 from unmet.estimators.inputs import KINDS, choice, probabilities, read_table, whole_number
 from unmet.inference.result import Inference
 
-__all__ = ["Predictions"]
+__all__ = ["Predictions", "check_draws"]
 
 
 class Predictions(BaseEstimator):
@@ -117,10 +117,16 @@ class Predictions(BaseEstimator):
         inputs = self._inputs(X)
         if self._model.block is None:
             _check_joint(len(inputs), 'Draw fewer points at a time, or fit with inference="lowrank".')
+        check_draws(size, len(inputs))
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
         f = self._inference.posterior.sample(inputs, size, rng)
         likelihood = self._model.likelihood
         return self.y_mean_ + self.y_scale_ * (likelihood.sample(f, rng) if kind == "demand" else likelihood.rate(f))
+
+
+def check_draws(size: int, points: int) -> None:
+    """Refuse more draws than memory has room for: normal numbers, functions and their rates."""
+    check_memory(3 * int(size) * points, f"{size:,} draws of {points:,} points", "Draw fewer at a time.")
 
 
 def _check_joint(points: int, instead: str) -> None:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from unmet._exceptions import InputError
 from unmet._typing import Array
 from unmet.estimators._model import Model
+from unmet.estimators._predictions import check_draws
 from unmet.estimators._share import Given, read_given, shares_of, without_own_sites
 from unmet.estimators._start import standardised
 from unmet.estimators.inputs import read_rows, whole_number
@@ -136,6 +137,7 @@ class Truths(BaseEstimator):
             raise InputError("sample_truth needs a count likelihood and censoring='share'.")
         given = Given(X, y, censored, exposure=exposure, probability=censored_probability)
         inputs, obs = read_given(self, likelihood, given, reset=False)
+        check_draws(size, len(inputs))
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
         f = self._inference.posterior.sample(inputs, size, rng)
         return obs.lower + likelihood.sample_lost(obs, f, rng)

@@ -67,7 +67,7 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
         With ``censoring="share"``: the distribution of the share, held where it is given as numbers; None learns it.
     label_odds : float or Parameter, optional
         With ``censoring="share"``: odds that a row whose label is missing was short, ``π/(1 − π)``. A number holds
-        them; None learns them, with the odds of the known labels as their prior.
+        them; None learns them, with the odds of the known labels (without any: 1/2) as their prior.
     optimizer : {"lbfgs", "scoring", "adam"} or None
         Optimiser of the evidence. "scoring" is Fisher scoring: a fraction of the evaluations of "lbfgs" for low-rank
         inference of counts, and the same elsewhere. None keeps the hyper-parameters as given.

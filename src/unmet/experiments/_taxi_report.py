@@ -43,6 +43,11 @@ def _means(frame: pd.DataFrame, subset: str, metric: str) -> pd.DataFrame:
     return means[[model for model in MODELS if model in means]]  # the paper has three of them
 
 
+def _mean_of(frame: pd.DataFrame) -> str:
+    repetitions = frame.repetition.nunique()
+    return f"mean of {repetitions} repetition{'s' if repetitions > 1 else ''}"
+
+
 def table5(frame: pd.DataFrame, out: Path) -> Table:
     """Write the paper's table 5: RMSE and R² of the models, on all and on non-censored bins."""
     numbers, shown = [], []
@@ -51,12 +56,11 @@ def table5(frame: pd.DataFrame, out: Path) -> Table:
         names = [f"{TITLES[m]} {title}{_NAMES[subset]}" for m in MODELS]
         numbers.append(means.set_axis(names, axis=1))
         shown.append(bold_best(means, digits, smallest=metric == "rmse").set_axis(names, axis=1))
-    repetitions = frame.repetition.nunique()
     return write_table(
         "table5",
         pd.concat(numbers, axis=1).reset_index(),
         out,
-        title=f"Taxi: mean of {repetitions} repetition{'s' if repetitions > 1 else ''}, 21 folds",
+        title=f"Taxi: {_mean_of(frame)}, 21 folds",
         shown=pd.concat(shown, axis=1).reset_index(),
         keys=2,
     )
@@ -104,7 +108,7 @@ def at_known(frame: pd.DataFrame, out: Path) -> Table:
         "known_hyperparameters",
         pd.concat(numbers, axis=1).reset_index(),
         out,
-        title="Taxi: all models at the hyper-parameters of the uncensored week, one repetition",
+        title=f"Taxi: all models at the hyper-parameters of the uncensored week, {_mean_of(frame)}",
         shown=pd.concat(shown, axis=1).reset_index(),
         keys=2,
         note="Hidden values are the true values of labelled bins of the fit. At c = 0 nothing is hidden.",

@@ -206,9 +206,12 @@ def _compute(cell: Cell, week: Week, seed: int, warm_start: bool) -> Result:
 
 
 def settings_at_known(grid: Grid) -> list[dict[str, Any]]:
-    """Return one cell per model and (gamma, c) of the first repetition; each takes no search of a kernel."""
+    """Return one cell per repetition, (gamma, c) and model; each takes no search of a kernel."""
     return [
-        {"experiment": KNOWN, "model": m, "gamma": g, "c": c, "repetition": 0} for g, c in grid.cells for m in MODELS
+        {"experiment": KNOWN, "model": model, "gamma": gamma, "c": c, "repetition": repetition}
+        for repetition in range(grid.repetitions)
+        for gamma, c in grid.cells
+        for model in MODELS
     ]
 
 

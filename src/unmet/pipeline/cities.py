@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -59,7 +60,8 @@ def find_cities(source: Path, out: Path) -> list[City]:
     ----------
     source : Path
         A folder whose subfolders have an ``unmet.toml`` each, or a TOML file with a list ``cities`` of such files or
-        folders, relative to it. A city is named after the folder of its ``unmet.toml``.
+        folders, relative to it. A city is named after the folder of its ``unmet.toml``; of a symbolic link, after the
+        link.
     out : Path
         Folder of the results: each city has a folder in it.
 
@@ -71,20 +73,19 @@ def find_cities(source: Path, out: Path) -> list[City]:
     configs = sorted(source.glob(f"*/{CONFIG_NAME}")) if source.is_dir() else _listed(source)
     if not configs:
         raise InputError(f"{source}: expected subfolders with a file {CONFIG_NAME} each; found none.")
-    names = Counter(real_path(path).parent.name for path in configs)
+    # Without following links: oslo and bergen may both link to a folder that is named after its date.
+    found = [(os.path.basename(os.path.dirname(os.path.abspath(path))), path.absolute()) for path in configs]
+    names = Counter(name for name, _ in found)
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise InputError(f"{source}: two cities are named {twice[0]!r}, after the folder of their {CONFIG_NAME}.")
     for name in names:
-        if name in (PAGE, TABLE) or not _is_utf8(name):
+        if name in ("", PAGE, TABLE) or not _is_utf8(name):
             raise InputError(
                 f"{source}: a city is named {name!r}, after the folder of its {CONFIG_NAME}. Rename the folder: a name "
-                f"is UTF-8 text, and not {PAGE} or {TABLE}."
+                f"is UTF-8 text, and not empty, {PAGE} or {TABLE}."
             )
-    return [
-        City(name, make_settings(real_path(path), out=real_path(out / name)))
-        for name, path in ((real_path(path).parent.name, path) for path in configs)
-    ]
+    return [City(name, make_settings(path, out=real_path(out / name))) for name, path in found]
 
 
 def _is_utf8(name: str) -> bool:
@@ -102,7 +103,7 @@ def _is_path(given: object) -> bool:
 def _listed(source: Path) -> list[Path]:
     document = read_toml(source)
     cities = document.get("cities")
-    if not isinstance(cities, list) or not all(map(_is_path, cities)) or len(document) > 1:
+    if not (isinstance(cities, list) and cities) or not all(map(_is_path, cities)) or len(document) > 1:
         raise InputError(f'{source}: expected one list, such as cities = ["oslo/{CONFIG_NAME}", "bergen"].')
     paths = [source.parent / city for city in cities]
     return [path / CONFIG_NAME if path.is_dir() else path for path in paths]

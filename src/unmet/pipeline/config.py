@@ -80,7 +80,8 @@ def read_toml(file: Path) -> dict[str, Any]:
     except RecursionError:
         raise FileFormatError(f"{file}: lists or tables are nested too deeply for a settings file.") from None
     except ValueError as error:  # also numbers of thousands of digits
-        raise FileFormatError(f'{file}: is not valid TOML: {error}. Text needs quotes: every = "1h".') from error
+        hint = "Each setting occurs once." if "overwrite" in str(error) else 'Text needs quotes: every = "1h".'
+        raise FileFormatError(f"{file}: is not valid TOML: {error}. {hint}") from error
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -167,7 +168,8 @@ def _resolved(item: str, folder: Path) -> str:
 
 
 def _path(value: Any, folder: Path) -> str | None:
-    return str(folder / os.path.expanduser(value)) if isinstance(value, str) and value else None
+    good = isinstance(value, str) and value and "\0" not in value
+    return str(folder / os.path.expanduser(value)) if good else None
 
 
 def _paths(value: Any, folder: Path) -> tuple[str, ...] | None:

@@ -46,7 +46,7 @@ def run_demo(
     out: Path,
     *,
     stations: int = 16,
-    days: int = 84,
+    days: int = 77,  # the next day is an ordinary Monday, so the page begins with a plan to act on
     seed: int = 1,
     jobs: int | None = None,
     model: str = "exposure",

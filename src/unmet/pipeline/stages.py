@@ -29,6 +29,9 @@ __all__ = ["Work", "working_in"]
 def working_in(out: Path, tell: Progress) -> Iterator[Work]:
     """Create and lock the folder of a run; remove folders that stay empty."""
     aside = out / "unfinished"
+    for inside in (aside, out / "estimate", out / "estimate" / "returns"):
+        if inside.is_symlink():
+            raise InputError(f"{inside}: is a link, and results would be written outside of {out}. Remove it.")
     with hold_folder(out):
         try:
             with writing(out):

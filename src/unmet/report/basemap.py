@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.folders import check_regular
 from unmet._typing import Array, BoolArray
 from unmet.mobility.records.unpacking import read_json
 from unmet.report.places import simplified
@@ -17,11 +18,13 @@ __all__ = ["check_basemap", "read_basemap"]
 
 _MARGIN = 0.3  # of the map's width around the zones
 _MOST_POINTS = 40_000  # about 400 kB of the page
+_MOST_GIVEN = 1_000_000  # points near the zones; simplifying them takes some ten seconds
 _KINDS = "LineString, MultiLineString, Polygon or MultiPolygon"
 
 
 def check_basemap(path: Path) -> None:
     """Check that a file is GeoJSON with lines or polygons."""
+    check_regular(path)
     if not path.is_file():
         raise InputError(f"There is no file {str(path)!r}. Expected GeoJSON of streets and water for the map.")
     if not any(True for _ in _shapes(path)):
@@ -53,19 +56,25 @@ def read_basemap(path: Path, project: Callable[[Array], Array], extent: tuple[Ar
         at = project(points)
         if (at.max(axis=0) >= low - margin).all() and (at.min(axis=0) <= high + margin).all():
             near[kind] += [at] if kind == "areas" else _inside(at, low - margin, high + margin)
+    given = _count(near)
+    if given > _MOST_GIVEN:
+        raise InputError(
+            f"{path}: has {given:,} points near the zones; a map takes at most {_MOST_GIVEN:,}. Give fewer or simpler "
+            "streets and areas."
+        )
     tolerance = 0.0005 * margin / _MARGIN
     while True:
         found = {kind: [simplified(at, tolerance) for at in shapes] for kind, shapes in near.items()}
-        count = sum(len(at) for shapes in found.values() for at in shapes)
+        count = _count(found)
         if count <= _MOST_POINTS:
             break
         tolerance *= max(2.0, count / _MOST_POINTS)
-        size = {kind: [np.ptp(at, axis=0).max() for at in shapes] for kind, shapes in near.items()}
-        near = {
-            kind: [at for at, own in zip(shapes, size[kind], strict=True) if own > tolerance]
-            for kind, shapes in near.items()
-        }
+        near = {kind: [at for at in shapes if np.ptp(at, axis=0).max() > tolerance] for kind, shapes in found.items()}
     return {kind: [np.round(at, 4).tolist() for at in shapes] for kind, shapes in found.items()}
+
+
+def _count(shapes: dict[str, list[Array]]) -> int:
+    return sum(len(at) for lines in shapes.values() for at in lines)
 
 
 def _inside(at: Array, low: Array, high: Array) -> list[Array]:
@@ -106,7 +115,7 @@ def _of_geometry(path: Path, number: int, shape: Any) -> Iterator[tuple[str, Arr
             for polygon in given:
                 for ring in polygon:
                     yield "areas", _points(ring)
-    except (KeyError, TypeError, ValueError, IndexError):
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError):
         raise FileFormatError(f"{path}: feature {number}: expected the coordinates of a {kind}.") from None
 
 

@@ -157,9 +157,9 @@ def write_report(
     plotly = _plotly()
     with open_run(run, panel, trust=trust, returns=returns) as source:
         _check_target(target)
-        source.check_outputs(target)
-        paths = (None if path is None else Path(path) for path in (truth, basemap))
-        data = _data(source, title, next(paths), compare, next(paths), progress)
+        of_truth, of_map = (None if path is None else Path(path) for path in (truth, basemap))
+        source.check_outputs(target, inputs=[path for path in (of_truth, of_map) if path is not None])
+        data = _data(source, title, of_truth, compare, of_map, progress)
     _write(target, _page(data, plotly))
     if quality is not None:
         _write(Path(quality), json.dumps(data["checks"], indent=2, ensure_ascii=False) + "\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,11 +88,14 @@ class RunSource:
     files: frozenset[Path]
     returns: Path | None = None
 
-    def check_outputs(self, *targets: Path) -> None:
-        """Refuse to write over a file of the run or its panel."""
+    def check_outputs(self, *targets: Path, inputs: Iterable[Path] = ()) -> None:
+        """Refuse to write over a file of the run, its panel or another input."""
+        others = {real_path(path) for path in inputs}
         for target in targets:
             if real_path(target) in self.files:
                 raise InputError(f"{target}: is a file of this run. Name another file or folder to write to.")
+            if real_path(target) in others:
+                raise InputError(f"{target}: is one of the inputs. Name another file to write to.")
 
     @property
     def counted(self) -> pd.Series:
@@ -151,7 +154,7 @@ def open_run(
     if not trust:
         _check_published(Path(run), folder)
         check_files(folder, info)
-    with opened(panel if isinstance(panel, PanelFile) else _find_panel(folder, info, panel)) as file:
+    with opened(panel if isinstance(panel, PanelFile) else _find_panel(Path(run), info, panel)) as file:
         connection = file.connection
         _check_columns(Path(file.label), frozenset(file.columns), STATE_MINUTES)
         if not trust:
@@ -187,7 +190,7 @@ def open_run(
 def _files_of(folder: Path, panel: PanelFile, returns: Path) -> frozenset[Path]:
     names = (*TABLES, "run.json", KEPT)
     own = {place / name for place in (folder, returns) for name in names}
-    own |= {folder.parent / LEDGER_NAME, returns / "panel.parquet"}
+    own |= {place / "panel.parquet" for place in (folder, folder.parent, returns)} | {folder.parent / LEDGER_NAME}
     return frozenset(real_path(path) for path in (own if panel.path is None else own | {panel.path}))
 
 
@@ -261,21 +264,32 @@ def _read_info(folder: Path) -> dict[str, Any]:
     return info
 
 
-def _find_panel(folder: Path, info: dict[str, Any], panel: str | os.PathLike[str] | None) -> Path:
-    """Return the given panel, or find the panel of the run at its recorded path or next to the run."""
+def _find_panel(given: Path, info: dict[str, Any], panel: str | os.PathLike[str] | None) -> Path:
+    """Return the given panel, or that of the folder of ``unmet run``, or find it at its recorded path or near the run.
+
+    The recorded path may be relative to another working directory, and belong to another run since. So of several
+    files the one with the right checksum is taken.
+    """
     if panel is not None:
         return Path(panel)
     recorded = info.get("panel_path")
+    folder = _run_folder(given)
     if not recorded:
         raise InputError(f"{folder}: the run does not record the path of its panel. Give it with --panel.")
+    own = given / "panel.parquet"
+    if folder != given and "panel" in read_ledger(given) and own.is_file():
+        return own
     candidates = [Path(recorded), folder / recorded, folder.parent / recorded, folder / Path(recorded).name]
     candidates.append(folder.parent / Path(recorded).name)
-    for candidate in candidates:
-        if candidate.is_file():
-            return candidate
-    raise InputError(
-        f"The panel of this run is no longer at {recorded!r}, nor next to {str(folder)!r}. Give its path with --panel."
-    )
+    found = [candidate for candidate in candidates if candidate.is_file()]
+    if not found:
+        raise InputError(
+            f"The panel of this run is no longer at {recorded!r}, nor next to {str(folder)!r}. "
+            "Give its path with --panel."
+        )
+    if len(found) == 1:
+        return found[0]
+    return next((candidate for candidate in found if file_hash(candidate) == info["inputs"].get("panel")), found[0])
 
 
 def _check_panel(file: PanelFile, info: dict[str, Any]) -> None:

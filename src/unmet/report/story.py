@@ -122,7 +122,9 @@ def _by_choice(
             chosen &= (names["part"] == part).to_numpy()
         adding = ((np.arange(len(mondays))[:, None] == week) & chosen).astype(float)
         sums = ZoneDraws(*(adding @ values for values in (own.observed, own.lost, own.walked_on, own.walked_in)))
-        named = dict(zip(ALL_QUANTITIES, sums.widened(**widening).quantities(), strict=True))
+        named = dict(
+            zip(ALL_QUANTITIES, sums.widened(**widening).quantities(widening.get("pickups", 0.0)), strict=True)
+        )
         found[days, part] = np.stack([named[name] for name in QUANTITIES]), float(sums.observed.sum())
     return found
 

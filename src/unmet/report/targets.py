@@ -154,7 +154,9 @@ def write_targets(
                     text = json.dumps({"type": "FeatureCollection", "features": features}, ensure_ascii=False)
                     (aside / f"{name}.geojson").write_text(text, encoding="utf-8")
             names = sorted(path.name for path in aside.iterdir())
-            source.check_outputs(*(folder / name for name in names))
+            given = [item for group in (status, stations) for item in (group if isinstance(group, list) else [group])]
+            paths = [Path(item) for item in given if isinstance(item, str | os.PathLike)]
+            source.check_outputs(*(folder / name for name in names), inputs=paths)
     return plan, moves, [folder / name for name in names]
 
 

@@ -231,6 +231,7 @@ def test_where_nothing_can_be_done_the_error_says_why():
         ({"models": ["magic"]}, "no model 'magic'"),
         ({"models": []}, "expected at least one of"),
         ({"tasks": ["guess"]}, "no task 'guess'"),
+        ({"tasks": []}, "tasks: expected at least one of held-out, replay"),
         ({"folds": 3, "share": 0.5}, "may not exceed 1"),
         ({"share": 1.0}, "between 0 and 1"),
         ({"draws": 3}, "expected 20 to 10,000"),

@@ -29,6 +29,14 @@ def test_walkers_are_some_of_the_riders_and_as_many_as_their_chances_say() -> No
     expected = np.array([0.8 * near, (1 - 0.8 * near) * far])
     assert walkers.mean(axis=0) / 5 == pytest.approx(expected, abs=4 * np.sqrt(0.25 / (5 * bins)))
     assert not walk_on(walks, riders, NO_WALKING, np.random.default_rng(1)).any()
+    alone = walks_between(exposure[:1], stockout[:1], metres[:1, :1])
+    assert walk_on(alone, riders[:0], DEFAULT_WALKING, np.random.default_rng(1)).shape == (0,)
+
+
+def test_zones_without_places_need_be_as_many(panel) -> None:
+    rows, _ = panel
+    with pytest.raises(InputError, match="need 8 zones or more"):
+        cut_stock(rows[rows["zone"] < "z2"])  # a frame has no places: nobody can walk
 
 
 @pytest.fixture(scope="module")

@@ -26,3 +26,9 @@ def test_unknown_countries_are_refused_or_have_none():
 @pytest.mark.skipif(not any(Path(folder, "zone.tab").is_file() for folder in TZPATH), reason="no zone.tab here")
 def test_time_zones_are_of_countries():
     assert [country_of(name) for name in ("America/New_York", "Europe/Oslo", "Etc/UTC")] == ["US", "NO", None]
+
+
+@pytest.mark.parametrize("name", ["MON", "utils", "HolidayBase", "country_holidays", "__class__", "__doc__", ""])
+def test_a_name_of_the_package_is_no_country(name: str) -> None:
+    with pytest.raises(InputError, match="no calendar for country"):
+        public_holidays(name, [2021])

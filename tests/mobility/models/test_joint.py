@@ -278,5 +278,12 @@ def test_distances_are_those_of_the_globe() -> None:
 
 
 def test_curves_that_rise_are_refused() -> None:
-    with pytest.raises(InputError, match="chances from 0 to 1 that do not rise"):
+    with pytest.raises(InputError, match="chances of at least 0 and below 1 that do not rise"):
         Walking.from_values(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))
+
+
+def test_zones_without_places_are_joined_without_walkers() -> None:
+    table = simulated(4, zones=4, bins=300)[0]
+    apart = np.where(np.eye(4) > 0, 0.0, np.inf)
+    found = join_city(replace(table, metres=apart), draws=2, rounds=1)
+    assert not found.background.any()

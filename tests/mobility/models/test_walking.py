@@ -135,7 +135,7 @@ def test_a_file_without_a_curve_is_refused(text, says, tmp_path) -> None:
 
 @pytest.mark.parametrize("values", [[0.1, 0.2, 0.1, 0.1, 0.1], [1.0, 0.5, 0.4, 0.3, 0.2], [0.5, 0.4, 0.3, 0.2, -0.1]])
 def test_chances_that_rise_or_are_no_chances_are_refused(values) -> None:
-    with pytest.raises(InputError, match="chances from 0 to 1 that do not rise"):
+    with pytest.raises(InputError, match="chances of at least 0 and below 1 that do not rise"):
         Walking.from_values(np.array(values))
 
 
@@ -250,5 +250,5 @@ def test_curves_are_saved_and_refused() -> None:
     np.testing.assert_array_equal(again.theta, TRUE.theta)
     with pytest.raises(FileFormatError, match="does not contain a walking curve"):
         Walking.from_dict({"theta": "x"})
-    with pytest.raises(InputError, match="chances from 0 to 1 that do not rise"):
+    with pytest.raises(InputError, match="chances of at least 0 and below 1 that do not rise"):
         Walking.from_values(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))

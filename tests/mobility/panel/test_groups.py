@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from unmet._exceptions import UnmetError
+from unmet._exceptions import InputError, UnmetError
 from unmet.execution import UnfitWorker, WorkerDied, in_processes, serially
 from unmet.mobility.panel import Panel, build_panel, write_panel
+from unmet.mobility.panel.groups import Workers
 from unmet.mobility.records.read import read_records
 from unmet.mobility.supply.feed_activity import watch_feed
 from unmet.mobility.supply.silence import StationActivity
@@ -120,3 +121,12 @@ def test_counts_of_parts_of_a_feed_add_up_to_those_of_the_whole(city, memory):
                 np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), field.name)
     for name in ("minutes", "regular", "polled"):
         np.testing.assert_array_equal(getattr(whole[0].cadence, name), getattr(summed[0].cadence, name), name)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"jobs": "x"}, {"jobs": 0}, {"jobs": 1.5}, {"groups": "x"}, {"groups": -1}, {"executor": "x"}, {"jobs": None}],
+)
+def test_workers_are_a_function_and_whole_numbers(odd):
+    with pytest.raises(InputError, match=f"{next(iter(odd))}: expected"):
+        Workers(**odd)

@@ -12,6 +12,7 @@ import pytest
 
 from unmet import _exceptions
 from unmet.mobility.panel import PANEL_COLUMNS, build_panel, read_panel, write_panel
+from unmet.mobility.panel.options import PanelOptions
 
 ZONE = "America/New_York"
 
@@ -244,6 +245,14 @@ def test_trips_that_name_no_station_ask_for_zones_by_place():
         build_panel(trips, timezone=ZONE)
 
 
+def test_trips_with_coordinates_alone_are_rejected_if_zones_are_stations():
+    trips = rides(("08:00", "08:10", "a", "a"), ("08:10", "08:20", "a", "a"))
+    trips = trips.assign(start_lat=40.71, start_lng=-74.0, start_station_id=["a", None])
+    with pytest.raises(_exceptions.InputError, match=r"no station, only coordinates: 1 \(these place a trip if"):
+        build_panel(trips, timezone=ZONE)
+    assert build_panel(trips, timezone=ZONE, force=True).panel["observed"].sum() == 1
+
+
 def test_stations_that_moved_are_reported():
     trips = rides(("08:00", "08:05", "a", "b"), ("08:10", "08:15", "a", "b"), ("08:20", "08:25", "b", "b"))
     trips["started_at"] = ["2021-06-01 08:00", "2021-07-01 08:00", "2021-07-01 08:00"]
@@ -406,3 +415,34 @@ def test_a_folder_that_allows_no_writing_is_named_before_any_work(tmp_path, monk
     with pytest.raises(_exceptions.InputError, match="no permission to write into") as error:
         write_panel(tmp_path / "panel.parquet", None, log(("08:00", 1)), timezone=ZONE)
     assert ".partial" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("every", 60, "text"),
+        ("zones", None, "text"),
+        ("timezone", None, "text"),
+        ("areas", 5, "text"),
+        ("keep", ["a"], "text"),
+        ("rebalancing", "8", "a whole number"),
+        ("rebalancing", 2.5, "a whole number"),
+        ("rebalancing", float("nan"), "a whole number"),
+        ("max_rejected", "0.1", "a number"),
+        ("max_rejected", float("nan"), "a number"),
+        ("force", "no", "True or False"),  # which Python takes for true
+        ("force", None, "True or False"),
+        ("mapping", [1], "a mapping of names"),
+        ("mapping", {1: "a"}, "a mapping of names"),
+        ("headers", {"started_at": 5}, "a mapping of names"),
+    ],
+)
+def test_an_option_of_another_kind_is_named(option, value, expected):
+    with pytest.raises(_exceptions.InputError, match=f"^{option}: expected {expected}"):
+        PanelOptions(**{"timezone": "Europe/Oslo", option: value})
+
+
+@pytest.mark.parametrize("source", ["trips", "status", "stations"])
+def test_records_that_are_no_path_and_no_table_are_named(source):
+    with pytest.raises(_exceptions.InputError, match=f"{source}: expected a path, .* got int"):
+        build_panel(**{"trips": None if source == "status" else "trips.csv", source: 5}, timezone="Europe/Oslo")

@@ -94,3 +94,11 @@ def test_a_zone_is_carried_by_plausible_stations_with_most_of_its_pickups():
     assert disbelieved_stations(marked).tolist() == [2, 6]
     trips = np.sort(np.array([1] * 8 + [3, 5, 6]) << 32)  # with trips, these count
     assert [one.carried for one in mark_carried(found, zone, activity, trips)] == [True, True, False, False, False]
+
+
+def test_a_name_to_keep_may_have_a_comma():
+    zones = pd.DataFrame({"zone": ["a", "b", "c"], "name": ["Corner, 5 Ave", "Corner", "5 Ave"]})
+    assert kept_zones("Corner, 5 Ave", zones) == {"a"}
+    assert kept_zones("5 Ave,Corner", zones) == {"b", "c"}
+    with pytest.raises(InputError, match="no zone is '6 Ave'"):
+        kept_zones("Corner, 6 Ave", zones)

@@ -81,6 +81,21 @@ def test_pickups_of_hourly_looks_are_in_the_hour_in_which_they_happened():
     assert "give trips" in remarks
 
 
+@pytest.mark.parametrize("supply", ["usable", "listed"])
+def test_a_feed_that_was_looked_at_once_has_one_minute(supply):
+    """Warnings are errors here: there is no time between looks, and nothing is computed with it."""
+    status = pd.DataFrame(
+        {
+            "station_id": ["a", "b", "c"],
+            "last_reported": pd.Timestamp("2024-03-04 12:00:30", tz="UTC"),
+            "num_bikes_available": [5, 0, 3],
+        }
+    )
+    panel = build_panel(status=pd.concat([status, status]), timezone=ZONE, supply=supply).panel
+    assert panel["observed"].tolist() == [0.0, 0.0, 0.0]
+    assert panel["out_minutes"].max() <= 1
+
+
 def test_trips_that_begin_some_hours_after_the_feed_are_not_called_missing():
     one = city(polls="10")
     late = one.trips[one.trips["started_at"] >= one.trips["started_at"].min() + pd.Timedelta(hours=6)]
@@ -268,3 +283,52 @@ def test_hourly_looks_at_a_large_city_are_not_outages(spread):
     assert summary["status"] == "polled snapshots"
     assert summary["feed_outages"] == 0
     assert summary["minutes"]["unknown"] < 0.01 * sum(summary["minutes"].values())
+
+
+@pytest.mark.parametrize("with_trips", [False, True])
+def test_a_gap_every_evening_is_no_outage(with_trips):
+    city = simulate_city(4, 14, seed=3, polls="10", demand=40.0)
+    hour = (
+        pd.to_datetime(city.status["last_reported"], unit="s", utc=True).dt.tz_convert(city.settings.timezone).dt.hour
+    )
+    status = city.status[~hour.isin([18, 19])]
+    trips = city.trips if with_trips else None
+    made = build_panel(trips, status, city.stations, timezone=city.settings.timezone, every="1h")
+    assert made.summary["feed_outages"] == 0
+    assert any(
+        "gap at the same time of 14 days, in these hours: 18, 19" in remark for remark in made.summary["remarks"]
+    )
+    evening = made.panel[made.panel["start_local"].dt.hour == 19]
+    assert (evening["unknown_minutes"] == 60).all()
+    assert (evening["exposure"] == 0).all()
+
+
+def test_the_list_for_the_workshop_is_that_of_the_end_of_the_period():
+    one = simulate_city(6, 16, seed=17, unusable=0.02, demand=60.0, polls="10")
+    begin, end = (int(pd.Timestamp(t, tz=ZONE).timestamp()) for t in ("2024-03-11 07:00", "2024-03-13 20:00"))
+    status = one.status.copy()
+    third, at = status["station_ix"] == 2, status["last_reported"]
+    counts = ["num_bikes_available", "num_bikes_disabled", "num_docks_available"]
+    status.loc[third & (at > begin) & (at <= end), counts] = [1, 0, 10]  # nobody takes it
+    later = third & (at > end)
+
+    def listed(rows: pd.DataFrame, **options: Any) -> pd.DataFrame:
+        return build_panel(None, rows, one.stations, timezone=ZONE, **options).unusable
+
+    now = listed(status[at <= end])
+    assert now["station"].to_list() == ["SIM003"]
+    chosen = listed(status, end="2024-03-13 20:00")
+    assert chosen["station"].to_list() == ["SIM003"]
+    assert chosen["since_local"].to_list() < ["2024-03-13 20:00:00"]
+    assert listed(status[~later]).empty  # it fell silent
+    assert listed(status.assign(is_renting=~later)).empty
+
+
+def test_records_outside_the_period_say_nothing_about_moves_between_two_looks():
+    one = simulate_city(6, 42, seed=5, polls="10", demand=50.0)
+    begin, end = (int(pd.Timestamp(day, tz=ZONE).timestamp()) for day in ("2024-03-18", "2024-04-01"))
+    inside = one.status["last_reported"].between(begin - 3600, end + 3600)
+    period = {"timezone": ZONE, "start": "2024-03-18", "end": "2024-04-01"}
+    whole, cut = (build_panel(None, rows, one.stations, **period) for rows in (one.status, one.status[inside]))
+    for column in ("observed", "cancelled", "out_minutes"):
+        assert whole.panel[column].sum() == pytest.approx(cut.panel[column].sum(), rel=0.01)

@@ -64,6 +64,9 @@ def test_days_on_which_the_clock_changes_are_left_out():
     [
         ({"day": "someday"}, "YYYY-MM-DD or a weekday"),
         ({"start": "25:00"}, "'overnight' or a time of day"),
+        ({"start": "²"}, "'overnight' or a time of day"),
+        ({"start": "6:²"}, "'overnight' or a time of day"),
+        ({"start": "1" * 5000}, "'overnight' or a time of day"),
         ({"hours": 2.5}, "multiple of the bins' 60 minutes"),
         ({"hours": 25}, "at most 24 hours"),
         ({"day": "sunday"}, "No Sunday"),

@@ -147,6 +147,12 @@ def test_the_last_record_of_each_station_counts():
     assert found.broken.tolist() == [1, 0]
     with pytest.raises(InputError, match="none of its stations"):
         levels_from_status(zones, status[status["station_id"] == "z9"], None, "UTC")
+    closed = status.assign(is_installed=[True, False, True, True, True])
+    found = levels_from_status(zones, closed, None, "UTC")
+    assert found.level.tolist() == [3.0, 4.0]
+    assert "without 1 station that is not installed" in found.source
+    with pytest.raises(InputError, match="none of its 4 stations is installed"):
+        levels_from_status(zones, status.assign(is_installed=False), None, "UTC")
 
 
 @pytest.mark.parametrize("together", [True, False])

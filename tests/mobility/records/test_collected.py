@@ -163,7 +163,7 @@ def test_half_characters_and_too_many_rows_of_a_feed_do_not_spoil_its_history(
 ) -> None:
     feed = Feed(server)
     feed.collect(tmp_path / "feeds", 0.2)
-    monkeypatch.setattr("unmet.collect.documents._MOST_ROWS", 2)
+    monkeypatch.setattr("unmet.collect.documents.MOST_ROWS", 2)
     for bikes in ({"half \ud800": 3}, {"a": 1, "b": 1, "c": 1}):
         monkeypatch.setattr(feed, "answer", lambda _, bikes=bikes: status(bikes, feed.clock.moment, reported=NOON))
         feed.collect(tmp_path / "feeds", 0.2)

@@ -122,3 +122,15 @@ def test_a_view_without_end_is_stopped(tmp_path, monkeypatch, view, limit):
     monkeypatch.setattr(databases, "_BETWEEN", 0.01)
     with pytest.raises(InputError, match="the query was stopped"):
         read_records(f"duckdb://{path}", timezone="UTC", memory="100MB")
+
+
+def test_a_view_that_needs_more_memory_is_called_so(tmp_path):
+    path = tmp_path / "large.duckdb"
+    text = "repeat('x', 200000000) || range"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"""CREATE VIEW trips AS SELECT TIMESTAMP '2024-03-04 08:00' AS started_at, '7' AS start_station_id,
+            {text} AS ride_id FROM range(3) ORDER BY {text}"""
+        )
+    with pytest.raises(InputError, match="needs more memory than is allowed"):
+        read_records(f"duckdb://{path}?table=trips", timezone="UTC", memory="100MB")

@@ -48,6 +48,20 @@ def test_frames_of_any_kind_are_read_and_not_changed(frame: object) -> None:
     assert str(frame) == before
 
 
+def test_a_frame_that_runs_backwards_in_memory_is_read() -> None:
+    frame = pd.DataFrame(
+        {"started_at": pd.to_datetime(["2021-01-01 08:00", "2021-01-01 09:00"]), "start_station_id": [7, 8]}
+    )
+    with read(frame.iloc[::-1]) as records:
+        assert records.connection.execute("SELECT start_station FROM trips ORDER BY 1").fetchall() == [("7",), ("8",)]
+
+
+def test_a_frame_with_a_column_of_no_table_is_named() -> None:
+    frame = pd.DataFrame({"started_at": ["2021-01-01 08:00"], "start_station_id": [7], "x": [1j]})
+    with pytest.raises(InputError, match="DataFrame cannot be read as a table"):
+        read(frame)
+
+
 def test_a_frame_changed_after_reading_changes_nothing() -> None:
     frame = pd.DataFrame({"started_at": ["2021-01-01 08:00"], "start_station_id": ["a"]})
     with read(frame) as records:
@@ -171,6 +185,27 @@ def test_malformed_lines_are_counted_and_the_others_kept(tmp_path: Path) -> None
         assert count(records) + malformed == 103
         assert count(records) >= 100
         assert records.quality.query("source == 'trips' and reason == 'read'")["rows"].to_list() == [103]
+
+
+@pytest.mark.parametrize("line", [1, 60])
+def test_lines_behind_a_quote_that_is_not_closed_are_counted(tmp_path: Path, line: int) -> None:
+    rows = [f"{k},2021-07-01 08:{k % 60:02d},2021-07-01 09:00,a,{'x' * 400}" for k in range(1, 101)]
+    rows[line - 1] = rows[line - 1].replace(",a,", ',"a,')
+    path = tmp_path / "trips.csv"
+    path.write_text("\n".join(["ride_id,started_at,ended_at,start_station_id,note", *rows]) + "\n")
+    with pytest.raises(InputError, match=rf"malformed line: {101 - line} "):
+        read_records(path, timezone="UTC").close()
+
+
+@pytest.mark.parametrize("odd", ["294247-01-10 04:00:54", "2021-07-01 08:00:00+99:00"])
+def test_a_time_that_no_calendar_knows_takes_its_row_alone(tmp_path: Path, odd: str) -> None:
+    times = [f"2021-07-01 08:{k:02d}:00+00:00" for k in range(40)]
+    times[7] = odd
+    rows = [f"{k},{time},,a" for k, time in enumerate(times)]
+    (tmp_path / "a.csv").write_text("\n".join(["ride_id,started_at,ended_at,start_station_id", *rows]) + "\n")
+    with read(tmp_path / "a.csv") as records:
+        assert count(records) == 39
+        assert records.quality.query("action == 'rejected'")["rows"].to_list() == [1]
 
 
 def test_a_malformed_line_is_counted_once_though_the_file_is_looked_at_before(tmp_path: Path) -> None:

@@ -159,6 +159,45 @@ def test_a_station_silent_for_a_day_while_others_report_is_stale(tmp_path: Path)
     assert {"a", "closed"} <= names
 
 
+def test_a_station_whose_clock_is_ahead_does_not_make_the_others_stale(tmp_path: Path) -> None:
+    document = status_document()
+    station = document["data"]["stations"][0]
+    document["data"]["stations"] = [station, {**station, "station_id": "ahead", "last_reported": 1_700_000_000}]
+    with read_records(status=write(tmp_path / "s.json", document), timezone="UTC") as records:
+        names = {n for (n,) in records.connection.execute("SELECT station FROM status").fetchall()}
+    assert names == {"a", "ahead"}
+
+
+def test_a_last_reported_that_stands_still_while_numbers_change_is_not_stale(tmp_path: Path) -> None:
+    for i in range(8):
+        document = set_in(status_document(last_reported=1_600_000_000 + 60 * i), "last_updated", 1_600_000_010 + 60 * i)
+        station = document["data"]["stations"][0]
+        for name, number in (("stuck clock", i % 4), ("dead", 2), ("fetched", 3 * (i < 4))):
+            frozen = {"station_id": name, "num_bikes_available": number, "last_reported": 1_500_000_000}
+            document["data"]["stations"].append({**station, **frozen})
+        write(tmp_path / f"{i}.json", document)
+    with read_records(status=tmp_path, timezone="UTC", max_rejected=0.6) as records:
+        counts = records.connection.execute("SELECT station, count(*) FROM status GROUP BY 1 ORDER BY 1").fetchall()
+        noted = records.quality.query("reason == 'last_reported stands still'").iloc[0]
+        rejected = records.quality.query("reason == 'stale report'")["rows"].to_list()
+    assert counts == [("a", 8), ("stuck clock", 8)]
+    assert rejected == [16]  # a workshop may have fetched the vehicles of one
+    assert (noted["rows"], noted["action"]) == (8, "noted")
+    assert "stuck clock" in noted["detail"]
+
+
+def test_a_station_without_a_number_is_left_out_and_the_others_are_read(tmp_path: Path) -> None:
+    document = status_document(is_renting=None)
+    station = document["data"]["stations"][0]
+    document["data"]["stations"] = [
+        *({**station, "station_id": str(i)} for i in range(9)),
+        {**station, "station_id": "none", "num_bikes_available": None},
+    ]
+    with read_records(status=write(tmp_path / "s.json", document), timezone="UTC") as records:
+        assert records.connection.execute("SELECT count(*) FROM status WHERE renting").fetchall() == [(9,)]
+        assert records.quality.query("reason == 'missing or unreadable count'")["rows"].to_list() == [1]
+
+
 def test_an_unreadable_document_among_many_is_passed_over_only_by_force(tmp_path: Path) -> None:
     for i in range(9):
         write(tmp_path / f"{i}.json", set_in(status_document(), "last_updated", 1_600_000_000 + i))

@@ -41,6 +41,16 @@ def test_daily_hours_may_end_after_midnight_and_follow_the_wall_clock():
     assert changes("06:00-23:00", "2021-03-14", "2021-03-15") == ["Sun 06:00", "Sun 23:00"]  # 23 hours long
 
 
+def test_several_daily_hours_add_up_and_documents_restrict_them(tmp_path):
+    twice = "06:00-12:00, 14:00-20:00"
+    assert changes(twice, "2021-07-01", "2021-07-02") == ["Thu 06:00", "Thu 12:00", "Thu 14:00", "Thu 20:00"]
+    assert changes("06:00-14:00,12:00-20:00", "2021-07-01", "2021-07-02") == ["Thu 06:00", "Thu 20:00"]
+    rows = [{"user_types": ["member"], "days": ["thu"], "start_time": "08:00:00", "end_time": "16:00:00"}]
+    hours = document(tmp_path / "system_hours.json", {"rental_hours": rows})
+    shut = ["Thu 08:00", "Thu 12:00", "Thu 14:00", "Thu 16:00"]
+    assert changes(f"{twice},{hours}", "2021-07-01", "2021-07-03") == shut
+
+
 def test_system_hours_are_open_for_any_user_and_calendars_for_their_season(tmp_path):
     rows = [
         {"user_types": ["member"], "days": ["fri", "sat"], "start_time": "06:00:00", "end_time": "26:00:00"},
@@ -107,3 +117,11 @@ def test_hours_that_cannot_be_are_refused_in_a_short_sentence(tmp_path, data, sa
     with pytest.raises(InputError, match=said) as refused:
         read_opening_hours(document(tmp_path / "hours.json", data))
     assert len(str(refused.value)) < 500
+
+
+def test_a_day_that_is_none_is_named(tmp_path):
+    path = tmp_path / "system_hours.json"
+    hours = {"user_types": ["member"], "days": ["mon", "someday"], "start_time": "06:00:00", "end_time": "23:00:00"}
+    path.write_text(json.dumps({"data": {"rental_hours": [hours]}}))
+    with pytest.raises(FileFormatError, match="'someday' is not a day of the week"):
+        read_opening_hours(str(path))

@@ -88,7 +88,10 @@ def test_duplicates_outside_the_period_are_told_apart_too():
     records = status(seconds=True).dropna()
     doubled = pd.concat([records, records[: len(records) // 3]])
     found = by_reason(build_panel(status=doubled, timezone=ZONE, start="2021-07-04").quality, "status")
-    assert "duplicate" not in found
+    assert "repeated record" not in found
+    found = by_reason(build_panel(status=doubled, timezone=ZONE, end="2021-07-02").quality, "status")
+    assert found["repeated record"] == ("noted", 12, 12 / 24)
+    doubled.iloc[len(records) :, doubled.columns.get_loc("num_bikes_available")] += 1
     found = by_reason(build_panel(status=doubled, timezone=ZONE, end="2021-07-02", force=True).quality, "status")
     assert found["duplicate"] == ("rejected", 12, 12 / 24)
 

@@ -8,6 +8,7 @@ import pytest
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.records import read_records
+from unmet.mobility.records.stations import check_not_swapped
 
 STATUS = pd.DataFrame({"station_id": ["a"], "at": ["2021-01-01 00:00"], "available": [1]})
 
@@ -86,6 +87,13 @@ def test_swapped_coordinates_are_refused_and_right_ones_are_not(timezone: str) -
         read_records(trips, timezone=timezone)
 
 
+def test_a_latitude_beyond_all_numbers_is_not_called_swapped() -> None:
+    for lat, lon in ((1e308, -74.0), (40.0, 181.0), (4_500_000.0, 580_000.0)):
+        with pytest.raises(FileFormatError, match=r"these are no degrees") as error:
+            check_not_swapped(lat, lon, "America/New_York", "stations.csv", {}, [])
+        assert "swap" not in str(error.value)
+
+
 def test_single_bad_places_are_mended_or_left_blank_and_counted() -> None:
     stations = frame(
         station_id=["a", "b", "c", "d", "e"],
@@ -138,3 +146,11 @@ def test_more_rows_of_stations_than_the_memory_allows_are_refused(tmp_path, kind
             (given / f"{i}.json").write_text(f'{{"data":{{"stations":[{stations}]}}}}')
     with pytest.raises(InputError, match=r"rows of stations or more do not fit into the memory limit.*--memory"):
         read_records(trips, stations=given, timezone="UTC", memory="100MB")
+
+
+def test_rows_with_more_fields_than_headers_are_not_read_shifted(tmp_path: Path) -> None:
+    """Decimal commas in a file with commas."""
+    path = tmp_path / "stations.csv"
+    path.write_text("station_id,name,lat,lon,capacity\na,Ash,40,7,-74.0,32\nb,Birch,40,8,-74.1,16\n")
+    with pytest.raises(InputError, match="malformed line: 2"):
+        read_records(status=STATUS, stations=path, timezone="America/New_York")

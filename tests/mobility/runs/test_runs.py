@@ -454,3 +454,13 @@ def test_a_full_disk_leaves_earlier_results_as_they_were_and_the_run_can_go_on(t
     assert again.info["zones"]["finished_before"] == (0 if where == "part" else 6)
     run(tmp_path / "fresh", model=ToyModel(seed=1))
     assert tables(out) == tables(tmp_path / "fresh")
+
+
+def test_a_run_does_not_replace_its_panel(tmp_path):
+    panel = tmp_path / "demand.parquet"
+    write_parquet(PANEL, panel)
+    before = panel.read_bytes()
+    with pytest.raises(InputError, match="would replace its panel"):
+        run(tmp_path, panel)
+    assert panel.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["demand.parquet"]

@@ -13,7 +13,7 @@ from unmet.execution import serially
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.clock.periods import hours_of
 from unmet.mobility.runs import run_estimates
-from unmet.mobility.runs.totals import QUANTILES, QUANTITIES, ZoneDraws, tabulate_totals
+from unmet.mobility.runs.totals import QUANTILES, QUANTITIES, ZoneDraws, error_of_pickups, tabulate_totals
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +79,27 @@ def test_parts_of_the_day_and_kinds_of_days_are_sums_of_hours(zones, table):
 
 
 def test_every_row_is_widened_and_keeps_its_mean(zones, table):
-    wider = tabulate_totals(zones, widening=(0.1, 1.5))
+    wider = tabulate_totals(zones, widening=(0.1, 1.5, 0.0))
     lost = (table["quantity"] == "lost").to_numpy()
     np.testing.assert_allclose(wider["mean"], table["mean"], rtol=1e-9)
     assert (wider["sd"] > table["sd"])[lost & (table["level"] == "zone").to_numpy()].all()
+
+
+def test_pickups_that_are_expected_widen_demand_in_all_zones_alike(zones, table):
+    """Served trips and rates are wrong together, so errors of demand are those of pickups times what was recorded."""
+    error = error_of_pickups({"observed": 200.0, "cancelled": 80.0})
+    assert error == pytest.approx(0.1)
+    assert error_of_pickups({"observed": 0.0}) == 0.0
+    wider = tabulate_totals(zones, widening=(0.0, 1.0, error)).set_index(["level", "quantity"])
+    system, before = wider.loc["system"], table.set_index(["level", "quantity"]).loc["system"]
+    np.testing.assert_allclose(system["mean"], before["mean"], rtol=1e-3)
+    assert before.loc["observed", "sd"] == 0
+    assert system.loc["observed", "sd"] == pytest.approx(error * before.loc["observed", "mean"], rel=0.05)
+    of = dict(zip(QUANTITIES, zones[0][1].widened(pickups=error).quantities(error), strict=True))
+    np.testing.assert_allclose(of["observed"], of["served"] + of["walked_in"])  # draw by draw
+    np.testing.assert_allclose(of["wanted"], of["served"] + of["walked_on"] + of["lost"])
+    expected = np.hypot(before.loc["demand", "sd"], error * before.loc["demand", "mean"])
+    assert system.loc["demand", "sd"] == pytest.approx(expected, rel=0.2)
 
 
 def test_the_systems_spread_is_not_the_sum_of_the_zones_spreads(table):

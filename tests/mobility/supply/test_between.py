@@ -190,3 +190,44 @@ def test_rare_looks_find_broken_vehicles():
         both = made.panel.merge(city.true_rate.rename(columns={"station_id": "zone"}), on=["zone", "start"])
         found, true = ((both["rate"] * out).sum() for out in (both["out_minutes"] / 60, both["stockout"]))
         assert found == pytest.approx(true, rel=0.12)  # .79 to .88 of it if every listed vehicle can be rented
+
+
+@pytest.mark.parametrize("minutes", [10, 60])
+def test_polls_that_keep_the_times_of_stations_are_polls(minutes):
+    """Each look shows when a station last reported, and lacks those that did not report since the look before."""
+    city = simulate_city(8, 28, seed=9541, realistic=True, walk_probability=0.0, shock_effect=0.0, polls="log")
+    look = -(-(city.status["last_reported"] - 7) // (60 * minutes))
+    looks = city.status.assign(look=look).drop_duplicates(["station_ix", "look"], keep="last").drop(columns="look")
+    made = build_panel(None, looks, city.stations, timezone=city.settings.timezone, every="1h")
+    assert any("minutes apart" in remark for remark in made.summary["remarks"])
+    assert made.summary["cadence"][0]["minutes"] == pytest.approx(minutes, rel=0.15)
+    both = made.panel.merge(city.true_rate.rename(columns={"station_id": "zone"}), on=["zone", "start"])
+    assert both["observed"].sum() / len(city.trips) == pytest.approx(1.0, abs=0.1)
+    assert both["unknown_minutes"].sum() < 0.01 * both["minutes"].sum()
+    lost = (both["rate"] * both["out_minutes"] / 60).sum() / (both["rate"] * both["stockout"]).sum()
+    assert lost == pytest.approx(1.0, abs=0.12)
+    log = build_panel(None, city.status, city.stations, timezone=city.settings.timezone, every="1h")
+    assert log.summary["usable_supply"]["method"] == "hidden"  # every change has its own time
+
+
+def test_a_model_that_does_not_explain_the_pickups_is_said_to_be_uncertain():
+    """One trip per station and day, and vans with small loads that look like riders."""
+    city = simulate_city(
+        8, 28, seed=7, realistic=True, walk_probability=0.0, shock_effect=0.0, polls="60", demand=1.5, fleet_share=0.1
+    )
+    made = build_panel(None, city.status, city.stations, timezone=city.settings.timezone, every="1h")
+    assert any("minutes out of stock are uncertain" in remark for remark in made.summary["remarks"])
+
+
+def test_polls_at_odd_times_are_polls():
+    """Looks at all stations, two to thirty minutes apart."""
+    city = simulate_city(8, 28, seed=21, realistic=True, walk_probability=0.0, shock_effect=0.0, polls="1", demand=40.0)
+    minute = city.status["last_reported"] // 60
+    rng = np.random.default_rng(1)
+    looks = minute.min() + np.cumsum(rng.integers(2, 31, 28 * 1440 // 16))
+    made = build_panel(
+        None, city.status[minute.isin(looks)], city.stations, timezone=city.settings.timezone, every="1h"
+    )
+    assert made.summary["usable_supply"]["method"] == "between"
+    assert made.panel["observed"].sum() / len(city.trips) == pytest.approx(1.0, abs=0.12)
+    assert not any("uncertain" in remark for remark in made.summary["remarks"])

@@ -37,7 +37,7 @@ def some_looks(seed: int, number: int) -> Looks:
 def test_sums_over_all_sequences(number):
     looks = some_looks(number, number)
     bridged = bridge_looks(looks)
-    table, begin = transitions(bridged, BREAKING), start(looks, BREAKING)
+    table, begin = transitions(looks, bridged.probability, BREAKING), start(looks, BREAKING)
     total, both = 0.0, np.zeros((number, STATES, STATES))
     runs = np.split(np.arange(number), np.flatnonzero(looks.begins)[1:])
     log_total = 0.0

@@ -10,7 +10,7 @@ import pytest
 from scipy.linalg import expm
 
 from unmet.mobility.supply import broken, usable, usable_learning
-from unmet.mobility.supply.broken import BRIEF, BROKEN, MOST_BROKEN, STATES, Fault, Steps
+from unmet.mobility.supply.broken import BRIEF, BROKEN, MOST_BROKEN, STATES, Fault, Steps, demand_with
 from unmet.mobility.supply.served import find_served
 from unmet.mobility.supply.timeline import Timeline
 from unmet.mobility.supply.usable import Chunks, log_likelihood, log_likelihoods, smooth
@@ -266,8 +266,20 @@ def test_rates_that_are_too_high_are_not_taken_for_vehicles_that_cannot_be_rente
     steps, _ = record
     learnt = learn_fault(replace(steps, station=np.arange(len(steps)) // 150, expected=1.15 * steps.expected))
     assert learnt.demand == pytest.approx(1 / 1.15, rel=0.05)
+    assert learnt.scarcity == pytest.approx(1.0, abs=0.03)
     assert learnt.breakage == pytest.approx(TRUE.breakage, rel=0.4)
     assert learnt.fleeting == pytest.approx(TRUE.fleeting, abs=0.06)
+
+
+def test_demand_that_grows_with_each_vehicle_fewer_is_found(record):
+    steps, _ = record
+    growing = replace(steps, station=np.arange(len(steps)) // 150)
+    known = demand_with([Fault(0.0, 1.0, demand=1.0, scarcity=1.06)], steps.listed)[:, 0]
+    np.testing.assert_allclose(known[[0]], 1.06 ** max(4 - int(steps.listed[0]), 0))
+    # The rates are too low by that factor wherever few are listed.
+    learnt = learn_fault(replace(growing, expected=steps.expected / known))
+    assert 1.02 < learnt.scarcity < 1.08
+    assert learnt.breakage == pytest.approx(TRUE.breakage, rel=0.4)
 
 
 def test_the_chance_to_be_served_is_calibrated(record):
@@ -297,12 +309,14 @@ def test_the_correction_makes_up_for_what_the_hidden_state_leaves_out(record, mo
     short = steps.pickups[one].sum() / usable_pickups[one].sum()
     assert short < 0.97
     monkeypatch.setattr(usable_learning, "_CORRECTION_PICKUPS", 1.0)
-    correction, after = usable_learning._correct(steps, usable_pickups)
+    correction, after = usable_learning.correct(steps.listed, steps.station % 2, steps.pickups, usable_pickups)
     assert correction[1] == pytest.approx(short, abs=0.002)
     assert after[1:3] == pytest.approx(1.0, abs=0.02)
     assert correction[3:] == pytest.approx(1.0)
     monkeypatch.setattr(usable_learning, "_CORRECTION_PICKUPS", 1e9)
-    assert usable_learning._correct(steps, usable_pickups)[0] == pytest.approx(1.0, abs=1e-4)  # all belief, no records
+    assert usable_learning.correct(steps.listed, steps.station % 2, steps.pickups, usable_pickups)[0] == pytest.approx(
+        1.0, abs=1e-4
+    )  # all belief, no records
 
 
 def one_vehicle_for_days(listed: int) -> Timeline:
@@ -324,10 +338,16 @@ def test_the_list_for_the_workshop_has_stations_whose_record_tells():
         calendar = make_calendar(0, int(timeline.end[-1]), "UTC", np.empty((0, 2), dtype=np.int64))
         rates = CityRates(calendar, np.full(168, 1 / 60), np.ones(len(calendar)), np.ones(3))
         one = np.ones(5)
-        _, unusable = find_served(UsableSupply("hidden", rates, TRUE, one, one, one, 0.0), timeline)
+        usable, until = UsableSupply("hidden", rates, TRUE, one, one, one, 0.0), int(timeline.end[-1])
+        _, unusable = find_served(usable, timeline, until)
         assert unusable is not None
         assert unusable.listed.tolist() == found
-    _, unusable = find_served(UsableSupply("hidden", rates, TRUE, one, one, one, 0.0), one_vehicle_for_days(1))
+    timeline = one_vehicle_for_days(1)
+    for then, found in ((7 * 1440 + 30, []), (until - 600, [1]), (until + 600, [])):  # not yet; then; no record
+        _, unusable = find_served(usable, timeline, then)
+        assert unusable is not None
+        assert unusable.listed.tolist() == found
+    _, unusable = find_served(usable, timeline, until)
     assert unusable.probability[0] > 0.9
     assert unusable.number[0] == pytest.approx(1.0, abs=0.1)
     assert unusable.since[0] == 7 * 1440 + 60
@@ -360,8 +380,12 @@ def test_listings_count_where_pickups_do_not_depend_on_them():
 
 
 def test_words_for_looks_without_trips():
+    curves = {"curve_listed": {"1": 0.7, "2": 0.9}, "curve_usable": {"1": 0.95, "2": 0.98}}
     learnt = {"method": "between", "parameters": {"breakage": 0.005, "mended": 1 / 2880}, "log_likelihood_gain": 65.0}
-    assert supply_line(learnt).endswith("0.5% of those brought are broken, for 2.0 days on average")
+    learnt |= curves
+    line = supply_line(learnt)
+    assert "0.5% of those brought are broken, for 2.0 days on average" in line
+    assert line.endswith("0.70 with one vehicle listed and 0.90 with two; 0.95 and 0.98 with the model")
     assert ["Vehicles brought that are broken", "0.50%, for 2.0 days on average"] in supply_facts(learnt)
-    assert supply_curve(learnt) == []
-    assert supply_line(learnt | {"parameters": {}}).endswith("every listed vehicle counts as usable")
+    assert supply_curve(learnt) == [(1, 0.7, 0.95), (2, 0.9, 0.98)]
+    assert "no vehicle seems to be broken" in supply_line(learnt | {"parameters": {}})

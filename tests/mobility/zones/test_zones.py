@@ -143,6 +143,7 @@ def test_superhubs_of_more_stations_than_memory_allows_are_refused():
         ([{"geometry": {"type": "Point", "coordinates": [0, 0]}}], r"features\[0\].geometry should be a Polygon"),
         ([feature("a", [[0, 0], [1, 1]])], r"features\[0\].geometry.coordinates"),
         ([feature("a", square(0, 100, 1, 101))], "swapped"),
+        ([feature("a", square(580_000, 4_500_000, 580_100, 4_500_100))], "Convert the file to EPSG:4326"),
         ([feature("a", square(0, 0, 1, 1)), feature("a", square(2, 0, 3, 1))], "two features have the name 'a'"),
         (["no feature"], r"features\[0\]"),
     ],

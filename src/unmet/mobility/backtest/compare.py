@@ -79,6 +79,8 @@ class _Design:
     def __post_init__(self) -> None:
         if not self.models:
             raise InputError(f"models: expected at least one of {', '.join(MODELS)}, or a ZoneModel; got none.")
+        if not self.tasks:
+            raise InputError(f"tasks: expected at least one of {', '.join(TASKS)}; got none.")
         if unknown := [task for task in self.tasks if task not in TASKS]:
             raise InputError(f"no task {unknown[0]!r}; expected some of {', '.join(TASKS)}")
         if self.folds < 1 or not 0 < self.share < 1 or self.folds * self.share > 1:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -191,7 +192,7 @@ def walk_on(walks: Walks, riders: Array, walking: Walking, rng: np.random.Genera
     walkers = np.zeros(len(walks))
     first = np.ones(len(walks), dtype=bool)
     first[1:] = (np.diff(walks.source) != 0) | (np.diff(walks.bin) != 0)
-    for low, high in zip(np.flatnonzero(first), [*np.flatnonzero(first)[1:], len(walks)], strict=True):
+    for low, high in pairwise([*np.flatnonzero(first), len(walks)]):
         if riders[low] > 0:
             going = chance[low:high]
             walkers[low:high] = rng.multinomial(int(riders[low]), [*going, max(1.0 - going.sum(), 0.0)])[:-1]

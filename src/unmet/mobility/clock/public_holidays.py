@@ -34,6 +34,9 @@ def public_holidays(code: str, years: Iterable[int]) -> dict[date, str]:
         raise MissingExtraError("holidays", "mobility", "Holidays") from None
     country, _, subdivision = code.partition(":")
     try:
+        # The package would look up and call whatever it has of that name.
+        if country not in holidays.list_supported_countries(include_aliases=True):
+            raise NotImplementedError(f"Country {country} not available.")
         return dict(holidays.country_holidays(country, subdiv=subdivision or None, years=sorted({*years})))
     except NotImplementedError as error:
         raise InputError(

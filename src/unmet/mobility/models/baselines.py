@@ -33,17 +33,17 @@ def drop_censored(data: ZoneData, draws: int, seed: int) -> Rates:
 def _by_hour_of_week(data: ZoneData, draws: int, seed: int, rows: BoolArray) -> Rates:
     """Use Gamma(pickups, exposure) as the rate of each hour of the week, and Poisson losses.
 
-    The mean of that gamma distribution is pickups over exposure.
+    The mean of that gamma distribution is pickups over exposure, for hours with at least one bin of exposure.
     """
     if not rows.any():
         raise InputError("No bin is left to learn from.")
     rng = np.random.default_rng(seed)
     count = np.bincount(data.slot[rows], data.observed[rows], minlength=HOURS_OF_WEEK)
     time = np.bincount(data.slot[rows], data.exposure[rows], minlength=HOURS_OF_WEEK)
-    # An hour of the week that never had supply gets the zone's mean, as uncertain as if from one bin. Its bins are
-    # flagged as extrapolation.
-    known = time > 0
-    shape, time = np.where(known, count, count.sum() / time.sum()), np.where(known, time, 1.0)
+    # An hour of the week with less supply than one full bin in all gets the zone's mean for the rest of that bin: a
+    # pickup in a moment of supply would count as hundreds. One that never had supply is flagged as extrapolation.
+    rest = np.maximum(1.0 - time, 0.0)
+    shape, time = count + rest * count.sum() / time.sum(), time + rest
     by_slot = rng.gamma(shape, 1 / time, size=(draws, HOURS_OF_WEEK))
     mean = (shape / time)[data.slot]
     rate = by_slot[:, data.slot]

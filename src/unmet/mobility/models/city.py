@@ -25,6 +25,7 @@ from unmet.mobility.models.city_curve import continued, learn_curve
 from unmet.mobility.models.fitting import SEARCH_ITERATIONS, inference_for, search_rows
 from unmet.mobility.models.kept import InputScales, KeptCurve
 from unmet.mobility.models.kernel import demand_kernel
+from unmet.mobility.models.trend import learn_trend
 from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, Hyperparameters, ZoneData, zone_data
 from unmet.spreading import Spread, in_turn
 
@@ -161,13 +162,14 @@ def learn_city(
 def learn_city_from_rows(zones: Iterable[pd.DataFrame], spread: Spread = in_turn) -> CityModel | None:
     """Learn the city model from the rows of each zone, as a run has them.
 
-    A zone whose rows cannot be read is left out; its own estimate then reports why.
+    A zone whose rows cannot be read, or contradict each other, is left out; its own estimate then reports why.
     """
 
     def readable() -> Iterator[tuple[pd.DataFrame, ZoneData]]:
         for rows in zones:
             try:
                 data = zone_data(rows)
+                data.check_supply()
             except Exception:  # reported when the zone itself is estimated
                 continue
             yield rows, data
@@ -195,7 +197,7 @@ def _keeping_some(
 def _hyperparameters(zones: Sequence[ZoneData], seed: int, spread: Spread) -> Hyperparameters:
     """Learn the hyper-parameters of the kernel of the longest record, from all zones that have its columns."""
     longest = max(zones, key=lambda data: float(np.ptp(data.inputs["t"])))
-    kernel = demand_kernel(longest, city=True)
+    kernel = demand_kernel(longest, city=True, trend=learn_trend(zones))
     fitted, used = [], 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the search may end at its limit with little left to gain

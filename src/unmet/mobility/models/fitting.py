@@ -12,7 +12,7 @@ from unmet.estimators import CensoredGP
 from unmet.kernels import Kernel
 from unmet.mobility.models.zone_data import ZoneData
 
-__all__ = ["SEARCH_ITERATIONS", "fit_zone", "inference_for", "join_messages", "search_rows"]
+__all__ = ["SEARCH_ITERATIONS", "fit_zone", "inference_for", "inference_for_rows", "join_messages", "search_rows"]
 
 # Hyper-parameters are learnt on at most this many rows, drawn at random; the posterior then uses all rows.
 _SEARCH_ROWS = 3000
@@ -23,7 +23,12 @@ _DENSE_ROWS = 400
 
 def inference_for(data: ZoneData) -> Literal["dense", "lowrank"]:
     """Give the faster inference for a zone's `CensoredGP`: dense for short records, low rank for long ones."""
-    return "lowrank" if len(data) > _DENSE_ROWS else "dense"
+    return inference_for_rows(len(data))
+
+
+def inference_for_rows(count: int) -> Literal["dense", "lowrank"]:
+    """Give the faster inference for so many rows."""
+    return "lowrank" if count > _DENSE_ROWS else "dense"
 
 
 def search_rows(rows: BoolArray, seed: int, most: int = _SEARCH_ROWS) -> IntArray:

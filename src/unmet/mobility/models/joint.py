@@ -148,7 +148,7 @@ def join_city(
         if kept is None:
             level = np.log(absorbed.level(np.where(np.isfinite(records.observed), background, 0.0)))
     assert shocks is not None
-    if walking is None and curve.theta.size:
+    if walking is None and len(walks) and curve.theta.size:
         curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before))
     rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * (shocks.var + records.var)))
     joint = JointCity(

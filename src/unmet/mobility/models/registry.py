@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 from unmet._exceptions import InputError
@@ -176,14 +177,16 @@ def find_model(model: str | ZoneModel) -> ZoneModel:
         if model != MODELS.get(model.name, model):
             raise InputError(f"model: {model.name!r} is the name of a built-in model; choose another name.")
         return model
-    if model not in MODELS:
+    if not isinstance(model, str) or model not in MODELS:
         raise InputError(f"no model {model!r}; expected one of {', '.join(MODELS)}, or a ZoneModel")
     return MODELS[model]
 
 
-def check_draws(draws: int, seed: int) -> None:
+def check_draws(draws: Any, seed: Any) -> None:
     """Refuse a number of posterior draws that gives no intervals or does not fit in memory, and a negative seed."""
-    if seed < 0:
-        raise InputError(f"seed: expected a whole number of at least 0, got {seed}.")
-    if not _FEWEST_DRAWS <= draws <= _MOST_DRAWS:
-        raise InputError(f"draws: expected {_FEWEST_DRAWS} to {_MOST_DRAWS:,}, got {draws:,}.")
+    if not isinstance(seed, Integral) or seed < 0:
+        raise InputError(f"seed: expected a whole number of at least 0, got {seed!r:.60}.")
+    if not isinstance(draws, Integral):
+        raise InputError(f"draws: expected a whole number, got {draws!r:.60}.")
+    if not _FEWEST_DRAWS <= int(draws) <= _MOST_DRAWS:
+        raise InputError(f"draws: expected {_FEWEST_DRAWS} to {_MOST_DRAWS:,}, got {int(draws):,}.")

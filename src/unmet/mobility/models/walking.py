@@ -78,8 +78,8 @@ class Walking:
         falls = values.shape == (len(KNOTS) - 1,) and bool((np.diff(values) <= 0).all())
         if not falls or not 0 <= values[-1] <= values[0] < 1:
             raise InputError(
-                f"walk: expected {len(KNOTS) - 1} chances from 0 to 1 that do not rise, at {KNOTS[:-1].tolist()} "
-                f"metres; got {values.tolist()}."
+                f"walk: expected {len(KNOTS) - 1} chances of at least 0 and below 1 that do not rise, at "
+                f"{KNOTS[:-1].tolist()} metres; got {values.tolist()}."
             )
         ratios = np.divide(values[1:], values[:-1], out=np.zeros(values.size - 1), where=values[:-1] > 0)
         return cls(logit(np.append(values[0], ratios)))  # a ratio of 0 or 1 is an infinite logit, which `expit` undoes

@@ -35,6 +35,10 @@ _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # Minutes. A pickup proves that a vehicle was there for a moment, even if no minute began with one. One moment per bin,
 # not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased.
 _MOMENT = 0.5
+# Pickups in bins without supply, their share of all, and their pace over that with supply, from which on supply and
+# pickups contradict each other, as for the stations of `unmet.mobility.panel.plausibility`. In Jersey City no zone has
+# a share above 0.003 or a pace above 0.2.
+_LEAST_UNSERVED, _LEAST_SHARE, _LEAST_PACE = 10, 0.03, 0.35
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,26 @@ class ZoneData:
         observed, exposure = np.where(hidden, np.nan, self.observed), np.where(hidden, 0.0, self.exposure)
         return replace(self, observed=observed, exposure=exposure)
 
+    def check_supply(self) -> None:
+        """Refuse a zone whose pickups are in bins in which nobody could be served, at a good part of the usual pace.
+
+        Each such bin counts as half a minute of exposure. As an exception that is right; as the rule it would multiply
+        demand by the number of half minutes in a bin.
+        """
+        counted = np.isfinite(self.observed) if self.hidden is None else np.isfinite(self.observed) & ~self.hidden
+        without = counted & (self.exposure * self.minutes <= _MOMENT)
+        inside, pickups = self.observed[without].sum(), self.observed[counted].sum()
+        supplied = self.exposure[counted & ~without].sum()
+        many = inside >= max(_LEAST_UNSERVED, _LEAST_SHARE * pickups)
+        # Pace without and with supply, multiplied out.
+        fast = inside * supplied >= _LEAST_PACE * (pickups - inside) * without.sum()
+        if inside > 0 and ((many and fast) or supplied == 0):
+            raise InputError(
+                f"{inside:,.0f} of its {pickups:,.0f} pickups are in bins whose exposure says that nobody could be "
+                "served. Supply and pickups contradict each other, so its demand cannot be estimated. Correct its "
+                "exposure, or use a model that needs none (cgp, share)."
+            )
+
     @property
     def daily(self) -> bool:
         """Whether the bins are a day or longer."""
@@ -240,7 +264,7 @@ def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
     states = frame[list(STATE_MINUTES)].to_numpy(dtype=float)
     minutes = frame["minutes"].to_numpy(dtype=float)
     share = ~((exposure >= 0) & (exposure <= 1))
-    label = frame["censored"].isna().to_numpy()
+    label = ~frame["censored"].isin([0, 1]).to_numpy()
     state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)
     for wrong, words in (
         ((observed < 0) | (observed > _LARGEST_COUNT), f"observed must be 0 to {_LARGEST_COUNT:,.0f}, or missing"),
@@ -267,7 +291,11 @@ def _inputs(
     """Make the columns for the kernels; fill gaps of a covariate with its median, and report rows with gaps."""
     known = scales or InputScales(local[0], _covariate_scales(frame))
     inputs = pd.DataFrame({"t": (local - known.origin) / pd.Timedelta(days=1)})
-    holiday = frame["holiday"].to_numpy(dtype=float) if "holiday" in frame else np.zeros(len(frame))
+    holiday = np.zeros(len(frame))
+    if "holiday" in frame:
+        if not pd.api.types.is_numeric_dtype(frame["holiday"]):
+            raise InputError(f"holiday must be true or false, or 0 or 1; got {frame['holiday'].iloc[0]!r:.60}")
+        holiday = frame["holiday"].to_numpy(dtype=float)
     holiday = np.nan_to_num(holiday)
     clock = (local - local.normalize()) / pd.Timedelta(days=1)
     inputs["week"] = np.where(holiday > 0, 6, local.day_of_week) + np.asarray(clock)

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from unmet._exceptions import InputError
+from unmet._numbers import read_numbers
 from unmet._typing import Array, BoolArray, IntArray
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.clock.periods import period_numbers
 from unmet.mobility.models.city import CityModel, with_city
 from unmet.mobility.models.held_out import find_held_out
 from unmet.mobility.models.kept import KeptFit
-from unmet.mobility.models.rates import Rates
+from unmet.mobility.models.rates import Rates, mid_quantiles
 from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS, ZoneModel, check_draws, find_model
 from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.models.walking import NO_WALKING, Walking
@@ -68,7 +69,7 @@ class DemandModel:
             raise InputError(f"name: expected that of the record, {self.zone_model.name!r}; got {self.name!r}.")
         check_draws(self.draws, self.seed)
         if not isinstance(self.walk, str):
-            object.__setattr__(self, "walk", tuple(self.walk))
+            object.__setattr__(self, "walk", tuple(read_numbers(self.walk, "walk").ravel().tolist()))
         self.walking()  # raises if it is no curve
 
     def walking(self) -> Walking | None:
@@ -183,6 +184,8 @@ def estimate_zone(
         has_record = bool((panel["unknown_minutes"] < panel["minutes"]).any())
         why = "No bin had anything to rent" if has_record else "The zone has no record in this period"
         raise InputError(f"{why}, so its demand cannot be estimated.")
+    if model.zone_model.supply == "exposure" and kept is None:
+        data.check_supply()
     rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))
     counted = np.isfinite(data.observed)
     summary = {
@@ -325,7 +328,7 @@ def _rows(data: ZoneData, rates: Rates) -> pd.DataFrame:
 
 def _summary(name: str, draws: Array) -> dict[str, Array]:
     """Mean, standard deviation and quantiles of each bin over draws."""
-    quantiles = np.quantile(draws, list(_OF_DRAWS.values()), axis=0)
+    quantiles = mid_quantiles(draws, list(_OF_DRAWS.values()))
     return {
         f"{name}_mean": draws.mean(axis=0),
         f"{name}_sd": draws.std(axis=0),

@@ -43,6 +43,7 @@ from unmet.mobility.supply.silence import (
     far_apart,
     join,
     outside_coverage,
+    repeat_daily,
     silent_stretches,
     standstills,
 )
@@ -85,6 +86,8 @@ class Evidence:
         Trips that start in a zone and a bin. None without trips.
     duplicates : int
         Status records that were left out because a later one has the same station and second.
+    repeats : int
+        Likewise, of the same content.
     silent : array
         Stretches (begin, end) in which the feed is silent, or looked at too rarely to infer pickups.
     closures : array
@@ -107,6 +110,7 @@ class Evidence:
     activity: StationActivity | None = None
     trips_used: int | None = None
     duplicates: int = 0
+    repeats: int = 0
     silent: Integers = field(default_factory=lambda: NO_STRETCHES)
     closures: Integers = field(default_factory=lambda: NO_STRETCHES)
     supply: SupplyModel | None = None
@@ -229,7 +233,8 @@ def gather(
         moves = _moves(records, stations, order, holes, first, last)
         groups = make_groups(workers, len(zones), group, np.bincount(moves.station, minlength=len(group)))
     still, silent = standstills(feed, silent)
-    overrides = [Override(b, e, FEED_SILENT) for b, e in silent.tolist()]
+    reason = np.where(repeat_daily(silent), FAR_APART, FEED_SILENT)  # a gap that repeats is no outage
+    overrides = [Override(b, e, r) for (b, e), r in zip(silent.tolist(), reason.tolist(), strict=True)]
     overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
     if log is not None:
         apart = far_apart(feed, holes, options.supply == "usable" and bridges_looks(feed, span is not None))
@@ -278,6 +283,7 @@ def gather(
         activity=activity,
         trips_used=None if trips is None else trips.used,
         duplicates=0 if log is None else log.duplicates,
+        repeats=0 if log is None else log.repeats,
         silent=silent,
         closures=still,
         supply=supply,

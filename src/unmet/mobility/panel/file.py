@@ -32,6 +32,7 @@ _TABLES = {
     "unusable": frozenset({"station", "zone", "unusable"}),
 }
 # Of a wall clock from UTC: a day, for what Samoa and Manila have skipped or repeated, and some.
+_LONGEST_BIN = 366 * 24 * 60
 _LARGEST_OFFSET = pd.Timedelta(hours=26)
 
 
@@ -115,8 +116,13 @@ class PanelFile:
                 self.connection,
                 "SELECT DISTINCT start, start_local, minutes FROM panel ORDER BY start, start_local, minutes",
             )
-        if bins["start"].isna().any():
-            raise FileFormatError(f"{self.label}: some rows have no start; expected a time in each.")
+        for name in ("start", "start_local"):
+            if bins[name].isna().any():
+                raise FileFormatError(f"{self.label}: some rows have no {name}; expected a time in each.")
+        odd = bins.loc[~bins["minutes"].between(1, _LONGEST_BIN), "minutes"]
+        if len(odd):
+            expected = f"minutes must be the length of the bin, 1 to {_LONGEST_BIN:,}"
+            raise FileFormatError(f"{self.label}: {expected}; some rows have {odd.iloc[0]}.")
         apart = (bins["start_local"] - bins["start"].dt.tz_localize(None)).abs()
         if (wrong := apart > _LARGEST_OFFSET).any():
             raise InputError(
@@ -193,6 +199,8 @@ class PanelFile:
         if bins is None:
             self._drop("future")
             return
+        if "future" in self.columns:
+            raise InputError(f"{self.label}: the panel has a column 'future', which a horizon adds. Rename it.")
         states = dict.fromkeys((name for name in STATE_MINUTES if name in self.columns), 0)
         rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
         self._keep("future", rows)
@@ -230,7 +238,9 @@ class PanelFile:
 
 
 @contextmanager
-def open_panel(path: str | os.PathLike[str], *, sha256: str | None = None) -> Iterator[PanelFile]:
+def open_panel(
+    path: str | os.PathLike[str], *, sha256: str | None = None, label: str | None = None
+) -> Iterator[PanelFile]:
     """Open a panel's Parquet file, and check that it has the needed columns and that types are right.
 
     Parameters
@@ -239,11 +249,13 @@ def open_panel(path: str | os.PathLike[str], *, sha256: str | None = None) -> It
         The file.
     sha256 : str, optional
         Hash of the file's bytes, if known; computed otherwise.
+    label : str, optional
+        Name of the panel in errors; the path if not given.
     """
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {str(path)!r}. Make a panel with: unmet panel --out {file.name}")
-    label = str(path)
+    label = label or str(path)
     with connect() as connection:
         quoted = path_literal(str(file))
         with reading(label):

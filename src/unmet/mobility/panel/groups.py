@@ -13,7 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet._exceptions import UnmetError
+from unmet._exceptions import InputError, UnmetError
+from unmet._numbers import read_count
 from unmet.execution import Executor, WorkerDied, describe_executor, serially, work_through
 from unmet.mobility.clock.bins import Integers
 
@@ -23,6 +24,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _RECORDS = 1_000_000  # of a group: some seconds of work, as much as it takes to start a worker process
+_MOST = 1_000_000  # groups, at once or in all
 _PER_WORKER = 4  # groups: the last ones to finish keep few workers waiting
 
 
@@ -43,6 +45,13 @@ class Workers:
     executor: Executor = serially
     jobs: int = 1
     groups: int | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.executor):
+            raise InputError(f"executor: expected a function as of unmet.execution, got {self.executor!r:.60}.")
+        read_count(self.jobs, "jobs", 1, _MOST)
+        if self.groups is not None:
+            read_count(self.groups, "groups", 1, _MOST)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -16,11 +17,13 @@ from unmet._storage.parquet import write_parquet
 from unmet._storage.temporary import temporary_folder
 from unmet.mobility.panel.build import Panel
 from unmet.mobility.panel.file import PanelFile, open_panel
+from unmet.mobility.records.files import is_frame
 
 __all__ = ["AnyPanel", "opened"]
 
 AnyPanel = str | os.PathLike[str] | pd.DataFrame | Panel | PanelFile
-"""A panel's file, its rows, what `build_panel` returns, or a file that is open already."""
+"""A panel's file, its rows, what `build_panel` returns, or a file that is open already. Rows may also be a polars or
+Arrow frame."""
 
 
 @contextmanager
@@ -32,18 +35,20 @@ def opened(panel: AnyPanel) -> Iterator[PanelFile]:
     if isinstance(panel, PanelFile):
         yield panel
         return
-    if not isinstance(panel, pd.DataFrame | Panel):
+    if isinstance(panel, str | os.PathLike):
         with open_panel(panel) as file:
             yield file
         return
+    if not (isinstance(panel, Panel) or is_frame(panel)):
+        raise InputError(f"panel: expected a panel's file, a Panel or a frame of its rows; got {type(panel).__name__}.")
     with temporary_folder() as folder:
         path = folder / "panel.parquet"
         panel.save(path) if isinstance(panel, Panel) else _write_frame(panel, path)
-        with open_panel(path) as file:
+        with open_panel(path, label="panel") as file:
             yield replace(file, path=None)
 
 
-def _write_frame(frame: pd.DataFrame, path: Path) -> None:
+def _write_frame(frame: Any, path: Path) -> None:
     try:
         write_parquet(frame, path)
     except (duckdb.Error, TypeError, ValueError) as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any
 
 from unmet._exceptions import InputError
@@ -28,7 +29,7 @@ class OptionInfo:
     table : str or None
         Table of ``unmet.toml`` and group of flags: ``records`` or ``panel``. None if the option exists only in Python.
     kind : str
-        Kind of value: ``text``, ``moment``, ``zones``, ``whole``, ``number``, ``flag`` or ``names``.
+        Kind of value: ``text``, ``text or file``, ``moment``, ``whole``, ``number``, ``flag`` or ``names``.
     help : str
         One sentence.
     example : str
@@ -55,6 +56,29 @@ class OptionInfo:
 
 def _option(default: Any, table: str | None, kind: str, help: str, example: str, **more: Any) -> Any:
     return field(default=default, metadata={"info": OptionInfo(table, kind, help, example, default, **more)})
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(key, str) and (isinstance(item, str) or (isinstance(item, Sequence) and all(map(_is_text, item))))
+        for key, item in value.items()
+    )
+
+
+# True is a number in Python, and any text but "" is true: neither is meant.
+_KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "text": ("text", _is_text),
+    "text or file": ("text", _is_text),
+    "moment": ("a date or a local time", lambda value: True),  # see `_utc_minute`
+    "whole": ("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool)),
+    "number": ("a number", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
+    "flag": ("True or False", lambda value: isinstance(value, bool)),
+    "names": ("a mapping of names", _are_names),
+}
 
 
 def _check_timezone(timezone: str) -> None:
@@ -284,9 +308,12 @@ class PanelOptions:
     def __post_init__(self) -> None:
         for name, info in PANEL_OPTIONS.items():
             value = getattr(self, name)
+            expected, right = _KINDS[info.kind]
+            if not right(value) and not (value is None and info.default is None):
+                raise InputError(f"{name}: expected {expected}, such as {info.example}; got {value!r:.60}.")
             info.check(value)
             least, most = info.limits
-            if (least is not None and value < least) or (most is not None and value > most):
+            if not ((least is None or value >= least) and (most is None or value <= most)):  # also for NaN
                 limits = f"of at least {least}" if most is None else f"between {least:g} and {most:g}"
                 raise InputError(f"{name}: expected a number {limits}, got {value!r}.")
         self.period()

@@ -157,13 +157,17 @@ def _windows(events: Integers, width: int) -> Integers:
 
 
 def kept_zones(keep: str | None, zones: pd.DataFrame) -> set[str]:
-    """Return the zones that stay in the totals whatever their records say: ``all``, or names separated by commas."""
+    """Return the zones that stay in the totals whatever their records say: ``all``, or names separated by commas.
+
+    A single name may have commas of its own.
+    """
     if keep is None:
         return set()
     if keep.strip() == "all":
         return set(zones["zone"].astype(str))
+    whole = (zones["name"].astype(str) == keep.strip()).any()
     kept = set()
-    for name in (part.strip() for part in keep.split(",")):
+    for name in (part.strip() for part in ([keep] if whole else keep.split(","))):
         rows = (zones["zone"].astype(str) == name) | (zones["name"].astype(str) == name)
         if not rows.any():
             raise InputError(f"keep: expected all, or names or ids of zones, separated by commas; no zone is {name!r}.")

@@ -13,17 +13,21 @@ from unmet.mobility.panel.evidence import Evidence
 from unmet.mobility.panel.usable import LONGEST_CADENCE
 from unmet.mobility.supply.cadence import HOUR
 from unmet.mobility.supply.polls import MISSED_POLLS
-from unmet.mobility.supply.silence import LONGEST_LOOK
+from unmet.mobility.supply.silence import LONGEST_LOOK, repeat_daily
 
 __all__ = ["cadence_table", "find_remarks", "misses_pickups"]
 
+_UNEXPLAINED = 0.75  # pickups over those expected by the model, below which it is not believed
+_MOST_GAPS = 5000
+_IN_HOURS = "in these hours:"
 _NAMED = 3  # zones named in one remark
 _MOSTLY_COVERED = 0.9  # share of the bins that trips cover, beyond which pickups are taken to be counted
 
 
 def cadence_table(evidence: Evidence) -> list[dict[str, float]]:
     """List the usual intervals between two looks at the feed (whole minutes), and the share of hours with each."""
-    minutes = _rounded(evidence.feed.cadence.minutes)
+    cadence = evidence.feed.cadence
+    minutes = _rounded(np.where(cadence.apart > 0, cadence.apart, cadence.minutes))
     found, hours = np.unique(minutes, return_counts=True)
     order = np.argsort(-hours, kind="stable")[:5]
     return [{"minutes": float(found[i]), "share": round(float(hours[i] / hours.sum()), 4)} for i in order]
@@ -68,7 +72,11 @@ def find_remarks(
             tail = f"zone {row['zone']} rests on its other stations"
         remarks.append(f"{name}: {row['why']}; {tail}.")
     if evidence.activity is not None:
-        remarks += _on_looks(evidence, pickups_from, timezone)
+        looks = _on_looks(evidence, pickups_from, timezone)
+        remarks += looks
+        if not any(_IN_HOURS in remark for remark in looks):
+            remarks += _on_gaps(evidence, timezone)
+        remarks += _on_worth(evidence)
     names = {str(zone): _name(str(zone), name) for zone, name in zip(zones["zone"], zones["name"], strict=True)}
     minutes = reasons.groupby(["reason", "zone"])["minutes"].sum()
     whole = reasons.groupby("zone")["minutes"].sum()
@@ -110,25 +118,49 @@ def _looks_rarely(evidence: Evidence, pickups_from: str) -> bool:
     """Whether pickups are inferred from looks that are far apart."""
     if pickups_from == "trips" or evidence.activity is None or evidence.covered.mean() > _MOSTLY_COVERED:
         return False
-    cadence = evidence.feed.cadence
-    return bool(cadence.regular.mean() > 0.5 and cadence.usual > LONGEST_CADENCE)
+    return evidence.feed.cadence.looks > LONGEST_CADENCE
+
+
+def _on_worth(evidence: Evidence) -> list[str]:
+    """Say where the model of usable supply does not explain the pickups with one or two vehicles listed."""
+    if evidence.supply is None:
+        return []
+    learnt = evidence.supply.summary()[0]
+    worth = min(learnt["curve_usable"][number] for number in ("1", "2"))
+    if learnt["method"] not in ("hidden", "between") or worth >= _UNEXPLAINED:
+        return []
+    return [
+        f"Where one or two vehicles are listed, {worth:.2f} of the expected pickups are seen, though the model knows "
+        "of unusable ones: minutes out of stock are uncertain. With few riders, vans that move few vehicles at once "
+        "do that (--rebalancing)."
+    ]
+
+
+def _on_gaps(evidence: Evidence, timezone: str) -> list[str]:
+    """Say at which hours the feed has a gap on many days."""
+    silent = evidence.silent[repeat_daily(evidence.silent)]
+    if len(silent) == 0 or len(silent) > _MOST_GAPS:
+        return []
+    minute = np.concatenate([np.arange(begin + HOUR // 2, end, HOUR) for begin, end in silent])
+    hours = ", ".join(f"{h:02d}" for h in np.unique(wall_minutes(minute, timezone) % DAY // HOUR))
+    return [f"The feed has a gap at the same time of {len(silent):,} days, {_IN_HOURS} {hours}; it is unknown time."]
 
 
 def _on_looks(evidence: Evidence, pickups_from: str, timezone: str) -> list[str]:
     """Say where looks at the feed are far apart."""
     cadence = evidence.feed.cadence
-    usual = cadence.usual
+    usual, looks = cadence.usual, cadence.looks
     inferred = pickups_from != "trips" and evidence.covered.mean() <= _MOSTLY_COVERED
-    apart = f"Looks at the feed are {_rounded(usual):.0f} minutes apart."
+    apart = f"Looks at the feed are {_rounded(looks):.0f} minutes apart."
     if _looks_rarely(evidence, pickups_from):
         if not _is_bridged(evidence):
-            some = "Most" if usual > LONGEST_LOOK else "Some"
+            some = "Most" if looks > LONGEST_LOOK else "Some"
             return [f"{apart} {some} pickups between them cancel out with returns and are missing: give trips."]
         return [
             f"{apart} Pickups that cancel out with returns between them are not seen but expected (cancelled), and "
             "exposure is what could have happened, with its standard deviation (out_sd). To count them, give trips."
         ]
-    if not inferred and cadence.regular.mean() > 0.5 and usual > LONGEST_LOOK:
+    if not inferred and looks > LONGEST_LOOK:
         return [f"{apart} States between them are not known."]
     slow = cadence.regular & (cadence.minutes > max(LONGEST_LOOK, MISSED_POLLS * usual))
     if not slow.any():
@@ -141,4 +173,4 @@ def _on_looks(evidence: Evidence, pickups_from: str, timezone: str) -> list[str]
     else:
         tail = "pickups and stock-outs are coarser then" if inferred else "stock-outs are coarser then"
     hours = ", ".join(f"{h:02d}" for h in hour)
-    return [f"Looks at the feed are {apart:.0f} minutes apart on some days in these hours: {hours}; {tail}."]
+    return [f"Looks at the feed are {apart:.0f} minutes apart on some days {_IN_HOURS} {hours}; {tail}."]

@@ -94,8 +94,10 @@ def make_panel(
         report_moved(connection, log)
     evidence, of_zones, groups = gather(records, zones, stations, options, log, progress, earlier, workers)
     if evidence.activity is not None:
-        detail = "same station and second: the last record was used"
-        log.add("status", "duplicate", "rejected", evidence.duplicates, detail, of=records.within.get("status"))
+        detail, of = "same station and second: the last record was used", records.within.get("status")
+        log.add("status", "duplicate", "rejected", evidence.duplicates, detail, of=of)
+        detail = "same station, second and content: one was used"
+        log.add("status", "repeated record", "noted", evidence.repeats, detail, of=of)
     parts = panel_rows(evidence, of_zones, groups, options.rebalancing, progress)
     minutes, held = _fill_rows(records, zones.frame, evidence, options, parts)
     reasons = _name_reasons(minutes, zones.frame)

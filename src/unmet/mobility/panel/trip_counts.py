@@ -135,7 +135,16 @@ def count_trips(
         _add(returns, zone, end, bins)
         found += int((zone >= 0).sum())
     log.add("trips", "outside the panel's period", "noted", outside, "not in the panel")
-    log.add("trips", "start in no zone", "noted", nowhere, "not in the panel")
+    if zones.locate is None:
+        log.add(
+            "trips",
+            "no station, only coordinates",
+            "rejected",
+            nowhere,
+            "these place a trip if zones are polygons or a grid",
+        )
+    else:
+        log.add("trips", "start in no zone", "noted", nowhere, "not in the panel")
     starts, moves = span[0] + np.flatnonzero(started), span[0] + np.flatnonzero(started | ended)
     return TripCounts(pickups, returns if found else None, used, starts, moves)
 

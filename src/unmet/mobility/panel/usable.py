@@ -72,6 +72,11 @@ class Timelines:
     period: tuple[int, int]
     by_second: bool = False
 
+    @property
+    def until(self) -> int:
+        """The minute behind the last one of the period with a record."""
+        return min(self.period[1], self.feed.last + 1)
+
     def with_trips(self, pickups: Integers, returns: Integers) -> Timelines:
         """Return these with other trips, such as those of some stations."""
         return replace(self, pickups=pickups, returns=returns)
@@ -113,8 +118,15 @@ class Timelines:
         return status_spells(records, self.feed, self.activity, self.closures, self.implausible)
 
     def cut(self, spells: Spells) -> Spells:
-        """Cut spells at looks that found no change, where the feed lists only changes."""
-        return cut_at_looks(spells, self.feed.cadence, self.feed.first)
+        """Cut spells at looks that found no change, where the feed lists only changes; keep those of the period.
+
+        The look that ends the last interval of the period is kept too.
+        """
+        spells = cut_at_looks(spells, self.feed.cadence, self.feed.first)
+        begin, end = self.period
+        inside = (spells.end > begin) & (spells.begin < end)
+        inside[1:] |= inside[:-1] & (spells.owner[1:] == spells.owner[:-1])
+        return spells.select(inside)
 
     def dock_spells(self, records: StatusRecords) -> Spells:
         """Return the spells of some stations as seen by riders who return."""
@@ -193,26 +205,31 @@ class SupplyModel:
         breaking = self.between.breaking
         parameters = {} if breaking is None else {"breakage": breaking.breakage, "mended": breaking.mended}
         gain = 0.0 if breaking is None else round(breaking.gain, 1)
+        curves, dock_curves = (
+            {} if worth is None else worth.summary() for worth in (self.between.vehicles, self.between.docks)
+        )
         return (
-            vehicles | {"method": "between", "parameters": parameters, "log_likelihood_gain": gain},
-            docks | {"method": "between", "parameters": {}},
+            vehicles | {"method": "between", "parameters": parameters, "log_likelihood_gain": gain} | curves,
+            docks | {"method": "between", "parameters": {}} | dock_curves,
         )
 
     def served(self, records: StatusRecords, spells: Spells, dock_spells: Spells) -> Supply:
         """Return the chances to get a vehicle and a dock where the feed does not show them, and broken vehicles."""
+        until = self.timelines.until
         if self.between is not None:
             spells, dock_spells = (self.timelines.cut(some) for some in (spells, dock_spells))
             activity = self.between.activity(spells)
-            vehicles, cancelled, broken = self.between.served(spells, activity)
+            vehicles, cancelled, broken = self.between.served(spells, activity, until)
             return Supply(vehicles, self.between.docked(dock_spells, activity), broken, cancelled)
         if self.vehicles.is_as_listed and self.docks.is_as_listed:
             return Supply()
         served = docked = unusable = None
         events = self.timelines.events(records)
         if not self.vehicles.is_as_listed:
-            served, unusable = find_served(self.vehicles, self.timelines.find(events, spells), self.since)
+            served, unusable = find_served(self.vehicles, self.timelines.find(events, spells), until, self.since)
         if not self.docks.is_as_listed:
-            docked, _ = find_served(self.docks, self.timelines.find(events, dock_spells, docks=True), self.since)
+            timeline = self.timelines.find(events, dock_spells, docks=True)
+            docked, _ = find_served(self.docks, timeline, until, self.since)
         return Supply(served, docked, unusable)
 
 
@@ -220,10 +237,12 @@ def bridges_looks(feed: Feed, trips: bool) -> bool:
     """Return whether supply and pickups follow from what could have happened between two looks.
 
     That is so without trips, if looks are usually so far apart that they do not show every pickup, or at some hours so
-    far that they show few.
+    far that they show few. A feed that was looked at once has no looks to go between.
     """
     cadence = feed.cadence
-    rare = float(np.mean(cadence.regular & (cadence.minutes > LONGEST_CADENCE)))
+    if np.isinf(cadence.looks):
+        return False
+    rare = float(np.mean(cadence.apart > LONGEST_CADENCE))
     return not trips and (cadence.looks > _EVERY_MINUTE or rare > _SOME_HOURS)
 
 
@@ -252,9 +271,9 @@ def learn_supply(
     cadence = source.feed.cadence
     between = None
     if bridges_looks(source.feed, len(source.pickups) > 0):
-        spells = source.cut(_sample_spells(source, log))
-        longest = MISSED_POLLS * float(np.quantile(cadence.minutes[cadence.regular], _LONGEST))
-        between = learn_between(spells, calendar, source.rebalancing, longest)
+        spells, dock_spells = (source.cut(some) for some in _sample_spells(source, log))
+        longest = MISSED_POLLS * float(np.quantile(cadence.apart[cadence.apart > 0], _LONGEST))
+        between = learn_between(spells, dock_spells, calendar, source.rebalancing, longest)
     often = between is None and cadence.looks <= LONGEST_CADENCE
     kept = (None, None) if learnt is None else (learnt.vehicles, learnt.docks)
     vehicles, docks = (
@@ -278,9 +297,10 @@ def _chosen(log: StatusLog) -> Iterator[StatusRecords]:
     return log.of_stations(heard[np.arange(number) * len(heard) // number])
 
 
-def _sample_spells(source: Timelines, log: StatusLog) -> Spells:
-    """The spells of some stations, by whole minutes."""
-    return _joined(Spells, [replace(source.spells(records), early=None) for records in _chosen(log)])
+def _sample_spells(source: Timelines, log: StatusLog) -> tuple[Spells, Spells]:
+    """The spells of some stations and of their docks, by whole minutes."""
+    vehicles, docks = zip(*((source.spells(some), source.dock_spells(some)) for some in _chosen(log)), strict=True)
+    return _joined(Spells, [replace(some, early=None) for some in vehicles]), _joined(Spells, list(docks))
 
 
 def _sample(source: Timelines, log: StatusLog) -> tuple[Timeline, Timeline]:

@@ -100,6 +100,8 @@ def levels_from_panel(
 def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, timezone: str) -> Levels:
     """Take the level from the last record of each station in status files or GBFS ``station_status`` documents.
 
+    A station that is not installed has no level: nobody can rent there, and vans bring nothing.
+
     Parameters
     ----------
     zones : pandas.DataFrame
@@ -113,11 +115,13 @@ def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, time
         frame = fetch_frame(
             records.connection,
             """SELECT station::VARCHAR AS station, arg_max(available, rn) AS available,
-                arg_max(coalesce(disabled, 0), rn) AS disabled, max("at") AS moment
+                arg_max(coalesce(disabled, 0), rn) AS disabled, arg_max(coalesce(installed, true), rn) AS installed,
+                max("at") AS moment
             FROM (SELECT *, max(second) OVER (PARTITION BY ix) AS newest FROM status) WHERE second = newest
             GROUP BY ALL""",
         ).set_index("station")
         rejected, reasons = _rejected(records.quality)
+    removed, frame = int((~frame["installed"]).sum()), frame[frame["installed"]]
     level = np.full(len(zones), np.nan)
     broken = np.zeros(len(zones), dtype=np.intp)
     for i, (zone, members) in enumerate(zip(zones["zone"], zones["stations"], strict=True)):
@@ -127,6 +131,7 @@ def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, time
             level[i], broken[i] = rows["available"].sum(), rows["disabled"].sum()
     if not len(frame):
         why = f"every row was rejected: {reasons}" if rejected else "it has no rows"
+        why = f"none of its {removed:,} stations is installed" if removed else why
         raise InputError(f"status: has no levels of stations, because {why}. Give another file.")
     if not np.isfinite(level).any():
         known = ", ".join(map(str, frame.index[:3]))
@@ -135,6 +140,8 @@ def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, time
             "with --stations if the ids differ."
         )
     words = f"reported by the status of {frame['moment'].max():%Y-%m-%d %H:%M} UTC"
+    if removed:
+        words += f", without {removed:,} {'station that is' if removed == 1 else 'stations that are'} not installed"
     if rejected:
         words += f", without {rejected:,} rejected {'row' if rejected == 1 else 'rows'} ({reasons})"
     return Levels(level, broken, words)

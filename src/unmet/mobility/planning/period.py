@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import date
 
@@ -135,9 +136,8 @@ def _minutes(start: str) -> int:
     """Minutes from midnight."""
     if start == OVERNIGHT:
         return 0
-    hour, colon, minute = start.partition(":")
-    if hour.isdigit() and int(hour) < 24 and (not colon or (minute.isdigit() and int(minute) < 60)):
-        return 60 * int(hour) + int(minute or 0)
+    if found := re.fullmatch(r"([01]?\d|2[0-3])(?::([0-5]?\d))?", start, re.ASCII):
+        return 60 * int(found[1]) + int(found[2] or 0)
     raise InputError(f"from: expected 'overnight' or a time of day such as 06:00; got {start!r}.")
 
 

@@ -59,6 +59,7 @@ DATE_ORDERS: tuple[DateOrder, ...] = ("mdy", "dmy", "ymd")
 """Orders of day, month and year."""
 _PER_SECOND: dict[EpochUnit, int] = {"seconds": 1, "milliseconds": 1000}
 # In seconds the year 5138, in milliseconds March 1973: numbers up to here are seconds, numbers beyond are milliseconds.
+_DAY_US = 86_400_000_000
 _LARGEST_SECONDS = 100_000_000_000
 
 
@@ -151,10 +152,13 @@ def time(column: Column, unit: EpochUnit = "seconds", order: DateOrder = "mdy") 
         f"CASE WHEN {is_epoch} IS NOT TRUE THEN try_strptime({sql}, {formats}) END) "
         f"WHEN TRY_CAST({sql} AS TIMESTAMPTZ) IS NULL THEN try_strptime({sql}, {formats}) END"
     )
+    zoned = f"TRY_CAST({sql} AS TIMESTAMPTZ)"
+    # DuckDB reads an offset of 99 hours; RFC 3339 knows offsets below 24.
+    offset = f"abs(epoch_us({zoned}) - epoch_us(TRY_CAST(left({sql}, 19) AS TIMESTAMP)))"
     utc = (
         f"CASE WHEN {plain} THEN CASE WHEN {is_epoch} THEN {_from_epoch(digits, unit)} END "
-        f"WHEN NOT ({dated}) AND isfinite(TRY_CAST({sql} AS TIMESTAMPTZ)) "
-        f"THEN make_timestamp(epoch_us(TRY_CAST({sql} AS TIMESTAMPTZ))) END"
+        f"WHEN NOT ({dated}) AND isfinite({zoned}) AND coalesce({offset} < {_DAY_US}, true) "
+        f"THEN make_timestamp(epoch_us({zoned})) END"
     )
     return Time(local, utc, digits, unit)
 

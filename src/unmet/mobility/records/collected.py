@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from os import PathLike
 from pathlib import Path
@@ -24,7 +24,7 @@ def split_histories(given: Given) -> tuple[list[SystemHistory], Given]:
 
     A folder with the histories of several systems is refused: their stations must not be mixed.
     """
-    if given is None or is_frame(given):
+    if given is None or is_frame(given) or not isinstance(given, str | PathLike | Iterable):  # refused where opened
         return [], given
     items = [given] if isinstance(given, str | PathLike) else list(given)
     histories: list[SystemHistory] = []

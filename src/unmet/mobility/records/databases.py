@@ -148,6 +148,8 @@ def _explain(error: duckdb.Error) -> str:
             f"the query was stopped: it took more than {_MOST_SECONDS} seconds, or its rows took more than "
             f"{_MOST_TIMES} times the space of the file. Export the rows as a table."
         )
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return "the query or a view of the file needs more memory than is allowed. Raise --memory, or export the rows."
     if isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
         return f"{str(error).splitlines()[0]}."
     return "cannot be read as a DuckDB file: another program has it open for writing, or it is another kind of file."

@@ -97,7 +97,9 @@ def find_extent(
     gap = _GAP * _DAY if seconds else f"INTERVAL {_GAP} DAYS"
     # DuckDB takes the range of a plain column from the statistics of a Parquet file, without reading it.
     short = ", ".join(
-        f"min({m}) IS NULL, min({m}) >= {low} AND max({m}) <= {high} AND max({m}) <= min({m}) + {gap}" for m in moments
+        # The last time that DuckDB knows has no time behind it.
+        f"min({m}) IS NULL, min({m}) >= {low} AND max({m}) <= {high} AND max({m}) <= least(min({m}), {high}) + {gap}"
+        for m in moments
     )
     second = ", ".join(
         f"CASE WHEN {m} BETWEEN {low} AND {high} THEN {m if seconds else f'epoch_us({m}) // 1000000'} END"

@@ -10,7 +10,7 @@ import csv
 import glob
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from os import PathLike, fspath
@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import duckdb
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading
+from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading, register
 from unmet.collect.history import SEGMENT, find_histories
 from unmet.mobility.records.unpacking import check_path, unpack
 
@@ -213,8 +213,8 @@ def _frame_table(workspace: Workspace, frame: Any, source: str) -> InputTable:
     label = f"the {source} frame"
     with reading(label):
         try:
-            workspace.connection.register(name, frame)
-        except (duckdb.InvalidInputException, TypeError, ValueError) as error:
+            register(workspace.connection, name, frame)
+        except (duckdb.InvalidInputException, duckdb.NotImplementedException, TypeError, ValueError) as error:
             raise InputError(f"{label}: {type(frame).__name__} cannot be read as a table: {error}") from error
         columns = _described(workspace, name)
     return InputTable(label, name, columns, lazy=False)
@@ -286,17 +286,30 @@ def _distinct(header: Sequence[str]) -> list[str]:
     return names
 
 
-def malformed_lines(workspace: Workspace, table: InputTable) -> int:
-    """Count the lines of a table, after it was read, that could not be split into columns."""
+def malformed_lines(workspace: Workspace, table: InputTable, count_rows: Callable[[], int]) -> int:
+    """Count the lines of a table, after it was read, that could not be split into columns.
+
+    A quote that is not closed takes the lines behind it: then it is all lines that are in no row.
+    """
     if table.rejects is None:
         return 0
     try:
         # The table has the lines of every scan: looks at the dates come before.
-        last = f"(SELECT max(scan_id) FROM {table.rejects})"
-        sql = f"SELECT count(DISTINCT (file_id, line)) FROM {table.rejects} WHERE scan_id = {last}"
-        return int(fetch_one(workspace.connection, sql)[0])
+        last = f"WHERE scan_id = (SELECT max(scan_id) FROM {table.rejects})"
+        sql = f"""SELECT count(DISTINCT (file_id, line)), coalesce(bool_or(error_type = 'UNQUOTED VALUE'), false)
+            FROM {table.rejects} {last}"""
+        found, is_open = fetch_one(workspace.connection, sql)
     except duckdb.CatalogException:  # DuckDB makes the table with the first such line
         return 0
+    if not is_open:
+        return int(found)
+    paths = fetch_all(workspace.connection, f"SELECT DISTINCT file_path FROM {table.rejects}_scan {last}")
+    return max(int(found), sum(_count_lines(Path(path)) - 1 for (path,) in paths) - count_rows())
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
 @dataclass(frozen=True)

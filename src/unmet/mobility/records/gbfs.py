@@ -31,12 +31,13 @@ class StationStatus:
 
     station: list[str]
     at: list[float]
-    available: list[int]
+    available: list[int | None]
     disabled: list[int | None]
     docks: list[int | None]
     installed: list[bool]
     renting: list[bool]
     accepting: list[bool]
+    reported: list[float | None]
     stale: list[bool]
 
 
@@ -45,17 +46,17 @@ def read_station_status(path: Path, memory: int = DEFAULT_MEMORY, vehicle_type: 
 
     `at` is the document's ``last_updated``, the time of the poll. If the document has none, it is the station's own
     ``last_reported``. `memory` is the memory limit in bytes. If `vehicle_type` is given, only vehicles of that type are
-    counted as available: ``electric``, ``classic``, or an id of ``vehicle_types_available``.
+    counted as available: ``electric``, ``classic``, or an id of ``vehicle_types_available``. A station without a number
+    of vehicles has None, unless all are without.
     """
     updated, stations = _stations(path, "station_status", memory)
-    result = StationStatus([], [], [], [], [], [], [], [], [])
-    reported = []
+    result = StationStatus([], [], [], [], [], [], [], [], [], [])
     for i, station in enumerate(stations):
         where = f"data.stations[{i}]"
         last = _time(path, station.get("last_reported"), f"{where}.last_reported")
         if updated is None and last is None:
             raise _bad(path, "last_updated", "is missing, and so is the station's last_reported")
-        reported.append(last)
+        result.reported.append(last)
         result.station.append(_id(path, station, where))
         result.at.append(updated if updated is not None else last or 0.0)
         counted = _available(path, station, where)
@@ -67,10 +68,16 @@ def read_station_status(path: Path, memory: int = DEFAULT_MEMORY, vehicle_type: 
         result.installed.append(_flag(path, station, where, "is_installed"))
         result.renting.append(_flag(path, station, where, "is_renting"))
         result.accepting.append(_flag(path, station, where, "is_returning"))
-    newest = max((last for last in reported if last is not None), default=0.0)
+    if stations and all(count is None for count in result.available):
+        raise _bad(
+            path, "data.stations[0].num_bikes_available", "is missing (from version 3.0: num_vehicles_available)"
+        )
+    newest = max((last for last in result.reported if last is not None), default=0.0)
+    if updated is not None:
+        newest = min(newest, updated)  # the clock of a station may be ahead
     result.stale.extend(
         last is not None and newest - last > STALE_SECONDS and installed and renting
-        for last, installed, renting in zip(reported, result.installed, result.renting, strict=True)
+        for last, installed, renting in zip(result.reported, result.installed, result.renting, strict=True)
     )
     return result
 
@@ -149,21 +156,23 @@ def _name(station: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _available(path: Path, station: Mapping[str, Any], where: str) -> int:
+def _available(path: Path, station: Mapping[str, Any], where: str) -> int | None:
     available = _count(path, station, where, "num_vehicles_available", "num_bikes_available")
     if available is not None:
         return available
     types = station.get("vehicle_types_available")
     if isinstance(types, list) and all(isinstance(t, dict) for t in types):
         return sum(_count(path, t, f"{where}.vehicle_types_available", "count") or 0 for t in types)
-    raise _bad(path, f"{where}.num_bikes_available", "is missing (from version 3.0: num_vehicles_available)")
+    return None
 
 
-def _available_of_type(path: Path, station: Mapping[str, Any], where: str, kind: str, available: int) -> int:
+def _available_of_type(
+    path: Path, station: Mapping[str, Any], where: str, kind: str, available: int | None
+) -> int | None:
     """Count vehicles of one type. A station that does not list the type has none."""
     electric = _count(path, station, where, "num_ebikes_available")
     if kind in (ELECTRIC, CLASSIC) and electric is not None:
-        return electric if kind == ELECTRIC else max(available - electric, 0)
+        return electric if kind == ELECTRIC else None if available is None else max(available - electric, 0)
     if kind in (ELECTRIC, CLASSIC):
         raise _bad(path, f"{where}.num_ebikes_available", f"is missing; name a vehicle_type_id in place of {kind!r}")
     types = station.get("vehicle_types_available")
@@ -187,7 +196,9 @@ def _count(path: Path, station: Mapping[str, Any], where: str, *names: str) -> i
 
 
 def _flag(path: Path, station: Mapping[str, Any], where: str, name: str) -> bool:
-    value = station.get(name, True)
+    value = station.get(name)
+    if value is None:
+        return True
     if value in (0, 1) and isinstance(value, bool | int):
         return bool(value)
     raise _bad(path, f"{where}.{name}", f"should be true or false (1 or 0 in version 1), is {_short(value)}")

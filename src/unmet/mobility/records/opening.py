@@ -10,7 +10,8 @@ given                                  open
 ``feeds/``                             a folder of ``unmet collect``: the last of these documents
 ====================================== ====================================================================
 
-Several are separated by commas; the system is open when all of them say so.
+Several are separated by commas. Daily hours add up, as in ``06:00-12:00,14:00-20:00``; the system is open when they and
+all documents say so.
 """
 
 from __future__ import annotations
@@ -94,7 +95,12 @@ def read_opening_hours(spec: str) -> OpeningHours:
     >>> int(hours.week.sum()) == 7 * 17 * 60
     True
     """
-    hours = _together([_read(part.strip()) for part in spec.split(",")])
+    parts = [part.strip() for part in spec.split(",")]
+    daily = [part for part in parts if _is_daily(part)]
+    week = (
+        [OpeningHours(reduce(np.logical_or, (_daily(range(7), *parse_hours(part)) for part in daily)))] if daily else []
+    )
+    hours = _together(week + [_read(Path(part).expanduser()) for part in parts if part not in daily])
     if not hours.week.any():
         raise InputError(f"hours: {spec!r:.200} is never open. Leave the hours out if the system is always open.")
     return hours
@@ -105,14 +111,15 @@ def _together(parts: list[OpeningHours]) -> OpeningHours:
     return OpeningHours(week, tuple(season for part in parts for season in part.seasons))
 
 
-def _read(part: str) -> OpeningHours:
-    path = Path(part).expanduser()
+def _is_daily(part: str) -> bool:
+    return not part.lower().endswith(".json") and not Path(part).expanduser().is_dir()
+
+
+def _read(path: Path) -> OpeningHours:
     if path.is_dir():
         return _of_history(path)
-    if not part.lower().endswith(".json"):
-        return OpeningHours(_daily(range(7), *parse_hours(part)))
     if not path.is_file():
-        raise InputError(f"hours: there is no file {part!r}. Give 06:00-23:00, or a document of GBFS.")
+        raise InputError(f"hours: there is no file {str(path)!r}. Give 06:00-23:00, or a document of GBFS.")
     return _of_document(str(path), read_json(path))
 
 
@@ -192,6 +199,9 @@ def _minute(text: str) -> int:
 
 
 def _of_rental_hours(row: dict[str, Any]) -> NDArray[np.bool_]:
+    unknown = [day for day in row["days"] if day.lower()[:3] not in _DAYS]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is not a day of the week")
     days = [_DAYS.index(day.lower()[:3]) for day in row["days"]]
     return _daily(days, _minute(row["start_time"]), _minute(row["end_time"]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import duckdb
 import numpy as np
@@ -92,7 +93,7 @@ def stage(
             else:
                 _materialise(workspace, name, body, table)
                 row = "rowid"
-        malformed = malformed_lines(workspace, table)
+        malformed = malformed_lines(workspace, table, partial(_count_rows, workspace, name))
         log.total(source, malformed)
         log.add(source, "malformed line", "rejected", malformed, table.label)
         columns_only = ", ".join(columns)
@@ -102,6 +103,10 @@ def stage(
     label = tables[0][0].label + (f" and {len(tables) - 1} more" if len(tables) > 1 else "")
     naive = any(sql != NOTHING for _, columns in tables for ours, sql in columns.items() if ours.endswith("_local"))
     return Staged(relation, label, naive)
+
+
+def _count_rows(workspace: Workspace, name: str) -> int:
+    return int(fetch_one(workspace.connection, f"SELECT count(*) FROM {name}")[0])
 
 
 def _materialise(workspace: Workspace, name: str, body: str, table: InputTable) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import duckdb
+
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_all, reading
 from unmet.mobility.clock.timezones import standard_offset_hours
@@ -171,10 +173,14 @@ def _from_tables(
         select = ", ".join(f"{text(table.columns[h])}" for h in wanted)
         limit = f"LIMIT {workspace.memory // _ROW_BYTES + 1}"
         with reading(table.label):
-            sql = f"SELECT {select} FROM {table.lenient or table.relation} {limit}"
-            found = fetch_all(workspace.connection, sql)
+            try:
+                found = fetch_all(workspace.connection, f"SELECT {select} FROM {table.relation} {limit}")
+            except duckdb.InvalidInputException:
+                found = fetch_all(
+                    workspace.connection, f"SELECT {select} FROM {table.lenient or table.relation} {limit}"
+                )
         _check_rows(len(found), workspace.memory, table.label)
-        malformed = malformed_lines(workspace, table)
+        malformed = malformed_lines(workspace, table, found.__len__)
         log.total("stations", malformed)
         log.add("stations", "malformed line", "rejected", malformed, table.label)
         for values in found:
@@ -271,6 +277,11 @@ def check_not_swapped(
     odd = expected is not None and abs(lat - expected) + 20 < abs(lon - expected)
     if abs(lat) <= 90 and not odd:
         return
+    if max(abs(lat), abs(lon)) > 180:
+        raise FileFormatError(
+            f"{label}: the middle of the system is at latitude {lat:.4g}, longitude {lon:.4g}, and these are no "
+            "degrees. Correct the coordinates, or choose other columns with --map."
+        )
     swapped = " ".join(
         f"--map {a}={named[b]!r} --map {b}={named[a]!r}" for a, b in fields if a in named and b in named
     ).replace("'", '"')

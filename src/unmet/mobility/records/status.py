@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from unmet._exceptions import FileFormatError, InputError
+from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
 from unmet.mobility.records.casting import NOTHING, DateOrder, Time, boolean, number, time
 from unmet.mobility.records.collected import counted_types, make_polls, open_changes, split_histories
 from unmet.mobility.records.dates import date_order
+from unmet.mobility.records.documents import load_documents
 from unmet.mobility.records.extent import EVERYTHING, Extent, find_extent
 from unmet.mobility.records.files import (
     Column,
@@ -29,7 +25,6 @@ from unmet.mobility.records.files import (
     open_files,
     open_tables,
 )
-from unmet.mobility.records.gbfs import StationStatus, read_station_status
 from unmet.mobility.records.headers import Headers
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.staging import (
@@ -104,7 +99,7 @@ def stage_status(
         paths = expand(others, "status")
         documents = [p for p in paths if is_json(p)]
         if documents:
-            tables.append(_load_documents(workspace, documents, log, force, progress, vehicle_type))
+            tables.append(load_documents(workspace, documents, log, force, progress, vehicle_type))
         tables += open_files(workspace, [p for p in paths if not is_json(p)])
     matched = [headers.match("status", table.columns, table.label) for table in tables]
     kinds = {table.columns[m["station"]].type for table, m in zip(tables, matched, strict=True)}
@@ -181,80 +176,6 @@ def _of_history(workspace: Workspace, table: InputTable, types: Sequence[str]) -
         found = ", ".join(known[:10]) or "none; its feed does not count vehicles by type"
         raise InputError(f"vehicle_type: {table.label} has no vehicle of type {types[0]!r}. Types in it: {found}.")
     return available_by_types([name for name in types if name in known], "vehicle_types")
-
-
-def _load_documents(
-    workspace: Workspace,
-    paths: Sequence[Path],
-    log: QualityLog,
-    force: bool,
-    progress: Callable[[str], None],
-    vehicle_type: str | None = None,
-) -> InputTable:
-    """Load GBFS documents into a table, a batch of documents at a time."""
-    name = workspace.name("gbfs")
-    workspace.connection.execute(
-        f"CREATE TABLE {name} (station_id VARCHAR, last_updated DOUBLE, num_bikes_available INTEGER, "
-        "num_bikes_disabled INTEGER, num_docks_available INTEGER, is_installed BOOLEAN, is_renting BOOLEAN, "
-        "is_returning BOOLEAN)"
-    )
-    batch: list[StationStatus] = []
-    stale = held = unreadable = 0
-    first_error = ""
-    for i, path in enumerate(paths):
-        try:
-            document = read_station_status(path, workspace.memory, vehicle_type)
-        except FileFormatError as error:
-            if not force:
-                raise
-            unreadable += 1
-            first_error = first_error or str(error)
-            continue
-        stale += sum(document.stale)
-        held += len(document.station)
-        batch.append(document)
-        if i % 100 == 0:
-            progress(f"reading GBFS documents: {i + 1:,} of {len(paths):,}")
-        if held > 200_000 or i == len(paths) - 1:
-            _append(workspace, name, batch)
-            batch, held = [], 0
-    _append(workspace, name, batch)
-    log.total("status", stale + unreadable)
-    log.add("status", "stale report", "rejected", stale, "last_reported more than a day before the newest report")
-    log.add("status", "unreadable document", "rejected", unreadable, first_error)
-    label = str(paths[0]) + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
-    columns = {r[0]: Column(r[0], r[1]) for r in fetch_all(workspace.connection, f"DESCRIBE {name}")}
-    return InputTable(label, name, columns, lazy=True, row="rowid")
-
-
-def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) -> None:
-    if not batch:
-        return
-    keep = ~np.concatenate([np.array(d.stale, dtype=bool) for d in batch])
-
-    def column(field: str, dtype: type) -> npt.NDArray[Any]:
-        values: list[Any] = [value for d in batch for value in getattr(d, field)]
-        if dtype is float:  # counts that may be missing are passed as float with NaN
-            values = [np.nan if v is None else v for v in values]
-        array: npt.NDArray[Any] = np.array(values, dtype=dtype)[keep]
-        return array
-
-    frame = {
-        "station": column("station", object),
-        "moment": column("at", float),
-        "available": column("available", float),
-        "disabled": column("disabled", float),
-        "docks": column("docks", float),
-        "installed": column("installed", bool),
-        "renting": column("renting", bool),
-        "accepting": column("accepting", bool),
-    }
-    workspace.connection.register("gbfs_batch", frame)
-    counts = ", ".join(f"CASE WHEN NOT isnan({c}) THEN {c}::INTEGER END" for c in ("available", "disabled", "docks"))
-    workspace.connection.execute(
-        f"INSERT INTO {table} SELECT station, moment, {counts}, installed, renting, accepting FROM gbfs_batch"
-    )
-    workspace.connection.unregister("gbfs_batch")
 
 
 def make_status(

@@ -248,7 +248,12 @@ def _note(seen: Mapping[str, int], log: QualityLog) -> None:
         ("hour that came twice", "noted", "doubled", "the shorter trip was assumed, else the first occurrence"),
         ("missing or unreadable end", "noted", "no_end", "counted as a pickup"),
         ("impossible end time", "repaired", "late_end", "left blank"),
-        ("missing start station", "noted", "no_start_station", "placed by coordinates"),
+        (
+            "missing start station",
+            "noted",
+            "no_start_station",
+            "placed by coordinates, if zones have an outline",
+        ),
         ("missing end station", "noted", "no_end_station", "counted as a pickup, not as a return"),
         ("unknown end station", "repaired", "unknown_end", "left blank: no return is counted"),
         ("impossible coordinates", "repaired", "impossible_place", "left blank"),

@@ -76,8 +76,10 @@ def read_json(path: Path, memory: int = DEFAULT_MEMORY) -> Any:
             json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise FileFormatError(f"{path}: lists or objects are nested too deeply for a document of this kind.") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise FileFormatError(f"{path}: not a complete JSON document ({error}). Is it truncated?") from error
+    except ValueError as error:  # half a character, or thousands of digits
+        raise FileFormatError(f"{path}: a text or number of the document cannot be read ({error}).") from error
     return document
 
 

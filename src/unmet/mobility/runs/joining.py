@@ -138,6 +138,8 @@ def _records(file: PanelFile, kept: Kept | None) -> Iterator[ZoneRecord]:
     for zone in file.zones if kept is None else kept.names:
         try:
             data = zone_data(file.rows_of(zone))
+            if kept is None:
+                data.check_supply()
         except Exception:  # told when the zone itself is tried
             continue
         if kept is not None or (data.seen.any() and data.has_counts):

@@ -24,7 +24,7 @@ from unmet.mobility.panel.plausibility import kept_zones
 from unmet.mobility.runs.checkpoints import Checkpoint
 from unmet.mobility.runs.keeping import KEPT, Kept
 from unmet.mobility.runs.periods import DRAWS, PeriodDraws, sum_by_area, write_draws
-from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, tabulate_totals
+from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, error_of_pickups, tabulate_totals
 
 __all__ = ["TABLES", "check_files", "finished_run", "publish", "read_info", "write_info"]
 
@@ -78,11 +78,13 @@ def publish(
             shutil.copyfile(kept.folder / KEPT, aside / KEPT)
         elif keep is not None:
             keep(aside / KEPT)
-        left_out = _left_out(zones, aside / "demand.parquet", info.get("panel", {}).get("summary", {}))
+        summary = info.get("panel", {}).get("summary", {})
+        left_out = _left_out(zones, aside / "demand.parquet", summary)
         placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
         areas = dict(zip(placed["zone"], placed["area"], strict=True))
         _merge_rates(parts, aside, scratch / "spill", kept, left_out, areas)
-        widening = (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
+        error, spread = (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
+        widening = (error, spread, error_of_pickups(summary))
         totals = tabulate_totals(draws, hours, left_out=left_out, areas=areas, widening=widening)
         write_parquet(totals, aside / "totals.parquet")
         write_draws(aside / DRAWS, sum_by_area(_periods_by_zone(parts, kept), left_out, areas))
@@ -95,7 +97,7 @@ def publish(
                 str(name): {k: float(row[k]) for k in ("mean", "sd", "q025", "q05", "q50", "q95", "q975")}
                 for name, row in system.iterrows()
             },
-            "widening": dict(zip(("error", "spread"), widening, strict=True)),
+            "widening": dict(zip(("error", "spread", "pickups"), widening, strict=True)),
             "left_out": [{"zone": zone, "why": why} for zone, why in left_out.items()],
             "outputs": {name: file_hash(aside / name) for name in TABLES},
             "kept": file_hash(aside / KEPT) if (aside / KEPT).exists() else None,

@@ -25,6 +25,7 @@ import pandas as pd
 
 import unmet
 from unmet._exceptions import InputError, UnmetError
+from unmet._storage.files import real_path
 from unmet._storage.hashes import frame_hash
 from unmet.execution import Executor, count_workers, describe_executor, in_processes, serially
 from unmet.mobility.clock.horizon import future_bins
@@ -34,8 +35,8 @@ from unmet.mobility.panel.reference import PanelReference
 from unmet.mobility.runs.attempt import Attempt, Join, LearnCity, Progress
 from unmet.mobility.runs.checkpoints import ZoneOutcome
 from unmet.mobility.runs.folder import run_folder
-from unmet.mobility.runs.keeping import Kept, NotKept, check_records, read_kept, settled_moment
-from unmet.mobility.runs.outputs import finished_run, read_info
+from unmet.mobility.runs.keeping import KEPT, Kept, NotKept, check_records, read_kept, settled_moment
+from unmet.mobility.runs.outputs import TABLES, finished_run, read_info
 from unmet.mobility.runs.result import RunResult, load_result, read_run
 from unmet.mobility.runs.worker import EstimateZone, ModelSettings, ZoneBatch, estimate_batch
 
@@ -144,6 +145,8 @@ def run_estimates(
     started, began = datetime.now(UTC), time.monotonic()
     with ExitStack() as stack:
         file = stack.enter_context(opened(panel))
+        if file.path is not None and real_path(file.path) in {real_path(Path(out, name)) for name in (*TABLES, KEPT)}:
+            raise InputError(f"{file.path}: the run would replace its panel. Use another folder (--out), or rename it.")
         place = stack.enter_context(run_folder(Path(out)))
         file.set_features(features)
         future = future_bins(file.bins(), horizon, file.timezone) if horizon else None

@@ -26,8 +26,10 @@ from unmet.mobility.supply.between_broken import (
     learn_breaking,
     time_without,
 )
+from unmet.mobility.supply.between_worth import Worth, find_worth
 from unmet.mobility.supply.bridge import MOST, MOVES, RATIOS, bridge, into_table
 from unmet.mobility.supply.cadence import HOUR, Cadence
+from unmet.mobility.supply.city_hours import find_city_hours
 from unmet.mobility.supply.rider_moves import RiderMoves, at_times_moves, find_moves, log_likelihoods
 from unmet.mobility.supply.served import Served, Unusable, latest_broken, rounded
 from unmet.mobility.supply.spells import Spells
@@ -49,7 +51,7 @@ _CELLS = 48  # hours of the day, on weekdays and at weekends
 _NOTABLE = 1e-4
 _PERSISTS = 60  # minutes for which a number broken is taken to stay
 _FIELDS = tuple(TimeWithout.__dataclass_fields__)
-_LEARNT_FROM, _TOGETHER = 100_000, 50_000  # intervals
+_LEARNT_FROM, _JUDGED_FROM, _TOGETHER = 100_000, 400_000, 50_000  # intervals
 
 
 @dataclass(frozen=True)
@@ -103,20 +105,30 @@ class Between:
         Vehicles at once that a van moves.
     longest : float
         Minutes between two looks beyond which nothing is said.
+    city : array, shape (hours of the calendar,)
+        Activity of the whole city over the usual one.
     breaking : Breaking, optional
         How vehicles come to be listed that nobody can rent, if the record shows any.
+    vehicles, docks : Worth, optional
+        Falls over those expected, by number listed. None if no interval tells.
     """
 
     calendar: Calendar
     shape: Floats
     rebalancing: int
     longest: float
+    city: Floats
     breaking: Breaking | None = None
+    vehicles: Worth | None = None
+    docks: Worth | None = None
 
     def activity(self, spells: Spells) -> Activity:
-        """Return the activity of some stations, from their vehicles."""
+        """Return the activity of some stations, from looks at which many vehicles are listed.
+
+        Broken ones do not matter there.
+        """
         station = np.unique(spells.owner)
-        looks = _alike(spells, self.longest)
+        looks = self._alike(spells)
         cells = [
             np.searchsorted(station, spells.owner[row]) * _CELLS + _cell(_hour(self.calendar, spells.begin[row]))
             for _, row in looks
@@ -127,41 +139,88 @@ class Between:
         likelihood = _likelihood(spells, looks, cells, len(usual))
         level = _levels(find_moves(likelihood, usual, _ANY), np.log(usual))
         found = find_moves(likelihood, usual * np.repeat(level, _CELLS), _HOURLY)
-        return Activity(
-            station, (np.exp(found.moves) / usual).reshape(-1, _CELLS), np.exp(found.ratio).reshape(-1, _CELLS)
-        )
+        moves = np.exp(found.moves + 0.5 * found.variance)  # the mean of a log-normal distribution
+        return Activity(station, (moves / usual).reshape(-1, _CELLS), np.exp(found.ratio).reshape(-1, _CELLS))
+
+    def _alike(self, spells: Spells) -> list[tuple[float, Integers]]:
+        """Intervals that tell moves, in classes in which about as many are usual: minutes, and which they are.
+
+        Minutes are those of usual hours. Classes follow each other until those left cover little time.
+        """
+        row = _intervals(spells, self.longest)
+        row = row[spells.supply[row] >= _FEWEST]
+        length = self._lengths(spells, row)
+        classes, enough = [], _RARE * length.sum()
+        while len(row) and length.sum() > enough:
+            typical = float(np.sort(length)[len(length) // 2])
+            near = np.abs(length - typical) <= _ALIKE * typical
+            classes.append((typical, row[near]))
+            row, length = row[~near], length[~near]
+        return classes or [(1.0, row)]
+
+    def _with_shape(self, spells: Spells) -> Between:
+        """Return this with the usual moves of a mean station that some stations tell."""
+        looks = self._alike(spells)
+        hours = [_hour(self.calendar, spells.begin[row]) for _, row in looks]
+        likelihood = _likelihood(spells, looks, hours, HOURS_OF_WEEK)
+        mean = find_moves(likelihood.sum(axis=0, keepdims=True), np.ones(1), _ANY).moves
+        found = find_moves(likelihood, np.repeat(np.exp(mean), HOURS_OF_WEEK), _ANY)
+        return replace(self, shape=np.exp(found.moves) / looks[0][0])
+
+    def _with_city(self, spells: Spells) -> Between:
+        """Return this with the activity of the whole city that some stations tell."""
+        row = _intervals(spells, self.longest)
+        row = row[np.linspace(0, len(row) - 1, min(_LEARNT_FROM, len(row))).astype(np.int64)]
+        usual = self._looks(spells, row, *self._expected(spells, row, self.activity(spells), 1))
+        hour = _of_calendar(self.calendar, spells.begin[row])
+        return replace(self, city=find_city_hours(usual, hour, len(self.calendar)))
 
     def docked(self, spells: Spells, activity: Activity) -> Served:
         """Return the chance of a free dock between the looks of some stations, and its variance."""
         row = _intervals(spells, self.longest)
         taken, brought = self._expected(spells, row, activity, -1)
         _, out, riders, _ = bridge(spells.supply[row], spells.supply[row + 1], taken, brought)
-        return _notable(spells, row, out, riders, np.zeros(len(row)))
+        return _notable(spells, row, out, riders, np.zeros(len(row)), self.docks)
 
-    def served(self, spells: Spells, activity: Activity) -> tuple[Served, Cancelled, Unusable | None]:
+    def served(self, spells: Spells, activity: Activity, until: int) -> tuple[Served, Cancelled, Unusable | None]:
         """Return the chance of a vehicle between the looks of some stations, and its variance.
 
-        Also return the pickups that cancelled out with returns, and the vehicles broken at the end, if any break.
+        Also return the pickups that cancelled out with returns, and the vehicles broken at `until`, if any break.
         """
         row = _intervals(spells, self.longest)
         looks = self._looks(spells, row, *self._expected(spells, row, activity, 1))
         if self.breaking is None or len(row) == 0:
             _, out, riders, pairs = bridge(*into_table(looks.first, looks.second), looks.taken, looks.brought)
-            return _notable(spells, row, out, riders, np.zeros(len(row))), _cancelled(spells, row, looks, pairs), None
+            served = _notable(spells, row, out, riders, np.zeros(len(row)), self.vehicles)
+            return served, _cancelled(spells, row, looks, pairs), None
         parts = [time_without(looks.select(part), self.breaking) for part in _parts(spells.owner[row])]
         found = TimeWithout(*(np.concatenate([getattr(p, name) for p in parts]) for name in _FIELDS))
-        served = _notable(spells, row, found.share, found.riders, found.broken)
-        return served, _cancelled(spells, row, looks, found.cancelled), _unusable_now(spells, row, found)
+        served = _notable(spells, row, found.share, found.riders, found.broken, self.vehicles)
+        return served, _cancelled(spells, row, looks, found.cancelled), _unusable_now(spells, row, found, until)
+
+    def _lengths(self, spells: Spells, row: Integers) -> Floats:
+        """Minutes of some intervals, times the city's activity over the usual one."""
+        lengths: Floats = self.city[_of_calendar(self.calendar, spells.begin[row])] * (
+            spells.end[row] - spells.begin[row]
+        )
+        return lengths
 
     def _expected(self, spells: Spells, row: Integers, activity: Activity, side: int) -> tuple[Floats, Floats]:
         """Vehicles expected to be taken and brought in some intervals; docks if `side` is -1."""
         hour = _hour(self.calendar, spells.begin[row])
         station = np.minimum(np.searchsorted(activity.station, spells.owner[row]), len(activity.station) - 1)
         cell = _cell(hour)
-        mean = self.shape[hour] * activity.scale[station, cell] * (spells.end[row] - spells.begin[row])
+        mean = self.shape[hour] * activity.scale[station, cell] * self._lengths(spells, row)
         root = np.sqrt(activity.ratio[station, cell]) ** side
         taken, brought = mean * root, mean / root
         return taken, brought
+
+    def _sample(self, spells: Spells, activity: Activity, side: int) -> Looks | None:
+        """Make some of the intervals, to learn from; None if there are none."""
+        row = _intervals(spells, self.longest)
+        if len(row) == 0:
+            return None
+        return self._looks(spells, row, *self._expected(spells, row, activity, side)).thin(_JUDGED_FROM)
 
     def _looks(self, spells: Spells, row: Integers, taken: Floats, brought: Floats) -> Looks:
         """Make the intervals of the model of broken vehicles."""
@@ -188,7 +247,7 @@ def cut_at_looks(spells: Spells, cadence: Cadence, first: int) -> Spells:
         The first minute of the feed.
     """
     always = cadence.always
-    looks = np.where(always, _OFTEN, np.maximum(cadence.minutes, 1.0))
+    looks = np.where(always, _OFTEN, np.maximum(cadence.apart, 1.0))
 
     def hour(minute: Integers) -> Integers:
         return np.clip((minute - first) // HOUR, 0, len(looks) - 1)
@@ -208,37 +267,49 @@ def cut_at_looks(spells: Spells, cadence: Cadence, first: int) -> Spells:
     return Spells(spells.owner[row], begin, end, spells.reason[row], spells.supply[row])
 
 
-def learn_between(spells: Spells, calendar: Calendar, rebalancing: int, longest: float) -> Between | None:
+def learn_between(
+    spells: Spells, dock_spells: Spells, calendar: Calendar, rebalancing: int, longest: float
+) -> Between | None:
     """Learn the activity of a system from the spells of some stations, and how its vehicles break.
 
     None if no interval tells anything.
+
+    Parameters
+    ----------
+    spells, dock_spells : Spells
+        Of vehicles, and of docks.
+    calendar, rebalancing, longest
+        As in `Between`.
     """
-    looks = _alike(spells, longest)
-    if len(looks[0][1]) == 0:
-        return None
-    hours = [_hour(calendar, spells.begin[row]) for _, row in looks]
-    likelihood = _likelihood(spells, looks, hours, HOURS_OF_WEEK)
-    mean = find_moves(likelihood.sum(axis=0, keepdims=True), np.ones(1), _ANY).moves
-    found = find_moves(likelihood, np.repeat(np.exp(mean), HOURS_OF_WEEK), _ANY)
-    sound = Between(calendar, np.exp(found.moves) / looks[0][0], rebalancing, longest)
     row = _intervals(spells, longest)
-    if len(row) == 0:
-        return sound
-    taken, brought = sound._expected(spells, row, sound.activity(spells), 1)
-    sample = sound._looks(spells, row, taken, brought).thin(_LEARNT_FROM)
-    return replace(sound, breaking=learn_breaking(bridge_looks(sample)))
+    if not np.any(spells.supply[row] >= _FEWEST):
+        return None
+    between = Between(calendar, np.ones(HOURS_OF_WEEK), rebalancing, longest, np.ones(len(calendar)))
+    between = between._with_shape(spells)._with_city(spells)._with_shape(spells)
+    activity = between.activity(spells)
+    vehicles, docks = (between._sample(some, activity, side) for some, side in ((spells, 1), (dock_spells, -1)))
+    assert vehicles is not None
+    breaking = learn_breaking(bridge_looks(vehicles.thin(_LEARNT_FROM)))
+    return replace(
+        between,
+        breaking=breaking,
+        vehicles=find_worth(vehicles, breaking, rebalancing),
+        docks=None if docks is None else find_worth(docks, None, rebalancing),
+    )
 
 
-def _notable(spells: Spells, row: Integers, out: Floats, riders: Floats, broken: Floats) -> Served:
+def _notable(spells: Spells, row: Integers, out: Floats, riders: Floats, broken: Floats, worth: Worth | None) -> Served:
     """Keep the intervals whose chance is not what the feed shows; both variances are those of the share."""
     shown = spells.reason[row] == VEHICLES
-    some = np.abs(1.0 - out - shown) > _NOTABLE
+    chance = np.clip(1.0 - out, 0.0, 1.0)
+    if worth is not None:
+        chance = worth.corrected(chance, *(spells.supply[at].astype(np.int64) for at in (row, row + 1)))
+    some = np.abs(chance - shown) > _NOTABLE
     row = row[some]
     length = spells.end[row] - spells.begin[row]
     variance = riders[some] * length + broken[some] * np.maximum(length, _PERSISTS)
     variance = np.rint(variance * 1024) / 1024  # so that sums are exact in any order
-    chance = rounded(np.clip(1.0 - out[some], 0.0, 1.0))
-    return Served(spells.owner[row], spells.begin[row], spells.end[row], chance, shown[some], variance)
+    return Served(spells.owner[row], spells.begin[row], spells.end[row], rounded(chance[some]), shown[some], variance)
 
 
 def _cancelled(spells: Spells, row: Integers, looks: Looks, pairs: Floats) -> Cancelled:
@@ -250,14 +321,18 @@ def _cancelled(spells: Spells, row: Integers, looks: Looks, pairs: Floats) -> Ca
     return Cancelled(spells.owner[row], spells.begin[row], spells.end[row], np.rint(pairs * 1024) / 1024)
 
 
-def _unusable_now(spells: Spells, row: Integers, found: TimeWithout) -> Unusable:
-    """Broken vehicles of stations at their last looks, where so few are listed that the record tells."""
+def _unusable_now(spells: Spells, row: Integers, found: TimeWithout, until: int) -> Unusable:
+    """Broken vehicles of stations at their last looks before `until`, where so few are listed that the record tells.
+
+    What that look found must still be in force: a station that closed or fell silent since then is left out.
+    """
+    begun = np.flatnonzero(spells.begin[row + 1] < until)
     owner = spells.owner[row]
-    last, since = latest_broken(owner, found.some)
+    last, since = (begun[at] for at in latest_broken(owner[begun], found.some[begun]))
     listed = spells.supply[row[last] + 1].astype(np.int64)
-    few = (listed > 0) & (listed < AMPLE)
-    last, since = last[few], since[few]
-    return Unusable(owner[last], listed[few], found.number[last], found.some[last], spells.begin[row[since]])
+    held = (listed > 0) & (listed < AMPLE) & (spells.end[row[last] + 1] >= until)
+    last, since = last[held], since[held]
+    return Unusable(owner[last], listed[held], found.number[last], found.some[last], spells.begin[row[since]])
 
 
 def _parts(owner: Integers) -> list[slice]:
@@ -268,23 +343,6 @@ def _parts(owner: Integers) -> list[slice]:
         if edge - chosen[-1] >= _TOGETHER or edge == len(owner):
             chosen.append(edge)
     return [slice(low, high) for low, high in itertools.pairwise(chosen)]
-
-
-def _alike(spells: Spells, longest: float) -> list[tuple[float, Integers]]:
-    """Intervals that tell moves, in classes of about the same length: its minutes, and which they are.
-
-    They begin far from zero, where broken vehicles show. Classes follow each other until those left cover little time.
-    """
-    row = _intervals(spells, longest)
-    row = row[spells.supply[row] >= _FEWEST]
-    length = spells.end[row] - spells.begin[row]
-    classes, enough = [], _RARE * length.sum()
-    while len(row) and length.sum() > enough:
-        typical = int(np.sort(length)[len(length) // 2])
-        near = np.abs(length - typical) <= _ALIKE * typical
-        classes.append((float(typical), row[near]))
-        row, length = row[~near], length[~near]
-    return classes or [(1.0, row)]
 
 
 def _likelihood(spells: Spells, looks: list[tuple[float, Integers]], cells: list[Integers], number: int) -> Floats:
@@ -313,8 +371,12 @@ def _intervals(spells: Spells, longest: float) -> Integers:
     return np.flatnonzero(joint & (spells.end[:-1] - spells.begin[:-1] <= longest))
 
 
+def _of_calendar(calendar: Calendar, minute: Integers) -> Integers:
+    return np.clip(minute // 60 - calendar.first, 0, len(calendar) - 1)
+
+
 def _hour(calendar: Calendar, minute: Integers) -> Integers:
-    return calendar.hour_of_week[np.clip(minute // 60 - calendar.first, 0, len(calendar) - 1)]
+    return calendar.hour_of_week[_of_calendar(calendar, minute)]
 
 
 def _cell(hour: Integers) -> Integers:

@@ -20,7 +20,7 @@ from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from unmet.mobility.clock.bins import Integers
-from unmet.mobility.supply.bridge import MOST, bridge, into_table
+from unmet.mobility.supply.bridge import MOST, bridge, into_table, probability
 
 __all__ = [
     "Breaking",
@@ -31,6 +31,9 @@ __all__ = [
     "find_pairs",
     "learn_breaking",
     "log_likelihood",
+    "rider_transitions",
+    "sound_moves",
+    "states_ahead",
     "time_without",
 ]
 
@@ -45,8 +48,10 @@ VAN = 0.02
 VISIT = 0.7
 """Probability that a van that brings or takes vehicles sees to the broken ones."""
 
+STRETCH = 500
+"""Intervals that a sample has in one piece."""
+
 _NUMBER = np.arange(STATES)
-_STRETCH = 500
 _IMPROBABLE = 1e-9  # probability of a move that the model does not know
 _CENTRE, _SPREAD = np.array([logit(0.005), np.log(8e-4)]), np.array([1.5, 0.7])  # priors: logit, logarithm
 _ADDED = np.subtract.outer(_NUMBER, _NUMBER).T  # from a number (rows) to another (columns)
@@ -98,16 +103,16 @@ class Looks:
     second: Integers
     van: NDArray[np.bool_]
 
-    def select(self, chosen: slice | NDArray[np.bool_]) -> Looks:
+    def select(self, chosen: slice | NDArray[np.bool_] | Integers) -> Looks:
         """Keep some of the intervals."""
         return Looks(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
     def thin(self, most: int) -> Looks:
-        """Keep about `most` intervals: stretches of `_STRETCH`, evenly spread, each as if of a station of its own."""
-        stretch = np.arange(len(self.minutes)) // _STRETCH
+        """Keep about `most` intervals: stretches of `STRETCH`, evenly spread, each as if of a station of its own."""
+        stretch = np.arange(len(self.minutes)) // STRETCH
         share = min(1.0, most / max(len(self.minutes), 1))
         chosen = np.diff(np.floor(np.arange(stretch[-1] + 2) * share)) > 0
-        begins = self.begins | (np.arange(len(self.minutes)) % _STRETCH == 0)
+        begins = self.begins | (np.arange(len(self.minutes)) % STRETCH == 0)
         return replace(self, begins=begins).select(chosen[stretch])
 
 
@@ -136,29 +141,48 @@ class Bridged:
 
 def bridge_looks(looks: Looks) -> Bridged:
     """Find the moves of the sound vehicles of all intervals."""
-    listed, then = into_table(looks.first, looks.second)
-    first, second = np.broadcast_arrays(listed[:, None, None] - _NUMBER[:, None], then[:, None, None] - _NUMBER)
-    sound, out, variance, cancelled = bridge(np.maximum(first, 0), np.maximum(second, 0), looks.taken, looks.brought)
-    sound[(first < 0) | (second < 0)] = 0.0
+    first, second, impossible = _sound_numbers(looks)
+    sound, out, variance, cancelled = bridge(first, second, looks.taken, looks.brought)
+    sound[impossible] = 0.0
     return Bridged(looks, sound, out, variance, cancelled)
 
 
-def _transitions(bridged: Bridged, breaking: Breaking) -> Floats:
-    """Probability of the second look and of the number broken at it, given those at the first.
+def sound_moves(looks: Looks) -> Floats:
+    """Return `Bridged.probability` alone, which takes less time."""
+    first, second, impossible = _sound_numbers(looks)
+    sound = probability(first, second, looks.taken, looks.brought)
+    sound[impossible] = 0.0
+    return sound
 
-    Vehicles that are mended are fetched, and no longer listed, or repaired where they are: either is as likely.
+
+def _sound_numbers(looks: Looks) -> tuple[Integers, Integers, NDArray[np.bool_]]:
+    """Sound vehicles at both looks by the number broken, and where these would be more than are listed."""
+    listed, then = into_table(looks.first, looks.second)
+    first, second = np.broadcast_arrays(listed[:, None, None] - _NUMBER[:, None], then[:, None, None] - _NUMBER)
+    return np.maximum(first, 0), np.maximum(second, 0), (first < 0) | (second < 0)
+
+
+def rider_transitions(looks: Looks, sound: Floats, breaking: Breaking) -> Floats:
+    """Probability of the second look and of the number broken at it, given those at the first, if no van came.
+
+    `sound` is `Bridged.probability`. Vehicles that are mended are fetched, and no longer listed, or repaired where they
+    are: either is as likely.
     """
-    looks, sound = bridged.looks, bridged.probability
     come = (breaking.breakage * looks.brought)[:, None, None]
     arrivals = np.where(_ADDED >= 0, np.exp(-come) * come ** np.maximum(_ADDED, 0) / _FACTORIAL[np.abs(_ADDED)], 0.0)
     gone = -np.expm1(-breaking.mended * looks.minutes)[:, None] * (_NUMBER > 0)
     table: Floats = (1.0 - gone)[:, :, None] * arrivals * sound
     table[:, :, 0] += gone * 0.5 * (sound[:, :, 0] + sound[:, _NUMBER, _NUMBER])
+    return table
+
+
+def _transitions(looks: Looks, sound: Floats, breaking: Breaking) -> Floats:
+    """Probability of the second look and of the number broken at it, given those at the first."""
     room = (looks.second[:, None] >= _NUMBER).astype(float)[:, None]
     seen = VISIT * (_NUMBER == 0) + (1 - VISIT) * np.eye(STATES)
     riders = np.where(looks.van, 0.0, 1 - VAN)[:, None, None]
     moved = np.where(looks.van, 1.0, VAN / (MOST + 1))[:, None, None]  # a van may leave any number
-    return riders * table + moved * seen * room + _IMPROBABLE * room
+    return riders * rider_transitions(looks, sound, breaking) + moved * seen * room + _IMPROBABLE * room
 
 
 def _start(looks: Looks, breaking: Breaking) -> Floats:
@@ -207,10 +231,36 @@ def _through(product: Floats, vector: Floats) -> tuple[Floats, float]:
     return np.array(found), scale
 
 
+def _within(chain: Floats, vector: Floats) -> Floats:
+    """The vectors within each block, from those where it begins: shape (blocks, length + 1, STATES), each of sum 1."""
+    found = [vector]
+    for at in range(chain.shape[1]):
+        following = np.einsum("bi,bij->bj", found[-1], chain[:, at])
+        found.append(following / following.sum(axis=1, keepdims=True))
+    return np.stack(found, axis=1)
+
+
+def _ahead(chain: Floats, product: Floats, start: Floats, number: int) -> Floats:
+    """`states_ahead` of a chain, from the product of each of its blocks."""
+    states, _ = _through(product, start)
+    inside = _within(chain, states[:-1])[:, :-1].reshape(-1, STATES)
+    return np.append(inside[: number - 1], states[-1:], axis=0)
+
+
+def states_ahead(looks: Looks, breaking: Breaking) -> Floats:
+    """Distribution of the number broken at the first look of each interval, given all looks up to it.
+
+    Its shape is (intervals, STATES).
+    """
+    start = _start(looks, breaking)
+    chain = _chain(_transitions(looks, sound_moves(looks), breaking), start, looks.begins)
+    return _ahead(chain, _products(chain)[0], start[0], len(looks.minutes))
+
+
 def log_likelihood(bridged: Bridged, breaking: Breaking) -> float:
     """Log-likelihood of all looks after the first ones."""
     looks = bridged.looks
-    table, start = _transitions(bridged, breaking), _start(looks, breaking)
+    table, start = _transitions(looks, bridged.probability, breaking), _start(looks, breaking)
     product, scales = _products(_chain(table, start, looks.begins))
     states, scale = _through(product, start[0])
     return float(scales.sum()) + scale + float(np.log((states[-1] @ table[-1]).sum()))
@@ -226,27 +276,17 @@ def find_pairs(bridged: Bridged, breaking: Breaking) -> Floats:
     """
     looks = bridged.looks
     number = len(looks.minutes)
-    table, start = _transitions(bridged, breaking), _start(looks, breaking)
+    table, start = _transitions(looks, bridged.probability, breaking), _start(looks, breaking)
     chain = _chain(table, start, looks.begins)
-    blocks, length = chain.shape[:2]
     product, _ = _products(chain)
-    states, _ = _through(product, start[0])
     ends = table[-1].sum(axis=1)
-    values, _ = _through(product[::-1].transpose(0, 2, 1), ends / ends.sum())
-    state, value = states[:-1], values[:-1][::-1]
-    ahead, back = (np.empty((blocks, length + 1, STATES)) for _ in range(2))
-    ahead[:, 0], back[:, length] = state, value
-    for at in range(length):
-        state = np.einsum("bi,bij->bj", state, chain[:, at])
-        state = state / state.sum(axis=1, keepdims=True)
-        ahead[:, at + 1] = state
-        value = np.einsum("bij,bj->bi", chain[:, length - 1 - at], value)
-        value = value / value.sum(axis=1, keepdims=True)
-        back[:, length - 1 - at] = value
-    before = np.append(ahead[:, :length].reshape(-1, STATES)[: number - 1], states[-1:], axis=0)
+    ends = ends / ends.sum()
+    values, _ = _through(product[::-1].transpose(0, 2, 1), ends)
+    value = _within(chain[:, ::-1].transpose(0, 1, 3, 2), values[:-1][::-1])[:, ::-1]
+    before = _ahead(chain, product, start[0], number)
     # The value of the second look is that of the next interval's first, or 1 where the record ends.
     behind = np.ones((number, STATES))
-    following = np.append(back[:, :length].reshape(-1, STATES)[: number - 1], (ends / ends.sum())[None], axis=0)[1:]
+    following = np.append(value[:, :-1].reshape(-1, STATES)[: number - 1], ends[None], axis=0)[1:]
     behind[:-1] = np.where(looks.begins[1:, None], 1.0, following)
     both = before[:, :, None] * table * behind[:, None]
     both /= both.sum(axis=(1, 2), keepdims=True)

@@ -24,6 +24,7 @@ __all__ = [
     "into_table",
     "log_probabilities",
     "place",
+    "probability",
     "time_at_zero",
 ]
 
@@ -140,16 +141,27 @@ def bridge(first: Integers, second: Integers, taken: Floats, brought: Floats) ->
     taken, brought : array, one axis
         Vehicles expected to be taken if there are always some, and to be brought.
     """
-    tables = _tables()
-    a, b = (np.minimum(number, MOST).astype(np.int64) for number in (first, second))
     moves = np.sqrt(taken * brought)
-    (move, of_move), (ratio, of_ratio) = place(moves, MOVES), place(taken / brought, RATIOS)
+    found = _interpolate(_tables(), first, second, moves, taken / brought)
+    return found[0], found[1], found[2], found[3] * moves[:, *(None,) * (np.ndim(first) - 1)]
+
+
+def probability(first: Integers, second: Integers, taken: Floats, brought: Floats) -> Floats:
+    """Interpolate the probability of second numbers given the first; parameters are those of `bridge`."""
+    found: Floats = _interpolate(_tables()[:1], first, second, np.sqrt(taken * brought), taken / brought)[0]
+    return found
+
+
+def _interpolate(tables: Floats, first: Integers, second: Integers, moves: Floats, ratios: Floats) -> Floats:
+    """Each of some tables at the given numbers, moves and ratios."""
+    a, b = (np.minimum(number, MOST).astype(np.int64) for number in (first, second))
+    (move, of_move), (ratio, of_ratio) = place(moves, MOVES), place(ratios, RATIOS)
     total = np.zeros((len(tables), *a.shape))
     more = (slice(None), *(None,) * (a.ndim - 1))
     for i, weight in ((move, 1 - of_move), (move + 1, of_move)):
         for j, share in ((ratio, 1 - of_ratio), (ratio + 1, of_ratio)):
             total += (weight * share)[more] * tables[:, i[more], j[more], a, b]
-    return total[0], total[1], total[2], total[3] * moves[more]
+    return total
 
 
 def into_table(first: Integers, second: Integers) -> tuple[Integers, Integers]:

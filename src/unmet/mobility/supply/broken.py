@@ -38,6 +38,7 @@ __all__ = [
     "Steps",
     "carry_ahead",
     "carry_back",
+    "demand_with",
     "event_codes",
     "event_tables",
     "initial",
@@ -85,8 +86,9 @@ class Fault:
         Pickups recorded while nothing can be rented, over those expected otherwise: a feed that lags behind. It keeps a
         single such record from ruling out what all others say.
     demand : float
-        Pickups to expect while few vehicles are listed, over those of the usual rates, which know only in part why few
-        are left.
+        Pickups to expect with four vehicles listed, over those of the usual rates.
+    scarcity : float
+        Factor of that for each vehicle fewer: the rates know only in part why few are left.
     """
 
     breakage: float
@@ -99,6 +101,7 @@ class Fault:
     fleeting: float = 0.0
     stray: float = 0.01
     demand: float = 1.0
+    scarcity: float = 1.0
 
     @property
     def is_none(self) -> bool:
@@ -162,6 +165,13 @@ def served_share(fault: Fault, listed: Ints) -> Floats:
     return share
 
 
+def demand_with(faults: Sequence[Fault], listed: Ints) -> Floats:
+    """Pickups to expect over those of the usual rates, by number listed (rows) and fault (columns)."""
+    fewer = np.maximum(_PLENTY - 1 - np.asarray(listed), 0)[:, None]
+    factor: Floats = np.array([f.demand for f in faults]) * np.array([f.scarcity for f in faults]) ** fewer
+    return factor
+
+
 class Drift:
     """Carry hidden states through steps in which no event happens.
 
@@ -182,14 +192,13 @@ class Drift:
     """
 
     def __init__(self, faults: Sequence[Fault], steps: Steps) -> None:
-        names = ("recovery", "repair", "found", "demand")
-        recovery, repair, found, demand = (np.array([getattr(f, n) for f in faults]) for n in names)
+        recovery, repair, found = (np.array([getattr(f, n) for f in faults]) for n in ("recovery", "repair", "found"))
         numbers = np.arange(_PLENTY + 1)
         share = np.array([np.maximum(served_share(f, numbers), f.stray) for f in faults]).T.copy()
         share[:, _PLENTY] = 1.0
         listed, minutes = np.minimum(steps.listed, _PLENTY), steps.minutes[:, None]
         # Where none is listed the hidden state is known, and pickups say nothing about it.
-        expected = np.where(listed > 0, steps.expected, 0.0)[:, None] * demand
+        expected = np.where(listed > 0, steps.expected, 0.0)[:, None] * demand_with(faults, listed)
         sound, brief = (expected * share[j == BRIEF].take(listed, axis=1) for j in (0, 1))
         over = recovery * minutes
         brief += over

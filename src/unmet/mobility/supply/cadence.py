@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import DAY, Integers
 
-__all__ = ["Cadence", "Intervals", "pool", "usual_intervals"]
+__all__ = ["Cadence", "Intervals", "looks_with_own_times", "pool", "usual_intervals"]
 
 HOUR = 60
 REGULAR = 0.6
@@ -28,6 +28,10 @@ hour of another cadence, it is two thirds."""
 FEWEST = 10
 """Intervals without which they are not called regular."""
 
+_SOONEST = 7  # minutes; with more frequent looks, changes show nearly all pickups
+_TOO_SOON = 0.0003  # share of records within the interval of looks; 1/3 if records come at random
+_TWO_INTERVALS = 2.5  # two, and errors of both
+_FEWEST_APART = 500
 _NEAR = 0.12  # of the median, and a minute of rounding
 _DAYS_AROUND = 3
 # Intervals of up to a day in classes that are 12 % wide, or a minute.
@@ -49,11 +53,14 @@ class Cadence:
         Whether these intervals are regular.
     polled : array of bool
         Whether a look lists every station (and the feed has no quiet hours), or only those that changed.
+    own : float
+        Minutes between looks that keep the time at which each station last reported, from `looks_with_own_times`.
     """
 
     minutes: NDArray[np.float64]
     regular: NDArray[np.bool_]
     polled: NDArray[np.bool_]
+    own: float = 0.0
 
     @property
     def usual(self) -> float:
@@ -63,12 +70,22 @@ class Cadence:
     @property
     def looks(self) -> float:
         """The usual interval between looks, 0 if at most hours every change has its own time."""
-        return float(np.median(np.where(self.regular, self.minutes, 0.0)))
+        return float(np.median(self.apart))
+
+    @property
+    def apart(self) -> NDArray[np.float64]:
+        """The usual interval between looks of each hour, 0 if every change has its own time.
+
+        Of looks with a time of their own, three records of a station are two intervals apart or more, so that `own` is
+        not less than twice the interval. Where it is much more, stations report at all times in between.
+        """
+        looks = self.polled | (self.regular & (self.minutes >= self.own / _TWO_INTERVALS))
+        return np.where(looks, self.minutes, self.own)
 
     @property
     def always(self) -> NDArray[np.bool_]:
         """Whether every change has its own time, as if somebody looked all the time."""
-        return ~self.regular & ~self.polled
+        return ~self.regular & ~self.polled & (self.own == 0)
 
     def at(self, minute: Integers) -> NDArray[np.float64]:
         """Return the usual interval at some minutes, counted from the first of the feed."""
@@ -135,6 +152,33 @@ def usual_intervals(intervals: Intervals) -> tuple[NDArray[np.float64], NDArray[
     median = _LENGTH[(2 * running >= running[:, -1:]).argmax(axis=1)]
     near = np.abs(_LENGTH - median[:, None]) <= _NEAR * median[:, None] + 1
     return median, np.where(number >= FEWEST, (covered * near).sum(axis=1) / running[:, -1], 0.0)
+
+
+def looks_with_own_times(apart: Integers) -> float:
+    """Return the minutes between rare looks that keep the time at which each station last reported; 0 if none are.
+
+    Each look shows one time of each station. So of three records of a station, the last comes more than one interval
+    between looks after the first: its time is later than the look that showed the second, which came an interval or
+    more after the look that showed the first. If records come at random, every length of time occurs.
+
+    Parameters
+    ----------
+    apart : array of int
+        Number of records by the minutes since the last but one of the same station.
+
+    Examples
+    --------
+    >>> random = 100 * np.arange(200)
+    >>> looks_with_own_times(random)
+    0.0
+    >>> looks_with_own_times(np.where(np.arange(200) < 10, 0, random))
+    10.0
+    """
+    below = np.concatenate([[0], np.cumsum(apart)])
+    minutes = np.arange(_SOONEST, len(apart) // 2)
+    within, beyond = below[minutes], below[2 * minutes] - below[minutes]
+    found = minutes[(within <= _TOO_SOON * beyond) & (beyond >= _FEWEST_APART)]
+    return float(found.max()) if len(found) else 0.0
 
 
 def pool(by_hour: NDArray[np.float64]) -> NDArray[np.float64]:

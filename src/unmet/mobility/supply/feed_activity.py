@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import Integers
-from unmet.mobility.supply.cadence import HOUR, REGULAR, Cadence, Intervals, pool, usual_intervals
+from unmet.mobility.clock.bins import DAY, Integers
+from unmet.mobility.supply.cadence import HOUR, REGULAR, Cadence, Intervals, looks_with_own_times, pool, usual_intervals
 from unmet.mobility.supply.pickups import moves
 from unmet.mobility.supply.silence import Feed, StationActivity
 from unmet.mobility.supply.states import EMPTY
@@ -126,6 +126,7 @@ class FeedCounts:
         )
         self.runs: list[tuple[Integers, Integers, Integers]] = []
         self.of_stations = Intervals(minutes)
+        self.apart = np.zeros(DAY, dtype=np.int64)  # records by the minutes since the last but one of their station
 
     def add(self, records: StatusRecords) -> None:
         """Add a block of records."""
@@ -148,6 +149,8 @@ class FeedCounts:
         length = np.where(again, np.diff(minute), 0)
         inside = (minute[1:] >= self.begin) & (minute[1:] < self.end)
         self.of_stations.add(minute[:-1][again], length[again])
+        third = again[1:] & again[:-1]
+        self.apart += np.bincount(np.minimum(minute[2:] - minute[:-2], DAY - 1)[third], minlength=DAY)
         for total, some in (
             (self.falls, np.where(moved & inside & (fall > 0) & (fall < self.rebalancing), fall, 0)),
             (self.rises, np.where(moved & (rise > 0) & (rise < self.rebalancing), rise, 0)),
@@ -159,7 +162,18 @@ class FeedCounts:
 
     def include(self, other: FeedCounts) -> None:
         """Add the counts of other stations of the same log, that come after these."""
-        for name in ("records", "moves", "listed", "appear", "close", "falls", "rises", "open_minutes", "open_within"):
+        for name in (
+            "records",
+            "moves",
+            "listed",
+            "appear",
+            "close",
+            "falls",
+            "rises",
+            "open_minutes",
+            "open_within",
+            "apart",
+        ):
             total: Integers = getattr(self, name)
             total += getattr(other, name)
         for name in ("since", "until"):  # those of other stations are the first minute of all
@@ -188,4 +202,4 @@ class FeedCounts:
         # look like that.
         by_station &= bool(2 * by_station.mean() > 1)
         minutes = np.where(by_station, np.maximum(of_station, minutes), minutes)
-        return Cadence(minutes, (near >= REGULAR) | by_station, polled)
+        return Cadence(minutes, (near >= REGULAR) | by_station, polled, looks_with_own_times(self.apart))

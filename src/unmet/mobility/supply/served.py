@@ -60,7 +60,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Unusable:
-    """Broken vehicles of stations that list fewer than `AMPLE` at the end of their records.
+    """Broken vehicles of stations that are open and list fewer than `AMPLE` at the end of the period.
 
     With more listed, riders take the sound ones, and the record says nothing about the others.
 
@@ -85,10 +85,13 @@ class Unusable:
     since: Integers
 
 
-def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = None) -> tuple[Served, Unusable | None]:
+def find_served(
+    usable: UsableSupply, timeline: Timeline, until: int, since: int | None = None
+) -> tuple[Served, Unusable | None]:
     """Find the chance to be served of some stations, and what cannot be rented at the end (if the model tells).
 
-    With `since`, only stretches that end after that minute are looked at; usual rates are those of the whole timeline.
+    That end is minute `until`. With `since`, only stretches that end after that minute are looked at; usual rates are
+    those of the whole timeline.
     """
     recent = timeline if since is None else timeline.select(timeline.end > since)
     if len(recent) == 0:
@@ -101,7 +104,7 @@ def find_served(usable: UsableSupply, timeline: Timeline, since: int | None = No
     steps = with_expected(cut, usable.rates.stations(tally_hours(timeline, usable.rates.calendar)))
     found = smooth(usable.fault, steps)
     notable = _notable(cut, served(usable.fault, steps, found, usable.correction), hidden(usable.fault, steps, found))
-    return notable, _unusable_now(cut, found)
+    return notable, _unusable_now(cut, found, until)
 
 
 def _notable(cut: CutSteps, chance: Floats, variance: Floats | None = None) -> Served:
@@ -124,15 +127,15 @@ def _persistent(variance: Floats, begin: Integers, end: Integers) -> Floats:
     return result
 
 
-def _unusable_now(cut: CutSteps, found: Smoothed) -> Unusable:
-    steps = cut.steps
+def _unusable_now(cut: CutSteps, found: Smoothed, until: int) -> Unusable:
+    begun = np.flatnonzero(cut.begin < until)
     some = found.end[:, BROKEN > 0].sum(axis=1)
-    last, since = latest_broken(steps.station, some)
-    few = cut.scarce[last]
-    last, since = last[few], since[few]
+    last, since = (begun[at] for at in latest_broken(cut.steps.station[begun], some[begun]))
+    held = cut.scarce[last] & (cut.end[last] >= until)
+    last, since = last[held], since[held]
     return Unusable(
-        steps.station[last],
-        steps.listed[last],
+        cut.steps.station[last],
+        cut.steps.listed[last],
         (found.end[last] * BROKEN).sum(axis=1),
         some[last],
         cut.begin[since],
@@ -144,6 +147,8 @@ def latest_broken(station: Integers, some: Floats) -> tuple[Integers, Integers]:
 
     `some` is the probability that a vehicle is broken at the end of each stretch; stations ascend.
     """
+    if len(station) == 0:
+        return station, station
     last = np.flatnonzero(np.append(station[1:] != station[:-1], True))
     first = np.append(0, last[:-1] + 1)
     less = np.maximum.accumulate(np.where(some < 0.5, np.arange(len(some)), -1))

@@ -27,6 +27,7 @@ __all__ = [
     "far_apart",
     "join",
     "outside_coverage",
+    "repeat_daily",
     "silent_stretches",
     "standstills",
 ]
@@ -267,6 +268,14 @@ def far_apart(feed: Feed, within: Integers, bridged: bool = False) -> Integers:
     parts = [np.clip(found, begin, end) for begin, end in within]
     cut = np.concatenate([part[part[:, 0] < part[:, 1]] for part in parts]) if parts else found[:0]
     return cut[np.argsort(cut[:, 0], kind="stable")]
+
+
+def repeat_daily(stretches: Integers) -> NDArray[np.bool_]:
+    """Return which stretches (begin, end) have others at the same time of many days: gaps that repeat, no outages."""
+    if len(stretches) == 0:
+        return np.zeros(0, dtype=bool)
+    begin, end = (stretches - stretches[0, 0]).T
+    return _daily(begin, end, np.ones(len(stretches), dtype=bool), int(end.max()))
 
 
 def _daily(begin: Integers, end: Integers, chosen: NDArray[np.bool_], minutes: int) -> NDArray[np.bool_]:

@@ -17,7 +17,8 @@ state          reason        meaning
 ``closed``     standstill    no vehicle moves in the whole system, many moves would be expected, and the feed reports
 ``closed``     hours         outside the opening hours
 ``unknown``    feed_silent   the whole feed is silent for an improbably long time
-``unknown``    far_apart     pickups are inferred, and looks at the feed are too far apart for it at this time of day
+``unknown``    far_apart     looks at the feed are too far apart at this time of day: a gap that repeats, or (if
+                             pickups are inferred) a collector that slows down
 ``unknown``    implausible   trips start at the station while it shows no vehicle, too many to believe it
 ``unknown``    silent        the station is silent for an improbably long time while others report
 ``unknown``    undetermined  supply is netted from trips, and they do not show whether a vehicle was left

@@ -102,6 +102,8 @@ class StatusLog:
         The full minutes from which the first and the last record are in force, or of the last poll if that is later.
     duplicates : int
         Records of the chosen period that were left out because a later one has the same station and second.
+    repeats : int
+        Likewise, of the same content: a look that keeps the time at which a station last reported.
     """
 
     chunks: tuple[tuple[NDArray[np.uint64] | Path, int], ...]
@@ -111,6 +113,7 @@ class StatusLog:
     first_minute: int
     last_minute: int
     duplicates: int
+    repeats: int
 
     def cut(self, begin: int, end: int) -> StatusLog:
         """Return the records of the stations from position `begin` up to `end`; positions stay the same.
@@ -200,12 +203,13 @@ def sort_status(
     records = np.zeros(len(order), dtype=np.int64)
     chunks: list[tuple[NDArray[np.uint64] | Path, int]] = []
     ends: list[int] = []
-    duplicates = 0
+    duplicates = repeats = 0
     for number, (begin, end) in enumerate(_cut_chunks(connection, order, zones, rows, memory // _BYTES_PER_RECORD)):
-        packed, dropped = _fetch_sorted(connection, order[begin:end], len(order), origin)
+        packed, dropped, repeated = _fetch_sorted(connection, order[begin:end], len(order), origin)
         if len(packed) == 0:
             continue
         duplicates += _count_within(dropped + origin, within)
+        repeats += _count_within(repeated + origin, within)
         edges = np.searchsorted(packed, np.arange(end - begin, dtype=np.uint64) << np.uint64(64 - _STATION))
         edges = np.append(edges, len(packed))
         of_station = edges[:-1][np.diff(edges) > 0]
@@ -229,7 +233,7 @@ def sort_status(
     if min(ends) == 0 or max(ends) == _LAST_SECOND:
         return _sort_old(connection, order, group, folder, memory, rows, within, origin)
     first, last = -(-(origin + min(ends)) // 60), -(-(origin + max(ends)) // 60)
-    return StatusLog(tuple(chunks), zones, records, origin, first, last, duplicates)
+    return StatusLog(tuple(chunks), zones, records, origin, first, last, duplicates, repeats)
 
 
 def _sort_old(
@@ -281,8 +285,10 @@ def _cut_chunks(
 
 def _fetch_sorted(
     connection: DuckDBPyConnection, stations: Sequence[int], of_all: int, origin: int
-) -> tuple[NDArray[np.uint64], Integers]:
-    """Fetch the records of some stations, packed and sorted, and the seconds of the duplicates that were left out.
+) -> tuple[NDArray[np.uint64], Integers, Integers]:
+    """Fetch the records of some stations, packed and sorted, and the seconds of those that were left out.
+
+    These are duplicates with another content than a later one, and repeats with the same.
 
     Records are sorted by the station's number (``ix``) if `stations` are all, else by its position in `stations`.
     """
@@ -312,7 +318,9 @@ def _fetch_sorted(
     packed.sort(kind="stable")  # files are sorted by station and time, or by time: this sort is fast on sorted runs
     again = _repeated(packed)
     if len(again) == 0:
-        return packed, np.empty(0, dtype=np.int64)
+        return packed, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    same = packed[again] == packed[again - 1]
+    seconds = _seconds(packed[again]).astype(np.int64)
     # The last record of a station and second, in the order of the files, is kept.
     keys = np.unique(packed[again] >> np.uint64(_PAYLOAD))
     connection.register("some_rows", {"key": keys})
@@ -322,7 +330,7 @@ def _fetch_sorted(
     ).fetchnumpy()
     connection.unregister("some_rows")
     packed[np.searchsorted(packed, keys << np.uint64(_PAYLOAD))] = np.asarray(winners["packed"], dtype=np.uint64)
-    return np.delete(packed, again), _seconds(packed[again]).astype(np.int64)
+    return np.delete(packed, again), seconds[~same], seconds[same]
 
 
 def _repeated(packed: NDArray[np.uint64]) -> Integers:

@@ -19,6 +19,7 @@ from unmet.mobility.supply.broken import (
     Steps,
     carry_ahead,
     carry_back,
+    demand_with,
     event_codes,
     event_tables,
     initial,
@@ -226,7 +227,8 @@ def log_likelihoods(faults: Sequence[Fault], chunks: Chunks) -> Floats:
 
 def _of_demand(fault: Fault, steps: Steps) -> float:
     """Logarithm of the factor of the rates to the power of the pickups, which is the same for all states."""
-    return float(np.log(fault.demand) * steps.pickups[steps.listed > 0].sum())
+    some = steps.listed > 0
+    return float(np.log(demand_with([fault], steps.listed[some])[:, 0]) @ steps.pickups[some])
 
 
 def smooth(fault: Fault, steps: Steps) -> Smoothed:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from unmet.mobility.supply.broken import Fault, Steps, served_share
+from unmet.mobility.supply.broken import Fault, Steps, demand_with, served_share
 from unmet.mobility.supply.timeline import AMPLE, CutSteps, Timeline, to_steps
 from unmet.mobility.supply.usable import Chunks, Smoothed, log_likelihood, log_likelihoods, smooth
 from unmet.mobility.supply.usual_rates import (
@@ -23,13 +23,27 @@ from unmet.mobility.supply.usual_rates import (
     tally_hours,
 )
 
-__all__ = ["UsableSupply", "hidden", "learn_fault", "learn_usable", "served", "with_expected"]
+__all__ = [
+    "CORRECTED",
+    "NUMBERS",
+    "UsableSupply",
+    "correct",
+    "hidden",
+    "lean_to_one",
+    "learn_fault",
+    "learn_usable",
+    "served",
+    "with_expected",
+]
 
 Floats = NDArray[np.float64]
 NUMBERS = np.arange(1, AMPLE)
 
 FEWEST_FOR_CURVE, FEWEST_FOR_MODEL = 30.0, 300.0
 """Pickups expected with one or two vehicles listed from which on an average curve, and the hidden state, are learnt."""
+
+CORRECTED = 2
+"""Largest listed number with a correction."""
 
 UNRELATED = 0.5
 """Pickups while nothing is listed, over those expected otherwise, from which on trips and status are unrelated.
@@ -48,15 +62,16 @@ _CORRECTION_PICKUPS = 400.0
 """Expected pickups at a listed number that weigh as much as the belief that the hidden state explains all: as much as
 a prior standard deviation of 5 % for the correction."""
 
-_CORRECTED = 2  # largest listed number with a correction
 _FORTNIGHT = 14 * 1440
 _DIFFERENCE = 1e-3
-_LEARNT_FROM, _CORRECTED_FROM = 12_000, 150_000  # steps
-_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit", "demand")
+_LEARNT_FROM, _CORRECTED_FROM = 60_000, 150_000  # steps
+_FREE = ("breakage", "repair", "found", "brief", "recovery", "fleeting", "visit", "demand", "scarcity")
 # Medians of the priors, and their standard deviations as logits or logarithms: what a bike share may be like.
-_CENTRE = np.array([logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.05), logit(0.7), 0.0])
-_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 1.5, 1.5, 0.1])
-_IS_RATE = np.array([False, True, True, False, True, False, False, True])
+_CENTRE = np.array(
+    [logit(0.005), np.log(5e-4), np.log(3e-4), logit(0.03), np.log(0.05), logit(0.05), logit(0.7), 0.0, np.log(1.02)]
+)
+_SPREAD = np.array([2.0, 1.5, 1.5, 2.0, 1.0, 1.5, 1.5, 0.1, 0.02])
+_IS_RATE = np.array([False, True, True, False, True, False, False, True, True])
 # What leaves a trace of minutes is neither every vehicle's lot nor over within a few of them: records that are a minute
 # out of step with each other look like that.
 _BOUNDS = [
@@ -68,6 +83,7 @@ _BOUNDS = [
     (logit(1e-4), logit(0.6)),
     (logit(0.05), logit(0.99)),
     (np.log(0.7), np.log(1.3)),
+    (np.log(0.9), np.log(1.1)),
 ]
 
 
@@ -176,33 +192,45 @@ def learn_usable(
     if kept is not None:
         return UsableSupply(rates=rates, **kept)
     steps = _thin(fortnights(timeline, rates.stations(tally)), _CORRECTED_FROM)
-    pickups, expected = _by_number(steps, steps.pickups), _by_number(steps, steps.expected)
+    pickups, expected = (_by_number(steps.listed, of) for of in (steps.pickups, steps.expected))
     worth, known = _average(pickups, expected)
     if not enough or known < FEWEST_FOR_CURVE:
         return UsableSupply("listed", rates, None, worth, one, worth, 0.0)
     if pickups[0] > UNRELATED * expected[0] > UNRELATED * FEWEST_FOR_CURVE:
         return UsableSupply("unrelated", rates, None, worth, one, worth, 0.0)
     if known < FEWEST_FOR_MODEL:
-        after = (pickups + _CURVE_PICKUPS) / (expected * worth + _CURVE_PICKUPS)
-        return UsableSupply("curve", rates, None, worth, one, after, 0.0)
+        return UsableSupply("curve", rates, None, worth, one, lean_to_one(pickups, expected * worth), 0.0)
     fault = learn_fault(_thin(steps, _LEARNT_FROM), brief=trips)
     found = smooth(fault, steps)
-    nothing = replace(fault, breakage=0.0, brief=0.0, fleeting=0.0, found=0.0)
+    nothing = _without_faults(fault, steps)
     gain = found.log_likelihood - log_likelihood(nothing, steps)
     is_sure = gain >= _LEAST_GAIN
     if not is_sure:  # the state still tells what trips know before the feed does
         fault, found = nothing, smooth(nothing, steps)
-    correction, after = _correct(steps, steps.expected * fault.demand * served(fault, steps, found))
-    before = pickups / np.maximum(expected * fault.demand, 1e-9)
+    half = np.cumsum(np.append(True, steps.station[1:] != steps.station[:-1])) % 2  # every other fortnight
+    wanted = steps.expected * demand_with([fault], steps.listed)[:, 0]
+    correction, after = correct(steps.listed, half, steps.pickups, wanted * served(fault, steps, found))
+    before = pickups / np.maximum(_by_number(steps.listed, wanted), 1e-9)
     before[0] = 0.0
     return UsableSupply("hidden", rates, fault, before, correction if is_sure else one, after, gain)
 
 
+def _without_faults(fault: Fault, steps: Steps) -> Fault:
+    """Return the likelier of two models in which every listed vehicle can be rented: with and without scarcity."""
+    nothing = replace(fault, breakage=0.0, brief=0.0, fleeting=0.0, found=0.0)
+    return max((nothing, replace(nothing, scarcity=1.0)), key=lambda model: log_likelihood(model, steps))
+
+
 def _average(pickups: Floats, expected: Floats) -> tuple[Floats, float]:
     """Pickups over those expected by number listed, leaning towards 1; and those expected with one or two listed."""
-    worth = np.minimum((pickups + _CURVE_PICKUPS) / (expected + _CURVE_PICKUPS), 1.0)
+    return np.minimum(lean_to_one(pickups, expected), 1.0), float(expected[1:3].sum())
+
+
+def lean_to_one(pickups: Floats, expected: Floats) -> Floats:
+    """Pickups over those expected by number listed, leaning towards 1 where few are expected; 0 for none listed."""
+    worth: Floats = (pickups + _CURVE_PICKUPS) / (expected + _CURVE_PICKUPS)
     worth[0] = 0.0
-    return worth, float(expected[1:3].sum())
+    return worth
 
 
 def served(fault: Fault, steps: Steps, found: Smoothed, correction: Floats | None = None) -> Floats:
@@ -225,33 +253,39 @@ def hidden(fault: Fault, steps: Steps, found: Smoothed) -> Floats:
     return variance
 
 
-def _correct(steps: Steps, usable: Floats) -> tuple[Floats, Floats]:
+def correct(listed: NDArray[Any], half: NDArray[Any], pickups: NDArray[Any], usable: Floats) -> tuple[Floats, Floats]:
     """Find the correction by number listed, and pickups over those expected with the correction of the other half.
 
-    `usable` are the pickups expected in each step, given the hidden state. Every other fortnight is one half.
+    Parameters
+    ----------
+    listed, pickups : array
+        Number listed in some steps, and pickups.
+    half : array
+        0 or 1, the half to which each step belongs.
+    usable : array
+        Pickups expected by the model.
     """
-    half = np.cumsum(np.append(True, steps.station[1:] != steps.station[:-1])) % 2
-    pickups, expected = (
-        np.array([_by_number(steps, np.where(half == h, values, 0.0)) for h in range(2)])
-        for values in (steps.pickups, usable)
+    seen, expected = (
+        np.array([_by_number(listed, np.where(half == h, values, 0.0)) for h in range(2)])
+        for values in (pickups, usable)
     )
 
     def factor(taken: Floats, of: Floats) -> Floats:
         result: Floats = (taken + _CORRECTION_PICKUPS) / (of + _CORRECTION_PICKUPS)
         # With three or more listed, what is left is an error of the rates: a vehicle is as good as always to be had.
-        result[..., [0, *range(_CORRECTED + 1, AMPLE)]] = 1.0
+        result[..., [0, *range(CORRECTED + 1, AMPLE)]] = 1.0
         return result
 
-    judged = (expected * factor(pickups, expected)[::-1]).sum(axis=0)
-    after = pickups.sum(axis=0) / np.maximum(judged, 1e-9)
+    judged = (expected * factor(seen, expected)[::-1]).sum(axis=0)
+    after = seen.sum(axis=0) / np.maximum(judged, 1e-9)
     after[0] = 0.0
-    return factor(pickups.sum(axis=0), expected.sum(axis=0)), after
+    return factor(seen.sum(axis=0), expected.sum(axis=0)), after
 
 
-def _by_number(steps: Steps, values: NDArray[Any]) -> Floats:
-    """Sum values over the steps by number listed, up to `AMPLE - 1`."""
-    few = steps.listed < AMPLE
-    total: Floats = np.bincount(steps.listed[few], weights=values[few], minlength=AMPLE).astype(np.float64)
+def _by_number(listed: NDArray[Any], values: NDArray[Any]) -> Floats:
+    """Sum values over steps by number listed, up to `AMPLE - 1`."""
+    few = listed < AMPLE
+    total: Floats = np.bincount(listed[few], weights=values[few], minlength=AMPLE).astype(np.float64)
     return total
 
 

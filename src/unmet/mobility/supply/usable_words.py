@@ -11,7 +11,6 @@ from typing import Any
 __all__ = ["supply_curve", "supply_facts", "supply_line"]
 
 _AS_LISTED = ("listed", "unrelated")  # methods by which every listed vehicle counts
-_NO_CURVE = (*_AS_LISTED, "between")
 
 
 def supply_line(learnt: Mapping[str, Any] | None, taken: str = "pickups", listed: str = "vehicle") -> str:
@@ -25,13 +24,14 @@ def supply_line(learnt: Mapping[str, Any] | None, taken: str = "pickups", listed
         return f"too few records to learn from; every listed {listed} counts as usable"
     if learnt["method"] == "unrelated":
         return f"{taken} do not depend on a {listed} being listed; every listed {listed} counts as usable"
-    if learnt["method"] == "between":
-        return f"what could have happened between two looks; {_broken(learnt['parameters'], listed)}"
     before, usable = (learnt[name] for name in ("curve_listed", "curve_usable"))
-    return (
+    worth = (
         f"{taken} over expected {before['1']:.2f} with one {listed} listed and {before['2']:.2f} with two; "
         f"{usable['1']:.2f} and {usable['2']:.2f} with the model"
     )
+    if learnt["method"] == "between":
+        return f"what could have happened between two looks; {_broken(learnt['parameters'], listed)}; {worth}"
+    return worth
 
 
 def _days(parameters: Mapping[str, float]) -> float:
@@ -40,7 +40,7 @@ def _days(parameters: Mapping[str, float]) -> float:
 
 def _broken(parameters: Mapping[str, float], listed: str) -> str:
     if not parameters:
-        return f"every listed {listed} counts as usable"
+        return f"no {listed} seems to be broken"
     return f"{parameters['breakage']:.1%} of those brought are broken, for {_days(parameters):.1f} days on average"
 
 
@@ -79,6 +79,6 @@ def supply_facts(learnt: Mapping[str, Any] | None) -> list[list[str]]:
 
 def supply_curve(learnt: Mapping[str, Any] | None) -> list[tuple[int, float, float]]:
     """Return number listed, and pickups over those expected: if all can be rented, and by the model."""
-    if learnt is None or learnt["method"] in _NO_CURVE:
+    if learnt is None or learnt["method"] in _AS_LISTED:
         return []
     return [(int(n), float(value), float(learnt["curve_usable"][n])) for n, value in learnt["curve_listed"].items()]

@@ -13,6 +13,8 @@ from unmet.mobility.records.unpacking import DEFAULT_MEMORY, read_json
 
 __all__ = ["inside", "read_geojson"]
 
+_FARTHEST = 360.0  # degrees; some files count longitudes on beyond 180
+
 Floats = NDArray[np.float64]
 
 
@@ -74,6 +76,13 @@ def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
             raise ValueError("a position is not a finite number")
     except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
         raise FileFormatError(f"{path}: features[{number}].geometry.coordinates: {error}.") from error
+    for ring in (ring for polygon in rings for ring in polygon):
+        far = ring[np.abs(ring).max(axis=1) > _FARTHEST]
+        if len(far):
+            raise FileFormatError(
+                f"{path}: features[{number}]: positions are degrees of longitude and latitude (WGS 84), and "
+                f"({far[0, 0]:g}, {far[0, 1]:g}) is none. Convert the file to EPSG:4326."
+            )
     if any(np.abs(ring[:, 1]).max() > 90 for polygon in rings for ring in polygon):
         raise FileFormatError(f"{path}: features[{number}]: positions are (longitude, latitude); these look swapped.")
     return rings
