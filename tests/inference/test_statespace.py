@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -95,6 +97,25 @@ def test_ep_agrees_with_mcmc() -> None:
     assert ep.converged
     assert (np.abs(ep.posterior.mean - space.offset - mcmc.mean) < 4.5 * mcmc.mean_error + 0.02 * mcmc.sd).all()
     assert (np.abs(np.sqrt(ep.posterior.var) - mcmc.sd) < 4.5 * mcmc.sd_error + 0.02 * mcmc.sd).all()
+
+
+def test_gradients_equal_finite_differences() -> None:
+    space, K = problem()
+    rng = np.random.default_rng(7)
+    tau, nu = rng.uniform(0.2, 3, len(K)), rng.normal(size=len(K))
+    tau[::5] = -0.02
+    sites = Sites(tau, nu)
+    got = space.gradient(sites)
+    assert got.log_normaliser == space.marginals(sites).log_normaliser
+    for name in ("features", "decay", "offset"):
+        values = getattr(space, name)
+        for at in np.ndindex(values.shape):
+            step = np.zeros(values.shape)
+            step[at] = 1e-5
+            up, down = (
+                replace(space, **{name: values + sign * step}).marginals(sites).log_normaliser for sign in (1, -1)
+            )
+            assert getattr(got, name)[at] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-7), (name, at)
 
 
 def test_precisions_too_negative_for_a_posterior_are_refused() -> None:

@@ -22,7 +22,7 @@ from unmet._exceptions import NumericalError
 from unmet._typing import Array, IntArray
 from unmet.inference.ep import Marginals, Sites
 
-__all__ = ["Filtered", "StateSpace"]
+__all__ = ["Filtered", "Gradient", "StateSpace"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,24 @@ class Filtered(Marginals):
 
     means: Array = field(kw_only=True)
     covariances: Array = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The log of the integral of the prior times given sites, and its derivatives.
+
+    Attributes
+    ----------
+    log_normaliser : float
+        The log of the integral.
+    features, decay, offset : arrays of the shapes of these
+        Derivatives by them.
+    """
+
+    log_normaliser: float
+    features: Array
+    decay: Array
+    offset: Array
 
 
 @dataclass(frozen=True)
@@ -73,21 +91,47 @@ class StateSpace:
         """The posterior under the given sites."""
         means, covariances, log_normaliser = self._filter(sites)
         mean, var = np.empty(len(self.step)), np.empty(len(self.step))
-        for t, m_s, P_s in self._smooth(means, covariances):
+        for t, m_s, P_s, _ in self._smooth(means, covariances):
             rows = slice(self._starts[t], self._starts[t + 1])
             phi = self.features[self.place[rows]]
             mean[rows] = self.offset[rows] + phi @ m_s
             var[rows] = np.einsum("ij,ij->i", phi @ P_s, phi)
         return Filtered(mean, var, log_normaliser, means=means, covariances=covariances)
 
-    def log_normaliser(self, sites: Sites) -> float:
-        """The log of the integral of the prior times the given sites."""
-        return self._filter(sites)[2]
+    def gradient(self, sites: Sites) -> Gradient:
+        """The log of the integral of the prior times the given sites, with its derivatives.
+
+        By Fisher's identity they are posterior means of those of ``log p(z) + Σ (ν f − ½ τ f²)``: of ``(ν − τ f) z`` by
+        a row of Φ, and of the transitions' ``−½ log q − (z_t − ρ z_{t−1})²/(2q)``, ``q = 1 − ρ²``, by ρ.
+        """
+        means, covariances, log_normaliser = self._filter(sites)
+        features, offset = np.zeros_like(self.features), np.empty(len(self.step))
+        now, cross = np.zeros(len(self.decay)), np.zeros(len(self.decay))  # Σ E z_t², Σ E z_t z_{t−1}
+        first = last = after = np.zeros(len(self.decay))
+        P_after = covariances[-1]
+        for t, m_s, P_s, gain in self._smooth(means, covariances):
+            rows = slice(self._starts[t], self._starts[t + 1])
+            place, tau = self.place[rows], sites.tau[rows]
+            phi = self.features[place]
+            offset[rows] = sites.nu[rows] - tau * (self.offset[rows] + phi @ m_s)
+            np.add.at(features, place, np.multiply.outer(offset[rows], m_s) - tau[:, None] * (phi @ P_s))
+            square = m_s**2 + np.diag(P_s)
+            now += square
+            if gain is None:
+                last = square
+            else:
+                cross += after * m_s + np.einsum("jk,jk->k", gain, P_after)
+            first, after, P_after = square, m_s, P_s
+        rho, q = self.decay, 1 - self.decay**2
+        before, ahead = now - last, now - first  # sums over z_{t−1} and z_t
+        errors = ahead - 2 * rho * cross + rho**2 * before
+        decay = (self.steps - 1) * rho / q + (cross - rho * before) / q - rho * errors / q**2
+        return Gradient(log_normaliser, features, decay, offset)
 
     def everywhere(self, posterior: Filtered) -> tuple[Array, Array]:
         """Posterior mean and variance of ``Φ z`` at all places and steps, shape (places, steps)."""
         mean, var = np.empty((len(self.features), self.steps)), np.empty((len(self.features), self.steps))
-        for t, m_s, P_s in self._smooth(posterior.means, posterior.covariances):
+        for t, m_s, P_s, _ in self._smooth(posterior.means, posterior.covariances):
             mean[:, t] = self.features @ m_s
             var[:, t] = np.einsum("ij,ij->i", self.features @ P_s, self.features)
         return mean, var
@@ -97,7 +141,7 @@ class StateSpace:
         order = np.argsort(step, kind="stable")
         starts = np.searchsorted(step[order], np.arange(self.steps + 1))
         found = np.empty(len(step))
-        for t, _, P_s in self._smooth(posterior.means, posterior.covariances):
+        for t, _, P_s, _ in self._smooth(posterior.means, posterior.covariances):
             rows = order[starts[t] : starts[t + 1]]
             found[rows] = np.einsum("ij,ij->i", self.features[first[rows]] @ P_s, self.features[second[rows]])
         return found
@@ -129,18 +173,18 @@ class StateSpace:
             means[t], covariances[t] = mean, cov
         return means, covariances, log_normaliser
 
-    def _smooth(self, means: Array, covariances: Array) -> Iterator[tuple[int, Array, Array]]:
-        """Yield ``t, ms, Ps`` from the last step to the first (Rauch, Tung & Striebel 1965)."""
+    def _smooth(self, means: Array, covariances: Array) -> Iterator[tuple[int, Array, Array, Array | None]]:
+        """Yield ``t, ms, Ps, Gᵀ`` from the last step, which has no G, to the first (Rauch, Tung & Striebel 1965)."""
         fade, fresh = np.multiply.outer(self.decay, self.decay), np.diag(1 - self.decay**2)
         m_s, P_s = means[-1], covariances[-1]
-        yield self.steps - 1, m_s, P_s
+        yield self.steps - 1, m_s, P_s, None
         for t in range(self.steps - 2, -1, -1):
             P = covariances[t]
             ahead = fade * P + fresh
             gain = _gain(ahead, self.decay[:, None] * P)  # Gᵀ
             m_s = means[t] + (m_s - self.decay * means[t]) @ gain
             P_s = P + gain.T @ (P_s - ahead) @ gain
-            yield t, m_s, P_s
+            yield t, m_s, P_s, gain
 
     def sample(self, posterior: Filtered, size: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """Joint draws of z given the sites of the posterior, shape ``(steps, size, m)`` (float32).

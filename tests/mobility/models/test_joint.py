@@ -15,7 +15,7 @@ from unmet.mobility.models import joint, joint_city
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import join_city
 from unmet.mobility.models.joint_city import JointCity, hours_of_day
-from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
+from unmet.mobility.models.shock_law import ShockLaw, law_evidence, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shocks import estimate_shocks, refine_dispersion
 from unmet.mobility.models.surroundings import rough_rates, walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
@@ -77,6 +77,25 @@ def test_the_law_is_found_in_the_residuals() -> None:
         assert (dispersion < 0.05).all()  # all of the spread is shared
     middle = np.median(found, axis=0)
     np.testing.assert_allclose(middle, [0.06, 5.0, 0.08, 4.0, 600.0], rtol=0.5)
+
+
+def test_derivatives_of_the_evidence_by_the_law_equal_finite_differences() -> None:
+    rng = np.random.default_rng(0)
+    xy = rng.uniform(0, 1500, (6, 2))
+    xy[1] = xy[0]  # two zones at one place
+    metres = np.hypot(*(xy[:, None] - xy).T)
+    metres[5, :5] = metres[:5, 5] = np.nan  # and one whose place is not known
+    step, place = np.nonzero(rng.random((40, 6)) < 0.8)
+    sites = Sites(rng.uniform(0.2, 3, len(step)), rng.normal(size=len(step)))
+    given = (sites, place, step, rng.normal(size=len(step)), 40, metres, 0.5)
+    logs = np.log([0.04, 6.0, 0.09, 3.0, 700.0])
+
+    def evidence(logs: np.ndarray) -> tuple[float, np.ndarray]:
+        return law_evidence(ShockLaw(*np.exp(logs)), *given)
+
+    for k, slope in enumerate(evidence(logs)[1]):
+        up, down = (evidence(logs + sign * 1e-4 * np.eye(5)[k])[0] for sign in (1, -1))
+        assert slope == pytest.approx((up - down) / 2e-4, rel=1e-5, abs=1e-7), k
 
 
 @pytest.mark.slow

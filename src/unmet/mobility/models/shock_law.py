@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from unmet._exceptions import NumericalError
-from unmet._typing import Array
+from unmet._typing import Array, IntArray
 from unmet.inference.ep import Sites
-from unmet.inference.statespace import StateSpace
+from unmet.inference.statespace import Gradient, StateSpace
 
-__all__ = ["ShockLaw", "learn_law", "own_dispersion", "refine_law", "spatial_features"]
+__all__ = ["ShockLaw", "law_evidence", "learn_law", "own_dispersion", "refine_law", "spatial_features"]
 
 # Lags (hours) and rings (metres) over which covariances of residuals are averaged.
 _LAGS = (0, 1, 2, 3, 6, 12, 24, 48)
@@ -27,7 +27,7 @@ _RINGS = np.array([0.0, 250.0, 500.0, 1000.0, 2000.0, 4000.0, np.inf])
 _FEATURES = 60
 # Zones from which the law is learnt: all pairs are looked at.
 _MOST_ZONES = 400
-# Zones and bins whose evidence refines it: those with the most trips.
+# Zones and bins whose evidence refines it: those with the most trips. So few zones have all their features.
 _REFINED_ZONES, _REFINED_BINS, _REFINING_STEPS = 40, 1500, 8
 _NOT_POSSIBLE = 1e12  # cost of a law that has no evidence
 
@@ -140,20 +140,73 @@ def refine_law(
     held = Sites(sites.tau[rows], sites.nu[rows])
     centre = _logs(ShockLaw())
 
-    def cost(theta: Array) -> float:
-        tried = _law_of(theta)
-        features, decay = spatial_features(tried, near, hours)
-        offset = usual - 0.5 * tried.variance
+    def cost(theta: Array) -> tuple[float, Array]:
         off = (theta - centre) / _PRIOR_SD
         try:
-            evidence = StateSpace(features, decay, step, place, offset, steps).log_normaliser(held)
+            evidence, slope = law_evidence(_law_of(theta), held, place, step, usual, steps, near, hours)
         except NumericalError:  # sites of negative precision (walkers) bound the variance that they fit to
-            return _NOT_POSSIBLE
-        return float(0.5 * off @ off) - evidence
+            return _NOT_POSSIBLE, np.zeros(len(theta))
+        return float(0.5 * off @ off) - evidence, off / _PRIOR_SD - slope
 
-    options = {"maxiter": _REFINING_STEPS, "eps": 1e-3}
-    found = minimize(cost, _logs(law), method="L-BFGS-B", bounds=_BOUNDS, options=options)  # type: ignore[call-overload]
+    options = {"maxiter": _REFINING_STEPS}
+    found = minimize(cost, _logs(law), jac=True, method="L-BFGS-B", bounds=_BOUNDS, options=options)  # type: ignore[call-overload]
     return _law_of(found.x)
+
+
+def law_evidence(
+    law: ShockLaw,
+    sites: Sites,
+    place: IntArray,
+    step: IntArray,
+    log_rate: Array,
+    steps: int,
+    metres: Array,
+    hours: float,
+) -> tuple[float, Array]:
+    """Log evidence of a law with given sites, and its derivatives by the logs of the law's numbers.
+
+    Parameters
+    ----------
+    law : ShockLaw
+        The law.
+    sites, place, step : arrays of shape (n,)
+        Sites of counts, with their zones and bins, in order of bins.
+    log_rate : array of shape (n,)
+        Log of the mean rate of each, shocks included.
+    steps : int
+        Number of bins.
+    metres, hours
+        As of `learn_law`; there are at most as many zones as features.
+    """
+    features, decay = spatial_features(law, metres, hours)
+    by = StateSpace(features, decay, step, place, log_rate - 0.5 * law.variance, steps).gradient(sites)
+    return by.log_normaliser, _by_law(law, metres, hours, features, by)
+
+
+def _by_law(law: ShockLaw, metres: Array, hours: float, features: Array, by: Gradient) -> Array:
+    """Derivatives of an evidence by the logs of the law's numbers, from those by features, decay and offset.
+
+    Only ``ΦΦᵀ = σ² K`` matters, so any root of its change does: ``dΦ = ½ dK K⁻¹ Φ`` for that by the length-scale. K has
+    no inverse where two zones share a place; they move alike, so its pseudo-inverse serves.
+    """
+    by_feature = by.features * features
+    shift = -0.5 * float(by.offset.sum())
+    far = np.nan_to_num(metres, nan=np.inf) / law.local_metres
+    np.fill_diagonal(far, 0.0)
+    near = np.exp(-far)
+    change = np.multiply(near, far, out=np.zeros_like(near), where=near > 0)
+    wider = 0.5 * change @ np.linalg.pinv(near, rcond=1e-10, hermitian=True) @ features[:, 1:]
+    fade = hours / np.array([law.city_hours, law.local_hours])
+    by_decay = np.array([by.decay[0], by.decay[1:].sum()]) * fade * np.exp(-fade)
+    return np.array(
+        [
+            0.5 * by_feature[:, 0].sum() + shift * law.city_variance,
+            by_decay[0],
+            0.5 * by_feature[:, 1:].sum() + shift * law.local_variance,
+            by_decay[1],
+            np.sum(by.features[:, 1:] * wider),
+        ]
+    )
 
 
 def _busiest(trips: NDArray[Any], length: int) -> int:
