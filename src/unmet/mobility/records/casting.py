@@ -23,6 +23,7 @@ __all__ = [
     "seconds",
     "text",
     "time",
+    "unreadable_boolean",
 ]
 
 EpochUnit = Literal["seconds", "milliseconds"]
@@ -153,11 +154,13 @@ def time(column: Column, unit: EpochUnit = "seconds", order: DateOrder = "mdy") 
         f"WHEN TRY_CAST({sql} AS TIMESTAMPTZ) IS NULL THEN try_strptime({sql}, {formats}) END"
     )
     zoned = f"TRY_CAST({sql} AS TIMESTAMPTZ)"
-    # DuckDB reads an offset of 99 hours; RFC 3339 knows offsets below 24.
+    # DuckDB reads an offset of 99 hours; RFC 3339 knows offsets below 24. It also reads abbreviations, BST as the time of
+    # Bangladesh and AST as that of Alaska: they mean several zones, so none of them is a time here.
+    offset_given = f"regexp_matches({sql}, '(Z|UTC|GMT|[+-][0-9:]+|[A-Za-z_]+/[A-Za-z0-9_/+-]+)$')"
     offset = f"abs(epoch_us({zoned}) - epoch_us(TRY_CAST(left({sql}, 19) AS TIMESTAMP)))"
     utc = (
         f"CASE WHEN {plain} THEN CASE WHEN {is_epoch} THEN {_from_epoch(digits, unit)} END "
-        f"WHEN NOT ({dated}) AND isfinite({zoned}) AND coalesce({offset} < {_DAY_US}, true) "
+        f"WHEN NOT ({dated}) AND {offset_given} AND isfinite({zoned}) AND coalesce({offset} < {_DAY_US}, true) "
         f"THEN make_timestamp(epoch_us({zoned})) END"
     )
     return Time(local, utc, digits, unit)
@@ -184,8 +187,23 @@ def number(column: Column, kind: str) -> str:
 
 
 def boolean(column: Column) -> str:
-    """Read a column of true/false, 1/0, t/f, yes/no."""
-    return column.sql if column.type == "BOOLEAN" else f"TRY_CAST({column.sql} AS BOOLEAN)"
+    """Read a column of true/false, 1/0, t/f, yes/no. ``1.0`` and ``0.0``, which spreadsheets make of 1 and 0, too."""
+    sql = column.sql
+    if column.type == "BOOLEAN":
+        return sql
+    if column.type in _INTEGERS:
+        return f"TRY_CAST({sql} AS BOOLEAN)"
+    written = f"trim(CAST({sql} AS VARCHAR))"
+    digits = f"TRY_CAST({written} AS DOUBLE)"
+    return f"coalesce(TRY_CAST({written} AS BOOLEAN), CASE WHEN {digits} IN (0, 1) THEN {digits} = 1 END)"
+
+
+def unreadable_boolean(column: Column) -> str:
+    """Return the SQL condition of a value that `boolean` cannot read, and that does not mean a missing one."""
+    if column.type == "BOOLEAN" or column.type in _INTEGERS:
+        return "false"
+    missing = "lower(trim(CAST({} AS VARCHAR))) IN ('', 'nan', 'none', 'null', 'na', '<na>')".format(column.sql)
+    return f"({column.sql} IS NOT NULL AND {boolean(column)} IS NULL AND NOT {missing})"
 
 
 def text(column: Column) -> str:

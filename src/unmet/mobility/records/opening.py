@@ -164,7 +164,11 @@ def _of_document(where: str, document: Any) -> OpeningHours:
         if isinstance(data.get("opening_hours"), str):
             return OpeningHours(_of_text(data["opening_hours"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = str(error)[:_LONGEST_REASON].rstrip(".") if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        reason = (
+            str(error)[:_LONGEST_REASON].rstrip(".")
+            if isinstance(error, ValueError)
+            else f"{type(error).__name__}: {error}"
+        )
         raise FileFormatError(f"{where}: its hours cannot be read: {reason}.") from error
     raise FileFormatError(
         f"{where}: expected data.rental_hours (system_hours), data.calendars (system_calendar) or data.opening_hours "
