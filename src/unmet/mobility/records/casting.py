@@ -154,8 +154,8 @@ def time(column: Column, unit: EpochUnit = "seconds", order: DateOrder = "mdy") 
         f"WHEN TRY_CAST({sql} AS TIMESTAMPTZ) IS NULL THEN try_strptime({sql}, {formats}) END"
     )
     zoned = f"TRY_CAST({sql} AS TIMESTAMPTZ)"
-    # DuckDB reads an offset of 99 hours; RFC 3339 knows offsets below 24. It also reads abbreviations, BST as the time of
-    # Bangladesh and AST as that of Alaska: they mean several zones, so none of them is a time here.
+    # DuckDB reads an offset of 99 hours; RFC 3339 knows offsets below 24. It also reads abbreviations, such as BST as the
+    # time of Bangladesh and AST as that of Alaska. They mean several zones, so a time with one cannot be read.
     offset_given = f"regexp_matches({sql}, '(Z|UTC|GMT|[+-][0-9:]+|[A-Za-z_]+/[A-Za-z0-9_/+-]+)$')"
     offset = f"abs(epoch_us({zoned}) - epoch_us(TRY_CAST(left({sql}, 19) AS TIMESTAMP)))"
     utc = (
@@ -202,7 +202,7 @@ def unreadable_boolean(column: Column) -> str:
     """Return the SQL condition of a value that `boolean` cannot read, and that does not mean a missing one."""
     if column.type == "BOOLEAN" or column.type in _INTEGERS:
         return "false"
-    missing = "lower(trim(CAST({} AS VARCHAR))) IN ('', 'nan', 'none', 'null', 'na', '<na>')".format(column.sql)
+    missing = f"lower(trim(CAST({column.sql} AS VARCHAR))) IN ('', 'nan', 'none', 'null', 'na', '<na>')"
     return f"({column.sql} IS NOT NULL AND {boolean(column)} IS NULL AND NOT {missing})"
 
 
