@@ -154,8 +154,8 @@ def time(column: Column, unit: EpochUnit = "seconds", order: DateOrder = "mdy") 
         f"WHEN TRY_CAST({sql} AS TIMESTAMPTZ) IS NULL THEN try_strptime({sql}, {formats}) END"
     )
     zoned = f"TRY_CAST({sql} AS TIMESTAMPTZ)"
-    # DuckDB reads an offset of 99 hours; RFC 3339 knows offsets below 24. It also reads abbreviations, such as BST as the
-    # time of Bangladesh and AST as that of Alaska. They mean several zones, so a time with one cannot be read.
+    # DuckDB reads an offset of 99 hours; RFC 3339 knows offsets below 24. It also reads abbreviations: BST as time of
+    # Bangladesh, AST as that of Alaska. They mean several zones, so a time with one cannot be read.
     offset_given = f"regexp_matches({sql}, '(Z|UTC|GMT|[+-][0-9:]+|[A-Za-z_]+/[A-Za-z0-9_/+-]+)$')"
     offset = f"abs(epoch_us({zoned}) - epoch_us(TRY_CAST(left({sql}, 19) AS TIMESTAMP)))"
     utc = (
