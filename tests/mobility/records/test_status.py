@@ -242,3 +242,13 @@ def test_a_record_with_a_flag_that_cannot_be_read_is_rejected_and_counted(flag: 
         assert records.connection.execute("SELECT count(*) FROM status").fetchall() == [(19,)]
     with pytest.raises(InputError, match="unreadable flag: 20"):
         read_records(status=table.assign(is_renting=flag), timezone="UTC")
+
+
+def test_true_and_false_are_no_numbers_of_vehicles() -> None:
+    """A column `available` may tell whether a station is in service."""
+    table = pd.DataFrame({"station": "a", "last_reported": range(1_600_000_000, 1_600_000_020), "available": True})
+    with pytest.raises(InputError, match="missing or unreadable count: 20"):
+        read_records(status=table, timezone="UTC")
+    table["num_bikes_available"] = 3
+    with read_records(status=table, timezone="UTC", mapping={"available": "num_bikes_available"}) as records:
+        assert records.connection.execute("SELECT sum(available) FROM status").fetchall() == [(60,)]

@@ -177,13 +177,18 @@ def _from_epoch(sql: str, unit: EpochUnit) -> str:
 
 
 def number(column: Column, kind: str) -> str:
-    """Read a column of numbers as INTEGER or DOUBLE. NaN, infinity and fractions of an INTEGER become NULL."""
+    """Read a column of numbers as INTEGER or DOUBLE.
+
+    NaN, infinity, fractions of an INTEGER, and true and false as an INTEGER become NULL.
+    """
     cast = f"TRY_CAST({column.sql} AS DOUBLE)"
     if kind == "DOUBLE":
         exact = column.type in _INTEGERS or column.type.startswith("DECIMAL")
         return cast if exact else f"CASE WHEN isfinite({cast}) THEN {cast} END"
+    if column.type in ("BOOLEAN", "BIT"):
+        return f"NULL::{kind}"
     whole = f"TRY_CAST({column.sql} AS {kind})"  # DuckDB rounds, and reads 0x3 as 3
-    return whole if column.type in (*_INTEGERS, "BOOLEAN") else f"CASE WHEN {cast} = trunc({cast}) THEN {whole} END"
+    return whole if column.type in _INTEGERS else f"CASE WHEN {cast} = trunc({cast}) THEN {whole} END"
 
 
 def boolean(column: Column) -> str:
