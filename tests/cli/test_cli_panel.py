@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -137,6 +139,7 @@ def test_columns_are_mapped_by_name(files, tmp_path):
         (["--status", "{status}", "--start", "1700-01-01"], "start: expected a year from 1990"),
         (["--status", "{status}", "--every", "9" * 5000 + "h"], "every: expected"),
         (["--status", "{status}", "--memory", "9" * 5000 + "GB"], "memory: expected"),
+        (["--status", "{status}", "--memory", "999999999999TB"], "memory: expected 100MB to 1000TB"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_paragraph_with_exit_code_2_and_no_file(
@@ -232,3 +235,22 @@ def test_names_cannot_control_the_terminal(tmp_path, monkeypatch, capsys, argume
     shown = "".join(capsys.readouterr())
     assert "␛[31m" in shown
     assert "\x1b" not in shown
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("columns", ["80", "0"])
+def test_an_error_that_cannot_be_printed_ends_without_a_traceback(columns):
+    command = [sys.executable, "-c", "from unmet.cli import main; main()", "panel", "--trips", "none.csv", "--json"]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [*command, "--timezone", "UTC", "--out", "none.parquet"],
+            env={**os.environ, "COLUMNS": columns},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "no such file" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr

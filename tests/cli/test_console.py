@@ -44,3 +44,11 @@ def test_a_name_cannot_turn_the_line_around():
     stream = StringIO()
     Console(file=stream).print(Text("Sentrum \u202e lost \u2066 12"))
     assert stream.getvalue() == "Sentrum \ufffd lost \ufffd 12\n"
+
+
+@pytest.mark.parametrize("columns", ["0", "1"])
+def test_a_terminal_without_a_width_gets_whole_words(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    stream = StringIO()
+    Console(file=stream).print(Text("Sentrum lost 12"))
+    assert stream.getvalue() == "Sentrum lost 12\n"

@@ -39,11 +39,17 @@ def test_a_station_that_leaves_gets_a_closing_record_and_may_come_back() -> None
     assert (row["station_id"], row["left_feed"], row["is_installed"]) == ("b", False, True)
 
 
-def test_a_station_that_cannot_be_read_has_not_left() -> None:
+def test_a_station_that_cannot_be_read_is_closed_until_it_can_be_read_again() -> None:
+    """It kept its last number before: a station without a number for a day was out of stock if that was 0."""
     memory = Memory()
-    see(memory, status({"a": 3, "b": 5}))
-    seen = see(memory, status({"a": 3, "b": 2.5}))  # type: ignore[dict-item]
-    assert (seen.rows, seen.unreadable, seen.changes) == (1, 1, 0)
+    see(memory, status({"a": 3, "b": 0}))
+    seen = see(memory, status({"a": 3, "b": 2.5}), NOON + 60)  # type: ignore[dict-item]
+    assert (seen.rows, seen.unreadable) == (1, 1)
+    (row,) = changes(seen)
+    assert (row["station_id"], row["is_installed"], row["is_renting"], row["left_feed"]) == ("b", False, False, True)
+    assert changes(see(memory, status({"a": 3, "b": 2.5}), NOON + 120)) == []  # type: ignore[dict-item]
+    (row,) = changes(see(memory, status({"a": 3, "b": 0}), NOON + 180))
+    assert (row["station_id"], row["is_installed"], row["left_feed"]) == ("b", True, False)
 
 
 def test_new_ids_in_every_document_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

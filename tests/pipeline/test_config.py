@@ -207,3 +207,24 @@ def test_a_path_has_no_nul(tmp_path, setting):
     file.write_text(f'{setting} = "a\\u0000b"\n')
     with pytest.raises(InputError, match="expected a path"):
         read_config(file)
+
+
+def test_files_of_hours_and_areas_are_relative_to_the_settings(tmp_path):
+    (tmp_path / "feeds" / "oslo").mkdir(parents=True)
+    for given, expected in {
+        "06:00-23:00": "06:00-23:00",
+        "06:00-23:00, hours.json": f"06:00-23:00,{tmp_path}/hours.json",
+        "a.json,/b/c.json": f"{tmp_path}/a.json,/b/c.json",
+        "feeds/oslo": f"{tmp_path}/feeds/oslo",
+    }.items():
+        assert read_config(written(tmp_path, f'[panel]\nhours = "{given}"'))["hours"] == expected
+    for given, expected in {"districts.geojson": f"{tmp_path}/districts.geojson", "district": "district"}.items():
+        assert read_config(written(tmp_path, f'[panel]\nareas = "{given}"'))["areas"] == expected
+
+
+def test_a_query_stays_as_it_was_written(tmp_path):
+    query = "SELECT at_ms // 1000 AS at, a/./b, '~//x?y#z' FROM raw.status"
+    text = f'[records]\nstatus = "duckdb://../city.duckdb#{query}"\ntrips = "duckdb://c.duckdb?table=a//b"'
+    found = read_config(written(tmp_path, text))
+    assert found["status"] == (f"duckdb://{tmp_path}/../city.duckdb#{query}",)
+    assert found["trips"] == (f"duckdb://{tmp_path}/c.duckdb?table=a//b",)

@@ -8,6 +8,7 @@ import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from small_city import city_settings, in_one_process, save_city
@@ -16,6 +17,7 @@ from unmet import InputError
 from unmet._storage.parquet import read_parquet
 from unmet.execution import UnfitWorker
 from unmet.mobility.panel import read_panel
+from unmet.mobility.records.opening import OpeningHours
 from unmet.pipeline import Event, RunSettings, run, running
 from unmet.report import export_tables
 from unmet.report.source import open_run
@@ -100,6 +102,25 @@ def test_files_of_hours_and_areas_are_inputs_of_the_panel(city, tmp_path):
     assert running._input_files(words)["panel"].keys() == {"trips", "status", "stations"}
     found = running._input_files(named)["panel"]
     assert (found["hours"], found["areas"]) == ([hours, calendar], [areas])
+
+
+def test_rows_that_a_database_has_only_in_its_log_are_inputs_of_the_panel(city, tmp_path):
+    """DuckDB writes to the file beside it first; another program may have ended before it was merged."""
+    file, log = tmp_path / "city.duckdb", tmp_path / "city.duckdb.wal"
+    file.touch()
+    settings = city_settings(city, tmp_path / "out", trips=(f"duckdb://{file}",))
+    assert running._input_files(settings)["panel"]["trips"] == [file]
+    log.touch()
+    assert running._input_files(settings)["panel"]["trips"] == [file, log]
+
+
+def test_the_hours_that_a_folder_of_documents_tells_decide_the_panel(city, tmp_path, monkeypatch):
+    told = iter([np.ones(10_080, dtype=bool), np.ones(10_080, dtype=bool), np.arange(10_080) % 2 == 0])
+    monkeypatch.setattr("unmet.mobility.records.opening._of_history", lambda folder: OpeningHours(next(told)))
+    settings = city_settings(city, tmp_path / "out", hours=str(tmp_path))
+    first, same, other = (running._opening(settings) for _ in range(3))
+    assert first == same != other
+    assert running._opening(city_settings(city, tmp_path / "out")) == {}
 
 
 def test_every_setting_decides_a_stage_names_files_or_changes_only_the_speed():

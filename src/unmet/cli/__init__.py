@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from types import FrameType
 from typing import Annotated
 
@@ -107,7 +108,8 @@ def main() -> None:
         code, message = _explain(error)
         if debug:
             traceback.print_exc()
-        print_error(code, error, message, as_json=as_json)
+        with suppress(OSError):  # the disk that the output goes to may be full
+            print_error(code, error, message, as_json=as_json)
         sys.exit(code)
 
 

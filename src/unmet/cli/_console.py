@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich import console
 from rich.measure import Measurement
@@ -19,7 +20,7 @@ _VISIBLE |= {127: "\u2421", **dict.fromkeys(range(128, 160), "\ufffd")}
 _VISIBLE |= dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
 
 
-_WIDEST = 1000  # columns: more than any table has
+_WIDEST, _NARROWEST = 1000, 20  # columns: more than any table has, and fewer than any terminal
 
 
 def _as_lines(table: Table) -> console.Group:
@@ -42,6 +43,11 @@ class Console(console.Console):
     >>> Console().print(Text("station \x1b[31mA"))
     station ␛[31mA
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.width < _NARROWEST:  # some terminals, and COLUMNS=0, tell no width
+            self.width = _NARROWEST
 
     def render(
         self, renderable: console.RenderableType, options: console.ConsoleOptions | None = None

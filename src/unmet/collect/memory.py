@@ -60,8 +60,8 @@ class Seen:
 class Memory:
     """Latest rows of stations and vehicles, as they were last written.
 
-    Rows that a document does not list stay if one of its rows is unreadable, up to `MOST_ROWS`: a feed with new ids in
-    every document would otherwise fill the memory.
+    Vehicles that a document does not list stay if one of its rows is unreadable, up to `MOST_ROWS`: a feed with new ids
+    in every document would otherwise fill the memory. Stations do not stay.
     """
 
     def __init__(self) -> None:
@@ -127,11 +127,11 @@ class Memory:
             if not same or restate:
                 self._states[station] = row
                 table.append([station, at, document.updated, reported, *state, False, same])
-        if not unreadable or len(self._states) > MOST_ROWS:  # a station that could not be read has not left
-            for station in sorted(self._states.keys() - rows.keys()):
-                state, reported = self._states.pop(station)
-                gone = state._replace(installed=False, renting=False, returning=False)
-                table.append([station, at, document.updated, reported, *gone, True, False])
+        # Nobody knows the state of a station that could not be read. With its last one it may be out of stock for days.
+        for station in sorted(self._states.keys() - rows.keys()):
+            state, reported = self._states.pop(station)
+            gone = state._replace(installed=False, renting=False, returning=False)
+            table.append([station, at, document.updated, reported, *gone, True, False])
         self._to_restate.discard("changes")
         return Seen(len(rows), unreadable, repeated, {"changes": table})
 

@@ -21,6 +21,7 @@ __all__ = ["CONFIG_NAME", "example_config", "make_settings", "read_config", "rea
 CONFIG_NAME = "unmet.toml"
 _LARGEST = 1 << 20
 _MOST_DOTS = 100  # of a line, without those in quotes
+_ADDRESS = re.compile(r"duckdb://(?P<file>[^?#]*)(?P<rest>.*)", re.DOTALL)  # a path would change // in a query
 _QUOTED = re.compile(r'"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'')
 
 
@@ -158,8 +159,8 @@ _TYPE_NAMES = {int: "whole number", float: "number", date: "date", datetime: "da
 
 def _resolved(item: str, folder: Path) -> str:
     """Resolve a path, a glob or the address of a table against a folder, whose own name is escaped in a glob."""
-    if item.startswith("duckdb://"):
-        return f"duckdb://{folder / os.path.expanduser(item.removeprefix('duckdb://'))}"
+    if (address := _ADDRESS.fullmatch(item)) is not None:
+        return f"duckdb://{folder / os.path.expanduser(address['file'])}{address['rest']}"
     expanded = os.path.expanduser(item)
     if os.path.isabs(expanded):
         return expanded
@@ -194,6 +195,18 @@ def _text_or_file(value: Any, folder: Path) -> str | None:
     return _path(value, folder) if value.lower().endswith((".geojson", ".json", ".csv")) else value
 
 
+def _texts_or_files(value: Any, folder: Path) -> str | None:
+    """Resolve the files and folders among words that are separated by commas."""
+    if not isinstance(value, str):
+        return None
+    parts = [part.strip() for part in value.split(",")]
+    return ",".join(str(_path(part, folder)) if _is_place(part, folder) else part for part in parts)
+
+
+def _is_place(part: str, folder: Path) -> bool:
+    return part.lower().endswith(".json") or (part != "" and (folder / os.path.expanduser(part)).is_dir())
+
+
 def _names(value: Any, _: Path) -> dict[str, str] | None:
     good = isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
     return dict(value) if good else None
@@ -216,6 +229,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any, Path], Any]]] = {
     "text": ("text", _is(str)),
     "moment": ("a date or a local time", _moment),
     "text or file": ("text", _text_or_file),
+    "texts or files": ("text", _texts_or_files),
     "whole": ("a whole number", _is(int)),
     "number": ("a number", _is(int, float)),
     "flag": ("true or false", _is(bool)),

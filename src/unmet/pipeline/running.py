@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,7 @@ def run(
         def stage(name: str, make: Callable[[], None], after: Sequence[str] = ()) -> Path:
             chosen = {key: getattr(settings, key) for key in _DECIDES[name]}
             if name == PANEL:  # the same file may give other rows to another query
-                chosen |= _queries(settings)
+                chosen |= _queries(settings) | _opening(settings)
             return work.stage(name, OUTPUTS[name], chosen, files[name], make, after)
 
         path = stage(PANEL, lambda: _make_panel(settings, work, executor)) / "panel.parquet"
@@ -215,7 +216,8 @@ def _input_files(settings: RunSettings) -> dict[str, dict[str, list[Path]]]:
             raise InputError(f"{missing}: no such DuckDB file for {name}.")
         others = [item for item in given if not is_address(item)]
         if given:
-            panel[name] = [*databases, *(expand(others, name) if others else [])]
+            logs = [log for path in databases if (log := path.with_name(f"{path.name}.wal")).is_file()]
+            panel[name] = [*databases, *logs, *(expand(others, name) if others else [])]
     points = settings.zones.removeprefix("superhubs:").rpartition(":")[0] if ":" in settings.zones else settings.zones
     named = {"zones": [points], "areas": [settings.areas or ""], "hours": (settings.hours or "").split(",")}
     for name, texts in named.items():  # each may be a file, or words
@@ -245,6 +247,16 @@ def _queries(settings: RunSettings) -> dict[str, list[str]]:
         name: [item for item in getattr(settings, name) if is_address(item)] for name in ("trips", "status", "stations")
     }
     return {f"{name}_query": found for name, found in given.items() if found}
+
+
+def _opening(settings: RunSettings) -> dict[str, str]:
+    """Return a hash of the opening hours: the documents of a folder change without a change of its name."""
+    from unmet.mobility.records.opening import read_opening_hours
+
+    if settings.hours is None:
+        return {}
+    hours = read_opening_hours(settings.hours)
+    return {"opening hours": sha256(hours.week.tobytes() + repr(hours.seasons).encode()).hexdigest()}
 
 
 def _make_panel(chosen: RunSettings, work: Work, executor: Executor | None) -> None:

@@ -35,8 +35,8 @@ class About:
     table : str
         Its table in ``unmet.toml``; a key of `TABLES`.
     kind : str
-        ``path``, ``paths``, ``text``, ``text or file``, ``moment``, ``whole``, ``number``, ``flag``, ``columns`` or
-        ``names``.
+        ``path``, ``paths``, ``text``, ``text or file``, ``texts or files`` (separated by commas), ``moment``,
+        ``whole``, ``number``, ``flag``, ``columns`` or ``names``.
     help : str
         One sentence.
     example : str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import duckdb
 import pytest
@@ -60,3 +60,19 @@ def test_an_impossible_time_has_no_utc() -> None:
 def test_an_unknown_time_zone_is_refused_with_an_example(name: str) -> None:
     with pytest.raises(InputError, match="America/New_York"):
         zone_info(name)
+
+
+def test_zones_that_count_leap_seconds_are_refused() -> None:
+    """Their clock changes at other moments, and pandas reads them without any change."""
+    with pytest.raises(InputError, match="'right/Europe/Oslo' is not a known time zone"):
+        zone_info("right/Europe/Oslo")
+
+
+def test_a_machine_without_time_zones_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> ZoneInfo:
+        raise ZoneInfoNotFoundError(name)
+
+    monkeypatch.setattr("unmet.mobility.clock.timezones.ZoneInfo", missing)
+    monkeypatch.setattr("unmet.mobility.clock.timezones.available_timezones", set)
+    with pytest.raises(InputError, match="Install the Python package tzdata"):
+        zone_info("Europe/Oslo")

@@ -325,7 +325,7 @@ def test_a_failed_build_leaves_nothing_behind(tmp_path):
         ({"memory": "plenty"}, "2GB"),
         ({"hours": "all day"}, "06:00-23:00"),
         ({"start": "someday"}, "start: expected"),
-        ({"memory": "1KB"}, "at least 100MB"),
+        ({"memory": "1KB"}, "expected 100MB to 1000TB"),
         ({"start": "2021-07-02", "end": "2021-07-01"}, "start '2021-07-02', end '2021-07-01'"),
         ({"start": "2030-01-01"}, "period has no record.*records run from 2021-07-01 08:00"),
         ({"end": "2021-06-01"}, "period has no record"),

@@ -182,7 +182,7 @@ def test_the_opening_hours_of_a_history_are_those_it_published_last(server: Feed
     folder = feed.collect(tmp_path / "feeds", 1.0, feeds=("system_hours", "system_calendar"))
     found = read_opening_hours(str(folder))
     assert found.week.sum() == 16 * 60
-    assert found.seasons == (((0, 4, 1), (0, 10, 31)),)
+    assert found.seasons == ((((0, 4, 1), (0, 10, 31)),),)
 
 
 def test_a_history_without_opening_hours_says_so(server: FeedServer, tmp_path: Path) -> None:

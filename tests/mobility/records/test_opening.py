@@ -79,6 +79,30 @@ def test_opening_hours_of_version_3(tmp_path):
     assert changes(always, "2021-07-02", "2021-07-05") == []
 
 
+def test_hours_over_midnight_stay_open_though_a_rule_of_the_next_day_follows(tmp_path):
+    late = document(tmp_path / "late.json", {"opening_hours": "Fr,Sa 08:00-02:00; Su 10:00-22:00"})
+    assert changes(late, "2021-07-02", "2021-07-05") == [
+        "Fri 08:00", "Sat 02:00", "Sat 08:00", "Sun 02:00", "Sun 10:00", "Sun 22:00"
+    ]  # fmt: skip
+    off = document(tmp_path / "off.json", {"opening_hours": "Mo-Fr 20:00-02:00; Sa off; Th 06:00-07:00"})
+    assert changes(off, "2021-07-01 12:00", "2021-07-05") == ["Fri 20:00", "Sat 02:00"]
+
+
+def test_of_two_calendars_both_have_to_be_in_season(tmp_path):
+    def calendar(name, first, last):
+        season = {"start_month": first, "start_day": 1, "end_month": last, "end_day": 28}
+        return document(tmp_path / name, {"calendars": [season]})
+
+    both = f"{calendar('spring.json', 3, 5)},{calendar('summer.json', 4, 9)}"
+    assert changes(both, "2021-02-01", "2021-12-01") == ["Thu 00:00", "Sat 00:00"]  # 1 April and 29 May
+
+
+@pytest.mark.parametrize("spec", ["", "06:00-23:00,", ",06:00-23:00", "06:61-07:00", "06:00-07:60"])
+def test_hours_with_a_blank_part_or_sixty_minutes_are_refused(spec):
+    with pytest.raises(InputError, match=r"hours: expected opening hours such as 06:00-23:00"):
+        read_opening_hours(spec)
+
+
 def test_what_cannot_be_read_is_refused_with_what_to_do(tmp_path):
     with pytest.raises(InputError, match=r"no file 'none.json'"):
         read_opening_hours("none.json")

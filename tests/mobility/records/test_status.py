@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.records import Records, read_records
 
 Row = tuple[int | None, int | None, int | None, int | None, int | None, bool, bool]
@@ -204,3 +204,51 @@ def test_milliseconds_of_trips_and_weather_are_read() -> None:
         assert records.connection.execute('SELECT "at" FROM weather').fetchall() == [
             (datetime(2020, 9, 13, 12, 26, 40),)
         ]
+
+
+FLAGS = {
+    "true": [True, False],
+    "numbers": [1, 0],
+    "floats": [1.0, 0.0],
+    "floats as text": ["1.0", "0.0"],
+    "spaces": [" TRUE ", " false "],
+    "words": ["yes", "N"],
+}
+
+
+@pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS.keys())
+def test_flags_are_read_however_they_are_written(flags: list[object]) -> None:
+    table = pd.DataFrame({"station": "a", "last_reported": [1_600_000_000, 1_600_000_060], "available": 3})
+    with read_records(status=table.assign(is_renting=flags), timezone="UTC") as records:
+        found = records.connection.execute("SELECT renting FROM status ORDER BY second").fetchall()
+    assert found == [(True,), (False,)]
+
+
+@pytest.mark.parametrize("missing", [None, "", "nan", float("nan")])
+def test_a_flag_that_is_missing_counts_as_true(missing: object) -> None:
+    table = pd.DataFrame({"station": "a", "last_reported": [1_600_000_000, 1_600_000_060], "available": 3})
+    flags = pd.Series([missing, 0.0 if isinstance(missing, float) else "0"])
+    with read_records(status=table.assign(is_renting=flags), timezone="UTC") as records:
+        found = records.connection.execute("SELECT renting FROM status ORDER BY second").fetchall()
+    assert found == [(True,), (False,)]
+
+
+@pytest.mark.parametrize("flag", ["closed", "off", "2", "nein"])
+def test_a_record_with_a_flag_that_cannot_be_read_is_rejected_and_counted(flag: str) -> None:
+    table = pd.DataFrame({"station": "a", "last_reported": range(1_600_000_000, 1_600_000_020), "available": 3})
+    with read_records(status=table.assign(is_renting=["true"] * 19 + [flag]), timezone="UTC") as records:
+        quality = records.quality
+        assert quality[quality["reason"] == "unreadable flag"]["rows"].to_list() == [1]
+        assert records.connection.execute("SELECT count(*) FROM status").fetchall() == [(19,)]
+    with pytest.raises(InputError, match="unreadable flag: 20"):
+        read_records(status=table.assign(is_renting=flag), timezone="UTC")
+
+
+def test_true_and_false_are_no_numbers_of_vehicles() -> None:
+    """A column `available` may tell whether a station is in service."""
+    table = pd.DataFrame({"station": "a", "last_reported": range(1_600_000_000, 1_600_000_020), "available": True})
+    with pytest.raises(InputError, match="missing or unreadable count: 20"):
+        read_records(status=table, timezone="UTC")
+    table["num_bikes_available"] = 3
+    with read_records(status=table, timezone="UTC", mapping={"available": "num_bikes_available"}) as records:
+        assert records.connection.execute("SELECT sum(available) FROM status").fetchall() == [(60,)]

@@ -224,6 +224,8 @@ def test_an_hour_that_did_not_exist_is_repaired_and_counted() -> None:
         ("2021-07-01T08:00:00Z", "08:00:00"),
         ("2021-07-01T08:00:00+02:00", "06:00:00"),
         ("2021-07-01 08:00:00-05", "13:00:00"),
+        ("2021-07-01 08:00:00 UTC", "08:00:00"),
+        ("2021-07-01 08:00:00 Europe/London", "07:00:00"),
         ("1625126400", "08:00:00"),
         (" 2021-07-01 08:00 ", "12:00:00"),
     ],
@@ -234,6 +236,14 @@ def test_times_are_read_as_written(text: str, utc: str) -> None:
     with read_records(trips, timezone="America/New_York", date_order=order) as records:
         found = records.connection.execute("SELECT started_at FROM trips").fetchall()
     assert [str(t.time()) for (t,) in found] == [utc]
+
+
+@pytest.mark.parametrize("zone", ["BST", "AST", "CST", "IST", "NST", "EST", "EST5EDT"])
+def test_abbreviations_of_time_zones_are_no_times(zone: str) -> None:
+    """BST is the time of London and of Bangladesh, CST that of Chicago, Havana and Shanghai."""
+    trips = frame(started_at=[f"2021-07-01 08:00:00 {zone}", "2021-07-01 08:00"], start_station_id=["a", "a"])
+    with read_records(trips, timezone="Europe/London", force=True) as records:
+        assert records.quality.query("reason == 'impossible time'")["rows"].to_list() == [1]
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2021-13-01 00:00", "2021-02-30 10:00", "0", "-5", "1e300", "25:00"])

@@ -47,6 +47,12 @@ def test_a_zone_is_out_when_it_has_none_of_the_type(kind, out, taken):
     assert noted == 3 - taken
 
 
+@pytest.mark.parametrize("name", ["electric_bike", "E_BIKE", "e bike", "E-Bike", "City ebike", "Elektro", "e-scooter"])
+def test_electric_vehicles_are_told_by_their_usual_names(name):
+    given = trips().assign(rideable_type=[name, name, "freebike"])
+    assert build_panel(given, status(), timezone=ZONE, vehicle_type="electric").panel["observed"].sum() == 2
+
+
 def test_records_that_do_not_tell_types_are_refused():
     with pytest.raises(InputError, match=r"num_ebikes_available"):
         build_panel(None, status().drop(columns="num_ebikes_available"), timezone=ZONE, vehicle_type="electric")

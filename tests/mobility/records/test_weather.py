@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from unmet._exceptions import FileFormatError
+from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.records import Records, read_records
 
 TRIPS = pd.DataFrame({"started_at": ["2021-01-01 08:00"], "start_station_id": ["a"]})
@@ -103,3 +103,26 @@ def test_a_reading_far_beyond_all_others_is_left_blank_and_a_storm_is_not() -> N
         found = records.connection.execute("SELECT max(rain), count(rain), min(wind), count(wind) FROM weather")
         assert found.fetchall() == [(40.0, 199, 3.0, 199)]
         assert records.quality.query("reason == 'impossible value'")["rows"].to_list() == [1, 1]
+
+
+HOURS = pd.date_range("2021-01-01", periods=60, freq="h")
+
+
+def first_readings(weather: pd.DataFrame) -> list[datetime]:
+    with read(weather.assign(rain=range(len(weather)))) as records:
+        return [row[0] for row in records.connection.execute('SELECT "at" FROM weather ORDER BY "at"').fetchall()]
+
+
+@pytest.mark.parametrize("times", [HOURS, HOURS.strftime("%Y-%m-%d %H:%M"), HOURS.tz_localize("America/New_York")])
+def test_an_hour_beside_whole_times_is_not_added_to_them(times: pd.Index) -> None:
+    found = first_readings(pd.DataFrame({"time": times, "hour": HOURS.hour}))
+    assert found == [datetime(2021, 1, 1, 5) + timedelta(hours=i) for i in range(60)]
+
+
+def test_an_hour_beside_dates_is_from_0_to_24() -> None:
+    dates = HOURS.strftime("%Y-%m-%d")
+    assert first_readings(pd.DataFrame({"date": dates, "hour": HOURS.hour}))[-1] == datetime(2021, 1, 3, 16)
+    assert first_readings(pd.DataFrame({"date": dates, "hour": HOURS.hour + 1}))[-1] == datetime(2021, 1, 3, 17)
+    for hour in (HOURS.hour * 100, -HOURS.hour):
+        with pytest.raises(InputError, match="missing or impossible time: 57"):
+            first_readings(pd.DataFrame({"date": dates, "hour": hour}))

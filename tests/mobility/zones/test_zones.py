@@ -146,6 +146,11 @@ def test_superhubs_of_more_stations_than_memory_allows_are_refused():
         ([feature("a", square(580_000, 4_500_000, 580_100, 4_500_100))], "Convert the file to EPSG:4326"),
         ([feature("a", square(0, 0, 1, 1)), feature("a", square(2, 0, 3, 1))], "two features have the name 'a'"),
         (["no feature"], r"features\[0\]"),
+        ([feature("a", [[1], [2], [3], [4]])], r"features\[0\].geometry.coordinates: expected rings of positions"),
+        ([feature("a", [[], [], [], []])], "expected rings of positions"),
+        ([feature("a", [[0, 0], [1, 0], [1, 1], None])], "expected rings of positions"),
+        ([feature("a", [[0, 0], [1], [1, 1], [0, 0]])], "expected rings of positions"),
+        ([feature("a", 5)], "expected rings of positions"),
     ],
 )
 def test_bad_geojson_is_refused_with_the_field_named(tmp_path, features, message):

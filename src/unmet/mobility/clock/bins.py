@@ -171,7 +171,7 @@ def parse_hours(hours: str) -> tuple[int, int]:
     >>> parse_hours("06:00-23:30")
     (360, 1410)
     """
-    match = re.fullmatch(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", hours.strip())
+    match = re.fullmatch(r"(\d{1,2}):([0-5]\d)\s*-\s*(\d{1,2}):([0-5]\d)", hours.strip())
     if match is None:
         raise InputError(f"hours: expected opening hours such as 06:00-23:00 (local time), got {hours!r}.")
     opens, closes = (int(match[i]) * 60 + int(match[i + 1]) for i in (1, 3))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from unmet._exceptions import InputError
 
@@ -31,8 +31,14 @@ def zone_info(timezone: str) -> ZoneInfo:
     'America/New_York'
     """
     try:
+        if str(timezone).startswith("right/"):  # with leap seconds, which no other clock here counts
+            raise KeyError(timezone)
         return ZoneInfo(timezone)
     except (KeyError, ValueError, OSError, TypeError) as error:
+        if not available_timezones():
+            raise InputError(
+                "timezone: this machine has no time zones. Install the Python package tzdata, or that of the system."
+            ) from error
         raise InputError(
             f"timezone: {timezone!r} is not a known time zone; give an IANA name such as 'America/New_York' "
             "or 'Europe/Paris'."

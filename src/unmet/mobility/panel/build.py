@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pandas as pd
 
+from unmet._exceptions import FileFormatError, UnmetError
 from unmet._storage.sql import fetch_frame
 from unmet.execution import Executor, serially
 from unmet.mobility.panel.groups import Workers
@@ -20,7 +22,8 @@ from unmet.mobility.panel.learnt import Learnt, NotSettled, read_learnt
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.saving import Panel, check_target, copy_panel, read_panel
 from unmet.mobility.panel.table import PanelTable, make_panel
-from unmet.mobility.records.files import Given
+from unmet.mobility.records.databases import is_address
+from unmet.mobility.records.files import Given, expand, is_frame
 from unmet.mobility.records.quality import check_rejected
 from unmet.mobility.records.read import Records, read_records
 
@@ -169,26 +172,60 @@ def _making(
     learnt: Learnt | None = None,
 ) -> Iterator[tuple[Records, PanelTable]]:
     """Read the records and make the panel in their database, which is removed at the end."""
-    with read_records(
-        trips,
-        status,
-        stations,
-        timezone=options.timezone,
-        mapping=options.columns(),
-        headers=options.headers,
-        memory=options.memory,
-        max_rejected=options.max_rejected,
-        force=options.force,
-        date_order=options.date_order,
-        vehicle_type=options.vehicle_type,
-        keep_duplicates=True,  # they are found when the status is sorted
-        within=options.period(),
-        progress=progress,
-    ) as records:
+    with (
+        _noticing_changes(trips, status, stations),
+        read_records(
+            trips,
+            status,
+            stations,
+            timezone=options.timezone,
+            mapping=options.columns(),
+            headers=options.headers,
+            memory=options.memory,
+            max_rejected=options.max_rejected,
+            force=options.force,
+            date_order=options.date_order,
+            vehicle_type=options.vehicle_type,
+            keep_duplicates=True,  # they are found when the status is sorted
+            within=options.period(),
+            progress=progress,
+        ) as records,
+    ):
         table = make_panel(records, options, progress or _silent, learnt, workers)
         if not options.force:
             check_rejected(table.quality, options.max_rejected)  # again, with the duplicates of the status
         yield records, table
+
+
+@contextmanager
+def _noticing_changes(*given: Given) -> Iterator[None]:
+    """Name a Parquet file that was changed or removed meanwhile, if DuckDB fails: it reads such files again and again.
+
+    Other files are read once.
+    """
+    sources = [source for source in given if source is not None and not is_frame(source)]
+    items = [item for source in sources for item in (source if isinstance(source, list | tuple) else [source])]
+    paths: list[Path] = []
+    for item in items:
+        with suppress(UnmetError):  # told where it is read
+            paths += [] if is_address(item) else [path for path in expand(item, "status") if path.suffix == ".parquet"]
+    before = {path: _size_and_time(path) for path in paths}
+    try:
+        yield
+    except duckdb.Error as error:
+        changed = next((path for path, state in before.items() if _size_and_time(path) != state), None)
+        if changed is None:
+            raise
+        raise FileFormatError(
+            f"{changed}: was changed or removed while it was read. Run the same command again when nobody writes to it."
+        ) from error
+
+
+def _size_and_time(path: Path) -> tuple[int, int] | None:
+    with suppress(OSError):
+        state = path.stat()
+        return state.st_size, state.st_mtime_ns
+    return None
 
 
 def _panel(records: Records, table: PanelTable) -> Panel:

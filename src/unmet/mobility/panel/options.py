@@ -29,7 +29,8 @@ class OptionInfo:
     table : str or None
         Table of ``unmet.toml`` and group of flags: ``records`` or ``panel``. None if the option exists only in Python.
     kind : str
-        Kind of value: ``text``, ``text or file``, ``moment``, ``whole``, ``number``, ``flag`` or ``names``.
+        Kind of value: ``text``, ``text or file``, ``texts or files`` (separated by commas), ``moment``, ``whole``,
+        ``number``, ``flag`` or ``names``.
     help : str
         One sentence.
     example : str
@@ -73,6 +74,7 @@ def _are_names(value: object) -> bool:
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "text": ("text", _is_text),
     "text or file": ("text", _is_text),
+    "texts or files": ("text", _is_text),
     "moment": ("a date or a local time", lambda value: True),  # see `_utc_minute`
     "whole": ("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool)),
     "number": ("a number", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
@@ -234,7 +236,7 @@ class PanelOptions:
     hours: str | None = _option(
         None,
         "panel",
-        "text",
+        "texts or files",
         "Opening hours: 06:00-23:00, or GBFS documents such as system_hours.json; closed otherwise.",
         '"06:00-23:00"',
         check=_check_hours,
@@ -250,7 +252,7 @@ class PanelOptions:
     areas: str | None = _option(
         None,
         "panel",
-        "text",
+        "text or file",
         "Areas to sum zones by: polygons.geojson, or a column of the stations table.",
         '"districts.geojson"',
     )

@@ -23,6 +23,7 @@ __all__ = [
     "seconds",
     "text",
     "time",
+    "unreadable_boolean",
 ]
 
 EpochUnit = Literal["seconds", "milliseconds"]
@@ -153,11 +154,13 @@ def time(column: Column, unit: EpochUnit = "seconds", order: DateOrder = "mdy") 
         f"WHEN TRY_CAST({sql} AS TIMESTAMPTZ) IS NULL THEN try_strptime({sql}, {formats}) END"
     )
     zoned = f"TRY_CAST({sql} AS TIMESTAMPTZ)"
-    # DuckDB reads an offset of 99 hours; RFC 3339 knows offsets below 24.
+    # DuckDB reads an offset of 99 hours; RFC 3339 knows offsets below 24. It also reads abbreviations: BST as time of
+    # Bangladesh, AST as that of Alaska. They mean several zones, so a time with one cannot be read.
+    offset_given = f"regexp_matches({sql}, '(Z|UTC|GMT|[+-][0-9:]+|[A-Za-z_]+/[A-Za-z0-9_/+-]+)$')"
     offset = f"abs(epoch_us({zoned}) - epoch_us(TRY_CAST(left({sql}, 19) AS TIMESTAMP)))"
     utc = (
         f"CASE WHEN {plain} THEN CASE WHEN {is_epoch} THEN {_from_epoch(digits, unit)} END "
-        f"WHEN NOT ({dated}) AND isfinite({zoned}) AND coalesce({offset} < {_DAY_US}, true) "
+        f"WHEN NOT ({dated}) AND {offset_given} AND isfinite({zoned}) AND coalesce({offset} < {_DAY_US}, true) "
         f"THEN make_timestamp(epoch_us({zoned})) END"
     )
     return Time(local, utc, digits, unit)
@@ -174,18 +177,38 @@ def _from_epoch(sql: str, unit: EpochUnit) -> str:
 
 
 def number(column: Column, kind: str) -> str:
-    """Read a column of numbers as INTEGER or DOUBLE. NaN, infinity and fractions of an INTEGER become NULL."""
+    """Read a column of numbers as INTEGER or DOUBLE.
+
+    NaN, infinity, fractions of an INTEGER, and true and false as an INTEGER become NULL.
+    """
     cast = f"TRY_CAST({column.sql} AS DOUBLE)"
     if kind == "DOUBLE":
         exact = column.type in _INTEGERS or column.type.startswith("DECIMAL")
         return cast if exact else f"CASE WHEN isfinite({cast}) THEN {cast} END"
+    if column.type in ("BOOLEAN", "BIT"):
+        return f"NULL::{kind}"
     whole = f"TRY_CAST({column.sql} AS {kind})"  # DuckDB rounds, and reads 0x3 as 3
-    return whole if column.type in (*_INTEGERS, "BOOLEAN") else f"CASE WHEN {cast} = trunc({cast}) THEN {whole} END"
+    return whole if column.type in _INTEGERS else f"CASE WHEN {cast} = trunc({cast}) THEN {whole} END"
 
 
 def boolean(column: Column) -> str:
-    """Read a column of true/false, 1/0, t/f, yes/no."""
-    return column.sql if column.type == "BOOLEAN" else f"TRY_CAST({column.sql} AS BOOLEAN)"
+    """Read a column of true/false, 1/0, t/f, yes/no. ``1.0`` and ``0.0``, which spreadsheets make of 1 and 0, too."""
+    sql = column.sql
+    if column.type == "BOOLEAN":
+        return sql
+    if column.type in _INTEGERS:
+        return f"TRY_CAST({sql} AS BOOLEAN)"
+    written = f"trim(CAST({sql} AS VARCHAR))"
+    digits = f"TRY_CAST({written} AS DOUBLE)"
+    return f"coalesce(TRY_CAST({written} AS BOOLEAN), CASE WHEN {digits} IN (0, 1) THEN {digits} = 1 END)"
+
+
+def unreadable_boolean(column: Column) -> str:
+    """Return the SQL condition of a value that `boolean` cannot read, and that does not mean a missing one."""
+    if column.type == "BOOLEAN" or column.type in _INTEGERS:
+        return "false"
+    missing = f"lower(trim(CAST({column.sql} AS VARCHAR))) IN ('', 'nan', 'none', 'null', 'na', '<na>')"
+    return f"({column.sql} IS NOT NULL AND {boolean(column)} IS NULL AND NOT {missing})"
 
 
 def text(column: Column) -> str:

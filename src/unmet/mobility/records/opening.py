@@ -53,12 +53,13 @@ class OpeningHours:
     ----------
     week : array of bool, shape (7 × 1440,)
         Whether it is open in each minute of the week, from Monday 0:00.
-    seasons : tuple of (first, last)
-        First and last day as (year, month, day), in local time; year 0 for every year. Empty for the whole year.
+    seasons : tuple of tuples of (first, last)
+        Seasons of each calendar: first and last day as (year, month, day), in local time; year 0 for every year. The
+        system is open if every calendar is in one of its seasons.
     """
 
     week: NDArray[np.bool_]
-    seasons: tuple[Season, ...] = ()
+    seasons: tuple[tuple[Season, ...], ...] = ()
 
     def closed(self, first: int, last: int, timezone: str) -> Integers:
         """Return the stretches (begin, end) of the minutes `first ... last` in which the system is closed."""
@@ -72,14 +73,19 @@ class OpeningHours:
         year = dates.astype("M8[Y]").astype(int) + 1970
         month = dates.astype("M8[M]").astype(int) % 12 + 1
         number = (year * 100 + month) * 100 + (dates - dates.astype("M8[M]")).astype(int) + 1
-        found = np.zeros(len(wall), dtype=bool)
-        for start, end in self.seasons:
-            (begin, until), yearly = (_number(*start), _number(*end)), start[0] == 0 or end[0] == 0
-            day = number % 10_000 if yearly else number
-            if yearly:
-                begin, until = begin % 10_000, until % 10_000
-            found |= (begin <= day) & (day <= until) if begin <= until else (day >= begin) | (day <= until)
-        return found
+        return np.logical_and.reduce([_in_any(calendar, number) for calendar in self.seasons])
+
+
+def _in_any(calendar: tuple[Season, ...], number: Integers) -> NDArray[np.bool_]:
+    """Return which days, as year, month and day in one number, are in a season of a calendar."""
+    found = np.zeros(len(number), dtype=bool)
+    for start, end in calendar:
+        (begin, until), yearly = (_number(*start), _number(*end)), start[0] == 0 or end[0] == 0
+        day = number % 10_000 if yearly else number
+        if yearly:
+            begin, until = begin % 10_000, until % 10_000
+        found |= (begin <= day) & (day <= until) if begin <= until else (day >= begin) | (day <= until)
+    return found
 
 
 def _number(year: int, month: int, day: int) -> int:
@@ -108,11 +114,11 @@ def read_opening_hours(spec: str) -> OpeningHours:
 
 def _together(parts: list[OpeningHours]) -> OpeningHours:
     week = reduce(np.logical_and, (part.week for part in parts))
-    return OpeningHours(week, tuple(season for part in parts for season in part.seasons))
+    return OpeningHours(week, tuple(calendar for part in parts for calendar in part.seasons))
 
 
 def _is_daily(part: str) -> bool:
-    return not part.lower().endswith(".json") and not Path(part).expanduser().is_dir()
+    return not part or (not part.lower().endswith(".json") and not Path(part).expanduser().is_dir())
 
 
 def _read(path: Path) -> OpeningHours:
@@ -154,11 +160,15 @@ def _of_document(where: str, document: Any) -> OpeningHours:
             rows = _rows(data["rental_hours"], "rental_hours")
             return OpeningHours(reduce(np.logical_or, map(_of_rental_hours, rows)))
         if "calendars" in data:
-            return OpeningHours(always, tuple(map(_season, _rows(data["calendars"], "calendars"))))
+            return OpeningHours(always, (tuple(map(_season, _rows(data["calendars"], "calendars"))),))
         if isinstance(data.get("opening_hours"), str):
             return OpeningHours(_of_text(data["opening_hours"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = str(error)[:_LONGEST_REASON] if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        reason = (
+            str(error)[:_LONGEST_REASON].rstrip(".")
+            if isinstance(error, ValueError)
+            else f"{type(error).__name__}: {error}"
+        )
         raise FileFormatError(f"{where}: its hours cannot be read: {reason}.") from error
     raise FileFormatError(
         f"{where}: expected data.rental_hours (system_hours), data.calendars (system_calendar) or data.opening_hours "
@@ -218,21 +228,25 @@ def _season(row: dict[str, Any]) -> Season:
 
 
 def _of_text(text: str) -> NDArray[np.bool_]:
-    """Read days and times of OpenStreetMap's opening hours; a later rule replaces an earlier one on its days."""
+    """Read days and times of OpenStreetMap's opening hours; a later rule replaces an earlier one on its days.
+
+    Hours over midnight belong to the day on which they begin.
+    """
     if text.strip() == "24/7":
         return np.ones(7 * DAY, dtype=bool)
     if len(text) > _LONGEST_TEXT:
         raise ValueError(f"expected at most {_LONGEST_TEXT:,} signs, found {len(text):,}")
-    week = np.zeros(7 * DAY, dtype=bool)
+    spans: dict[int, list[tuple[int, int]]] = {}
     for rule in filter(None, (piece.strip() for piece in text.split(";"))):
         match = re.fullmatch(r"(?:([A-Z][a-z](?:[-,][A-Z][a-z])*)\s+)?(off|closed|[\d:,\- ]+)", rule)
         if match is None:
             raise ValueError(f"expected days and times such as Mo-Fr 06:00-23:00, got {rule!r}")
-        days = _days(match[1]) if match[1] else list(range(7))
-        for day in days:
-            week[day * DAY : (day + 1) * DAY] = False
-        for span in [] if match[2] in ("off", "closed") else match[2].split(","):
-            week |= _daily(days, *parse_hours(span))
+        times = [] if match[2] in ("off", "closed") else [parse_hours(span) for span in match[2].split(",")]
+        spans |= dict.fromkeys(_days(match[1]) if match[1] else range(7), times)
+    week = np.zeros(7 * DAY, dtype=bool)
+    for day, times in spans.items():
+        for opens, closes in times:
+            week |= _daily([day], opens, closes)
     return week
 
 

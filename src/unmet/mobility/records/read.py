@@ -56,6 +56,7 @@ from unmet.mobility.records.weather import make_weather
 
 __all__ = ["Records", "parse_memory", "read_records"]
 
+_MOST_MEMORY = 10**15  # more than any machine has; DuckDB refuses numbers of more than 64 bits
 _LEAST_MEMORY = 100_000_000  # with less, DuckDB cannot decode a row group of a Parquet file
 # If a smaller share of trips starts at a station of the status, the trips or their ids belong to another system.
 _FEWEST_IN_COMMON = 0.5
@@ -227,8 +228,9 @@ def parse_memory(memory: str) -> int:
     if match is None:
         raise InputError(f"memory: expected a size such as '2GB' or '500MB', got {memory!r}.")
     size = int(float(match[1]) * (1024 if match[3] else 1000) ** (1 + "KMGT".index(match[2].upper())))
-    if size < _LEAST_MEMORY:
-        raise InputError(f"memory: expected at least {_LEAST_MEMORY // 10**6}MB, got {memory!r}.")
+    if not _LEAST_MEMORY <= size <= _MOST_MEMORY:
+        limits = f"{_LEAST_MEMORY // 10**6}MB to {_MOST_MEMORY // 10**12}TB"
+        raise InputError(f"memory: expected {limits}, got {memory!r}.")
     return size
 
 

@@ -9,7 +9,7 @@ from datetime import UTC
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
-from unmet.mobility.records.casting import NOTHING, DateOrder, Time, boolean, number, time
+from unmet.mobility.records.casting import NOTHING, DateOrder, Time, boolean, number, time, unreadable_boolean
 from unmet.mobility.records.collected import counted_types, make_polls, open_changes, split_histories
 from unmet.mobility.records.dates import date_order
 from unmet.mobility.records.documents import load_documents
@@ -139,6 +139,7 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], at: Time
         "disabled": number(disabled, "INTEGER") if disabled else "NULL::INTEGER",
         "docks": number(docks, "INTEGER") if docks else "NULL::INTEGER",
         **{name: f"coalesce({boolean(flag)}, true)" if flag else "true" for name, flag in flags.items()},
+        "bad_flag": " OR ".join(unreadable_boolean(flag) for flag in flags.values() if flag) or "false",
     }
 
 
@@ -204,7 +205,8 @@ def make_status(
     moments = ["epoch"] if status.epochs else ["at_utc", "at_local"]
     extent = find_extent(workspace, staged.relation, moments, staged.label, within, seconds=status.epochs)
     stations, reasons, oddities = _conditions(status, clock, plain, extent)
-    details = {"impossible time": str(extent)} if extent != EVERYTHING else {}
+    details = {"unreadable flag": "installed, renting and accepting are true or false, 1 or 0, yes or no"}
+    details |= {"impossible time": str(extent)} if extent != EVERYTHING else {}
     judged = staged.relation if plain else joined
     outside = outside_period("epoch" if plain else "moment", within, seconds=plain)
     rows, occurred, seen = count_reasons(
@@ -250,6 +252,7 @@ def _conditions(
         "missing or unreadable count": "available IS NULL",
         "negative vehicles": "available < 0",
         "impossible count": f"available > {_MOST_VEHICLES}",
+        "unreadable flag": "bad_flag",
     }
     oddities = {
         "doubled": f"at_utc IS NULL AND {clock.doubled('at_local')} > 0",

@@ -15,6 +15,7 @@ from unmet._exceptions import InputError
 __all__ = ["CLASSIC", "ELECTRIC", "available_by_types", "available_of_type", "is_of_type"]
 
 ELECTRIC, CLASSIC = "electric", "classic"
+_ELECTRIC_NAMES = "electr|elektr|pedelec|(^|[^a-z])e[-_ ]?(bike|scooter)"
 
 
 def available_of_type(kind: str, available: str, electric: str | None, label: str) -> str:
@@ -45,9 +46,9 @@ def is_of_type(kind: str, column: str) -> str:
     Examples
     --------
     >>> is_of_type("electric", "vehicle")
-    "regexp_matches(lower(vehicle), 'electr|e-?bike|pedelec')"
+    "regexp_matches(lower(vehicle), 'electr|elektr|pedelec|(^|[^a-z])e[-_ ]?(bike|scooter)')"
     """
-    electric = f"regexp_matches(lower({column}), 'electr|e-?bike|pedelec')"
+    electric = f"regexp_matches(lower({column}), '{_ELECTRIC_NAMES}')"
     if kind == ELECTRIC:
         return electric
     if kind == CLASSIC:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.sql import fetch_one, identifier, reading
-from unmet.mobility.records.casting import DateOrder, number, time
+from unmet.mobility.records.casting import DateOrder, Time, number, time
 from unmet.mobility.records.dates import date_order
 from unmet.mobility.records.files import Given, InputTable, Workspace, open_tables
 from unmet.mobility.records.headers import Headers
@@ -106,14 +106,25 @@ def _stage(
     for table, matched in tables:
         found_order = date_order(workspace, table, [matched["at"]], order, "weather", log)
         at = time(table.columns[matched["at"]], epoch_unit(workspace, table, matched["at"]), found_order)
-        hour = f"to_hours({number(table.columns[matched['hour']], 'INTEGER')})" if "hour" in matched else ""
-        columns = {"at_local": f"{at.local} + {hour}", "at_utc": f"{at.utc} + {hour}"} if hour else {}
-        columns = columns or {"at_local": at.local, "at_utc": at.utc}
+        columns = {"at_local": at.local, "at_utc": at.utc}
+        if "hour" in matched and _are_dates(workspace, table, at):
+            hour = number(table.columns[matched["hour"]], "INTEGER")
+            added = f"CASE WHEN {hour} BETWEEN 0 AND 24 THEN to_hours({hour}) END"
+            columns = {name: f"{sql} + {added}" for name, sql in columns.items()}
         for header, name in names.items():
             found = table.columns.get(header)
             columns[name] = number(found, "DOUBLE") if found else "NULL::DOUBLE"
         selects.append((table, columns))
     return stage(workspace, "weather", selects, log)
+
+
+def _are_dates(workspace: Workspace, table: InputTable, at: Time) -> bool:
+    """Return whether times are dates, so that the hour has to be added. The clock may change between UTC times."""
+    sql = f"""SELECT count(*) FILTER (({at.local})::TIME <> TIME '00:00'), count(DISTINCT ({at.utc})::TIME)
+        FROM {table.lenient or table.relation}"""
+    with reading(table.label):
+        timed, times_of_day = fetch_one(workspace.connection, sql)
+    return timed == 0 and times_of_day <= 2
 
 
 def _numeric(

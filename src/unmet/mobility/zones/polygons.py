@@ -67,15 +67,16 @@ def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
     coordinates: Any = geometry.get("coordinates")
     if kind not in ("Polygon", "MultiPolygon"):
         raise FileFormatError(f"{path}: features[{number}].geometry should be a Polygon or MultiPolygon, is {kind!r}.")
+    where = f"{path}: features[{number}].geometry.coordinates"
     try:
         polygons = [coordinates] if kind == "Polygon" else list(coordinates)
-        rings = [[np.array([c[:2] for c in ring], dtype=float) for ring in polygon] for polygon in polygons]
-        if not rings or any(ring.ndim != 2 or len(ring) < 4 for polygon in rings for ring in polygon):
-            raise ValueError("a ring needs four positions or more")
-        if not all(np.isfinite(ring).all() for polygon in rings for ring in polygon):
-            raise ValueError("a position is not a finite number")
+        rings = [[_positions(ring) for ring in polygon] for polygon in polygons]
     except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
-        raise FileFormatError(f"{path}: features[{number}].geometry.coordinates: {error}.") from error
+        raise FileFormatError(f"{where}: expected rings of positions [longitude, latitude], found others.") from error
+    if not rings or any(len(ring) < 4 for polygon in rings for ring in polygon):
+        raise FileFormatError(f"{where}: a ring needs four positions or more.")
+    if not all(np.isfinite(ring).all() for polygon in rings for ring in polygon):
+        raise FileFormatError(f"{where}: a position is not a finite number.")
     for ring in (ring for polygon in rings for ring in polygon):
         far = ring[np.abs(ring).max(axis=1) > _FARTHEST]
         if len(far):
@@ -86,6 +87,14 @@ def _rings(path: Path, feature: Any, number: int) -> list[list[Floats]]:
     if any(np.abs(ring[:, 1]).max() > 90 for polygon in rings for ring in polygon):
         raise FileFormatError(f"{path}: features[{number}]: positions are (longitude, latitude); these look swapped.")
     return rings
+
+
+def _positions(ring: Any) -> Floats:
+    """Return the positions of a ring, without heights; raise an error if they are none."""
+    positions = np.array([position[:2] for position in ring], dtype=float)
+    if len(positions) and positions.shape[1:] != (2,):
+        raise ValueError("a position has two numbers")
+    return positions
 
 
 def inside(lat: Floats, lon: Floats, polygons: list[list[Floats]]) -> NDArray[np.bool_]:
