@@ -16,7 +16,7 @@ from unmet._exceptions import InputError
 from unmet._storage.parquet import write_parquet
 from unmet._storage.temporary import temporary_folder
 from unmet.mobility.panel.build import Panel
-from unmet.mobility.panel.file import PanelFile, open_panel
+from unmet.mobility.panel.file import PanelFile, check_names, open_panel
 from unmet.mobility.records.files import is_frame
 
 __all__ = ["AnyPanel", "opened"]
@@ -49,6 +49,8 @@ def opened(panel: AnyPanel) -> Iterator[PanelFile]:
 
 
 def _write_frame(frame: Any, path: Path) -> None:
+    columns = getattr(frame, "column_names", None)  # of an Arrow table; its columns are arrays
+    check_names(map(str, frame.columns if columns is None else columns), "panel")
     try:
         write_parquet(frame, path)
     except (duckdb.Error, TypeError, ValueError) as error:
