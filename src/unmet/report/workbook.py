@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from datetime import datetime
 from io import FileIO
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 import duckdb
@@ -68,7 +69,9 @@ def write_workbook(
                 try:
                     book.close()
                 except FileCreateError as error:
-                    raise error.args[0] from None  # the system's error
+                    reason = error.args[0]  # the system's error
+                    clear_frames(reason.__traceback__)  # forget the archive while the output is open
+                    raise reason from None
     return rows
 
 
