@@ -155,7 +155,7 @@ def read_count(given: Any, name: str, least: int, most: int) -> int:
 
 def has_index(rows: Any) -> bool:
     """Return whether rows have labels, as those of a pandas frame or series."""
-    return hasattr(rows, "iloc") and hasattr(rows, "index")
+    return hasattr(type(rows), "iloc") and hasattr(type(rows), "index")
 
 
 def shown_label(label: Any) -> str:

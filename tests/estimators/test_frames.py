@@ -165,6 +165,11 @@ def test_arrow_tables_are_frames() -> None:
     np.testing.assert_array_equal(fit.predict(arrow.table(frame)), fit.predict(frame))
 
 
+def test_columns_may_have_the_names_of_methods() -> None:
+    frame = pd.DataFrame({"collect": np.arange(9.0), "column_names": np.arange(9.0) ** 2})
+    assert TobitRegressor().fit(frame, np.arange(9.0) % 4).n_features_in_ == 2
+
+
 @pytest.mark.parametrize("table", [pl.DataFrame({"t": [1.0, 2.0]}).lazy(), {"t": [1.0, 2.0]}], ids=["lazy", "dict"])
 def test_what_is_no_table_yet_is_refused(table: Any) -> None:
     with pytest.raises(InputError, match=r"X must be an array or a frame; got (LazyFrame|dict)\. Make one of it"):

@@ -50,6 +50,14 @@ def test_every_zone_has_every_bin() -> None:
         fit(rows)
 
 
+def test_rows_may_be_of_any_frame() -> None:
+    arrow, polars = pytest.importorskip("pyarrow"), pytest.importorskip("polars")
+    rows, expected = panel("a"), fit(panel("a")).zones["lost_mean"]
+    frames = (arrow.table(rows), polars.DataFrame(rows), polars.DataFrame(rows).lazy(), rows.assign(collect="x"))
+    for frame in frames:
+        pd.testing.assert_series_equal(fit(frame).zones["lost_mean"], expected)
+
+
 @pytest.mark.parametrize("name", ["observed", "Observed"])
 def test_a_column_that_occurs_twice_is_refused(name: str, tmp_path) -> None:
     """The second one would be taken for weather, and demand would explain itself."""

@@ -49,10 +49,17 @@ def opened(panel: AnyPanel) -> Iterator[PanelFile]:
 
 
 def _write_frame(frame: Any, path: Path) -> None:
-    columns = getattr(frame, "column_names", None)  # of an Arrow table; its columns are arrays
-    check_names(map(str, frame.columns if columns is None else columns), "panel")
+    check_names(_names(frame), "panel")
     try:
         write_parquet(frame, path)
     except (duckdb.Error, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"panel: this frame cannot be read as the rows of a panel: {reason}.") from error
+
+
+def _names(frame: Any) -> list[str]:
+    """Name the columns. The class is asked what it is, because a frame may have a column of any name."""
+    if hasattr(type(frame), "collect"):
+        return []  # a lazy frame would compute them
+    columns = frame.column_names if hasattr(type(frame), "column_names") else getattr(frame, "columns", [])
+    return [str(name) for name in columns]
