@@ -78,7 +78,8 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
     # The class is asked what it is: a frame may have a column of any name.
     if hasattr(type(X), "column_names") and hasattr(type(X), "to_pandas"):
         X = X.to_pandas()  # an Arrow table: its columns are arrays, not names
-    if isinstance(X, Mapping) or hasattr(type(X), "collect"):
+    a_dict = isinstance(X, Mapping) and not hasattr(X, "shape")  # some sparse matrices are mappings
+    if a_dict or hasattr(type(X), "collect"):
         raise InputError(
             f"X must be an array or a frame; got {type(X).__name__}. Make one of it: pd.DataFrame(X), or X.collect()."
         )
