@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -126,3 +127,25 @@ def test_rows_that_are_not_scored_may_be_unknown():
     where = [True, False]
     assert m.rmse([1.0, np.nan], [3.0, 4.0], where=where) == 2.0
     assert m.crps_samples([0.0, np.nan], [[-1.0, np.nan], [1.0, np.nan]], where=where) == 0.0
+
+
+class TestStrangeRows:
+    """Rows are matched by position; what cannot be scored is refused."""
+
+    def test_series_in_another_order_are_refused(self) -> None:
+        truth = pd.Series([1.0, 2.0, 3.0], index=["a", "b", "c"])
+        with pytest.raises(InputError, match=r"y_pred has the rows of y_true in another order: row 0 is 'c'"):
+            m.rmse(truth, truth.iloc[::-1])
+        with pytest.raises(InputError, match=r"where has the rows of y_true in another order"):
+            m.rmse(truth, truth, where=(truth > 2).iloc[::-1])
+        with pytest.raises(InputError, match=r"censored has the rows of y_true in another order"):
+            m.nlpd(truth, truth, 1.0, censored=(truth > 2).iloc[::-1])
+        assert m.rmse(truth, truth.set_axis([7, 8, 9])) == 0.0
+
+    def test_intervals_from_high_to_low_are_refused(self) -> None:
+        with pytest.raises(InputError, match=r"low must not exceed high; 1 intervals do, the first from 3 to 1"):
+            m.coverage([1.0, 2.0], [0.0, 3.0], [2.0, 1.0])
+
+    def test_numbers_without_a_square_are_refused(self) -> None:
+        with pytest.raises(InputError, match=r"y_true must be at most 1e\+150 in size; row 1 is 1e\+200. Change"):
+            m.r2([0.0, 1e200], [1.0, 1.0])

@@ -50,6 +50,12 @@ def test_a_prior_needs_a_positive_median_and_spread(median: float, sd: float) ->
         LogNormal(median, sd)
 
 
+@pytest.mark.parametrize("prior", [5, "wide"])
+def test_a_prior_is_a_log_normal(prior: object) -> None:
+    with pytest.raises(InputError, match=r"prior must be a LogNormal, or None; got"):
+        Parameter(1.0, prior=prior)  # type: ignore[arg-type]
+
+
 def test_an_open_parameter_has_no_number_to_give() -> None:
     with pytest.raises(InputError, match="open"):
         _ = Parameter().array

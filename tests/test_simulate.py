@@ -12,6 +12,7 @@ from scipy import stats
 
 from unmet import simulate as package
 from unmet._exceptions import InputError
+from unmet.mobility.panel import build_panel
 from unmet.simulate import City, Settings, simulate_city
 from unmet.simulate.city import _FILES
 from unmet.simulate.demand import draw_riders, hour_of_week, layout, rates, weather
@@ -656,3 +657,11 @@ def test_an_empty_folder_is_filled_and_a_quote_in_its_name_is_harmless(tmp_path)
     folder.mkdir()
     simulate_city(stations=3, days=2, seed=1).save(folder)
     assert len(pd.read_parquet(folder / "trips.parquet")) > 0
+
+
+@pytest.mark.parametrize("timezone", ["Europe/Oslo", "Asia/Kathmandu", "Pacific/Kiritimati", "Pacific/Auckland"])
+def test_a_city_lies_where_its_time_zone_says(timezone: str) -> None:
+    """Readers of records refuse stations that are far from their time zone."""
+    city = simulate_city(stations=2, days=2, seed=1, timezone=timezone)
+    made = build_panel(city.trips, city.status, city.stations, timezone=timezone)
+    assert made.panel["observed"].sum() == len(city.trips)

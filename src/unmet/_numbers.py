@@ -151,3 +151,39 @@ def read_count(given: Any, name: str, least: int, most: int) -> int:
     if not whole or not least <= given <= most:
         raise InputError(f"{name}: expected a whole number from {least:,} to {most:,}, got {given!r:.60}.")
     return int(given)
+
+
+def has_index(rows: Any) -> bool:
+    """Return whether rows have labels, as those of a pandas frame or series."""
+    return hasattr(type(rows), "iloc") and hasattr(type(rows), "index")
+
+
+def shown_label(label: Any) -> str:
+    """Show the label of a row."""
+    return repr(label) if isinstance(label, str) else str(label)
+
+
+def refuse_other_order(X: Any = None, **given: Any) -> None:
+    """Raise `InputError` if series have the same index labels in another order. Rows are matched by position.
+
+    Parameters
+    ----------
+    X : array-like, optional
+        Inputs.
+    given : array-like
+        Other arguments for the same rows, by name.
+    """
+    indexed = {name: rows.index for name, rows in {"X": X, **given}.items() if has_index(rows)}
+    if len(indexed) < 2:
+        return
+    (first, index), *others = indexed.items()
+    for name, other in others:
+        if index.equals(other) or len(index) != len(other):
+            continue
+        if index.isin(other).all() and other.isin(index).all():
+            row = int(np.flatnonzero(np.asarray(index) != np.asarray(other))[0])
+            raise InputError(
+                f"{name} has the rows of {first} in another order: row {row} is {shown_label(other[row])} in {name} "
+                f"and {shown_label(index[row])} in {first}. Rows are matched by position. Give "
+                f"{name}.loc[{first}.index], or {name}.to_numpy() if the positions are right."
+            )

@@ -97,6 +97,8 @@ class Parameter:
             object.__setattr__(self, "value", as_given)
         elif self.fixed:
             raise InputError("A fixed hyper-parameter needs a value; got value=None with fixed=True.")
+        if self.prior is not None and not isinstance(self.prior, LogNormal):
+            raise InputError(f"prior must be a LogNormal, or None; got {self.prior!r:.60}.")
         if self.bounds is not None:
             rows = np.asarray(self.bounds, dtype=float)
             if (

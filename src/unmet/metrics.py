@@ -14,16 +14,18 @@ from scipy.special import log_ndtr, ndtr
 
 from unmet._exceptions import InputError
 from unmet._normal import log_pdf
-from unmet._numbers import read_mask, read_numbers, read_rate
+from unmet._numbers import read_mask, read_numbers, read_rate, refuse_other_order
 from unmet._typing import Array, BoolArray
 
 __all__ = ["bias", "concordance", "coverage", "crps", "crps_samples", "nlpd", "pinball", "r2", "rmse", "wape"]
 
 _OPEN_ENDED = ("low", "high", "limit")  # may be infinite
+_LARGEST = 1e150  # whose square is a number, as for estimators
 
 
 def _columns(where: Any, **columns: Any) -> list[Array]:
     """Return vectors of one length, limited to the selected rows."""
+    refuse_other_order(**columns, where=where)
     vectors = {name: read_numbers(column, name) for name, column in columns.items()}
     n = max((v.size for v in vectors.values() if v.ndim), default=1)
     full = {name: np.full(n, v) if v.ndim == 0 else v for name, v in vectors.items()}
@@ -40,6 +42,14 @@ def _columns(where: Any, **columns: Any) -> list[Array]:
             raise InputError(
                 f"{name} must not contain {allowed}; row {bad[0]} does ({bad.size} such rows in all).", row=int(bad[0])
             )
+        large = np.flatnonzero(np.isfinite(v) & (np.abs(v) > _LARGEST) & keep)
+        if large.size:
+            raise InputError(
+                f"{name} must be at most {_LARGEST:g} in size; row {large[0]} is {v[large[0]]:g}. Change its units.",
+                row=int(large[0]),
+            )
+    if "censored" in full and not np.isin(full["censored"], (-1.0, 0.0, 1.0)).all():
+        raise InputError("censored must be True/False, or −1, 0, +1.")
     return [v[keep] for v in full.values()]
 
 
@@ -174,7 +184,7 @@ def nlpd(y_true: Any, mean: Any, std: Any, *, censored: Any = None, where: Any =
     >>> round(nlpd([0.0], [0.0], [1.0]), 4), round(nlpd([0.0], [0.0], [1.0], censored=[True]), 4)
     (0.9189, 0.6931)
     """
-    truth, mu, sd, side = _columns(where, y_true=y_true, mean=mean, std=std, censored=_side(censored))
+    truth, mu, sd, side = _columns(where, y_true=y_true, mean=mean, std=std, censored=_given(censored))
     z = (truth - mu) / _positive(sd)
     return float(-np.mean(np.where(side == 0, log_pdf(z) - np.log(sd), log_ndtr(-side * z))))
 
@@ -273,7 +283,12 @@ def coverage(y_true: Any, low: Any, high: Any, *, censored: Any = None, where: A
     >>> coverage([1.0, 5.0], [0.0, 0.0], [2.0, 2.0])
     0.5
     """
-    truth, lo, hi, side = _columns(where, y_true=y_true, low=low, high=high, censored=_side(censored))
+    truth, lo, hi, side = _columns(where, y_true=y_true, low=low, high=high, censored=_given(censored))
+    if (crossed := np.flatnonzero(lo > hi)).size:
+        raise InputError(
+            f"low must not exceed high; {crossed.size} intervals do, the first from {lo[crossed[0]]:g} to "
+            f"{hi[crossed[0]]:g}. Swap or correct them."
+        )
     missed = ((side > 0) & (truth > hi)) | ((side < 0) & (truth < lo))
     judged = (side == 0) | missed
     if not judged.any():
@@ -301,7 +316,7 @@ def concordance(y_true: Any, y_pred: Any, *, censored: Any = None, where: Any = 
     >>> concordance([1.0, 2.0, 3.0], [1.0, 3.0, 2.0])
     0.6666666666666666
     """
-    truth, guess, side = _columns(where, y_true=y_true, y_pred=y_pred, censored=_side(censored))
+    truth, guess, side = _columns(where, y_true=y_true, y_pred=y_pred, censored=_given(censored))
     upper = np.where(side > 0, np.inf, truth)
     lower = np.where(side < 0, -np.inf, truth)
     right = total = 0.0
@@ -314,11 +329,8 @@ def concordance(y_true: Any, y_pred: Any, *, censored: Any = None, where: Any = 
     return float(right / total)
 
 
-def _side(censored: Any) -> Array:
-    side = np.zeros(()) if censored is None else read_numbers(censored, "censored")
-    if not np.isin(side, (-1.0, 0.0, 1.0)).all():
-        raise InputError("censored must be True/False, or −1, 0, +1.")
-    return side
+def _given(censored: Any) -> Any:
+    return 0.0 if censored is None else censored
 
 
 def _positive(sd: Array) -> Array:

@@ -9,9 +9,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from unmet._exceptions import InputError, MissingExtraError
+from unmet._numbers import refuse_other_order
 from unmet._typing import Array
 from unmet.estimators import CensoredGP, TobitRegressor
-from unmet.estimators.frames import refuse_other_order
 from unmet.estimators.inputs import whole_number
 from unmet.estimators.labels import sides, vector
 

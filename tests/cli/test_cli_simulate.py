@@ -79,3 +79,14 @@ def test_a_silly_value_is_explained_and_nothing_is_written(tmp_path, monkeypatch
     assert "walk_probability: expected the probability" in said
     assert "got 2.0" in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("out", [["--out", ""], ["--out="]])
+def test_an_empty_output_is_not_the_working_directory(out, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["unmet", "simulate", *out, "--stations", "2", "--days", "1", "--seed", "1"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "--out: expected a path; got nothing" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

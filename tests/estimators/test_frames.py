@@ -155,3 +155,22 @@ def test_exposure_in_another_order_is_refused() -> None:
     exposure = pd.Series(np.linspace(0.5, 1, N), index=frame.index)[::-1]
     with pytest.raises(InputError, match="exposure has the rows of X in another order"):
         CensoredGP(likelihood="poisson").fit(frame, np.round(Y), exposure=exposure)
+
+
+def test_arrow_tables_are_frames() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"t": np.arange(12.0), "rain": np.arange(12.0) ** 2})
+    fit = TobitRegressor().fit(arrow.table(frame), np.arange(12.0) % 5)
+    assert fit.feature_names_in_.tolist() == ["t", "rain"]
+    np.testing.assert_array_equal(fit.predict(arrow.table(frame)), fit.predict(frame))
+
+
+def test_columns_may_have_the_names_of_methods() -> None:
+    frame = pd.DataFrame({"collect": np.arange(9.0), "column_names": np.arange(9.0) ** 2})
+    assert TobitRegressor().fit(frame, np.arange(9.0) % 4).n_features_in_ == 2
+
+
+@pytest.mark.parametrize("table", [pl.DataFrame({"t": [1.0, 2.0]}).lazy(), {"t": [1.0, 2.0]}], ids=["lazy", "dict"])
+def test_what_is_no_table_yet_is_refused(table: Any) -> None:
+    with pytest.raises(InputError, match=r"X must be an array or a frame; got (LazyFrame|dict)\. Make one of it"):
+        CensoredGP().fit(table, [1.0, 2.0])

@@ -400,3 +400,9 @@ class TestLags:
             at.on(p)
             at.contract(p, module.Weights(np.ones((60, 60))))
         assert sorted(found) == [(60, 1), (60, 3)]
+
+
+@pytest.mark.parametrize("nu", ["1.5", None, [1.5], True])
+def test_the_smoothness_of_a_matern_is_a_number(nu: object) -> None:
+    with pytest.raises(InputError, match=r"Matern: nu must be a number in \(0, 50\]; got"):
+        Matern(nu=nu)  # type: ignore[arg-type]

@@ -278,7 +278,7 @@ class TestOddPanels:
             LatentDemand("weekly-mean").fit(panel, executor=serially)
 
     def test_a_column_that_a_horizon_adds_is_named(self):
-        with pytest.raises(InputError, match="a column 'future', which a horizon adds"):
+        with pytest.raises(InputError, match="'future' is the name of a column that is computed"):
             LatentDemand("weekly-mean", horizon="1d").fit(PANEL.assign(future=False), executor=serially)
 
     def test_holidays_in_words_are_refused(self):

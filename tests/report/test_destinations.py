@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 
 import duckdb
@@ -24,6 +25,7 @@ from report.small_runs import run_on
 from unmet._exceptions import InputError
 from unmet.report import export_tables, export_to, write_report
 from unmet.report.postgresql import _watched
+from unmet.report.workbook import write_workbook
 
 TABLES = ["headline", "zones", "hours_of_week", "act", "weeks", "bins", "totals", "quality"]
 
@@ -409,3 +411,28 @@ def test_no_output_replaces_a_file_of_the_run(hostile_run, tmp_path):
         with pytest.raises(InputError, match="is a file of this run"):
             write()
     assert [path.read_bytes() for path in files] == before
+
+
+@pytest.mark.parametrize("kind", [duckdb.IOException, duckdb.TransactionException, duckdb.FatalException])
+def test_a_full_disk_of_a_database_is_named_and_nothing_is_left(hostile_run, tmp_path, monkeypatch, kind):
+    """It was said that temporary files could not be written, to another disk."""
+
+    def write(tables):
+        raise kind("Could not write file: No space left on device")
+
+    monkeypatch.setattr("unmet.report.databases._write", write)
+    with pytest.raises(InputError, match=r"city\.duckdb: cannot be written: No space left.* choose another file"):
+        export_to(hostile_run.folder, f"duckdb://{tmp_path}/city.duckdb", panel=hostile_run.panel)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_a_full_disk_of_a_workbook_prints_no_traceback(tmp_path, monkeypatch):
+    """An archive that is forgotten writes its end; Python prints what goes wrong then."""
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    monkeypatch.setattr("unmet.report.workbook.replacing", lambda path: nullcontext(Path("/dev/full")))
+    with duckdb.connect() as connection, pytest.raises(InputError, match=r"a\.xlsx: cannot be written: No space left"):
+        write_workbook(connection, {"numbers": "SELECT 1 AS x"}, tmp_path / "a.xlsx", print)
+    gc.collect()
+    assert not printed

@@ -13,6 +13,7 @@ from unmet import InputError
 from unmet.cli import app
 from unmet.mobility.planning import PlanOptions
 from unmet.mobility.runs.outputs import read_info, write_info
+from unmet.report.source import open_run
 from unmet.report.targets import write_targets
 
 TABLES = {"targets", "moves", "fleet", "next_bikes", "next_docks", "docks_to_move"}
@@ -147,6 +148,22 @@ def test_estimated_returns_that_were_damaged_are_refused(plain_run, tmp_path):
     (folder / "returns" / "demand.parquet").write_bytes(b"damaged")
     with pytest.raises(InputError, match="damaged or changed"):
         write_targets(folder, tmp_path / "plan", SMALL, panel=plain_run.panel)
+
+
+def test_returns_of_another_horizon_are_not_used(plain_run, tmp_path):
+    """A forecast of a week with returns of two days planned as if nobody came back from the third day on."""
+    folder = tmp_path / "run"
+    shutil.copytree(plain_run.folder, folder)
+    shutil.copytree(plain_run.folder, folder / "returns")
+    info = read_info(folder / "returns")
+    info["panel"]["summary"]["of"] = info["inputs"]["panel"]
+    write_info(folder / "returns" / "run.json", info)
+    with open_run(folder, plain_run.panel) as source:
+        assert source.returns == folder / "returns"
+    info["inputs"]["horizon"] -= 24
+    write_info(folder / "returns" / "run.json", info)
+    with open_run(folder, plain_run.panel) as source:
+        assert source.returns is None
 
 
 def test_the_page_begins_with_the_plan(plain):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from unmet._storage.sql import connect, fetch_frame, literal, path_literal
+from unmet._storage.sql import connect, fetch_frame, literal, path_literal, register
 
 __all__ = ["read_parquet", "write_parquet"]
 
@@ -20,5 +20,5 @@ def read_parquet(path: Path) -> pd.DataFrame:
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:
     """Write a frame; equal frames give equal bytes."""
     with connect(threads=1) as connection:  # one thread writes the same bytes every time
-        connection.register("some_rows", frame)
+        register(connection, "some_rows", frame)
         connection.execute(f"COPY (SELECT * FROM some_rows) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd)")

@@ -7,13 +7,14 @@ import sys
 import tempfile
 import traceback
 from contextlib import suppress
+from itertools import pairwise
 from types import FrameType
 from typing import Annotated
 
 import typer
 
 from unmet import __version__
-from unmet._exceptions import UnmetError
+from unmet._exceptions import InputError, UnmetError
 from unmet._storage.writing import system_reason
 from unmet.cli._ending import print_error
 from unmet.cli._help import Group, add_command
@@ -94,6 +95,9 @@ def main() -> None:
         arguments = [argument for argument in arguments if argument != _DEBUG]
         for argument in arguments:
             argument.encode()  # a name that is not UTF-8 could not be passed on, stored or shown
+        if "--out=" in arguments or ("--out", "") in pairwise(arguments):
+            # An empty variable of the shell. Results would be spread over the working directory.
+            raise InputError("--out: expected a path; got nothing. Name the file or the folder to write to.")
         # With --json, usage errors are reported as JSON like all others; otherwise typer prints them and exits.
         sys.exit(app(args=arguments, prog_name="unmet", standalone_mode=not as_json))
     except SystemExit as ending:

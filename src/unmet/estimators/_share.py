@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError, UninformativeWarning
+from unmet._numbers import refuse_other_order
 from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array
 from unmet.estimators._model import Model
-from unmet.estimators.frames import naming_rows, refuse_other_order
+from unmet.estimators.frames import naming_rows
 from unmet.estimators.inputs import read_rows
 from unmet.estimators.labels import sides, vector, with_exposure
 from unmet.inference.ep import Sites

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
+from unmet._numbers import refuse_other_order
 from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.estimators._auto import choose
@@ -25,7 +26,7 @@ from unmet.estimators._start import starting_model
 from unmet.estimators._storage import read_archive, write_archive
 from unmet.estimators._trouble import warn_of_trouble
 from unmet.estimators._truth import Truths
-from unmet.estimators.frames import naming_rows, refuse_other_order
+from unmet.estimators.frames import naming_rows
 from unmet.estimators.inputs import all_or_nothing, choice, numbers, read_table, switch, whole_number
 from unmet.estimators.labels import as_asked, bounded_both_ways, with_exposure
 from unmet.evidence import Optimizer, Optimum

@@ -1,4 +1,4 @@
-"""Checks of frames and series: columns that are not numbers, labels of rows, and order of rows."""
+"""Checks of frames and series: columns that are not numbers, and labels of rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._numbers import has_index, shown_label
 
-__all__ = ["naming_rows", "refuse_other_order", "refuse_words_and_times"]
+__all__ = ["naming_rows", "refuse_words_and_times"]
 
 
 def refuse_words_and_times(X: Any) -> None:
@@ -70,32 +71,6 @@ def _first_odd(values: np.ndarray) -> Any:
     return None
 
 
-def refuse_other_order(X: Any, **given: Any) -> None:
-    """Raise `InputError` if series have the index labels of X in another order. Rows are matched by position.
-
-    Parameters
-    ----------
-    X : array-like
-        Inputs.
-    given : array-like
-        Other arguments for the same rows, by name.
-    """
-    indexed = {name: rows.index for name, rows in {"X": X, **given}.items() if _has_index(rows)}
-    if len(indexed) < 2:
-        return
-    (first, index), *others = indexed.items()
-    for name, other in others:
-        if index.equals(other) or len(index) != len(other):
-            continue
-        if index.isin(other).all() and other.isin(index).all():
-            row = int(np.flatnonzero(np.asarray(index) != np.asarray(other))[0])
-            raise InputError(
-                f"{name} has the rows of {first} in another order: row {row} is {_shown(other[row])} in {name} and "
-                f"{_shown(index[row])} in {first}. Rows are matched by position. Give {name}.loc[{first}.index], or "
-                f"{name}.to_numpy() if the positions are right."
-            )
-
-
 @contextmanager
 def naming_rows(*given: Any) -> Iterator[None]:
     """Add the index label of the row to an error that has a `row`.
@@ -108,16 +83,8 @@ def naming_rows(*given: Any) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        index = next((rows.index for rows in given if _has_index(rows)), None)
+        index = next((rows.index for rows in given if has_index(rows)), None)
         row = error.row
         if index is None or row is None or index.equals(pd.RangeIndex(len(index))) or row >= len(index):
             raise
-        raise type(error)(f"{error} Row {row} has the index label {_shown(index[row])}.", row=row) from None
-
-
-def _has_index(rows: Any) -> bool:
-    return isinstance(rows, (pd.DataFrame, pd.Series))
-
-
-def _shown(label: Any) -> str:
-    return repr(label) if isinstance(label, str) else str(label)
+        raise type(error)(f"{error} Row {row} has the index label {shown_label(index[row])}.", row=row) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
@@ -12,9 +12,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from unmet._exceptions import InputError
-from unmet._numbers import read_numbers, refuse_other_kinds
+from unmet._numbers import read_numbers, refuse_other_kinds, refuse_other_order
 from unmet._typing import Array
-from unmet.estimators.frames import naming_rows, refuse_other_order, refuse_words_and_times
+from unmet.estimators.frames import naming_rows, refuse_words_and_times
 from unmet.estimators.labels import observations
 from unmet.kernels.base import refuse_repeated_names
 from unmet.likelihoods.base import Observations
@@ -75,6 +75,14 @@ def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Array:
     -------
     array of shape (n, d)
     """
+    # The class is asked what it is: a frame may have a column of any name.
+    if hasattr(type(X), "column_names") and hasattr(type(X), "to_pandas"):
+        X = X.to_pandas()  # an Arrow table: its columns are arrays, not names
+    a_dict = isinstance(X, Mapping) and not hasattr(X, "shape")  # some sparse matrices are mappings
+    if a_dict or hasattr(type(X), "collect"):
+        raise InputError(
+            f"X must be an array or a frame; got {type(X).__name__}. Make one of it: pd.DataFrame(X), or X.collect()."
+        )
     if hasattr(X, "columns"):
         refuse_repeated_names(X.columns)
     if getattr(X, "shape", (1,))[:1] == (0,):

@@ -13,12 +13,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from unmet._exceptions import ConvergenceWarning, InputError, UninformativeWarning
+from unmet._numbers import refuse_other_order
 from unmet._typing import Array, BoolArray
 from unmet.estimators._identified import endless_direction, undetermined
 from unmet.estimators._score import r2_on_exact_rows
 from unmet.estimators._storage import finite_array, finite_number, names_in, read_archive, restoring, write_archive
 from unmet.estimators._tobit import TobitFit, fit_tobit, size_of
-from unmet.estimators.frames import refuse_other_order
 from unmet.estimators.inputs import (
     KINDS,
     all_or_nothing,

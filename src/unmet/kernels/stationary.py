@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -184,6 +185,9 @@ class Matern(Stationary):
         self, variance: Given = None, lengthscale: Given = None, *, nu: float = 2.5, columns: Columns = None
     ) -> None:
         super().__init__({"variance": variance, "lengthscale": lengthscale}, columns)
+        given: object = nu
+        if isinstance(given, bool) or not isinstance(given, Real):
+            raise InputError(f"Matern: nu must be a number in (0, 50]; got {nu!r:.60}.")
         if not 0 < nu <= 50:
             raise InputError(
                 f"Matern: nu must lie in (0, 50]; got {nu}. Use SquaredExponential, its limit, for larger ones."

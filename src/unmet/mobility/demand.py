@@ -47,7 +47,7 @@ class LatentDemand:
         Number of joint posterior draws, from which the intervals of totals are made.
     seed : int
         The same seed gives the same numbers.
-    walk : str or tuple of float
+    walk : str, path or tuple of float
         Riders who find a zone empty and walk on: ``learn`` (from the records), ``none``, a CSV file with columns
         ``metres`` and ``chance``, or the chances to walk 0, 150, 250, 350 and 500 metres, falling.
     weather : path or frame, optional
@@ -90,7 +90,7 @@ class LatentDemand:
     _: KW_ONLY
     draws: int = DEFAULT_DRAWS
     seed: int = 0
-    walk: str | tuple[float, ...] = "learn"
+    walk: str | os.PathLike[str] | tuple[float, ...] = "learn"
     weather: Given = None
     weather_columns: Sequence[str] | None = None
     timezone: str | None = None
@@ -104,7 +104,7 @@ class LatentDemand:
     def settings(self) -> DemandModel:
         """Give the model and its settings, without the features."""
         model = find_model(self.model)
-        walk = self.walk
+        walk = os.fspath(self.walk) if isinstance(self.walk, os.PathLike) else self.walk
         if isinstance(walk, str) and walk.lower().endswith(".csv"):
             walk = read_curve(Path(walk))
         return DemandModel(model.name, self.draws, self.seed, model, walk)

@@ -11,6 +11,7 @@ import duckdb
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal
+from unmet._storage.writing import system_reason
 from unmet.report.export import columns_of
 
 __all__ = ["RUN", "RunTables", "check_types", "write_to_duckdb"]
@@ -96,12 +97,18 @@ def write_to_duckdb(tables: RunTables, path: Path) -> dict[str, int]:
             f"{path}: cannot be opened as a DuckDB file: another program has it open, it is another kind of file, its "
             "folder does not exist or is not writable, or the disk is full."
         ) from error
+    done = False
     try:
         connection.execute("BEGIN")
         rows = _write(tables)
         connection.execute("COMMIT")
-    except duckdb.IOException as error:
-        raise InputError(f"{path}: cannot be written; the disk may be full. Existing tables are unchanged.") from error
+        connection.execute("DETACH target")
+        done = True
+    except (duckdb.IOException, duckdb.TransactionException, duckdb.FatalException) as error:
+        raise InputError(
+            f"{path}: cannot be written: {system_reason(error)}. Existing tables are unchanged: free some space or "
+            "choose another file."
+        ) from error
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ConstraintException) as error:
         raise InputError(
             f"{path}: the schema {tables.schema!r} cannot be used: it belongs to DuckDB, or has views or tables of "
@@ -109,9 +116,12 @@ def write_to_duckdb(tables: RunTables, path: Path) -> dict[str, int]:
             "are unchanged."
         ) from error
     finally:
-        with suppress(duckdb.TransactionException):  # it was committed
-            connection.execute("ROLLBACK")
-        connection.execute("DETACH target")
+        for statement in ("ROLLBACK", "DETACH target"):
+            with suppress(duckdb.Error):  # it was committed and closed, or the disk is full
+                connection.execute(statement)
+        if new and not done:
+            for left in (path, path.with_name(f"{path.name}.wal")):
+                left.unlink(missing_ok=True)
     return rows
 
 

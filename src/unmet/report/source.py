@@ -69,7 +69,7 @@ class RunSource:
     files : frozenset of pathlib.Path
         Files of the run and its panel, which no output may replace.
     returns : pathlib.Path or None
-        The folder of the run of returns, if there is one of the same panel and model.
+        The folder of the run of returns, if there is one of the same panel, model and horizon.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -195,7 +195,7 @@ def _files_of(folder: Path, panel: PanelFile, returns: Path) -> frozenset[Path]:
 
 
 def _find_returns(folder: Path, info: dict[str, Any], trust: bool) -> Path | None:
-    """Return the folder of a run of returns if it is of the panel and the model of a run of pickups."""
+    """Return the folder of a run of returns if it is of the panel, the model and the horizon of a run of pickups."""
     if not os.path.lexists(folder / "run.json"):
         return None
     try:
@@ -210,8 +210,9 @@ def _find_returns(folder: Path, info: dict[str, Any], trust: bool) -> Path | Non
     panel = found.get("panel")
     summary = panel.get("summary") if isinstance(panel, dict) else None
     of_panel = summary.get("of") if isinstance(summary, dict) else None
-    fits = of_panel == info["inputs"].get("panel") and found["inputs"].get("model") == info["inputs"].get("model")
-    return folder if fits else None
+    # With another horizon, a forecast would have bins without returns, as if nobody brought a vehicle back.
+    same = all(found["inputs"].get(name) == info["inputs"].get(name) for name in ("model", "horizon"))
+    return folder if same and of_panel == info["inputs"].get("panel") else None
 
 
 def _run_folder(given: Path) -> Path:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from datetime import datetime
+from io import FileIO
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 import duckdb
@@ -52,19 +55,43 @@ def write_workbook(
         "default_date_format": "yyyy-mm-dd hh:mm",
     }
     check_new_file(path)
-    with writing(path, "An existing file is unchanged."), temporary_folder() as scratch, replacing(path) as aside:
-        book = xlsxwriter.Workbook(str(aside), {**options, "tmpdir": str(scratch)})
-        book.set_properties({"created": _MADE})
-        try:
-            for name, sql in tables.items():
-                progress(name)
-                rows[name] = _write_table(book, connection, name, sql)
-        finally:
+    with ExitStack() as stack:
+        stack.enter_context(writing(path, "An existing file is unchanged."))
+        scratch = stack.enter_context(temporary_folder())
+        with _Output(stack.enter_context(replacing(path)), "w") as output:
+            book = xlsxwriter.Workbook(output, {**options, "tmpdir": str(scratch)})
+            book.set_properties({"created": _MADE})
             try:
-                book.close()
-            except FileCreateError as error:
-                raise error.args[0] from None  # the system's error
+                for name, sql in tables.items():
+                    progress(name)
+                    rows[name] = _write_table(book, connection, name, sql)
+            finally:
+                try:
+                    book.close()
+                except FileCreateError as error:
+                    reason = error.args[0]  # the system's error
+                    clear_frames(reason.__traceback__)  # forget the archive while the output is open
+                    raise reason from None
     return rows
+
+
+class _Output(FileIO):
+    """A file that ignores what is written after an error.
+
+    The archive within a workbook writes its end when it is forgotten. Its second error would be printed as a traceback.
+    """
+
+    failed = False
+
+    def write(self, data: Any) -> int:
+        """Write some bytes."""
+        if self.failed:
+            return len(data)
+        try:
+            return super().write(data)
+        except OSError:
+            self.failed = True
+            raise
 
 
 def _write_table(book: Any, connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> int:

@@ -6,7 +6,9 @@ Every source of randomness is a stream of its own, so that changing one option d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum, auto
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -39,7 +41,7 @@ _SHOCK_LENGTH = 600.0  # metres
 _SHOCK_HOURS = 3.0
 _BRIEFLY = 1200.0  # seconds, the mean time for which a bike is briefly unusable
 UNTIL_FOUND = -1
-_CENTRE = (40.7200, -74.0400)
+_CENTRE, _CENTRE_HOURS = (40.7200, -74.0400), -5.0  # and its hours east of UTC in winter
 _STREETS = (
     "Ash",
     "Birch",
@@ -105,6 +107,16 @@ class Layout:
     store: IntArray  # bikes that a valet can hold beside the docks, which the feed does not show
 
 
+def _longitude(settings: Settings) -> float:
+    """Longitude of the middle: 15 degrees for each hour of the time zone. Readers of records compare the two."""
+    zone = ZoneInfo(settings.timezone)
+    offsets = [zone.utcoffset(datetime(2020, month, 1)) for month in (1, 7)]
+    hours = min(offset.total_seconds() for offset in offsets if offset is not None) / 3600
+    if hours == _CENTRE_HOURS:
+        return _CENTRE[1]
+    return (_CENTRE[1] + 15 * (hours - _CENTRE_HOURS) + 180) % 360 - 180
+
+
 def layout(settings: Settings) -> Layout:
     """Scatter stations evenly over a disc; offices gather in the centre, busy places get more docks."""
     n = settings.stations
@@ -130,7 +142,7 @@ def layout(settings: Settings) -> Layout:
     pull = popularity * np.exp(0.25 * rng.standard_normal(n))
 
     lat = _CENTRE[0] + place[:, 1] / 111_320.0
-    lon = _CENTRE[1] + place[:, 0] / (111_320.0 * np.cos(np.deg2rad(_CENTRE[0])))
+    lon = _longitude(settings) + place[:, 0] / (111_320.0 * np.cos(np.deg2rad(_CENTRE[0])))
     ids = [f"SIM{i + 1:03d}" for i in range(n)]
     names = [f"{_STREETS[i % len(_STREETS)]} St & {i // len(_STREETS) + 1} Ave" for i in range(n)]
     table = pd.DataFrame(

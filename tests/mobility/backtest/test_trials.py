@@ -157,7 +157,7 @@ def test_nothing_of_the_hidden_weeks_reaches_the_model():
     hidden = np.isnan(trial.data.observed)
     changed = PANEL.copy()
     changed["observed"] = np.where(hidden, 7 * changed["observed"] + 1, changed["observed"])
-    changed["exposure"] = np.where(hidden, 1.0, changed["exposure"])
+    changed["exposure"] = np.where(hidden, 0.5 * changed["exposure"], changed["exposure"])
     changed["censored"] = hidden | changed["censored"]
     again = hold_out(zone_data(changed), **ONE).data
     for name in ("observed", "exposure", "stockout", "censored", "slot"):

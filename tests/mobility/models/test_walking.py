@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import poisson
 
 from unmet import FileFormatError, InputError
+from unmet.mobility.demand import LatentDemand
 from unmet.mobility.models.walking import (
     DEFAULT_WALKING,
     KNOTS,
@@ -81,6 +82,17 @@ def test_a_curve_is_read_from_a_file(tmp_path) -> None:
     drawn = unsure.draws(50, np.random.default_rng(1), at)
     noise = np.random.default_rng(1).multivariate_normal(np.zeros(5), np.eye(5), size=50, method="eigh")
     np.testing.assert_allclose(drawn, [Walking(theta)(at) for theta in noise], rtol=1e-12)
+
+
+def test_decimal_commas_are_not_taken_for_another_column(tmp_path) -> None:
+    (tmp_path / "curve.csv").write_text("metres,chance\n0,0,8\n300,0,3\n")  # a chance of 0 everywhere
+    with pytest.raises(InputError, match=r"more fields than its header\. Write decimals with a point"):
+        read_curve(tmp_path / "curve.csv")
+
+
+def test_the_file_of_a_curve_may_be_a_path(tmp_path) -> None:
+    (tmp_path / "curve.csv").write_text("metres,chance\n0,0.8\n300,0.3\n")
+    assert LatentDemand(walk=tmp_path / "curve.csv").settings() == LatentDemand(walk=f"{tmp_path}/curve.csv").settings()
 
 
 def test_the_default_curve_has_the_measured_means_of_rings() -> None:

@@ -69,6 +69,7 @@ def test_days_on_which_the_clock_changes_are_left_out():
         ({"start": "1" * 5000}, "'overnight' or a time of day"),
         ({"hours": 2.5}, "multiple of the bins' 60 minutes"),
         ({"hours": 25}, "at most 24 hours"),
+        ({"start": "06:30"}, "a time at which a bin starts, such as 00:00 with these bins of 60 minutes; got 06:30"),
         ({"day": "sunday"}, "No Sunday"),
     ],
 )

@@ -87,6 +87,13 @@ def test_swapped_coordinates_are_refused_and_right_ones_are_not(timezone: str) -
         read_records(trips, timezone=timezone)
 
 
+@pytest.mark.parametrize(
+    ("lat", "lon", "timezone"), [(1.87, -157.4, "Pacific/Kiritimati"), (-13.83, -171.77, "Pacific/Apia")]
+)
+def test_east_of_the_date_line_a_longitude_is_near_its_time_zone(lat: float, lon: float, timezone: str) -> None:
+    check_not_swapped(lat, lon, timezone, "stations.csv", {}, [])
+
+
 def test_a_latitude_beyond_all_numbers_is_not_called_swapped() -> None:
     for lat, lon in ((1e308, -74.0), (40.0, 181.0), (4_500_000.0, 580_000.0)):
         with pytest.raises(FileFormatError, match=r"these are no degrees") as error:

@@ -17,6 +17,7 @@ from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.features.covariates import add_calendar, add_holidays, add_weather
 from unmet.mobility.features.season import usual_weather
 from unmet.mobility.panel.file import PanelFile
+from unmet.mobility.panel.schema import COMPUTED_COLUMNS
 from unmet.mobility.records.files import Given, Workspace, expand, is_frame
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.weather import make_weather
@@ -92,6 +93,10 @@ def bin_features(
     if holidays is not None:
         country, _, subdivision = str(holidays).partition(":")
         frame = add_holidays(frame, country, subdivision or None)
+    if timezone is not None:
+        zone_info(timezone)
+    if weather_columns is not None and (isinstance(weather_columns, str) or not isinstance(weather_columns, Sequence)):
+        raise InputError(f"weather_columns: expected a list of names of columns; got {weather_columns!r:.60}.")
     if weather_columns and weather is None:
         raise InputError("weather_columns: columns were given, but no weather; give the weather as well (--weather).")
     if weather is not None:
@@ -116,6 +121,8 @@ def _with_weather(
     taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
     if taken:
         raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
+    for name in filter(COMPUTED_COLUMNS.fullmatch, readings.columns):
+        raise InputError(f"weather: {name!r} is the name of a column that is computed. Rename it.")
     joined = add_weather(frame, readings)
     names = [name for name in readings.columns if name != "at"]
     used = tuple(name for name in names if joined.panel[name].nunique() > 1)

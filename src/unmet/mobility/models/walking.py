@@ -139,7 +139,8 @@ def read_curve(path: Path) -> tuple[float, ...]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
-            rows = sorted((float(row["metres"]), float(row["chance"])) for row in islice(reader, _MOST_ROWS + 1))
+            found = list(islice(reader, _MOST_ROWS + 1))
+            rows = sorted((float(row["metres"]), float(row["chance"])) for row in found)
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise InputError(
             f"walk: expected a CSV file of numbers, with columns metres and chance; got {path}."
@@ -148,6 +149,10 @@ def read_curve(path: Path) -> tuple[float, ...]:
         raise InputError(f"walk: {path} could not be read: {error.strerror}.") from error
     if not 0 < len(rows) <= _MOST_ROWS or not np.isfinite(rows).all():
         raise InputError(f"walk: expected finite numbers in {path}, in 1 to {_MOST_ROWS:,} rows.")
+    if any(None in row for row in found):
+        raise InputError(
+            f"walk: some rows of {path} have more fields than its header. Write decimals with a point, such as 0.8."
+        )
     metres, chance = np.array(rows).T
     names = Counter(reader.fieldnames or ())
     if metres[0] < 0 or not np.diff(metres).all() or names["metres"] + names["chance"] > 2:

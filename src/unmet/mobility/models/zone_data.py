@@ -30,7 +30,8 @@ _NEEDED = tuple(name for name in PANEL_COLUMNS if name in (*NEEDED_COLUMNS, *STA
 # Columns of a panel that record what happened. None may be a covariate, or demand would explain itself.
 NOT_COVARIATES = {*PANEL_COLUMNS, *INFERRED_COLUMNS, "holiday", "future", CITY_RATE, "weather_usual"}
 _LARGEST_COUNT = 1e7  # trips in a bin, as for counts in `unmet.estimators`
-_ROUNDED = 0.01  # minutes
+_ROUNDED = 0.01  # minutes, and shares of a bin
+_LARGEST_COVARIATE = 1e12  # as for readings of weather
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # Minutes. A pickup proves that a vehicle was there for a moment, even if no minute began with one. One moment per bin,
 # not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased.
@@ -264,6 +265,9 @@ def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
     states = frame[list(STATE_MINUTES)].to_numpy(dtype=float)
     minutes = frame["minutes"].to_numpy(dtype=float)
     share = ~((exposure >= 0) & (exposure <= 1))
+    expected = {name: frame[name].to_numpy(dtype=float) for name in ("out_minutes", "out_sd") if name in frame}
+    outside = {name: (values < 0) | (values > minutes + _ROUNDED) for name, values in expected.items()}
+    too_much = exposure * minutes + _out_of_stock(frame) > (1 + _ROUNDED) * minutes
     label = ~frame["censored"].isin([0, 1]).to_numpy()
     state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)
     for wrong, words in (
@@ -272,6 +276,8 @@ def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
         (state, "the minutes of each state must be 0 or more"),
         (~(states.sum(axis=1) <= minutes + _ROUNDED), "the minutes of the states must not exceed those of the bin"),
         (label, "censored must be true or false"),
+        *((wrong, f"{name} must be 0 to the minutes of the bin, or missing") for name, wrong in outside.items()),
+        (too_much, "exposure and the time out of stock must fit into the bin"),
     ):
         if wrong.any():
             row = frame[wrong].iloc[0]
@@ -305,11 +311,15 @@ def _inputs(
     gaps = frame["weather_usual"].to_numpy(dtype=bool) if "weather_usual" in frame else np.zeros(len(frame), dtype=bool)
     for name, (median, unit) in known.covariates.items():
         values = frame[name].to_numpy(dtype=float)
-        hole = ~np.isfinite(values)
+        hole = _holes(values)
         gaps = gaps | hole
         values = np.where(hole, median, values)
         inputs[f"x:{name}"] = values if unit is None else np.log1p(values / unit)
     return inputs, tuple(f"x:{name}" for name in known.covariates), gaps, known
+
+
+def _holes(values: Array) -> BoolArray:
+    return ~(np.abs(values) <= _LARGEST_COVARIATE)
 
 
 def _covariate_scales(frame: pd.DataFrame) -> dict[str, tuple[float, float | None]]:
@@ -319,7 +329,7 @@ def _covariate_scales(frame: pd.DataFrame) -> dict[str, tuple[float, float | Non
         if name in NOT_COVARIATES or name in _CALENDAR or not pd.api.types.is_numeric_dtype(frame[name]):
             continue
         values = frame[name].to_numpy(dtype=float)
-        hole = ~np.isfinite(values)
+        hole = _holes(values)
         if hole.all() or np.nanmax(values[~hole]) == np.nanmin(values[~hole]):
             continue  # a constant explains nothing
         median = float(np.median(values[~hole]))

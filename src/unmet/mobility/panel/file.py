@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,9 +18,9 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.hashes import file_hash
 from unmet._storage.sql import connect, fetch_all, fetch_frame, fetch_one, path_literal, reading, register
 from unmet.mobility.clock.bins import hour_of_week
-from unmet.mobility.panel.schema import NEEDED_COLUMNS, SCHEMA, STATE_MINUTES
+from unmet.mobility.panel.schema import COMPUTED_COLUMNS, NEEDED_COLUMNS, SCHEMA, STATE_MINUTES
 
-__all__ = ["METADATA", "PanelFile", "open_panel", "read_metadata"]
+__all__ = ["METADATA", "PanelFile", "check_names", "open_panel", "read_metadata"]
 
 METADATA = "unmet."
 """Prefix of the keys that `unmet` writes into the metadata of a panel file."""
@@ -132,7 +133,30 @@ class PanelFile:
         unlike = bins["start"].duplicated()
         if unlike.any():
             raise InputError(self._disagreement(int(bins.loc[unlike, "start"].nunique())))
+        self._check_cover(bins)
         return bins
+
+    def _check_cover(self, bins: pd.DataFrame) -> None:
+        """Refuse bins that overlap, and zones without some of them."""
+        apart = (bins["start"].shift(-1) - bins["start"]).dt.total_seconds() / 60
+        if (overlap := bins["minutes"] > apart).any():
+            row = int(overlap.to_numpy().argmax())
+            raise InputError(
+                f"{self.label}: {overlap.sum():,} bins overlap the next one. The one that starts at "
+                f"{bins['start'].iloc[row]} lasts {bins['minutes'].iloc[row]:g} minutes, but the next one starts "
+                f"{apart.iloc[row]:g} minutes later. Correct minutes or start."
+            )
+        with reading(self.label):
+            lacking = fetch_all(
+                self.connection,
+                f"""SELECT zone::VARCHAR AS name, count(*) AS found FROM panel
+                GROUP BY ALL HAVING found < {len(bins)} ORDER BY name LIMIT 1""",
+            )
+        for zone, found in lacking:
+            raise InputError(
+                f"{self.label}: zone {zone!r} has {found:,} of the {len(bins):,} bins. Expected a row for each bin in "
+                "every zone: add those without a record, with observed missing and unknown_minutes of the whole bin."
+            )
 
     def _disagreement(self, starts: int) -> str:
         """Describe the first bin about which zones disagree, and two zones that do. The second is the rarer case."""
@@ -199,8 +223,6 @@ class PanelFile:
         if bins is None:
             self._drop("future")
             return
-        if "future" in self.columns:
-            raise InputError(f"{self.label}: the panel has a column 'future', which a horizon adds. Rename it.")
         states = dict.fromkeys((name for name in STATE_MINUTES if name in self.columns), 0)
         rows = bins.assign(**states, exposure=0.0, censored=False, future=True)
         self._keep("future", rows)
@@ -262,6 +284,7 @@ def open_panel(
             connection.execute(f"CREATE VIEW panel AS SELECT * FROM read_parquet({quoted})")
             columns = {row[0]: row[1] for row in fetch_all(connection, "DESCRIBE panel")}
             metadata = read_metadata(connection, quoted, label)
+            check_names(_outer_names(connection, quoted), label)
         missing = [name for name in NEEDED_COLUMNS if name not in columns]
         if missing:
             raise FileFormatError(
@@ -271,6 +294,33 @@ def open_panel(
         _check_types(label, columns)
         zones = _zones(connection, label)
         yield PanelFile(connection, label, zones, columns, metadata, sha256 or file_hash(file), file)
+
+
+def check_names(names: Iterable[str], label: str) -> None:
+    """Refuse columns of a panel whose names differ at most by letter case, and names of columns that are computed.
+
+    DuckDB renames the second of two, which would then be taken for a covariate.
+    """
+    found = list(names)
+    times = Counter(map(str.casefold, found))
+    for name in found:
+        if times[name.casefold()] > 1:
+            raise FileFormatError(
+                f"{label}: column {name!r} occurs {times[name.casefold()]} times (letter case is ignored); expected "
+                "different names. Rename or leave out the others."
+            )
+        if COMPUTED_COLUMNS.fullmatch(name):
+            raise FileFormatError(f"{label}: {name!r} is the name of a column that is computed. Rename it.")
+
+
+def _outer_names(connection: duckdb.DuckDBPyConnection, file: str) -> list[str]:
+    """List the columns of a Parquet file (a quoted path) as it names them, without fields within a column."""
+    names, inner = [], 0
+    for name, children in fetch_all(connection, f"SELECT name, num_children FROM parquet_schema({file}) OFFSET 1"):
+        if not inner:
+            names.append(name)
+        inner = max(inner - 1, 0) + (children or 0)
+    return names
 
 
 def _check_types(label: str, columns: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from unmet._exceptions import InputError
 from unmet._storage.parquet import write_parquet
 from unmet._storage.temporary import temporary_folder
 from unmet.mobility.panel.build import Panel
-from unmet.mobility.panel.file import PanelFile, open_panel
+from unmet.mobility.panel.file import PanelFile, check_names, open_panel
 from unmet.mobility.records.files import is_frame
 
 __all__ = ["AnyPanel", "opened"]
@@ -49,8 +49,17 @@ def opened(panel: AnyPanel) -> Iterator[PanelFile]:
 
 
 def _write_frame(frame: Any, path: Path) -> None:
+    check_names(_names(frame), "panel")
     try:
         write_parquet(frame, path)
     except (duckdb.Error, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"panel: this frame cannot be read as the rows of a panel: {reason}.") from error
+
+
+def _names(frame: Any) -> list[str]:
+    """Name the columns. The class is asked what it is, because a frame may have a column of any name."""
+    if hasattr(type(frame), "collect"):
+        return []  # a lazy frame would compute them
+    columns = frame.column_names if hasattr(type(frame), "column_names") else getattr(frame, "columns", [])
+    return [str(name) for name in columns]

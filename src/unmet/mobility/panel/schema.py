@@ -225,6 +225,9 @@ SCHEMA: tuple[PanelColumn, ...] = (
     ),
 )
 
+COMPUTED_COLUMNS = re.compile(r"future|weather_usual|shared_log_rate|shared_off_\d+")
+"""Names of columns that are added to a panel's rows while they are estimated; no file may have them."""
+
 PANEL_COLUMNS = tuple(column.name for column in SCHEMA if not column.inferred_only)
 INFERRED_COLUMNS = tuple(column.name for column in SCHEMA if column.inferred_only)
 NEEDED_COLUMNS = tuple(column.name for column in SCHEMA if column.needed)

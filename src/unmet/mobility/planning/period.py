@@ -114,6 +114,12 @@ def choose_period(bins: pd.DataFrame, day: str | None = None, start: str = OVERN
     count = hours * 60 / minutes
     if not (0 < hours <= 24 and count == round(count)):
         raise InputError(f"hours: expected a multiple of the bins' {minutes} minutes, at most 24 hours; got {hours:g}.")
+    clock = bins["start_local"].dt.hour * 60 + bins["start_local"].dt.minute
+    if not (clock == first).any():
+        raise InputError(
+            f"from: expected a time at which a bin starts, such as {_clock(int(clock.iloc[0]))} with these bins of "
+            f"{minutes} minutes; got {_clock(first)}."
+        )
     known = bins[~bins["future"]]
     next_day = (known["start_local"].iloc[-1] + pd.Timedelta(minutes=minutes)).ceil("D")
     chosen, weekday = _day(day, next_day)

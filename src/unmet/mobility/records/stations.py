@@ -274,14 +274,14 @@ def check_not_swapped(
     """
     offset = standard_offset_hours(timezone)
     expected = None if offset is None else 15 * offset
-    odd = expected is not None and abs(lat - expected) + 20 < abs(lon - expected)
-    if abs(lat) <= 90 and not odd:
-        return
     if max(abs(lat), abs(lon)) > 180:
         raise FileFormatError(
             f"{label}: the middle of the system is at latitude {lat:.4g}, longitude {lon:.4g}, and these are no "
             "degrees. Correct the coordinates, or choose other columns with --map."
         )
+    odd = expected is not None and _degrees_apart(lat, expected) + 20 < _degrees_apart(lon, expected)
+    if abs(lat) <= 90 and not odd:
+        return
     swapped = " ".join(
         f"--map {a}={named[b]!r} --map {b}={named[a]!r}" for a, b in fields if a in named and b in named
     ).replace("'", '"')
@@ -291,6 +291,11 @@ def check_not_swapped(
         f"{label}: latitude and longitude seem to be swapped: the middle of the system is at latitude {lat:.4f}, "
         f"longitude {lon:.4f}, and {why}. If they are, {remedy}; if not, check the time zone."
     )
+
+
+def _degrees_apart(a: float, b: float) -> float:
+    """Return the difference of two longitudes; -180 and 180 are the same."""
+    return abs((a - b + 180) % 360 - 180)
 
 
 def _near(point: tuple[float, float], middle: tuple[float, float], degrees: float = 3.0) -> bool:
