@@ -1,0 +1,167 @@
+"""Pickups over those expected, by number of vehicles listed, on days that the parameters were not learnt from.
+
+Jersey City, November 2020 to April 2021. The parameters of usable supply and its correction are learnt from one half of
+the days, and the other half is judged; then the halves change places. Usual rates come from all days, as they do in a
+panel. Wanted: within 6 % of 1 for every number from one up. Up to four listed, rates have the factor that the model
+learnt for low stock; ``usual rates`` leaves it out.
+
+Give the folder of the data as ``--data`` or ``$UNMET_DATA``; ``--block 14`` takes every other fortnight for a half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import _measure  # noqa: F401  sets one BLAS thread, so it comes before NumPy
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from unmet.mobility.clock.bins import wall_minutes
+from unmet.mobility.panel import build_panel, evidence
+from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
+from unmet.mobility.supply.broken import Fault, Steps, demand_with
+from unmet.mobility.supply.spells import Spells
+from unmet.mobility.supply.states import VEHICLES
+from unmet.mobility.supply.status_log import StatusLog
+from unmet.mobility.supply.timeline import AMPLE, Timeline, to_steps
+from unmet.mobility.supply.usable import smooth
+from unmet.mobility.supply.usable_learning import correct, learn_fault, served, with_expected
+from unmet.mobility.supply.usual_rates import tally_hours
+
+ZONE = "America/New_York"
+PERIOD = {"start": "2020-11-01", "end": "2021-05-01"}
+MOST = 20  # vehicles listed; more count as so many
+WANTED = 0.06
+LEARNT_FROM = 60_000  # steps, as in a panel
+
+Floats = NDArray[np.float64]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("UNMET_DATA", "../shared/data")))
+    parser.add_argument("--block", type=int, default=1, help="days in a row that belong to one half")
+    options = parser.parse_args()
+    source = options.data / "citibike_jersey_city"
+    if not source.is_dir():
+        print(f"listed vehicles: skipped, no data at {options.data}; name its folder with --data or $UNMET_DATA")
+        return
+    model, timeline, spells = records_of(source)
+    rates = model.vehicles.rates.stations(tally_hours(timeline, model.vehicles.rates.calendar))
+    cut = to_steps(timeline)
+    steps = with_expected(cut, rates)
+    block, many = block_of(cut.begin, options.block), block_of(spells.begin, options.block)
+    seen = taken(model.timelines, spells)
+    expected = rates.expected(spells.owner, spells.begin, spells.end)
+    for half in range(2):
+        fault, correction = learn(steps, block, 1 - half)
+        judged = block % 2 == half
+        few = by_number(fault, correction, steps, judged)
+        ample = (many % 2 == half) & (spells.supply >= AMPLE)
+        number = np.minimum(spells.supply[ample].astype(np.int64), MOST)
+        counts = [np.bincount(number, weights=of[ample], minlength=MOST + 1) for of in (seen, expected)]
+        show(f"half {half}", few, *counts)
+        print({name: round(float(getattr(fault, name)), 5) for name in Fault.__annotations__})
+        print(f"correction {correction[1:3].round(3)}")
+
+
+def records_of(source: Path) -> tuple[SupplyModel, Timeline, Spells]:
+    """Return the usable supply of a panel, and the timeline and the spells with a vehicle of all stations."""
+    found: list[tuple[SupplyModel, StatusLog]] = []
+
+    def keep(timelines: Timelines, log: StatusLog, *options: Any) -> SupplyModel:
+        found.append((learn_supply(timelines, log, *options), log))
+        return found[0][0]
+
+    evidence.learn_supply = keep  # type: ignore[assignment]
+    files = [next(source.glob(f"{name}_*.parquet")) for name in ("trips", "station_status")]
+    build_panel(*files, source / "stations.csv", timezone=ZONE, every="1d", **PERIOD)
+    model, log = found[0]
+    parts = [*log.of_stations(np.flatnonzero(log.records))]
+    all_spells = [model.timelines.spells(records) for records in parts]
+    lines = [
+        model.timelines.find(model.timelines.events(records), spells)
+        for records, spells in zip(parts, all_spells, strict=True)
+    ]
+    first, end = model.timelines.period
+    kept = [
+        spells.select((spells.reason == VEHICLES) & (spells.begin >= first) & (spells.end <= end))
+        for spells in all_spells
+    ]
+    return model, joined(Timeline, lines), replace(joined(Spells, kept), early=None)
+
+
+def joined(kind: Any, parts: list[Any]) -> Any:
+    """Put tables one below the other."""
+    return kind(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in kind.__annotations__})
+
+
+def block_of(minute: NDArray[np.int64], days: int) -> NDArray[np.int64]:
+    """Return the number of the block of local days in which each minute lies."""
+    number: NDArray[np.int64] = wall_minutes(minute, ZONE) // (1440 * days)
+    return number
+
+
+def taken(timelines: Timelines, spells: Spells) -> NDArray[np.int64]:
+    """Count the trips that start in each spell."""
+    last, first = (
+        np.searchsorted(timelines.pickups, spells.owner << 32 | 60 * at) for at in (spells.end, spells.begin)
+    )
+    number: NDArray[np.int64] = last - first
+    return number
+
+
+def learn(steps: Steps, block: NDArray[np.int64], half: int) -> tuple[Fault, Floats]:
+    """Learn parameters and correction from one half; each block is as if of a station of its own."""
+    apart = replace(steps, station=steps.station * 100_000 + block - block.min())
+    chosen = apart.select(block % 2 == half)
+    edges = np.append(chosen.first, len(chosen))
+    share = min(1.0, LEARNT_FROM / len(chosen))
+    some = np.repeat(np.diff(np.floor(np.arange(len(edges)) * share)) > 0, np.diff(edges))
+    fault = learn_fault(chosen.select(some))
+    wanted = chosen.expected * demand_with([fault], chosen.listed)[:, 0]
+    usable = wanted * served(fault, chosen, smooth(fault, chosen))
+    either = np.arange(len(chosen)) % 2  # the correction is that of both
+    return fault, correct(chosen.listed, either, chosen.pickups, usable)[0]
+
+
+def by_number(fault: Fault, correction: Floats, steps: Steps, judged: NDArray[np.bool_]) -> pd.DataFrame:
+    """Sum pickups and those expected of the judged steps, by number listed; the hidden state has the whole record."""
+    chance = served(fault, steps, smooth(fault, steps), correction)
+    wanted = steps.expected * demand_with([fault], steps.listed)[:, 0]
+    some = judged & (steps.listed > 0) & (steps.listed < AMPLE)
+    columns = {
+        "pickups": steps.pickups,
+        "listed": wanted,
+        "usable": wanted * chance,
+        "usual rates": steps.expected * chance,
+    }
+    table = pd.DataFrame({name: values[some] for name, values in columns.items()})
+    return table.groupby(steps.listed[some]).sum()
+
+
+def show(name: str, few: pd.DataFrame, seen: Floats, expected: Floats) -> None:
+    """Print pickups over expected by number listed, and the largest difference from 1."""
+    rows = [
+        {"listed": n, "pickups": int(row["pickups"])}
+        | {column: row["pickups"] / row[column] for column in ("listed", "usable", "usual rates")}
+        | {"number": n}
+        for n, row in few.iterrows()
+    ]
+    for n in range(AMPLE, MOST + 1):
+        ratio = seen[n] / expected[n]
+        rows.append({"number": n, "pickups": int(seen[n]), "listed": ratio, "usable": ratio, "usual rates": ratio})
+    table = pd.DataFrame(rows)[["number", "pickups", "listed", "usable", "usual rates"]]
+    table["standard error"] = table["pickups"] ** -0.5
+    worst = (table["usable"] - 1).abs().max()
+    print(f"\n{name}: largest difference from 1 {worst:.3f}   {'ok' if worst <= WANTED else 'MISSED'}")
+    print(table.round(3).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
