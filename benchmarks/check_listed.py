@@ -2,8 +2,9 @@
 
 Jersey City, November 2020 to April 2021. The parameters of usable supply and its correction are learnt from one half of
 the days, and the other half is judged; then the halves change places. Usual rates come from all days, as they do in a
-panel. Wanted: within 6 % of 1 for every number from one up. Up to four listed, rates have the factor that the model
-learnt for low stock; ``usual rates`` leaves it out.
+panel. Wanted: within 6 % of 1 for every number from one up. Up to four listed, usual rates have the factor that the
+model learnt for low stock. ``plain`` has rates that the model has no part in: by station and hour of the week, times
+the city's day, from minutes with six or more listed.
 
 Give the folder of the data as ``--data`` or ``$UNMET_DATA``; ``--block 14`` takes every other fortnight for a half.
 """
@@ -31,11 +32,12 @@ from unmet.mobility.supply.status_log import StatusLog
 from unmet.mobility.supply.timeline import AMPLE, Timeline, to_steps
 from unmet.mobility.supply.usable import smooth
 from unmet.mobility.supply.usable_learning import correct, learn_fault, served, with_expected
-from unmet.mobility.supply.usual_rates import tally_hours
+from unmet.mobility.supply.usual_rates import HOURS_OF_WEEK, StationRates, tally_hours
 
 ZONE = "America/New_York"
 PERIOD = {"start": "2020-11-01", "end": "2021-05-01"}
-MOST = 20  # vehicles listed; more count as so many
+MOST = 16  # vehicles listed; more count as so many
+PLENTY, LEAN = 6, 8.0  # vehicles listed for plain rates; pickups that weigh as much as the city's profile
 WANTED = 0.06
 LEARNT_FROM = 60_000  # steps, as in a panel
 
@@ -55,19 +57,29 @@ def main() -> None:
     rates = model.vehicles.rates.stations(tally_hours(timeline, model.vehicles.rates.calendar))
     cut = to_steps(timeline)
     steps = with_expected(cut, rates)
-    block, many = block_of(cut.begin, options.block), block_of(spells.begin, options.block)
     seen = taken(model.timelines, spells)
-    expected = rates.expected(spells.owner, spells.begin, spells.end)
+    plain = plain_rates(spells, seen, rates)
+    many = pd.DataFrame({"number": np.minimum(spells.supply, MOST), "pickups": seen})
+    few = pd.DataFrame({"number": steps.listed, "pickups": steps.pickups})
+    many["usual"], few["usual"] = rates.expected(spells.owner, spells.begin, spells.end), steps.expected
+    many["plain"], few["plain"] = (
+        plain.expected(station, at.begin, at.end) for station, at in ((spells.owner, spells), (steps.station, cut))
+    )
+    many["half"], few["half"] = (block_of(at.begin, options.block) % 2 for at in (spells, cut))
+    block = block_of(cut.begin, options.block)
+    tables = []
     for half in range(2):
         fault, correction = learn(steps, block, 1 - half)
-        judged = block % 2 == half
-        few = by_number(fault, correction, steps, judged)
-        ample = (many % 2 == half) & (spells.supply >= AMPLE)
-        number = np.minimum(spells.supply[ample].astype(np.int64), MOST)
-        counts = [np.bincount(number, weights=of[ample], minlength=MOST + 1) for of in (seen, expected)]
-        show(f"half {half}", few, *counts)
+        chance = served(fault, steps, smooth(fault, steps), correction)
+        known = few.assign(chance=chance, usual=few["usual"] * demand_with([fault], steps.listed)[:, 0])
+        rows = pd.concat(
+            [known[known["number"].between(1, AMPLE - 1)], many[many["number"] >= AMPLE].assign(chance=1.0)]
+        )
+        tables.append(totals(rows[rows["half"] == half]))
+        show(f"half {half}", tables[-1])
         print({name: round(float(getattr(fault, name)), 5) for name in Fault.__annotations__})
         print(f"correction {correction[1:3].round(3)}")
+    show("both halves", tables[0] + tables[1])
 
 
 def records_of(source: Path) -> tuple[SupplyModel, Timeline, Spells]:
@@ -130,37 +142,47 @@ def learn(steps: Steps, block: NDArray[np.int64], half: int) -> tuple[Fault, Flo
     return fault, correct(chosen.listed, either, chosen.pickups, usable)[0]
 
 
-def by_number(fault: Fault, correction: Floats, steps: Steps, judged: NDArray[np.bool_]) -> pd.DataFrame:
-    """Sum pickups and those expected of the judged steps, by number listed; the hidden state has the whole record."""
-    chance = served(fault, steps, smooth(fault, steps), correction)
-    wanted = steps.expected * demand_with([fault], steps.listed)[:, 0]
-    some = judged & (steps.listed > 0) & (steps.listed < AMPLE)
-    columns = {
-        "pickups": steps.pickups,
-        "listed": wanted,
-        "usable": wanted * chance,
-        "usual rates": steps.expected * chance,
-    }
-    table = pd.DataFrame({name: values[some] for name, values in columns.items()})
-    return table.groupby(steps.listed[some]).sum()
+def plain_rates(spells: Spells, seen: NDArray[np.int64], usual: StationRates) -> StationRates:
+    """Return rates by station and hour of the week, times the city's day, from spells with many vehicles listed."""
+    calendar = usual.city.calendar
+    which, hours = calendar.hour_of_week, len(calendar)
+    many = spells.supply >= PLENTY
+    place = np.searchsorted(usual.station, spells.owner[many])
+    hour = np.clip(spells.begin[many] // 60 - calendar.first, 0, hours - 1)
+    shape = (len(usual.station), hours)
+    pickups, minutes = (
+        np.bincount(place * hours + hour, weights=values[many], minlength=shape[0] * hours).reshape(shape)
+        for values in (seen, spells.end - spells.begin)
+    )
+    day = block_of(60 * (calendar.first + np.arange(hours)), 1)
+    day -= day.min()
+    factor = np.ones(hours)
+    weekly = (np.arange(HOURS_OF_WEEK)[:, None] == which).astype(float)
+    for _ in range(8):
+        own, time = pickups @ weekly.T, (minutes * factor) @ weekly.T
+        city = own.sum(axis=0) / np.maximum(time.sum(axis=0), 1.0)
+        level = own.sum(axis=1) / np.maximum(time @ city, 1e-9)
+        profile = (own + LEAN) / (time + LEAN / np.maximum(level[:, None] * city, 1e-6))
+        expected = (profile[:, which] * minutes).sum(axis=0)
+        factor = (np.bincount(day, pickups.sum(axis=0)) / np.maximum(np.bincount(day, expected), 1e-9))[day]
+    return StationRates(usual.station, profile, np.ones(shape, dtype=np.float32), replace(usual.city, factor=factor))
 
 
-def show(name: str, few: pd.DataFrame, seen: Floats, expected: Floats) -> None:
+def totals(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sum pickups and those expected by number listed."""
+    usual, plain = rows["usual"], rows["plain"]
+    columns = {"listed": usual, "usable": usual * rows["chance"], "plain listed": plain}
+    columns["plain usable"] = plain * rows["chance"]
+    return pd.DataFrame({"pickups": rows["pickups"], **columns}).groupby(rows["number"].astype(int)).sum()
+
+
+def show(name: str, table: pd.DataFrame) -> None:
     """Print pickups over expected by number listed, and the largest difference from 1."""
-    rows = [
-        {"listed": n, "pickups": int(row["pickups"])}
-        | {column: row["pickups"] / row[column] for column in ("listed", "usable", "usual rates")}
-        | {"number": n}
-        for n, row in few.iterrows()
-    ]
-    for n in range(AMPLE, MOST + 1):
-        ratio = seen[n] / expected[n]
-        rows.append({"number": n, "pickups": int(seen[n]), "listed": ratio, "usable": ratio, "usual rates": ratio})
-    table = pd.DataFrame(rows)[["number", "pickups", "listed", "usable", "usual rates"]]
-    table["standard error"] = table["pickups"] ** -0.5
-    worst = (table["usable"] - 1).abs().max()
+    ratios = pd.DataFrame({column: table["pickups"] / table[column] for column in table.columns[1:]})
+    ratios["standard error"] = table["pickups"] ** -0.5
+    worst = (ratios["usable"] - 1).abs().max()
     print(f"\n{name}: largest difference from 1 {worst:.3f}   {'ok' if worst <= WANTED else 'MISSED'}")
-    print(table.round(3).to_string(index=False))
+    print(ratios.round(3).to_string())
 
 
 if __name__ == "__main__":
