@@ -147,13 +147,10 @@ def plain_rates(spells: Spells, seen: NDArray[np.int64], usual: StationRates) ->
     calendar = usual.city.calendar
     which, hours = calendar.hour_of_week, len(calendar)
     many = spells.supply >= PLENTY
-    place = np.searchsorted(usual.station, spells.owner[many])
-    hour = np.clip(spells.begin[many] // 60 - calendar.first, 0, hours - 1)
-    shape = (len(usual.station), hours)
-    pickups, minutes = (
-        np.bincount(place * hours + hour, weights=values[many], minlength=shape[0] * hours).reshape(shape)
-        for values in (seen, spells.end - spells.begin)
-    )
+    none = np.zeros(int(many.sum()), dtype=np.int64)
+    station, begin, end, listed = (of[many] for of in (spells.owner, spells.begin, spells.end, spells.supply))
+    tally = tally_hours(Timeline(station, begin, end, listed, none > 0, seen[many], none, none, none > 0), calendar)
+    pickups, minutes = (of[-1].astype(float) for of in (tally.pickups, tally.minutes))
     day = block_of(60 * (calendar.first + np.arange(hours)), 1)
     day -= day.min()
     factor = np.ones(hours)
@@ -165,7 +162,8 @@ def plain_rates(spells: Spells, seen: NDArray[np.int64], usual: StationRates) ->
         profile = (own + LEAN) / (time + LEAN / np.maximum(level[:, None] * city, 1e-6))
         expected = (profile[:, which] * minutes).sum(axis=0)
         factor = (np.bincount(day, pickups.sum(axis=0)) / np.maximum(np.bincount(day, expected), 1e-9))[day]
-    return StationRates(usual.station, profile, np.ones(shape, dtype=np.float32), replace(usual.city, factor=factor))
+    own = np.ones(pickups.shape, dtype=np.float32)
+    return StationRates(tally.station, profile, own, replace(usual.city, factor=factor))
 
 
 def totals(rows: pd.DataFrame) -> pd.DataFrame:
