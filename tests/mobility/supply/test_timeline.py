@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import itertools
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -106,6 +107,34 @@ def test_records_that_repeat_each_other_are_one_stretch_and_stations_stay_apart(
     found = find_timeline(spells, events_of((1, 2, 1, 0), (0, 400, 1, 0)))  # before and after all records
     assert list(zip(found.station, found.begin, found.end, strict=True)) == [(0, 0, 9), (1, 4, 9)]
     assert found.pickups.sum() == 0
+
+
+def test_a_record_that_repeats_the_one_before_counts_if_something_happened_between_them():
+    spells = spells_of((0, 0, 5, VEHICLES, 3), (0, 5, 9, VEHICLES, 3), (0, 9, 12, VEHICLES, 3))
+    found = find_timeline(spells, events_of((0, 2, 1, 0), (0, 9, 0, 1)))
+    rows = list(zip(found.begin, found.end, found.listed, found.pickups, found.returned, strict=True))
+    assert rows == [(0, 2, 3, 1, 0), (2, 5, 2, 0, 0), (5, 9, 3, 0, 1), (9, 12, 3, 0, 0)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_looks_at_which_nothing_has_changed_change_nothing(seed):
+    rng = np.random.default_rng(seed)
+    whole, cut, events = [], [], []
+    for station in range(3):
+        edges = np.sort(rng.choice(2000, 120, replace=False))
+        for begin, end in itertools.pairwise(edges):
+            listed = int(rng.integers(0, 5))
+            row = (VEHICLES if listed else EMPTY, listed)
+            moment = int(rng.integers(begin, end)) + 1
+            is_quiet = rng.random() < 0.5
+            events += [] if is_quiet else [(station, moment, int(listed > 0), 1)]
+            first = end if is_quiet else moment - 1  # looks before the event, which repeat the record
+            looks = np.unique(np.append(rng.integers(begin, max(first, begin + 1), 3), begin))
+            whole.append((station, begin, end, *row))
+            cut += [(station, b, e, *row) for b, e in itertools.pairwise([*looks.tolist(), end])]
+    plain, looked = (find_timeline(spells_of(*rows), events_of(*events)) for rows in (whole, cut))
+    for field in fields(plain):
+        np.testing.assert_array_equal(getattr(looked, field.name), getattr(plain, field.name))
 
 
 def test_steps_keep_all_minutes_and_events():

@@ -166,6 +166,16 @@ def test_several_parameters_at_once_are_those_one_by_one():
     assert log_likelihoods(faults, Chunks(steps)) == pytest.approx([log_likelihood(fault, steps) for fault in faults])
 
 
+def test_steps_worked_out_together_are_those_one_by_one(monkeypatch):
+    steps = random_steps(6, 3, 20)
+    faults = [FAULT, replace(FAULT, breakage=0.3, fleeting=0.4)]
+    together = broken.Drift(faults, steps)
+    monkeypatch.setattr(broken, "_AT_ONCE", 1)
+    apart = broken.Drift(faults, steps)
+    np.testing.assert_array_equal(apart.factors, together.factors)
+    np.testing.assert_array_equal(apart.taken, together.taken)
+
+
 def test_splitting_repairs_from_the_rest_is_accurate_for_steps_of_two_hours():
     fault = replace(FAULT, repair=1 / 1440, found=1 / 1440)
     steps = steps_of([(0, 120.0, 2.0, 2, 0, 0, 0, False)])

@@ -58,6 +58,7 @@ STATES = len(BROKEN)
 _PLENTY = MOST_BROKEN + 2  # with so many listed or more, the hidden state makes no difference
 _MOST_RETURNED, _MOST_DISABLED = 12, 2
 _MOST_TAKEN = 5  # more at once say no more
+_AT_ONCE = 1024  # steps whose factors are worked out together, so that all of it stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -192,30 +193,43 @@ class Drift:
     """
 
     def __init__(self, faults: Sequence[Fault], steps: Steps) -> None:
-        recovery, repair, found = (np.array([getattr(f, n) for f in faults]) for n in ("recovery", "repair", "found"))
         numbers = np.arange(_PLENTY + 1)
         share = np.array([np.maximum(served_share(f, numbers), f.stray) for f in faults]).T.copy()
         share[:, _PLENTY] = 1.0
+        self._faults, self._share = faults, share.copy()
+        share[:, 0] = 1.0
+        powers = share[:, :, None] ** np.arange(_MOST_TAKEN + 1.0)[:, None]
+        self._powers = powers.reshape(STATES, -1, len(faults))
+        factors = np.empty((2 + 3 * (MOST_BROKEN + 1), len(steps), len(faults)))
+        taken = np.empty((STATES, len(steps), len(faults)))
+        for low in range(0, len(steps), _AT_ONCE):
+            some = slice(low, low + _AT_ONCE)
+            self._fill(steps.select(some), factors[:, some], taken[:, some])
+        self.factors, self.taken = factors.reshape(len(factors), -1), taken.reshape(STATES, -1)
+
+    def _fill(self, steps: Steps, factors: Floats, taken: Floats) -> None:
+        """Fill in the factors and the likelihood of pickups of some steps."""
+        faults, share = self._faults, self._share
+        recovery, repair, found = (np.array([getattr(f, n) for f in faults]) for n in ("recovery", "repair", "found"))
         listed, minutes = np.minimum(steps.listed, _PLENTY), steps.minutes[:, None]
         # Where none is listed the hidden state is known, and pickups say nothing about it.
         expected = np.where(listed > 0, steps.expected, 0.0)[:, None] * demand_with(faults, listed)
         sound, brief = (expected * share[j == BRIEF].take(listed, axis=1) for j in (0, 1))
         over = recovery * minutes
         brief += over
-        still_sound, still_brief = np.exp(-sound), np.exp(-brief)
+        still_sound, still_brief, recover = factors[2:].reshape(3, MOST_BROKEN + 1, *sound.shape[1:])
+        np.exp(-sound, out=still_sound)
+        np.exp(-brief, out=still_brief)
         gap = brief - sound
         small = np.abs(gap) < 1e-3  # where the difference loses digits; the error of the series is gap**2 / 6
         gap[small] = 1.0
-        recover = (still_sound - still_brief) / gap
+        np.divide(still_sound - still_brief, gap, out=recover)
         recover[small] = (still_sound * (1 + 0.5 * (sound - brief)))[small]
         recover *= over
         unseen, mended = np.exp(-found * minutes / 2), -np.expm1(-repair * minutes / 2)
-        rows = [((1 - mended) * unseen)[None], (mended * unseen)[None], still_sound, still_brief, recover]
-        self.factors = np.concatenate(rows).reshape(-1, len(steps) * len(faults))
-        share[:, 0] = 1.0
-        powers = (share[:, :, None] ** np.arange(_MOST_TAKEN + 1.0)[:, None]).reshape(STATES, -1, len(faults))
+        factors[0], factors[1] = (1 - mended) * unseen, mended * unseen
         which = listed * (_MOST_TAKEN + 1) + np.minimum(steps.pickups, _MOST_TAKEN)
-        self.taken = powers.take(which, axis=1).reshape(STATES, -1)
+        taken[:] = self._powers.take(which, axis=1)
 
 
 def _half_ahead(state: Floats, broken: Floats, repaired: Floats) -> None:

@@ -212,7 +212,7 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
     if len(spells.owner) == 0:
         none, no = np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
         return Timeline(none, none, none, none, no, none, none, none, no)
-    spells, events = _join_ample(spells, events)
+    spells, events = _join(spells, events)
     first_of = _begins(spells)
     moment = events.station * _STATION + events.moment
     key = np.concatenate([first_of, np.sort(moment)])
@@ -260,10 +260,11 @@ def find_timeline(spells: Spells, events: Events) -> Timeline:
     )
 
 
-def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
+def _join(spells: Spells, events: Events) -> tuple[Spells, Events]:
     """Join the spells of an hour in which many vehicles are listed; keep the events within spells, at the joint's end.
 
-    Such minutes say nothing about broken vehicles, and most records are of this kind.
+    Such minutes say nothing about broken vehicles, and most records are of this kind. Polls that repeat each other are
+    joined too, if nothing happens before the second.
     """
     of = np.searchsorted(_begins(spells), events.station * _STATION + events.moment) - 1
     inside = (of >= 0) & (spells.owner[of] == events.station) & (events.moment <= 60 * spells.end[of])
@@ -271,8 +272,10 @@ def _join_ample(spells: Spells, events: Events) -> tuple[Spells, Events]:
     taken = np.bincount(of, weights=events.pickups, minlength=len(spells.owner))
     hour = spells.begin // 60
     ample = (spells.reason == VEHICLES) & (spells.supply - taken >= AMPLE) & (hour == (spells.end - 1) // 60)
-    joined = ample[1:] & ample[:-1] & (hour[1:] == hour[:-1]) & (spells.begin[1:] == spells.end[:-1])
-    joined &= spells.owner[1:] == spells.owner[:-1]
+    idle = np.bincount(of, minlength=len(spells.owner)) == 0
+    repeated = (spells.reason[1:] == spells.reason[:-1]) & (spells.supply[1:] == spells.supply[:-1]) & idle[:-1]
+    joined = np.where(ample[1:] | ample[:-1], ample[1:] & ample[:-1] & (hour[1:] == hour[:-1]), repeated)
+    joined &= (spells.begin[1:] == spells.end[:-1]) & (spells.owner[1:] == spells.owner[:-1])
     first = np.flatnonzero(np.append(True, ~joined))
     end = spells.end[np.append(first[1:], len(hour)) - 1]
     last = np.repeat(end, np.diff(np.append(first, len(hour))))

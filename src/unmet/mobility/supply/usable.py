@@ -133,7 +133,7 @@ class _Passes:
             carry_ahead(here, self._factors[:, at], self._taken[:, at])
             if end is not None:
                 end[:, at] = here
-            here[:] = np.einsum("ic,ijc->jc", here, self._tables[:, :, self._code[at]])
+            here[:] = np.einsum("ic,ijc->jc", here, self._tables.take(self._code[at], axis=2))
             scale[:wide] += _rescale(here)
         return scale
 
@@ -141,7 +141,7 @@ class _Passes:
         """Carry values back through some columns, in place; fill in begin and end of their steps."""
         for wide, at in reversed(self._rows(some)):
             here = value[:, :wide]
-            here[:] = np.einsum("ijc,jc->ic", self._tables[:, :, self._code[at]], here)
+            here[:] = np.einsum("ijc,jc->ic", self._tables.take(self._code[at], axis=2), here)
             end[:, at] = here
             carry_back(here, self._factors[:, at], self._taken[:, at])
             _rescale(here)
