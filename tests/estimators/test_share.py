@@ -56,6 +56,22 @@ def test_the_share_is_learnt_and_the_truth_recovered(level: float, side: int) ->
     assert np.mean(np.abs(z) < 1.645) > 0.75
 
 
+def test_labelled_zeros_are_bounds_unless_some_value_is_negative(tmp_path: Path) -> None:
+    X = np.arange(12.0)[:, None]
+    y = np.array([6.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0, 0, 0, 0, 0, 0])
+    label = np.arange(12) >= 6
+    settings = {"optimizer": None, "noise_variance": 0.01, "normalize_y": False, "share": Beta(0.01, 10)}
+    gps = [CensoredGP(SquaredExponential(9.0, 4.0), censoring=c, **settings) for c in ("drop", "model", "share")]
+    drop, model, share = (gp.fit(X, y, label).predict(X[label]) for gp in gps)
+    assert drop.min() < -0.3
+    np.testing.assert_allclose(share, model, atol=0.05)
+    gps[2].save(tmp_path / "gp")
+    np.testing.assert_array_equal(CensoredGP.load(tmp_path / "gp").predict(X[label]), share)
+    assert (gps[2].predict_share(X, y, label)["value"] > 0).sum() == 12
+    X, y, label = np.append(X, [[99.0]], axis=0), np.append(y, -5.0), np.append(label, False)
+    np.testing.assert_allclose(gps[2].fit(X, y, label).predict(X[label]), drop, atol=0.1)
+
+
 def test_rows_of_the_fit_are_not_counted_twice() -> None:
     X, _, y, label = labelled(n=25)
     gp = CensoredGP(censoring="share").fit(X, y, label)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from unmet.censoring import censor_random
+from unmet.estimators import CensoredGP
 from unmet.experiments._fits import MODELS, RECOVERED, Cost, cross_validate, fit, recovered_rows, score_rows
 from unmet.kernels import Periodic, SquaredExponential
 from unmet.metrics import r2, rmse
@@ -110,3 +111,19 @@ def test_held_out_rows_can_be_predicted_with_other_inputs_from_the_same_fits():
     np.testing.assert_array_equal(other.mean_otherwise, other.mean)
     np.testing.assert_array_equal(held.mean, other.mean)
     assert np.abs(held.mean_otherwise - held.mean).max() > 0.1
+
+
+def test_the_learnt_share_searches_once_from_the_best_start_of_rows_without_a_label(monkeypatch):
+    poor, good = SquaredExponential(1.0, 1e-3, columns=0), SquaredExponential(1.0, 1.0, columns=0)
+    data = censor_random(y, 0.4, 0.2, 0.6, np.random.default_rng(0))
+    alone = [fit("share", k, X, data.y, data.label, Cost()).log_marginal_likelihood_ for k in (poor, good)]
+    assert alone[1] > alone[0] + 1, "the starts must end apart for this to be a test"
+    fitted = []
+    whole = CensoredGP.fit
+    monkeypatch.setattr(CensoredGP, "fit", lambda gp, *rows: fitted.append(gp.censoring) or whole(gp, *rows))
+    for order in ([poor, good], [good, poor]):
+        fitted.clear()
+        cost = Cost()
+        assert fit("share", order, X, data.y, data.label, cost).log_marginal_likelihood_ > alone[1] - 0.01
+        assert fitted.count("share") == 1
+        assert cost.fits == 1

@@ -43,11 +43,15 @@ def test_the_evidence_of_one_row_is_the_integral_over_its_share(alpha, beta, y, 
 
 
 @pytest.mark.parametrize("short", [1.0, 0.3, np.nan])
-def test_derivatives_are_those_of_the_evidence(short) -> None:
+@pytest.mark.parametrize("signed", [True, False])
+def test_derivatives_are_those_of_the_evidence(short, signed) -> None:
     rng = np.random.default_rng(0)
-    obs = rows(rng.normal(1, 1, 40), short)
-    mean, var = rng.normal(2, 1, 40), rng.uniform(0.05, 2, 40)
-    at = likelihood(zero=-0.5)
+    y = rng.normal(1, 1, 40)
+    if not signed:
+        y = np.where(np.arange(40) < 20, -0.5, np.abs(y))  # labelled zeros, and values above
+    obs = rows(y, short)
+    mean, var = rng.normal(2 if signed else 0, 1, 40), rng.uniform(0.05, 2, 40)
+    at = likelihood(zero=-0.5, signed=signed)
     got, h = at.tilted(obs, mean, var), 1e-4
     up, down = (at.tilted(obs, mean + s * h, var) for s in (1, -1))
     np.testing.assert_allclose(got.d1, (up.log_z - down.log_z) / (2 * h), rtol=1e-5, atol=1e-6)
@@ -128,6 +132,33 @@ def test_the_posterior_of_share_and_value_is_that_of_brute_force() -> None:
         mean = (p * x).sum()
         assert getattr(got, name)[0] == pytest.approx(mean, abs=2e-3)
         assert getattr(got, f"{name}_sd")[0] == pytest.approx(np.sqrt((p * (x - mean) ** 2).sum()), rel=0.01)
+
+
+@pytest.mark.parametrize("mean", [-1.0, 0.5, 3.0])
+def test_a_labelled_zero_of_a_truth_that_is_not_negative_is_a_bound(mean) -> None:
+    m, v, noise, rounding = np.array([mean]), np.array([0.4]), 0.1, 0.03
+    got = likelihood(0.5, 4, noise, rounding=rounding, signed=False)
+    a, value = np.linspace(5e-5, 1, 5000)[:, None], np.linspace(-5, 7, 1200)
+    p = stats.beta.pdf(np.minimum(a, 1 - 1e-9), 0.5, 4) * stats.norm.pdf(value, mean, np.sqrt(0.4 + noise))
+    p = p * stats.norm.pdf(0.0, a * value, rounding)
+    chance = p[:, value > 0].sum() / p.sum()
+    p = np.where(value > 0, p, 0.0)
+    moments = got.moments(rows(0.0, 1.0), m, v)
+    for name, x in (("share", a), ("value", value)):
+        expected = (p * x).sum() / p.sum()
+        assert getattr(moments, name)[0] == pytest.approx(expected, abs=5e-3)
+        sd = np.sqrt((p * (x - expected) ** 2).sum() / p.sum())
+        assert getattr(moments, f"{name}_sd")[0] == pytest.approx(sd, rel=0.03)
+    log_z = got.tilted(rows(0.0, 1.0), m, v).log_z[0]
+    other = likelihood(0.5, 4, noise, rounding=rounding).tilted(rows(0.0, 1.0), m, v).log_z[0]
+    assert log_z - other == pytest.approx(np.log(chance), abs=0.02)
+
+
+def test_values_above_zero_are_no_bounds() -> None:
+    obs, m, v = rows([0.5, 2.0], 1.0), np.array([-1.0, 3.0]), np.full(2, 0.5)
+    got, other = (likelihood(signed=signed).tilted(obs, m, v) for signed in (False, True))
+    np.testing.assert_array_equal(got.log_z, other.log_z)
+    np.testing.assert_array_equal(got.d_theta, other.d_theta)
 
 
 def test_a_number_is_held_and_a_parameter_is_learnt() -> None:

@@ -20,7 +20,7 @@ from unmet.estimators.labels import sides, vector, with_exposure
 from unmet.inference.ep import Sites
 from unmet.likelihoods.base import Likelihood, Observations
 from unmet.likelihoods.beta import BOUNDS, Beta, held
-from unmet.likelihoods.share import Shared, shared_class
+from unmet.likelihoods.share import Shared, SharedGaussian, shared_class
 
 if TYPE_CHECKING:
     from unmet.estimators.censored_gp import CensoredGP
@@ -130,11 +130,16 @@ def _without_missing(given: Any) -> Any:
 def with_shares(
     base: Likelihood, share: Beta | None, label_odds: float | Parameter | None, obs: Observations
 ) -> Shared:
-    """Return the likelihood of shares; the odds of a label are learnt only where some label is not known."""
+    """Return the likelihood of shares; the odds of a label are learnt only where some label is not known.
+
+    Where no value is negative, true values are taken not to be negative either.
+    """
     assert obs.short is not None
     if not (share is None or isinstance(share, Beta)):
         raise InputError(f"share must be a Beta of unmet.likelihoods, or None; got {share!r}")
     likelihood = shared_class(base)(base) if share is None else shared_class(base)(base, share)
+    if isinstance(likelihood, SharedGaussian):
+        likelihood = replace(likelihood, signed=bool((obs.lower < 0).any()))
     if label_odds is not None:
         likelihood = replace(likelihood, label_odds=held(label_odds, "label_odds"))
     else:

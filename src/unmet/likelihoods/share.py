@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from unmet._exceptions import InputError
-from unmet._normal import LOG_SQRT_2PI
+from unmet._normal import LOG_SQRT_2PI, Truncated, truncated_above
 from unmet._parameters import Parameter, parameter_from_dict, parameter_to_dict
 from unmet._typing import Array, BoolArray
 from unmet.likelihoods.base import Likelihood, Observations, Tilted, Units
@@ -228,6 +228,9 @@ class SharedGaussian(Shared):
         Standard deviation of the rounding of y. It bounds the density of a share of zero.
     reach : float
         How far from zero a true value may plausibly be; only used to smooth the grid of shares.
+    signed : bool
+        Whether true values may be negative. If not, a labelled zero, whose sign says nothing, is also a bound: the
+        truth is at least zero. Other labelled values have the sign of the truth.
 
     Examples
     --------
@@ -245,6 +248,7 @@ class SharedGaussian(Shared):
     zero: float = 0.0
     rounding: float = _ROUNDING
     reach: float = 10.0
+    signed: bool = True
 
     def filled(self, *, variance: float, level: float, zero: float = 0.0) -> Self:
         """Open hyper-parameters from the variance of the data; the true zero as given."""
@@ -253,8 +257,9 @@ class SharedGaussian(Shared):
         return replace(self, base=base, zero=zero, rounding=_ROUNDING * sd, reach=abs(zero) + _REACH * sd)
 
     def to_dict(self) -> dict[str, Any]:
-        """Hyper-parameters, zero, rounding and reach."""
-        return {**super().to_dict(), "zero": self.zero, "rounding": self.rounding, "reach": self.reach}
+        """Hyper-parameters, zero, rounding, reach, and whether true values may be negative."""
+        own = {"zero": self.zero, "rounding": self.rounding, "reach": self.reach, "signed": self.signed}
+        return {**super().to_dict(), **own}
 
     def validate(self, obs: Observations) -> None:
         """Refuse an exposure."""
@@ -291,10 +296,33 @@ class SharedGaussian(Shared):
         gap = y - a * (mean - self.zero)[:, None]
         d1 = a * gap / total
         log_z = -0.5 * (np.log(total) + gap**2 / total) - LOG_SQRT_2PI
+        d2 = -(a**2) / total
         shrink = (a**2 * noise + smear) / total
+        zeros, _, cut = self._not_negative(y, mean, var, smear)
+        if zeros.any():
+            T, S = (var + noise)[zeros, None], smear[zeros, :-1]
+            slope = np.sqrt(S / (total[zeros, :-1] * T))  # of the end of `cut`, by the mean
+            bend = -(1.0 - cut.var) * slope**2
+            log_z[zeros, :-1] += cut.log_mass
+            d1[zeros, :-1] += cut.mean * slope
+            d2[zeros, :-1] += bend
+            shrink[zeros, :-1] += var[zeros, None] * bend
         # ∂Z/∂noise = ½ ∂²Z/∂m², as for an exact Gaussian.
-        by_noise = 0.5 * noise * (d1**2 - a**2 / total)
+        by_noise = 0.5 * noise * (d1**2 + d2)
         return log_z, d1, shrink, by_noise[:, :, None][:, :, : self.base.theta.size]
+
+    def _not_negative(self, y: Array, mean: Array, var: Array, smear: Array) -> tuple[BoolArray, Array, Truncated]:
+        """Rows that show zero of a truth that is not negative; sd of the truth given each share, and its cut at zero.
+
+        Given the share, the truth has the prior ``N(mean, T)`` and ``0 = a y* + N(0, smear)``. The cut is in units of
+        the sd.
+        """
+        zeros = np.abs(y[:, 0]) <= (-1.0 if self.signed else self.rounding)
+        T, S = (var + self.base.noise_variance)[zeros, None], smear[zeros, :-1]
+        total = self.cells.nodes**2 * T + S
+        sd = np.sqrt(T * S / total)
+        centre = ((mean - self.zero)[zeros, None] * S + T * self.cells.nodes * y[zeros]) / total
+        return zeros, sd, truncated_above(-centre / sd)
 
     def moments(self, obs: Observations, mean: Array, var: Array) -> ShareMoments:
         """Posterior of the share and of ``f + noise`` in each row."""
@@ -305,8 +333,12 @@ class SharedGaussian(Shared):
         total = (var + self.base.noise_variance)[:, None]
         precision = 1.0 / (a**2 * total + smear)
         given = (mean - self.zero)[:, None] + total * a * (y - a * (mean - self.zero)[:, None]) * precision
+        spread = total * smear * precision
+        zeros, sd, cut = self._not_negative(y, mean, var, smear)
+        given[zeros, :-1] += sd * cut.mean
+        spread[zeros, :-1] *= cut.var
         share, value = np.einsum("nk,k->n", r, a), np.einsum("nk,nk->n", r, given)
-        within = total * smear * precision + np.square(given - value[:, None])
+        within = spread + np.square(given - value[:, None])
         half = np.append(self.cells.half_widths, 0.0)
         share_var = np.einsum("nk,nk->n", r, np.square(a - share[:, None]) + half**2 / 3)
         value_var = np.einsum("nk,nk->n", r, within)
