@@ -138,6 +138,14 @@ def test_the_command_prints_the_plan_or_json(plain_run, tmp_path):
     assert document["totals"]["gain"]["mean"] > 0
 
 
+def test_stations_without_a_status_are_refused(plain_run, tmp_path):
+    """They would not be read."""
+    with pytest.raises(InputError, match="read with --status only"):
+        write_targets(
+            plain_run.folder, tmp_path / "plan", SMALL, panel=plain_run.panel, stations=[str(tmp_path / "stations.csv")]
+        )
+
+
 def test_estimated_returns_that_were_damaged_are_refused(plain_run, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(plain_run.folder, folder)

@@ -62,6 +62,11 @@ def plan_run(
         The levels, if they are known otherwise.
     """
     chosen = options or PlanOptions()
+    if stations is not None and status is None:
+        raise InputError(
+            "stations: a table of stations is read with --status only, for its ids. Name the status, or leave out "
+            "the stations: levels are then those of the panel."
+        )
     period = choose_period(source.bins, chosen.day, chosen.start, chosen.hours)
     rates = scenario_rates(
         source.connection,
