@@ -144,13 +144,13 @@ def _write(tables: RunTables) -> dict[str, int]:
         connection.execute(f"DELETE FROM {target} WHERE {RUN} = ?", [tables.run])
         (rows[name],) = fetch_one(connection, f"INSERT INTO {target} BY NAME {query}")
     for name in tables.absent:
-        found = fetch_one(
+        (known,) = fetch_one(
             connection,
             """SELECT count(*) FROM duckdb_columns() JOIN duckdb_tables() USING (database_name, schema_name, table_name)
             WHERE database_name = 'target' AND schema_name = ? AND table_name = ? AND column_name = ?
                 AND data_type = 'VARCHAR'""",
             [tables.schema, name, RUN],
         )
-        if found[0]:
+        if known:
             connection.execute(f"DELETE FROM {schema}.{identifier(name)} WHERE {RUN} = ?", [tables.run])
     return rows

@@ -155,7 +155,7 @@ def write_kept(
     end: pd.Timestamp,
     inputs: Mapping[str, Any],
     features: str | None,
-    file: PanelFile,
+    panel: PanelFile,
     failures: Mapping[str, str],
 ) -> None:
     """Write the file; the arguments are the attributes of `Kept`, and the panel."""
@@ -179,13 +179,13 @@ def write_kept(
         "curve": curve,
         "joint": joint.to_dict(),
         "zones": names,
-        "places": file.places,
-        "areas": file.areas,
+        "places": panel.places,
+        "areas": panel.areas,
         "fits": headers,
         "failures": dict(failures),
     }
-    with path.open("wb") as file:
-        np.savez_compressed(file, header=np.array(json.dumps(content, default=str)), **arrays)
+    with path.open("wb") as stream:
+        np.savez_compressed(stream, header=np.array(json.dumps(content, default=str)), **arrays)
 
 
 def read_kept(folder: Path, sha256: str | None) -> Kept | None:
