@@ -147,3 +147,11 @@ def test_of_a_station_that_is_listed_twice_the_last_is_kept_and_it_is_named() ->
     rows, unreadable, repeated = station_states(of(*stations, {"station_id": "b"}))
     assert {name: state.available for name, (state, _) in rows.items()} == {"a": 6, "b": 1, "7": 2}
     assert (unreadable, repeated) == (1, ["a", "a", "a", "7"])
+
+
+def test_a_list_of_another_kind_is_named_as_such():
+    """The error expected a list 'stations' and found 'stations'."""
+    with pytest.raises(FileFormatError, match="expected a list 'stations' in 'data'; it is of another kind"):
+        station_states(Document(None, 0.0, {"stations": "none"}))
+    with pytest.raises(FileFormatError, match=r"expected a list 'stations' in 'data'; found \['bikes'\]"):
+        station_states(Document(None, 0.0, {"bikes": []}))

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from unmet import InputError
 from unmet.cli import app
+from unmet.execution import serially
 from unmet.pipeline.decisions import DecisionTest, compare_decisions
 from unmet.pipeline.worlds import simulated_world
 from unmet.simulate import ride_day, simulate_city
@@ -40,6 +41,23 @@ def test_plans_of_all_models_meet_the_same_riders_and_turn_fewer_away(tmp_path):
     outcomes = [ride_day(city.settings, again["day"], world.levels(again["day"]).tolist(), k) for k in range(4)]
     for name in ("turned_away", "no_bike", "no_dock", "lost", "wanted"):
         assert again[name] == pytest.approx(sum(getattr(outcome, name) for outcome in outcomes) / 4), name
+
+
+def test_a_model_that_is_named_twice_counts_once():
+    """The riders that it turned away were counted twice."""
+    city = simulate_city(3, 17, seed=3)
+    more = {"held_out": 1, "draws": 20, "jobs": 1, "executor": serially}
+    once, twice = (compare_decisions(city, models=["weekly-mean"] * n, **more).summary() for n in (1, 2))
+    pd.testing.assert_frame_equal(once, twice)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"held_out": 1.5}, {"held_out": True}, {"moves_share": float("nan")}, {"moves_share": 2.0}, {"repeats": 1.5}],
+)
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(InputError, match=f"^{next(iter(options))}: expected"):
+        compare_decisions(simulate_city(2, 22, seed=3), models=(), **options)
 
 
 def test_the_summary_compares_with_observed_trips_and_with_the_promise(tmp_path):

@@ -85,6 +85,26 @@ def test_twice_gives_the_same_table_and_other_runs_stay(hostile_run, plain_run, 
     assert (both["run"] == "second").sum() > 0
 
 
+def test_tables_that_a_run_lacks_have_no_rows_of_an_earlier_export(hostile_run, plain_run, tmp_path):
+    """Rows of the earlier forecast and areas stayed, and looked like those of this run."""
+    path = tmp_path / "city.duckdb"
+    for name in ("this", "other"):
+        export_to(plain_run.folder, f"duckdb://{path}", panel=plain_run.panel, name=name)
+    export_to(hostile_run.folder, f"duckdb://{path}", panel=hostile_run.panel, name="this")
+    for table in ("areas", "forecast"):
+        assert set(read_duckdb(path, table)["run"]) == {"other"}
+
+
+def test_a_table_of_another_program_under_an_optional_name_is_left_alone(hostile_run, tmp_path):
+    path = tmp_path / "city.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE SCHEMA unmet; CREATE TABLE unmet.areas AS SELECT 1 AS run")
+        connection.execute("CREATE VIEW unmet.forecast AS SELECT 'this' AS run")
+    export_to(hostile_run.folder, f"duckdb://{path}", panel=hostile_run.panel, name="this")
+    with duckdb.connect(str(path)) as connection:
+        assert connection.execute("FROM unmet.areas").fetchall() == [(1,)]
+
+
 def test_columns_that_an_earlier_model_lacked_are_added(city, hostile_run, tmp_path):
     path = tmp_path / "city.duckdb"
     export_to(hostile_run.folder, f"duckdb://{path}", panel=hostile_run.panel, name="a")
@@ -184,6 +204,13 @@ def test_twice_gives_the_same_table_in_postgresql_and_views_stay(hostile_run, se
         bins = read_postgresql(server, "bins", "twice")
         assert not bins.duplicated(["zone", "start"]).any()
         assert len(ask(server, view, "SELECT * FROM worst")) == 12
+
+
+def test_tables_that_a_run_lacks_have_no_rows_of_an_earlier_export_in_postgresql(hostile_run, plain_run, server):
+    for run, name in ((plain_run, "this"), (plain_run, "other"), (hostile_run, "this")):
+        export_to(run.folder, server.url, panel=run.panel, schema="optional", name=name)
+    for table in ("areas", "forecast"):
+        assert set(read_postgresql(server, table, "optional")["run"]) == {"other"}
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,20 @@ def test_only_what_is_asked_for_is_written(plain_run, tmp_path):
     assert bins["observed"].isna().sum() >= 48 * 12
 
 
+def test_tables_that_a_run_lacks_are_emptied_if_an_earlier_export_wrote_them(plain_run, hostile_run, tmp_path):
+    """The forecast and the areas of the earlier run stayed beside the tables of the later one."""
+    folder = tmp_path / "t"
+    export_tables(plain_run.folder, folder, formats=["csv", "parquet"], panel=plain_run.panel)
+    earlier = pd.read_csv(folder / "areas.csv")
+    paths = export_tables(hostile_run.folder, folder, formats=["parquet"], panel=hostile_run.panel)
+    assert folder / "forecast.parquet" in paths
+    for name in ("areas", "forecast"):
+        found = pd.read_parquet(folder / f"{name}.parquet")
+        assert len(found) == 0
+        assert len(found.columns) > 3
+    pd.testing.assert_frame_equal(pd.read_csv(folder / "areas.csv"), earlier)  # another format was not asked for
+
+
 @pytest.mark.parametrize("formats", [["xlsx"], [], ["csv", "shp"]])
 def test_formats_that_are_not_there_are_refused(plain_run, tmp_path, formats):
     with pytest.raises(InputError, match="csv, parquet, geojson"):

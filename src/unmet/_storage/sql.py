@@ -6,6 +6,8 @@ where a value must stand in the text of a view (a path) go through `literal`.
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -188,6 +190,12 @@ def reading(label: str) -> Iterator[None]:
             f"{system_reason(error)}. Free some space, or set TMPDIR to another disk."
         ) from error
     except duckdb.Error as error:
+        told = str(error).partition("\n\nLINE ")[0]
+        denied = [reason for reason in map(os.strerror, (errno.EACCES, errno.EIO)) if told.endswith(f": {reason}")]
+        if denied:
+            raise FileFormatError(
+                f"{label}: cannot be read: {denied[0]}. Check the permissions of the file and its disk."
+            ) from error
         raise FileFormatError(
             f"{label}: cannot be read: the file is damaged or incomplete, or its name has the wrong ending. Copy or "
             "export it again. (--debug shows the details.)"

@@ -190,9 +190,11 @@ def _rows(
     read: Callable[[Mapping[str, Any]], Row],
     last: LastRead[Row] | None = None,
 ) -> Listed[Row]:
-    listed = next((document.data[name] for name in lists if name in document.data), None)
+    key = next((key for key in lists if key in document.data), None)
+    listed = None if key is None else document.data[key]
     if not isinstance(listed, list):
-        raise FileFormatError(f"expected a list {' or '.join(lists)!r} in 'data'; found {sorted(document.data)[:5]}")
+        instead = f"found {sorted(document.data)[:5]}" if key is None else "it is of another kind"
+        raise FileFormatError(f"expected a list {key or ' or '.join(lists)!r} in 'data'; {instead}")
     if len(listed) > MOST_ROWS:
         raise FileFormatError(f"expected at most {MOST_ROWS:,} {' or '.join(lists)}; found {len(listed):,}")
     before: LastRead[Row] = [] if last is None else last

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -116,16 +117,18 @@ def compare_decisions(
     """
     world = simulated_world(city) if isinstance(city, City) else city
     days = world.days
-    if not 0 < held_out <= len(days) - 14:
+    if not _is_whole(held_out) or not 0 < held_out <= len(days) - 14:
         raise InputError(f"held_out: expected 1 to {len(days) - 14} days, so that two weeks remain; got {held_out}.")
-    if repeats < 0 or (repeats and world.outcome_again is None):
+    if not _is_whole(repeats) or repeats < 0 or (repeats and world.outcome_again is None):
         raise InputError(f"repeats: expected 0, or more in a simulated city; got {repeats}.")
+    if not 0 <= moves_share <= 1:
+        raise InputError(f"moves_share: expected a share of the fleet, from 0 to 1; got {moves_share}.")
     tell = progress or (lambda _: None)
     rows = []
     with temporary_folder() as folder:
         tell("Building the panel of the first days.")
         world.write_panel(folder / "panel.parquet", days[-held_out])
-        for name in models:
+        for name in dict.fromkeys(models):  # one that is named twice counts once
             tell(f"Estimating with {name}.")
             model = LatentDemand(_OWN.get(name, name), **world.covariates, horizon=f"{held_out}d")
             model.fit(folder / "panel.parquet", folder / name, jobs=jobs, executor=executor)
@@ -135,6 +138,10 @@ def compare_decisions(
                 rows += list(_act(world, source, name, days[-held_out:], moves_share, draws, repeats))
     rows += [_outcome(world, day, "none", world.levels(day), repeats) for day in days[-held_out:]]
     return DecisionTest(pd.DataFrame(rows))
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 def observed_mean(data: ZoneData, draws: int, seed: int) -> Rates:

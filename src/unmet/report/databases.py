@@ -12,7 +12,7 @@ import duckdb
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal
 from unmet._storage.writing import system_reason
-from unmet.report.export import columns_of
+from unmet.report.export import OPTIONAL_TABLES, columns_of
 
 __all__ = ["RUN", "RunTables", "check_types", "write_to_duckdb"]
 
@@ -49,6 +49,11 @@ class RunTables:
     schema: str
     run: str
     progress: Callable[[str], None]
+
+    @property
+    def absent(self) -> list[str]:
+        """Tables that this run does not have. An earlier export may have written rows of the run there."""
+        return [name for name in OPTIONAL_TABLES if name not in self.queries]
 
     def __iter__(self) -> Iterator[tuple[str, str, dict[str, str]]]:
         """Yield name, query and types of each table: the column ``run``, then the others, all of plain types."""
@@ -138,4 +143,14 @@ def _write(tables: RunTables) -> dict[str, int]:
             connection.execute(f"ALTER TABLE {target} ADD COLUMN {identifier(column)} {types[column]}")
         connection.execute(f"DELETE FROM {target} WHERE {RUN} = ?", [tables.run])
         (rows[name],) = fetch_one(connection, f"INSERT INTO {target} BY NAME {query}")
+    for name in tables.absent:
+        (known,) = fetch_one(
+            connection,
+            """SELECT count(*) FROM duckdb_columns() JOIN duckdb_tables() USING (database_name, schema_name, table_name)
+            WHERE database_name = 'target' AND schema_name = ? AND table_name = ? AND column_name = ?
+                AND data_type = 'VARCHAR'""",
+            [tables.schema, name, RUN],
+        )
+        if known:
+            connection.execute(f"DELETE FROM {schema}.{identifier(name)} WHERE {RUN} = ?", [tables.run])
     return rows

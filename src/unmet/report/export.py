@@ -49,9 +49,20 @@ from unmet.report.source import RunSource, open_run
 from unmet.report.story import read_weeks, week_rows
 from unmet.report.tables import act_table, area_table, headline, week_table, zone_table
 
-__all__ = ["FORMATS", "appearing", "columns_of", "copy_table", "export_tables", "report_tables"]
+__all__ = [
+    "FORMATS",
+    "OPTIONAL_TABLES",
+    "appearing",
+    "columns_of",
+    "copy_table",
+    "export_tables",
+    "report_tables",
+]
 
 FORMATS = ("csv", "parquet", "geojson")
+OPTIONAL_TABLES = {"areas": "SELECT * FROM area_rows", "forecast": "SELECT * FROM forecast_rows"}
+"""SQL of the tables that some runs do not have. An export without them empties those of an earlier one."""
+
 _OF_RETURNS = ("returns_observed", "returns_demand", "returns_lost")
 # Signs that start a formula in a spreadsheet, and their full-width forms.
 _FORMULA = "^[=+\\-@\\t\\r\\n＝＋－＠]"
@@ -73,7 +84,8 @@ def export_tables(
     run : path
         The folder written by ``unmet estimate`` or ``unmet run``.
     out : path
-        The folder for the tables, created if missing. Existing files are replaced when all tables are complete.
+        The folder for the tables, created if missing. Existing files are replaced when all tables are complete. A table
+        that this run does not have is empty if an earlier export has written it.
     formats : sequence of str
         Some of ``csv``, ``parquet``, ``geojson``.
     panel : path, optional
@@ -96,9 +108,10 @@ def export_tables(
     with open_run(run, panel, trust=trust) as source, appearing(folder) as aside:
         zones = with_returns(source, zone_table(source), "zone", ["zone"])
         if "csv" in formats or "parquet" in formats:
-            for name, sql in report_tables(source, zones).items():
+            tables = report_tables(source, zones)
+            for name, sql in (OPTIONAL_TABLES | tables).items():
                 for kind in ("csv", "parquet"):
-                    if kind in formats:
+                    if kind in formats and (name in tables or (folder / f"{name}.{kind}").exists()):
                         report(f"{name}.{kind}")
                         copy_table(source.connection, sql, aside / f"{name}.{kind}", kind)
         if "geojson" in formats:
@@ -171,9 +184,9 @@ def _tables(source: RunSource) -> dict[str, str]:
         "zones": "SELECT * FROM zone_rows",
         "hours_of_week": "SELECT * FROM week_rows",
         "act": "SELECT * FROM act_rows",
-        **({"areas": "SELECT * FROM area_rows"} if (source.totals["level"] == "area").any() else {}),
+        **({"areas": OPTIONAL_TABLES["areas"]} if (source.totals["level"] == "area").any() else {}),
         "weeks": "SELECT * FROM week_sums",
-        **({"forecast": "SELECT * FROM forecast_rows"} if source.bins["future"].any() else {}),
+        **({"forecast": OPTIONAL_TABLES["forecast"]} if source.bins["future"].any() else {}),
         "bins": bins,
         "totals": "SELECT level, zone, z.name, t.* EXCLUDE (level, zone, number) "
         "FROM total_rows t LEFT JOIN zone_names z USING (zone) ORDER BY t.number",

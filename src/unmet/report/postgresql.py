@@ -88,6 +88,16 @@ def _write(tables: RunTables, cursor: Any, answered: Callable[[], None]) -> dict
         reader = RecordBatchReader.from_stream(tables.connection.sql(query))
         batches = RecordBatchReader.from_batches(reader.schema, _each(reader, answered))
         rows[name] = cursor.adbc_ingest(name, batches, mode="append", db_schema_name=schema)
+    for name in tables.absent:
+        answered()
+        cursor.execute(
+            "SELECT count(*) FROM information_schema.columns JOIN information_schema.tables "
+            "USING (table_schema, table_name) WHERE table_schema = $1 AND table_name = $2 AND column_name = $3 "
+            "AND data_type = 'text' AND table_type = 'BASE TABLE'",
+            [schema, name, RUN],
+        )
+        if cursor.fetchone()[0]:
+            cursor.execute(f"DELETE FROM {identifier(schema)}.{identifier(name)} WHERE {RUN} = $1", [tables.run])
     return rows
 
 

@@ -242,6 +242,12 @@ def test_what_makes_no_sense_is_explained(options, said):
         run(PANEL, **{"models": ["observed"], **options})
 
 
+def test_a_task_that_is_named_twice_counts_once():
+    """Its rows and trips were counted twice."""
+    once, twice = (run(PANEL, ["observed"], tasks=["replay"] * n).summary for n in (1, 2))
+    pd.testing.assert_frame_equal(once, twice)
+
+
 def test_a_lost_worker_costs_its_zones_another_attempt():
     calls, notes = [], []
 

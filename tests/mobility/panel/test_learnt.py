@@ -80,6 +80,17 @@ def test_a_panel_is_built_in_full_if_old_records_changed(city, earlier, tmp_path
     pd.testing.assert_frame_equal(found, scratch)
 
 
+@pytest.mark.parametrize("given", ["no trips", "half of the trips"])
+def test_a_panel_is_built_in_full_if_old_trips_changed(city, earlier, tmp_path, given):
+    """What was learnt with trips was used without them, and the reverse: time out of stock was 5 % off."""
+    trips, status, stations = records(city, DAYS + MORE)
+    some = None if given == "no trips" else trips.iloc[::2]
+    found, steps = write(tmp_path / "a.parquet", (some, status, stations), earlier=earlier)
+    assert any("building the panel in full" in step for step in steps)
+    scratch, _ = write(tmp_path / "b.parquet", (some, status, stations))
+    pd.testing.assert_frame_equal(found, scratch)
+
+
 def test_what_is_kept_is_used_only_where_it_fits(city, earlier, tmp_path):
     learnt = read_learnt(earlier)
     assert learnt is not None

@@ -18,6 +18,7 @@ from unmet.kernels import Linear, Periodic, SquaredExponential
 from unmet.mobility.demand import LatentDemand
 from unmet.mobility.panel import write_panel
 from unmet.mobility.runs.keeping import KEPT, NotKept, check_still_fits, read_kept
+from unmet.mobility.runs.outputs import write_info
 from unmet.mobility.runs.periods import read_draws
 from unmet.mobility.runs.run import RunResult
 from unmet.simulate import simulate_city
@@ -122,6 +123,8 @@ def test_settled_bins_are_taken_over_and_sums_agree(base, continued):
         ({"end": "2024-01-01T00:00:00+00:00"}, "its records end on 2024-01-01"),
         ({"inputs": {"unmet": "0.0.0"}}, "the unmet changed"),
         ({"features": "another"}, "weather or holidays before"),
+        ({"areas": {"SIM001": "north"}}, "the areas changed"),
+        ({"places": {}}, "the places of zones changed"),
     ],
 )
 def test_the_model_is_learnt_anew_when_it_must_be(folder, base, monkeypatch, changes, why):
@@ -150,6 +153,21 @@ def test_changed_records_of_settled_bins_have_the_model_learnt_anew(folder, base
     with pytest.raises(Stopped):
         demand.fit(folder / "changed.parquet", folder / "out-changed", **more)
     assert any("have other pickups" in note for note in told)
+
+
+@pytest.mark.slow
+def test_rates_of_the_system_are_those_of_the_same_zones_before_and_after_the_settled_moment(folder, base, monkeypatch):
+    """Rates of settled bins were those of all zones but one, later rates those of all zones."""
+    other = copied(folder, base, "base-left-out")
+    info = json.loads((other / "run.json").read_text())
+    write_info(other / "run.json", {**info, "left_out": [{"zone": "SIM001", "why": "its records"}]})
+    monkeypatch.setattr("unmet.mobility.runs.attempt.Attempt.learn_city", _stop)
+    told: list[str] = []
+    demand = LatentDemand(draws=100, weather=folder / "weather.csv", timezone=ZONE)
+    more = {"executor": serially, "progress": lambda done, zones, note: told.append(note), "base": other}
+    with pytest.raises(Stopped):
+        demand.fit(folder / "full.parquet", folder / "out-left-out", **more)
+    assert any("other zones are left out" in note for note in told)
 
 
 class Stopped(Exception):

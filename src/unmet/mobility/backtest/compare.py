@@ -155,7 +155,7 @@ def backtest(
     >>> bias[["model", "value"]].round(1).to_string(index=False, header=False).split()
     ['observed', '-0.6', 'weekly-mean', '0.0']
     """
-    design = _Design(_records(models), tuple(tasks), folds, share, seed, draws)
+    design = _Design(_records(models), tuple(dict.fromkeys(tasks)), folds, share, seed, draws)
     report = progress or (lambda done, zones, note: None)
     describe_executor(executor)  # raises if its workers are unfit
     workers = count_workers(jobs, executor)

@@ -28,7 +28,6 @@ from unmet.mobility.models.zone_data import ZoneData, zone_data
 from unmet.mobility.models.zone_models import fit_counts, log_rate
 from unmet.mobility.models.zone_table import ZoneTable, table_of
 from unmet.mobility.panel.opening import AnyPanel, opened
-from unmet.mobility.runs.joining import places_of
 
 __all__ = ["fitted_table", "hidden_hours", "score_counts"]
 
@@ -79,7 +78,7 @@ def hidden_hours(
             if data.seen.any() and data.has_counts:
                 masks[data.zone] = find_held_out(data.zone, data.observed, data.exposure, seed, share, least=1.0)
                 pairs.append((rows, data.without(masks[data.zone])))
-        where = places_of(file) if places is None else places
+        where = file.places if places is None else places
     table = fitted_table(pairs, where, seed, "Hidden hours", progress)
     progress("Estimating shocks and walking for the whole city.")
     hidden = np.zeros(table.observed.shape, dtype=bool)

@@ -26,7 +26,6 @@ from unmet.mobility.models.walking import DEFAULT_WALKING, NO_WALKING, Walking, 
 from unmet.mobility.models.zone_data import ZoneData, zone_data
 from unmet.mobility.models.zone_table import ZoneTable, table_of
 from unmet.mobility.panel.opening import AnyPanel, opened
-from unmet.mobility.runs.joining import places_of
 
 __all__ = ["cut_stock", "walk_on"]
 
@@ -73,7 +72,7 @@ def cut_stock(
         file.set_features(features)
         given = [(rows, zone_data(rows)) for rows in map(file.rows_of, file.zones)]
         given = [(rows, data) for rows, data in given if data.seen.any() and data.has_counts]
-        where = dict(places_of(file) if places is None else places)
+        where = dict(file.places if places is None else places)
     if not given:
         raise InputError("Cut stock needs counts of pickups; no zone has them.")
     trial = _cut(given, where, share, walking, seed)

@@ -252,6 +252,17 @@ class PanelFile:
         return {zone: known.get(zone, zone) for zone in self.zones}
 
     @property
+    def places(self) -> dict[str, tuple[float, float]]:
+        """Latitude and longitude of the zones for which the file has them."""
+        zones = self.metadata.get("zones") or {}
+        columns = (zones.get(name, []) for name in ("zone", "lat", "lon"))
+        return {
+            str(zone): (float(lat), float(lon))
+            for zone, lat, lon in zip(*columns, strict=False)
+            if lat is not None and lon is not None
+        }
+
+    @property
     def areas(self) -> dict[str, str]:
         """Area of each zone that has one."""
         zones = self.metadata.get("zones") or {}

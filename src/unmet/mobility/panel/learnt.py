@@ -99,10 +99,11 @@ class Learnt:
         Raises
         ------
         NotSettled
-            If the listed minutes of settled bins are not those of the earlier panel.
+            If the listed minutes or the pickups of settled bins are not those of the earlier panel.
         """
         before = int(np.searchsorted(bins.edges[:-1], self.settled))
-        names = ["available_minutes", "stockout_minutes", "unusable_minutes", "out_minutes", "no_dock_minutes"]
+        same = {"available_minutes": "minutes", "stockout_minutes": "minutes", "observed": "pickups"}
+        names = [*same, "unusable_minutes", "out_minutes", "no_dock_minutes"]
         sql = f"""SELECT {", ".join(names)} FROM read_parquet({path_literal(str(self.path))}, file_row_number=true)
             WHERE epoch(start) < {60 * self.settled} ORDER BY file_row_number"""
         with connect() as connection:
@@ -113,10 +114,10 @@ class Learnt:
         for name in names:
             now = columns[name].reshape(shape[0], -1)[:, :before]
             known = np.ma.filled(earlier[name], -1).reshape(shape)
-            if name in names[2:]:
+            if name not in same:
                 now[:] = known
-            elif np.mean(now != known) > _FEW_CHANGES:
-                raise NotSettled(f"{np.mean(now != known):.1%} of the settled bins have other minutes than before.")
+            elif (changed := np.mean(np.nan_to_num(now, nan=-1) != np.nan_to_num(known, nan=-1))) > _FEW_CHANGES:
+                raise NotSettled(f"{changed:.1%} of the settled bins have other {same[name]} than before.")
 
 
 def describe_learnt(

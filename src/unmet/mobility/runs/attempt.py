@@ -294,7 +294,8 @@ class Attempt:
         failed = {zone: reason for part in self.finished for zone, reason in part.failed.items()}
         inputs = {name: value for name, value in self.inputs.items() if name not in _OF_RECORDS}
         features = features_hash(self.file, settled)
-        write_kept(path, sorted(records.items()), self.city, self.joint.kept, settled, last, inputs, features, failed)
+        given = (settled, last, inputs, features, self.file, failed)
+        write_kept(path, sorted(records.items()), self.city, self.joint.kept, *given)
 
     def _describe_joint(self) -> dict[str, Any] | None:
         """Describe the city as one; unusual days before the first bin of this attempt are those of the earlier run."""

@@ -32,21 +32,10 @@ from unmet.mobility.panel.reference import PanelReference, check_reachable
 from unmet.mobility.runs.keeping import Kept, check_still_fits
 from unmet.mobility.runs.worker import JOINT, ZoneBatch, fit_batch
 
-__all__ = ["join_zones", "places_of"]
+__all__ = ["join_zones"]
 
 _DAY = 1440.0
 _ZONES_PER_CHUNK = 8
-
-
-def places_of(file: PanelFile) -> dict[str, tuple[float, float]]:
-    """Latitude and longitude of the zones for which the panel has them."""
-    zones = file.metadata.get("zones") or {}
-    columns = (zones.get(name, []) for name in ("zone", "lat", "lon"))
-    return {
-        str(zone): (float(lat), float(lon))
-        for zone, lat, lon in zip(*columns, strict=False)
-        if lat is not None and lon is not None
-    }
 
 
 def join_zones(
@@ -91,7 +80,7 @@ def join_zones(
             return JointCity.load(path)
         except FileFormatError:
             say("The saved city was damaged on disk and is estimated again.")
-    places = places_of(file)
+    places = file.places
     records = list(_records(file, kept))
     if len(records) < LEAST_ZONES or records[0].minutes >= _DAY:
         return None

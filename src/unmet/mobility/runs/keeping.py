@@ -47,11 +47,12 @@ __all__ = [
 ]
 
 KEPT = "kept.npz"
-_FORMAT = 3  # also of the tables that a later run continues
+_FORMAT = 4  # also of the tables that a later run continues
 # Pickups of the new bins over those expected, as a logarithm: beyond, the model is learnt anew.
 _LARGEST_MISFIT = 0.25
 # Settled bins whose pickups, and mean change of exposure, may differ from those of the earlier run.
 _FEW_CHANGES, _SMALL_CHANGE = 1e-3, 0.01
+_SAME_PLACE = 5e-4  # degrees: some 50 m. Feeds correct positions by less.
 _DRAWS = ("lost", "walked_on", "walked_in")
 _BY_PERIOD = "period_"  # draws by period, of the names of `PeriodDraws.to_parts`
 _PERIODS = tuple(f"{_BY_PERIOD}{name}" for name in ("periods", "observed", *_DRAWS))
@@ -107,6 +108,8 @@ class Kept:
         What zones share.
     names : tuple of str
         The zones.
+    places, areas : dict
+        Zone → latitude and longitude, and zone → area, of zones that have them.
     failures : dict
         Zone → reason why it could not be estimated.
     """
@@ -120,6 +123,8 @@ class Kept:
     city: CityModel
     joint: KeptJoint
     names: tuple[str, ...]
+    places: dict[str, tuple[float, float]]
+    areas: dict[str, str]
     failures: dict[str, str]
     headers: list[dict[str, Any]] = field(repr=False)
     arrays: Mapping[str, Array] = field(repr=False)
@@ -150,9 +155,10 @@ def write_kept(
     end: pd.Timestamp,
     inputs: Mapping[str, Any],
     features: str | None,
+    panel: PanelFile,
     failures: Mapping[str, str],
 ) -> None:
-    """Write the file; the arguments are the attributes of `Kept`."""
+    """Write the file; the arguments are the attributes of `Kept`, and the panel."""
     assert city.kept is not None
     names: list[str] = []
     headers: list[dict[str, Any]] = []
@@ -173,11 +179,13 @@ def write_kept(
         "curve": curve,
         "joint": joint.to_dict(),
         "zones": names,
+        "places": panel.places,
+        "areas": panel.areas,
         "fits": headers,
         "failures": dict(failures),
     }
-    with path.open("wb") as file:
-        np.savez_compressed(file, header=np.array(json.dumps(content, default=str)), **arrays)
+    with path.open("wb") as stream:
+        np.savez_compressed(stream, header=np.array(json.dumps(content, default=str)), **arrays)
 
 
 def read_kept(folder: Path, sha256: str | None) -> Kept | None:
@@ -214,6 +222,8 @@ def read_kept(folder: Path, sha256: str | None) -> Kept | None:
             replace(CityModel.from_dict(header["city"]), kept=KeptCurve.from_parts(header["curve"], of_curve)),
             KeptJoint.from_dict(header["joint"]),
             tuple(header["zones"]),
+            {zone: (float(lat), float(lon)) for zone, (lat, lon) in header["places"].items()},
+            dict(header["areas"]),
             header["failures"],
             header["fits"],
             arrays,
@@ -245,6 +255,14 @@ def check_records(kept: Kept, file: PanelFile, inputs: Mapping[str, Any]) -> Non
     if rows != now or changed > _FEW_CHANGES * rows or (moved or 0.0) > _SMALL_CHANGE:
         what = f"{changed:,} of {rows:,} bins have other pickups, exposure moved by {moved or 0:.1%} on average"
         raise NotKept(f"records before {kept.settled:%Y-%m-%d} changed: {what}.")
+    if kept.places.keys() != file.places.keys() or any(
+        abs(now - before) > _SAME_PLACE
+        for zone, place in file.places.items()
+        for now, before in zip(place, kept.places[zone], strict=True)
+    ):
+        raise NotKept("the places of zones changed.")
+    if kept.areas != file.areas:  # the rates of areas in settled bins are taken over
+        raise NotKept("the areas changed.")
 
 
 def features_hash(file: PanelFile, settled: pd.Timestamp) -> str | None:

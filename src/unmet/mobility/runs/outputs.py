@@ -22,7 +22,7 @@ from unmet._storage.writing import replacing_files, write_text
 from unmet.mobility.models.held_out import HeldOut
 from unmet.mobility.panel.plausibility import kept_zones
 from unmet.mobility.runs.checkpoints import Checkpoint
-from unmet.mobility.runs.keeping import KEPT, Kept
+from unmet.mobility.runs.keeping import KEPT, Kept, NotKept
 from unmet.mobility.runs.periods import DRAWS, PeriodDraws, sum_by_area, write_draws
 from unmet.mobility.runs.totals import QUANTITIES, ZoneDraws, error_of_pickups, tabulate_totals
 
@@ -80,6 +80,10 @@ def publish(
             keep(aside / KEPT)
         summary = info.get("panel", {}).get("summary", {})
         left_out = _left_out(zones, aside / "demand.parquet", summary)
+        if kept is not None and {row["zone"] for row in (read_info(kept.folder) or {}).get("left_out", [])} != {
+            *left_out
+        }:
+            raise NotKept("other zones are left out of the totals.")  # the rates of settled bins are taken over
         placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
         areas = dict(zip(placed["zone"], placed["area"], strict=True))
         _merge_rates(parts, aside, scratch / "spill", kept, left_out, areas)
@@ -128,6 +132,13 @@ def _left_out(zones: pd.DataFrame, demand: Path, summary: dict[str, Any]) -> dic
                 if zone not in kept:
                     found.setdefault(zone, f"estimated {most:,.0f} trips in a bin, observed {seen:,.0f} at most")
     return found
+
+
+def _check_left_out(kept: Kept, left_out: Collection[str]) -> None:
+    """Raise `NotKept` if the rates of settled bins, which are taken over, are those of other zones."""
+    info = read_info(kept.folder) or {}
+    if {row["zone"] for row in info.get("left_out", [])} != {*left_out}:
+        raise NotKept("other zones are left out of the totals.")
 
 
 def finished_run(out: Path, fingerprint: str) -> dict[str, Any] | None:
