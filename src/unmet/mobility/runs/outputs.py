@@ -80,10 +80,8 @@ def publish(
             keep(aside / KEPT)
         summary = info.get("panel", {}).get("summary", {})
         left_out = _left_out(zones, aside / "demand.parquet", summary)
-        if kept is not None and {row["zone"] for row in (read_info(kept.folder) or {}).get("left_out", [])} != {
-            *left_out
-        }:
-            raise NotKept("other zones are left out of the totals.")  # the rates of settled bins are taken over
+        if kept is not None:
+            _check_left_out(kept, left_out)
         placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
         areas = dict(zip(placed["zone"], placed["area"], strict=True))
         _merge_rates(parts, aside, scratch / "spill", kept, left_out, areas)
