@@ -82,7 +82,7 @@ def test_a_panel_is_built_in_full_if_old_records_changed(city, earlier, tmp_path
 
 @pytest.mark.parametrize("given", ["no trips", "half of the trips"])
 def test_a_panel_is_built_in_full_if_old_trips_changed(city, earlier, tmp_path, given):
-    """What was learnt with trips was used without them, and the reverse: time out of stock was 5 % off."""
+    """Supply learnt with trips was used without them, and the reverse: time out of stock was 5 % off."""
     trips, status, stations = records(city, DAYS + MORE)
     some = None if given == "no trips" else trips.iloc[::2]
     found, steps = write(tmp_path / "a.parquet", (some, status, stations), earlier=earlier)
