@@ -54,8 +54,9 @@ def find_chromium() -> str | None:
     return next((found for name in names if (found := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    # It ends with its module: its event loop would keep later tests of the same process from running their own.
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (unmet[dev])")
     path = find_chromium()
     if path is None:
@@ -99,7 +100,7 @@ class Opened:
         return self.page.evaluate(f"Array.from({cells}, (cell) => cell.textContent)")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def open_page(browser) -> Iterator[Callable[..., Opened]]:
     contexts = []
 
@@ -130,7 +131,7 @@ def plain_page(plain_run, tmp_path_factory) -> Path:
     return plain_run.report(tmp_path_factory.mktemp("page") / "report.html", title="A city & its <riders>")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def plain(plain_page, open_page) -> Opened:
     """One page for all who leave it usable for the next."""
     return open_page(plain_page)
