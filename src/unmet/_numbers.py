@@ -12,6 +12,8 @@ from unmet._typing import Array, BoolArray, IntArray
 
 __all__ = [
     "LARGEST_COUNT",
+    "has_index",
+    "is_whole",
     "read_count",
     "read_counts",
     "read_generator",
@@ -20,6 +22,8 @@ __all__ = [
     "read_rate",
     "read_rates",
     "refuse_other_kinds",
+    "refuse_other_order",
+    "shown_label",
 ]
 
 LARGEST_COUNT = 2**53
@@ -134,6 +138,11 @@ def read_counts(given: Any, name: str, most: int) -> IntArray:
     if wrong.size:
         raise InputError(f"{name}: expected whole numbers from 0 to {most:,}, got {wrong[0]:g}.")
     return counts.astype(np.intp)
+
+
+def is_whole(given: object) -> bool:
+    """Return whether an argument is an integer; True and False are none."""
+    return isinstance(given, Integral) and not isinstance(given, bool)
 
 
 def read_count(given: Any, name: str, least: int, most: int) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._numbers import is_whole
 from unmet._storage.temporary import temporary_folder
 from unmet._storage.writing import replacing_files, writing
 from unmet._typing import IntArray
@@ -117,9 +117,9 @@ def compare_decisions(
     """
     world = simulated_world(city) if isinstance(city, City) else city
     days = world.days
-    if not _is_whole(held_out) or not 0 < held_out <= len(days) - 14:
+    if not is_whole(held_out) or not 0 < held_out <= len(days) - 14:
         raise InputError(f"held_out: expected 1 to {len(days) - 14} days, so that two weeks remain; got {held_out}.")
-    if not _is_whole(repeats) or repeats < 0 or (repeats and world.outcome_again is None):
+    if not is_whole(repeats) or repeats < 0 or (repeats and world.outcome_again is None):
         raise InputError(f"repeats: expected 0, or more in a simulated city; got {repeats}.")
     if not 0 <= moves_share <= 1:
         raise InputError(f"moves_share: expected a share of the fleet, from 0 to 1; got {moves_share}.")
@@ -138,10 +138,6 @@ def compare_decisions(
                 rows += list(_act(world, source, name, days[-held_out:], moves_share, draws, repeats))
     rows += [_outcome(world, day, "none", world.levels(day), repeats) for day in days[-held_out:]]
     return DecisionTest(pd.DataFrame(rows))
-
-
-def _is_whole(number: object) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool)
 
 
 def observed_mean(data: ZoneData, draws: int, seed: int) -> Rates:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 from unmet._exceptions import InputError
+from unmet._numbers import is_whole
 
 __all__ = ["PANEL_OPTIONS", "OptionInfo", "PanelOptions", "censored_sql"]
 
@@ -76,7 +77,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "text or file": ("text", _is_text),
     "texts or files": ("text", _is_text),
     "moment": ("a date or a local time", lambda value: True),  # see `_utc_minute`
-    "whole": ("a whole number", lambda value: isinstance(value, Integral) and not isinstance(value, bool)),
+    "whole": ("a whole number", is_whole),
     "number": ("a number", lambda value: isinstance(value, Real) and not isinstance(value, bool)),
     "flag": ("True or False", lambda value: isinstance(value, bool)),
     "names": ("a mapping of names", _are_names),
