@@ -334,6 +334,7 @@ def _sort_status(
         parse_memory(options.memory),
         accepted,
         options.period(),
+        docks_of_capacity=options.vehicle_type is None,
     )
 
 
