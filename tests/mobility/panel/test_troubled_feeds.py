@@ -215,6 +215,7 @@ def test_trips_of_a_gap_at_the_same_hour_of_every_day_tell_its_demand():
     outage.loc[outage["start_local"].dt.day == 9, states] = [0, 0, 0, 0, 60]
     once = zone_data(outage[outage["zone"] == zone])
     assert once.hidden[(once.local.day == 9) & (once.local.hour != 18)].all()  # a day teaches nothing
+    assert (once.exposure[once.hidden] == 0).all()
 
 
 def test_a_station_whose_trips_are_those_of_another_is_found():

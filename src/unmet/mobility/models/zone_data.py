@@ -77,7 +77,7 @@ class ZoneData:
         Pickups; NaN if nothing was recorded, and in future bins.
     exposure, stockout : array
         Share of the bin with something to rent, and share with nothing to rent while the zone was open. Closed and
-        unknown time is in neither.
+        unknown time is in neither. Nothing is learnt from bins without exposure.
     censored : array of bool
         Label of the panel.
     slot : array of int
@@ -102,7 +102,7 @@ class ZoneData:
     stockout_sd : array or None
         Standard deviation of `stockout`, where looks at the feed were far apart.
     hidden : array of bool or None
-        Bins with trips that are mostly unknown: nothing is learnt from them.
+        Bins with trips that are mostly unknown: their exposure is 0.
     """
 
     zone: str
@@ -131,8 +131,7 @@ class ZoneData:
     @property
     def seen(self) -> BoolArray:
         """Bins with observed trips and some exposure: those to learn from."""
-        seen = np.isfinite(self.observed) & (self.exposure > 0)
-        return seen if self.hidden is None else seen & ~self.hidden
+        return np.isfinite(self.observed) & (self.exposure > 0)
 
     @property
     def has_counts(self) -> bool:
@@ -196,7 +195,7 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
     _check(frame, observed, exposure)
     exposure, hidden = _known_exposure(frame, exposure)
     moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
-    repaired = exposure < moment
+    repaired = (exposure < moment) & ~hidden
     local = pd.DatetimeIndex(frame["start_local"])
     inputs, covariates, gaps, scales = _inputs(frame, local, scales)
     data = ZoneData(
@@ -205,7 +204,7 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
         local=local,
         minutes=float(np.median(minutes)),
         observed=observed,
-        exposure=np.maximum(exposure, moment),
+        exposure=np.where(hidden, 0.0, np.maximum(exposure, moment)),
         stockout=_out_of_stock(frame) / minutes,
         censored=frame["censored"].to_numpy(dtype=bool),
         slot=hour_of_week(local).astype(np.intp),
