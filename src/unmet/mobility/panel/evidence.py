@@ -251,7 +251,8 @@ def gather(
         if span is not None:
             events = station_events(records.connection, order, records.folder)
         kept = kept_zones(options.keep, zones.frame)
-        found = [one for one in find_implausible(activity, *events) if not _is_kept(one, group, zones, kept)]
+        found = find_implausible(activity, *events, silent)
+        found = [one for one in found if not _is_kept(one, group, zones, kept)]
         found = mark_carried(found, group, activity, events[0])
         if options.supply == "usable":
             source = Timelines(
