@@ -34,7 +34,8 @@ _ROUNDED = 0.01  # minutes, and shares of a bin
 _LARGEST_COVARIATE = 1e12  # as for readings of weather
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # Minutes. A pickup proves that a vehicle was there for a moment, even if no minute began with one. One moment per bin,
-# not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased.
+# not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased. Pickups of closed time are
+# exceptions from that, and prove nothing.
 _MOMENT = 0.5
 # Pickups in bins without supply, their share of all, and their pace over that with supply, from which on supply and
 # pickups contradict each other, as for the stations of `unmet.mobility.panel.plausibility`. In Jersey City no zone has
@@ -194,7 +195,8 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
     exposure = frame["exposure"].to_numpy(dtype=float)
     _check(frame, observed, exposure)
     exposure, hidden = _known_exposure(frame, exposure)
-    moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
+    is_open = (frame["available_minutes"] + frame["stockout_minutes"] > 0).to_numpy()
+    moment = np.where((np.nan_to_num(observed) > 0) & is_open, _MOMENT / minutes, 0.0)
     repaired = (exposure < moment) & ~hidden
     local = pd.DatetimeIndex(frame["start_local"])
     inputs, covariates, gaps, scales = _inputs(frame, local, scales)
