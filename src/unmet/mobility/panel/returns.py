@@ -61,7 +61,7 @@ def write_returns_panel(panel: Path, target: Path) -> Path:
         if not known[0]:
             raise InputError(
                 f"{panel}: free docks are unknown in every bin, so returns cannot be estimated. Station status needs "
-                "a column of free docks, such as num_docks_available."
+                "a column of free docks, such as num_docks_available. Those for one type of vehicle are not known."
             )
         described = replace(
             whole, panel=pd.DataFrame(), summary={**whole.summary, "side": "returns", "of": file_hash(panel)}
