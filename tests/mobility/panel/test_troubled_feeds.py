@@ -235,6 +235,20 @@ def test_trips_of_a_silent_feed_are_no_trips_of_an_empty_station():
     assert panel.summary["feed_outages"] == 1
 
 
+@pytest.mark.parametrize("polls", ["5", "log"])
+def test_trips_of_a_station_that_fell_silent_are_none_of_an_empty_one(polls):
+    one = city(polls=polls, fleet_share=0.2)
+    at = pd.to_datetime(one.status["last_reported"], unit="s", utc=True).dt.tz_convert(ZONE)
+    own = one.status["station_ix"] == 9
+    begin = at[own & (one.status["num_bikes_available"] == 0) & (at.dt.day > 9)].min()
+    status = one.status[~(own & (at > begin) & (at < begin + pd.Timedelta(days=4)))]
+    panel = panel_of_city(replace(one, status=status))
+    rows = panel.panel[panel.panel["zone"] == one.stations.set_index("station_ix").loc[9, "station_id"]]
+    assert rows.loc[rows["unknown_minutes"] == 60, "observed"].sum() >= 50
+    assert panel.summary["implausible"] == []
+    assert rows["stockout_minutes"].sum() > 0
+
+
 def test_a_station_whose_trips_are_those_of_another_is_found():
     one = city(polls="5")
     busy, quiet = one.trips["start_station_id"].value_counts().index[[0, -1]]

@@ -24,10 +24,21 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 from unmet.mobility.clock.bins import DAY, Integers
-from unmet.mobility.supply.silence import StationActivity
+from unmet.mobility.supply.silence import Feed, StationActivity
+from unmet.mobility.supply.spells import plain_spells
+from unmet.mobility.supply.states import EMPTY
+from unmet.mobility.supply.status_log import StatusLog
 from unmet.mobility.zones.build import Zones
 
-__all__ = ["Implausible", "describe", "disbelieved_stations", "find_implausible", "kept_zones", "mark_carried"]
+__all__ = [
+    "Implausible",
+    "describe",
+    "disbelieved_stations",
+    "find_implausible",
+    "kept_zones",
+    "mark_carried",
+    "with_own_silences",
+]
 
 Floats = NDArray[np.float64]
 
@@ -116,6 +127,27 @@ def find_implausible(
     share = np.divide(empty, open_, out=np.zeros(len(open_)), where=open_ > 0)
     add("empty", np.flatnonzero(long & (share > _MOSTLY_EMPTY)), share)
     return [found[place] for place in sorted(found)]
+
+
+def with_own_silences(
+    activity: StationActivity, found: Sequence[Implausible], log: StatusLog, feed: Feed
+) -> StationActivity:
+    """Leave the silences of single stations out of the time without a vehicle, for those found *unseen*.
+
+    This reads their records once more, which all stations would be too many for.
+    """
+    places = np.array([one.place for one in found if one.check == "unseen"], dtype=np.int64)
+    others = ~np.isin(activity.run_station, places)
+    runs = [(activity.run_station[others], activity.run_begin[others], activity.run_end[others])]
+    for records in log.of_stations(places):
+        spells = plain_spells(records, feed, activity.feed_share)
+        spells = spells.select(spells.reason == EMPTY)
+        apart = np.ones(len(spells.begin) + 1, dtype=bool)
+        apart[1:-1] = spells.begin[1:] > spells.end[:-1]
+        runs.append((spells.owner[apart[:-1]], spells.begin[apart[:-1]], spells.end[apart[1:]]))
+    station, begin, end = (np.concatenate(column) for column in zip(*runs, strict=True))
+    order = np.lexsort([begin, station])
+    return replace(activity, run_station=station[order], run_begin=begin[order], run_end=end[order])
 
 
 def _heard(activity: StationActivity, silent: Integers) -> StationActivity:
