@@ -155,3 +155,14 @@ def test_a_list_of_another_kind_is_named_as_such():
         station_states(Document(None, 0.0, {"stations": "none"}))
     with pytest.raises(FileFormatError, match=r"expected a list 'stations' in 'data'; found \['bikes'\]"):
         station_states(Document(None, 0.0, {"bikes": []}))
+
+
+def test_electric_vehicles_above_all_say_nothing_of_the_others() -> None:
+    rows, *_ = station_states(of({"station_id": "a", "num_bikes_available": 1, "num_ebikes_available": 2}))
+    assert rows["a"][0].types is None
+
+
+def test_a_type_that_is_listed_twice_is_added_up() -> None:
+    types = [{"vehicle_type_id": "e", "count": 2}, {"vehicle_type_id": "e", "count": 3}]
+    rows, *_ = station_states(of({"station_id": "a", "vehicle_types_available": types}))
+    assert (rows["a"][0].available, json.loads(rows["a"][0].types or "")) == (5, {"e": 5})

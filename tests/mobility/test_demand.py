@@ -222,6 +222,19 @@ def test_a_pickup_without_a_minute_of_supply_still_counts_for_a_moment():
     assert estimate.summary["exposure_raised_to_a_moment"] >= 1
 
 
+@pytest.mark.parametrize("state", ["closed", "half unknown"])
+def test_pickups_of_closed_time_are_not_those_of_a_moment(state):
+    panel, _, _ = make_panel(days=15, seed=6)
+    night = (panel["start"].dt.hour < 4) & (panel["start"].dt.day > 2)
+    panel.loc[night, ["exposure", "available_minutes", "stockout_minutes", "observed"]] = 0
+    panel.loc[night, "closed_minutes"] = 60 if state == "closed" else 30
+    panel.loc[night, "unknown_minutes"] = 0 if state == "closed" else 30
+    panel.loc[panel.index[night][:5], "observed"] = 2
+    rows = estimate_zone(panel, DemandModel("weekly-mean", draws=50)).rows
+    assert (rows.loc[night, "exposure"] == 0).all()
+    assert rows["rate_mean"].max() < 30
+
+
 class TestPickupsWithoutSupply:
     def emptied(self, rows: slice | np.ndarray) -> pd.DataFrame:
         panel, _, _ = make_panel(days=15, seed=6)

@@ -198,3 +198,10 @@ def test_zones_of_all_cities_in_one_stream_give_the_same_tables(done, source, tm
         for table in TABLES:
             path = f"{name}/estimate/{table}"
             assert (tmp_path / path).read_bytes() == (out / path).read_bytes()
+
+
+def test_the_period_of_a_city_ends_with_its_last_day(done):
+    out, cities = done
+    for city in (city for city in cities if city.reason is None):
+        days = pd.read_parquet(out / city.city / "panel.parquet")["start_local"].dt.strftime("%Y-%m-%d")
+        assert (city.first, city.last) == (days.min(), days.max())

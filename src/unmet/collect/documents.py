@@ -231,17 +231,20 @@ def _reported_state(station: Mapping[str, Any]) -> tuple[StationState, float | N
 
 def _state(station: Mapping[str, Any]) -> StationState:
     types = station.get("vehicle_types_available")
-    by_type = None
+    by_type: dict[str, int] | None = None
     if isinstance(types, list):
-        by_type = {str(t["vehicle_type_id"]): _count(t, "count") or 0 for t in types}
+        by_type = {}
+        for t in types:
+            name = str(t["vehicle_type_id"])
+            by_type[name] = by_type.get(name, 0) + (_count(t, "count") or 0)
     available = _count(station, "num_vehicles_available", "num_bikes_available")
     if available is None:
         if by_type is None:
             raise ValueError("no count of vehicles")
         available = sum(by_type.values())
     electric = _count(station, "num_ebikes_available")
-    if by_type is None and electric is not None:
-        by_type = {"electric": electric, "classic": max(available - electric, 0)}
+    if by_type is None and electric is not None and 0 <= electric <= available:
+        by_type = {"electric": electric, "classic": available - electric}
     return StationState(
         available,
         _count(station, "num_vehicles_disabled", "num_bikes_disabled"),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -257,7 +258,7 @@ def _finish(city: City, executor: Executor, jobs: int) -> CitySummary:
         city=city.name,
         report=f"{city.name}/{outcome.report.name}",
         first=outcome.panel["start_local"][:10],
-        last=outcome.panel["end_local"][:10],
+        last=str(datetime.fromisoformat(outcome.panel["end_local"]) - timedelta(minutes=1))[:10],
         zones=info["zones"]["all"],
         zones_failed=info["zones"]["failed"],
         observed=totals["observed"]["mean"],

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from known_city import known_panel, true_rate
 
 from unmet import FileFormatError, InputError
 from unmet.inference.ep import Sites
@@ -19,7 +20,8 @@ from unmet.mobility.models.shock_law import ShockLaw, law_evidence, learn_law, o
 from unmet.mobility.models.shocks import estimate_shocks, refine_dispersion
 from unmet.mobility.models.surroundings import rough_rates, walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
-from unmet.mobility.models.zone_table import ZoneTable
+from unmet.mobility.models.zone_data import zone_data
+from unmet.mobility.models.zone_table import ZoneTable, table_of
 from unmet.mobility.zones.distance import metres_between
 
 LAW = ShockLaw(city_variance=0.06, city_hours=5.0, local_variance=0.08, local_hours=4.0, local_metres=600.0)
@@ -306,3 +308,15 @@ def test_zones_without_places_are_joined_without_walkers() -> None:
     apart = np.where(np.eye(4) > 0, 0.0, np.inf)
     found = join_city(replace(table, metres=apart), draws=2, rounds=1)
     assert not found.background.any()
+
+
+def test_trips_of_hours_without_status_are_no_shock():
+    panel = known_panel(zones=8, days=14, stock=None).assign(evidence="status+trips")
+    outage = panel["start"].dt.day == 9
+    panel.loc[outage, ["available_minutes", "exposure"]] = 0
+    panel.loc[outage, "unknown_minutes"] = 60
+    zones = [zone_data(rows) for _, rows in panel.groupby("zone")]
+    rates = {data.zone: (np.log(true_rate(data.slot)), np.full(len(data), 0.01)) for data in zones}
+    places = {data.zone: (40.0, -74.0 + 0.002 * i) for i, data in enumerate(zones)}
+    found = join_city(table_of(zones, rates, places), draws=2, rounds=1)
+    np.testing.assert_allclose(found.rate, [true_rate(zones[0].slot)] * 8, rtol=0.5)

@@ -341,15 +341,16 @@ class System:
                     runs[-1].append(minute)
                 else:
                     runs.append([minute])
-        long = [run for run in runs if len(run) > 2880]
+        heard = [sum(not any(s <= m < e for s, e in self.silent) for m in run) for run in runs]
+        long = [(run, minutes) for run, minutes in zip(runs, heard, strict=True) if minutes > 2880]
         rows = self.log[station]
         open_ = sum(
             ceil_minute(b.second) - ceil_minute(a.second)
             for a, b in pairwise(rows)
             if self.own(a) in ("vehicles", "empty")
         )
-        rate = self.rises[station] / max(open_ - sum(map(len, long)), 1440)
-        return {minute for run in long if len(run) * rate > 20 for minute in run}
+        rate = self.rises[station] / max(open_ - sum(minutes for _, minutes in long), 1440)
+        return {minute for run, minutes in long if minutes * rate > 20 for minute in run}
 
     @cache  # noqa: B019
     def shown_reason(self, station: str, minute: int, docks: bool = False) -> str:

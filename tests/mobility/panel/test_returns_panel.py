@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from unmet import InputError
+from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.panel import read_panel, write_panel
 from unmet.mobility.panel.returns import write_returns_panel
 from unmet.simulate import simulate_city
@@ -35,3 +36,18 @@ def test_a_panel_without_docks_is_refused(tmp_path):
     write_panel(tmp_path / "panel.parquet", city.trips, status, stations, timezone="America/New_York")
     with pytest.raises(InputError, match="free docks are unknown"):
         write_returns_panel(tmp_path / "panel.parquet", tmp_path / "returns.parquet")
+
+
+def test_returns_of_time_without_status_are_not_those_of_a_short_time(tmp_path):
+    city = simulate_city(3, 14, seed=4)
+    at = pd.to_datetime(city.status["last_reported"], unit="s", utc=True)
+    begin = at.min() + pd.Timedelta(days=5, hours=12, minutes=40)
+    status = city.status[~at.between(begin, begin + pd.Timedelta("30h"))]
+    write_panel(tmp_path / "panel.parquet", city.trips, status, city.stations, timezone="America/New_York")
+    side = read_panel(write_returns_panel(tmp_path / "panel.parquet", tmp_path / "returns.parquet")).panel
+    data = zone_data(side[side["zone"] == side["zone"].iloc[0]])
+    gap = (data.start >= begin.ceil("h")) & (data.start < (begin + pd.Timedelta("29h")).floor("h"))
+    assert data.observed[gap].sum() > 5
+    assert not data.seen[gap].any()
+    partly = data.start == begin.floor("h")  # twenty minutes are unknown
+    assert data.exposure[partly] == pytest.approx(1.0, abs=0.05)

@@ -6,6 +6,7 @@ Lost trips are counted at the true rates, so that only the panel is judged.
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -215,6 +216,37 @@ def test_trips_of_a_gap_at_the_same_hour_of_every_day_tell_its_demand():
     outage.loc[outage["start_local"].dt.day == 9, states] = [0, 0, 0, 0, 60]
     once = zone_data(outage[outage["zone"] == zone])
     assert once.hidden[(once.local.day == 9) & (once.local.hour != 18)].all()  # a day teaches nothing
+    assert (once.exposure[once.hidden] == 0).all()
+
+
+def test_trips_of_a_silent_feed_are_no_trips_of_an_empty_station():
+    one = city(polls="5", fleet_share=0.2)
+    at = pd.to_datetime(one.status["last_reported"], unit="s", utc=True).dt.tz_convert(ZONE)
+    empty = one.status["num_bikes_available"] == 0
+    begin = at[empty & (at.dt.day > 9)].min()
+    station = one.status.loc[empty & (at == begin), "station_ix"].iloc[0]
+    status = one.status[~((at > begin) & (at < begin + pd.Timedelta(days=3)))]
+    panel = panel_of_city(replace(one, status=status))
+    name = one.stations.set_index("station_ix").loc[station, "station_id"]
+    gone = panel.panel[(panel.panel["zone"] == name) & (panel.panel["unknown_minutes"] == 60)]
+    assert gone["observed"].sum() >= 20
+    assert panel.summary["implausible"] == []
+    assert panel.summary["minutes"]["closed"] == 0  # nobody saw that nothing was brought for days
+    assert panel.summary["feed_outages"] == 1
+
+
+@pytest.mark.parametrize("polls", ["5", "log"])
+def test_trips_of_a_station_that_fell_silent_are_none_of_an_empty_one(polls):
+    one = city(polls=polls, fleet_share=0.2)
+    at = pd.to_datetime(one.status["last_reported"], unit="s", utc=True).dt.tz_convert(ZONE)
+    own = one.status["station_ix"] == 9
+    begin = at[own & (one.status["num_bikes_available"] == 0) & (at.dt.day > 9)].min()
+    status = one.status[~(own & (at > begin) & (at < begin + pd.Timedelta(days=4)))]
+    panel = panel_of_city(replace(one, status=status))
+    rows = panel.panel[panel.panel["zone"] == one.stations.set_index("station_ix").loc[9, "station_id"]]
+    assert rows.loc[rows["unknown_minutes"] == 60, "observed"].sum() >= 50
+    assert panel.summary["implausible"] == []
+    assert rows["stockout_minutes"].sum() > 0
 
 
 def test_a_station_whose_trips_are_those_of_another_is_found():

@@ -29,7 +29,7 @@ from unmet.mobility.models.zone_models import fit_counts, log_rate
 from unmet.mobility.models.zone_table import ZoneTable, table_of
 from unmet.mobility.panel.opening import AnyPanel, opened
 
-__all__ = ["fitted_table", "hidden_hours", "score_counts"]
+__all__ = ["compare_hidden", "fitted_table", "hidden_hours", "score_counts"]
 
 
 def hidden_hours(
@@ -89,7 +89,7 @@ def hidden_hours(
         truth[i, at] = zone_data(rows).observed
     if not hidden.any():
         raise InputError("There is no bin with full supply to hide: no hidden hour can be scored.")
-    return _compare(table, truth, hidden, draws, seed)
+    return compare_hidden(table, truth, hidden, draws, seed)
 
 
 def fitted_table(
@@ -131,11 +131,14 @@ def fitted_table(
     return table_of(zones, rates, places)
 
 
-def _compare(table: ZoneTable, truth: Array, hidden: BoolArray, draws: int, seed: int) -> pd.DataFrame:
+def compare_hidden(table: ZoneTable, truth: Array, hidden: BoolArray, draws: int, seed: int) -> pd.DataFrame:
+    """Score the joint model and both factor baselines on hidden bins: of full supply, and of none in `table`."""
     rng = np.random.default_rng([seed, 1])
     y = truth[hidden]
-    joint = join_city(table, draws=20, seed=seed)
-    mean, var = joint.log_rate(table)
+    # Supply in the hidden bins is known, or nobody would be expected to walk there.
+    stocked = replace(table, observed=np.where(hidden, truth, table.observed), exposure=table.exposure + hidden)
+    joint = join_city(stocked, draws=20, seed=seed, hidden=hidden)
+    mean, var = joint.log_rate(stocked)
     latent = mean[hidden] + np.sqrt(var[hidden]) * rng.standard_normal((draws, len(y)))
     # The walkers expected are part of what is counted.
     expected = np.exp(latent) + joint.background[hidden]

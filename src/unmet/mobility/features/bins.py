@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
@@ -123,6 +124,7 @@ def _with_weather(
         raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
     for name in filter(COMPUTED_COLUMNS.fullmatch, readings.columns):
         raise InputError(f"weather: {name!r} is the name of a column that is computed. Rename it.")
+    readings = _as_rare_as(frame, readings)
     joined = add_weather(frame, readings)
     names = [name for name in readings.columns if name != "at"]
     used = tuple(name for name in names if joined.panel[name].nunique() > 1)
@@ -134,6 +136,25 @@ def _with_weather(
     means = (_means(joined.panel, used, name, days) for name, days in (("week", week), ("day", local.normalize())))
     filled = _with_usual_weather(joined.panel, readings, used, timezone)
     return BinFeatures(filled, joined.gaps, log.frame(), used, *means)
+
+
+def _as_rare_as(bins: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean of the readings in each bin, at its start, if most bins have several; else the readings.
+
+    Before and after the panel, where only usual weather is learnt, bins go on at their usual length.
+    """
+    at = readings["at"].to_numpy("datetime64[s]")
+    starts = bins["start"].dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[s]")
+    length = np.timedelta64(int(60 * bins["minutes"].median()), "s")
+    if len(at) < 2 or 2 * np.median(np.diff(at)) > length:
+        return readings
+    end = starts[-1] + np.timedelta64(int(60 * bins["minutes"].iloc[-1]), "s")
+    before, after = (max(int(-(-apart // length)), 0) for apart in (starts[0] - at[0], at[-1] - end))
+    earlier, later = starts[0] - length * np.arange(before, 0, -1), end + length * np.arange(after + 1)
+    edges = np.concatenate([earlier, starts, later])
+    own = edges[np.searchsorted(edges, at, "right") - 1]
+    means = readings.drop(columns="at").groupby(own).mean()
+    return means.rename_axis("at").reset_index()
 
 
 def _with_usual_weather(

@@ -34,7 +34,8 @@ _ROUNDED = 0.01  # minutes, and shares of a bin
 _LARGEST_COVARIATE = 1e12  # as for readings of weather
 _CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # Minutes. A pickup proves that a vehicle was there for a moment, even if no minute began with one. One moment per bin,
-# not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased.
+# not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased. Pickups of closed time are
+# exceptions from that, and prove nothing.
 _MOMENT = 0.5
 # Pickups in bins without supply, their share of all, and their pace over that with supply, from which on supply and
 # pickups contradict each other, as for the stations of `unmet.mobility.panel.plausibility`. In Jersey City no zone has
@@ -77,7 +78,7 @@ class ZoneData:
         Pickups; NaN if nothing was recorded, and in future bins.
     exposure, stockout : array
         Share of the bin with something to rent, and share with nothing to rent while the zone was open. Closed and
-        unknown time is in neither.
+        unknown time is in neither. Nothing is learnt from bins without exposure.
     censored : array of bool
         Label of the panel.
     slot : array of int
@@ -102,7 +103,7 @@ class ZoneData:
     stockout_sd : array or None
         Standard deviation of `stockout`, where looks at the feed were far apart.
     hidden : array of bool or None
-        Bins with trips that are mostly unknown: nothing is learnt from them.
+        Bins with trips that are mostly unknown: their exposure is 0.
     """
 
     zone: str
@@ -131,8 +132,7 @@ class ZoneData:
     @property
     def seen(self) -> BoolArray:
         """Bins with observed trips and some exposure: those to learn from."""
-        seen = np.isfinite(self.observed) & (self.exposure > 0)
-        return seen if self.hidden is None else seen & ~self.hidden
+        return np.isfinite(self.observed) & (self.exposure > 0)
 
     @property
     def has_counts(self) -> bool:
@@ -195,8 +195,9 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
     exposure = frame["exposure"].to_numpy(dtype=float)
     _check(frame, observed, exposure)
     exposure, hidden = _known_exposure(frame, exposure)
-    moment = np.where(np.nan_to_num(observed) > 0, _MOMENT / minutes, 0.0)
-    repaired = exposure < moment
+    is_open = (frame["available_minutes"] + frame["stockout_minutes"] > 0).to_numpy()
+    moment = np.where((np.nan_to_num(observed) > 0) & is_open, _MOMENT / minutes, 0.0)
+    repaired = (exposure < moment) & ~hidden
     local = pd.DatetimeIndex(frame["start_local"])
     inputs, covariates, gaps, scales = _inputs(frame, local, scales)
     data = ZoneData(
@@ -205,7 +206,7 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
         local=local,
         minutes=float(np.median(minutes)),
         observed=observed,
-        exposure=np.maximum(exposure, moment),
+        exposure=np.where(hidden, 0.0, np.maximum(exposure, moment)),
         stockout=_out_of_stock(frame) / minutes,
         censored=frame["censored"].to_numpy(dtype=bool),
         slot=hour_of_week(local).astype(np.intp),

@@ -161,7 +161,7 @@ def _supplies(
     if records.log is not None and evidence.activity is not None:
         for some in records.log.blocks():
             doubted = disbelieved_stations(evidence.implausible)
-            spells = status_spells(some, evidence.feed, evidence.activity, evidence.closures, doubted)
+            spells = status_spells(some, evidence.feed, evidence.activity, evidence.silent, evidence.closures, doubted)
             dock_spells = plain_spells(dock_records(some), evidence.feed, evidence.activity.feed_share)
             usable = _usable(some, spells, dock_spells, evidence, held)
             moved = cancelled = None

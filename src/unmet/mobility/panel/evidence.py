@@ -27,6 +27,7 @@ from unmet.mobility.panel.plausibility import (
     find_implausible,
     kept_zones,
     mark_carried,
+    with_own_silences,
 )
 from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import TripCounts, count_trips, station_events, trip_moves, trip_span
@@ -251,7 +252,9 @@ def gather(
         if span is not None:
             events = station_events(records.connection, order, records.folder)
         kept = kept_zones(options.keep, zones.frame)
-        found = [one for one in find_implausible(activity, *events) if not _is_kept(one, group, zones, kept)]
+        found = find_implausible(activity, *events, silent)
+        found = find_implausible(with_own_silences(activity, found, log, feed), *events, silent)
+        found = [one for one in found if not _is_kept(one, group, zones, kept)]
         found = mark_carried(found, group, activity, events[0])
         if options.supply == "usable":
             source = Timelines(
@@ -334,6 +337,7 @@ def _sort_status(
         parse_memory(options.memory),
         accepted,
         options.period(),
+        docks_of_capacity=options.vehicle_type is None,
     )
 
 

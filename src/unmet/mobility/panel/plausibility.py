@@ -24,10 +24,21 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 from unmet.mobility.clock.bins import DAY, Integers
-from unmet.mobility.supply.silence import StationActivity
+from unmet.mobility.supply.silence import Feed, StationActivity
+from unmet.mobility.supply.spells import plain_spells
+from unmet.mobility.supply.states import EMPTY
+from unmet.mobility.supply.status_log import StatusLog
 from unmet.mobility.zones.build import Zones
 
-__all__ = ["Implausible", "describe", "disbelieved_stations", "find_implausible", "kept_zones", "mark_carried"]
+__all__ = [
+    "Implausible",
+    "describe",
+    "disbelieved_stations",
+    "find_implausible",
+    "kept_zones",
+    "mark_carried",
+    "with_own_silences",
+]
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +87,9 @@ class Implausible:
         return _SENTENCES[self.check].format(share=self.share)
 
 
-def find_implausible(activity: StationActivity, pickups: Integers, returns: Integers) -> list[Implausible]:
+def find_implausible(
+    activity: StationActivity, pickups: Integers, returns: Integers, silent: Integers
+) -> list[Implausible]:
     """Find the stations, each with the first check it fails.
 
     Parameters
@@ -85,7 +98,10 @@ def find_implausible(activity: StationActivity, pickups: Integers, returns: Inte
         Of all stations, by their status.
     pickups, returns : array
         Sorted trips: station × 2**32 + second. Empty without trips.
+    silent : array of shape (n, 2)
+        Stretches in which the feed is silent, sorted. What a station last showed does not hold in them.
     """
+    activity = _heard(activity, silent)
     found: dict[int, Implausible] = {}
 
     def add(check: str, places: Integers, shares: Floats) -> None:
@@ -111,6 +127,41 @@ def find_implausible(activity: StationActivity, pickups: Integers, returns: Inte
     share = np.divide(empty, open_, out=np.zeros(len(open_)), where=open_ > 0)
     add("empty", np.flatnonzero(long & (share > _MOSTLY_EMPTY)), share)
     return [found[place] for place in sorted(found)]
+
+
+def with_own_silences(
+    activity: StationActivity, found: Sequence[Implausible], log: StatusLog, feed: Feed
+) -> StationActivity:
+    """Leave the silences of single stations out of the time without a vehicle, for those found *unseen*.
+
+    This reads their records once more, which all stations would be too many for.
+    """
+    places = np.array([one.place for one in found if one.check == "unseen"], dtype=np.int64)
+    others = ~np.isin(activity.run_station, places)
+    runs = [(activity.run_station[others], activity.run_begin[others], activity.run_end[others])]
+    for records in log.of_stations(places):
+        spells = plain_spells(records, feed, activity.feed_share)
+        spells = spells.select(spells.reason == EMPTY)
+        apart = np.ones(len(spells.begin) + 1, dtype=bool)
+        apart[1:-1] = spells.begin[1:] > spells.end[:-1]
+        runs.append((spells.owner[apart[:-1]], spells.begin[apart[:-1]], spells.end[apart[1:]]))
+    station, begin, end = (np.concatenate(column) for column in zip(*runs, strict=True))
+    order = np.lexsort([begin, station])
+    return replace(activity, run_station=station[order], run_begin=begin[order], run_end=end[order])
+
+
+def _heard(activity: StationActivity, silent: Integers) -> StationActivity:
+    """Leave silent stretches out of those without a vehicle."""
+    begin, end = activity.run_begin, activity.run_end
+    first = np.searchsorted(silent[:, 1], begin, "right")
+    cuts = np.maximum(np.searchsorted(silent[:, 0], end) - first, 0)
+    run = np.repeat(np.arange(len(begin)), cuts + 1)
+    piece = np.arange(len(run)) - np.repeat(np.cumsum(cuts + 1) - cuts - 1, cuts + 1)
+    edges = np.concatenate([[[0, 0]], silent, [[0, 0]]])  # the gap before piece 0, and after the last, is never used
+    after, before = edges[first[run] + piece, 1], edges[first[run] + piece + 1, 0]
+    begin, end = np.where(piece == 0, begin[run], after), np.where(piece == cuts[run], end[run], before)
+    some = end > begin
+    return replace(activity, run_station=activity.run_station[run][some], run_begin=begin[some], run_end=end[some])
 
 
 def _within(trips: Integers, since: Integers, until: Integers) -> NDArray[np.bool_]:

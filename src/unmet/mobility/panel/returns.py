@@ -22,11 +22,14 @@ _NEEDED = ("returns", "dock_minutes", "full_minutes", "no_dock_minutes", "dock_e
 _ROWS = """
     SELECT zone, start, start_local, minutes, returns AS observed,
         coalesce(dock_minutes, 0) AS available_minutes, coalesce(full_minutes, 0) AS stockout_minutes,
-        CASE WHEN dock_minutes IS NULL THEN 0 ELSE minutes - dock_minutes - full_minutes END AS closed_minutes,
-        CASE WHEN dock_minutes IS NULL THEN minutes ELSE 0 END AS unknown_minutes,
+        CASE WHEN dock_minutes IS NULL THEN 0 ELSE minutes - dock_minutes - full_minutes - {unknown} END
+            AS closed_minutes,
+        CASE WHEN dock_minutes IS NULL THEN minutes ELSE {unknown} END AS unknown_minutes,
         coalesce(no_dock_minutes, 0) AS out_minutes, coalesce(dock_exposure, 0) AS exposure,
-        coalesce(full_minutes, 0) > 0 AS censored
+        coalesce(full_minutes, 0) > 0 AS censored{evidence}
     FROM read_parquet({file}) ORDER BY zone, start"""
+# A feed that is silent hides docks as it hides vehicles.
+_UNKNOWN = "least(unknown_minutes, minutes - dock_minutes - full_minutes)"
 
 
 def write_returns_panel(panel: Path, target: Path) -> Path:
@@ -58,10 +61,12 @@ def write_returns_panel(panel: Path, target: Path) -> Path:
         if not known[0]:
             raise InputError(
                 f"{panel}: free docks are unknown in every bin, so returns cannot be estimated. Station status needs "
-                "a column of free docks, such as num_docks_available."
+                "a column of free docks, such as num_docks_available. Those for one type of vehicle are not known."
             )
         described = replace(
             whole, panel=pd.DataFrame(), summary={**whole.summary, "side": "returns", "of": file_hash(panel)}
         )
-        copy_panel(connection, _ROWS.format(file=file), described, target)
+        evidence = ", evidence" if "evidence" in whole.panel.columns else ""
+        rows = _ROWS.format(file=file, unknown=_UNKNOWN, evidence=evidence)
+        copy_panel(connection, rows, described, target)
     return target

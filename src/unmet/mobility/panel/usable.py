@@ -115,7 +115,7 @@ class Timelines:
 
     def spells(self, records: StatusRecords) -> Spells:
         """Return the spells of some stations."""
-        return status_spells(records, self.feed, self.activity, self.closures, self.implausible)
+        return status_spells(records, self.feed, self.activity, self.silent, self.closures, self.implausible)
 
     def cut(self, spells: Spells) -> Spells:
         """Cut spells at looks that found no change, where the feed lists only changes; keep those of the period.

@@ -172,7 +172,9 @@ def _available_of_type(
     """Count vehicles of one type. A station that does not list the type has none."""
     electric = _count(path, station, where, "num_ebikes_available")
     if kind in (ELECTRIC, CLASSIC) and electric is not None:
-        return electric if kind == ELECTRIC else None if available is None else max(available - electric, 0)
+        if kind == ELECTRIC:
+            return electric
+        return available - electric if available is not None and 0 <= electric <= available else None
     if kind in (ELECTRIC, CLASSIC):
         raise _bad(path, f"{where}.num_ebikes_available", f"is missing; name a vehicle_type_id in place of {kind!r}")
     types = station.get("vehicle_types_available")

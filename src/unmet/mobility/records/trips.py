@@ -75,6 +75,11 @@ def stage_trips(
     fields: dict[str, str] = {}
     for table in tables:
         matched = headers.match("trips", table.columns, table.label)
+        if vehicle_type is not None and "vehicle" not in matched:
+            raise InputError(
+                f"vehicle_type: {table.label} has no column of the type of vehicle, such as rideable_type. Name it "
+                "with --map vehicle=THEIR_COLUMN."
+            )
         fields = matched | fields
         timed = {field: matched[field] for field in ("started_at", "ended_at") if field in matched}
         found = date_order(workspace, table, list(timed.values()), order, "trips", log)
@@ -86,25 +91,22 @@ def stage_trips(
         header = header or matched.get("start_station", matched.get("start_station_name", ""))
     staged = stage(workspace, "trips", selects, log)
     if vehicle_type is not None:
-        staged = _of_type(workspace, staged, vehicle_type, fields, log)
+        staged = _of_type(workspace, staged, vehicle_type, log)
     return StagedTrips(staged, header, set().union(*(table.columns for table in tables)), fields)
 
 
-def _of_type(workspace: Workspace, staged: Staged, kind: str, fields: Mapping[str, str], log: QualityLog) -> Staged:
+def _of_type(workspace: Workspace, staged: Staged, kind: str, log: QualityLog) -> Staged:
     """Keep the trips on vehicles of one type."""
-    if "vehicle" not in fields:
-        raise InputError(
-            f"vehicle_type: {staged.label} has no column of the type of vehicle, such as rideable_type. Name it with "
-            "--map vehicle=THEIR_COLUMN."
-        )
     condition = is_of_type(kind, "vehicle")
     with reading(staged.label):
-        kept, all_ = fetch_one(
-            workspace.connection, f"SELECT count(*) FILTER ({condition}), count(*) FROM {staged.relation}"
+        kept, known, all_ = fetch_one(
+            workspace.connection,
+            f"SELECT count(*) FILTER ({condition}), count(vehicle), count(*) FROM {staged.relation}",
         )
     if kept == 0:
         raise InputError(f"vehicle_type: none of {all_:,} trips is on a vehicle of type {kind!r}.")
-    log.add("trips", "other type of vehicle", "noted", all_ - kept, f"not {kind}: not in the panel")
+    log.add("trips", "other type of vehicle", "noted", known - kept, f"not {kind}: not in the panel", of=all_)
+    log.add("trips", "missing type of vehicle", "rejected", all_ - known, of=all_)
     name = workspace.name("trips_of_type")
     workspace.connection.execute(f"CREATE VIEW {name} AS SELECT * FROM {staged.relation} WHERE {condition}")
     return replace(staged, relation=name)

@@ -30,7 +30,10 @@ def available_of_type(kind: str, available: str, electric: str | None, label: st
             f"vehicle_type: {label} has no column of electric vehicles, such as num_ebikes_available. Name it with "
             "--map electric=THEIR_COLUMN."
         )
-    return electric if kind == ELECTRIC else f"greatest({available} - coalesce({electric}, 0), 0)"
+    if kind == ELECTRIC:
+        return electric
+    # A number of electric vehicles that is missing, or above that of all, says nothing of the others.
+    return f"CASE WHEN {electric} BETWEEN 0 AND {available} THEN {available} - {electric} END"
 
 
 def available_by_types(types: Sequence[str], column: str) -> str:

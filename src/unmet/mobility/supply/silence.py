@@ -26,6 +26,7 @@ __all__ = [
     "expected_events",
     "far_apart",
     "join",
+    "minutes_within",
     "outside_coverage",
     "repeat_daily",
     "silent_stretches",
@@ -271,11 +272,14 @@ def far_apart(feed: Feed, within: Integers, bridged: bool = False) -> Integers:
 
 
 def repeat_daily(stretches: Integers) -> NDArray[np.bool_]:
-    """Return which stretches (begin, end) have others at the same time of many days: gaps that repeat, no outages."""
+    """Return which stretches (begin, end) have others at the same time of many days: gaps that repeat, no outages.
+
+    One of a day or more is at every time of the day, and has no others.
+    """
     if len(stretches) == 0:
         return np.zeros(0, dtype=bool)
     begin, end = (stretches - stretches[0, 0]).T
-    return _daily(begin, end, np.ones(len(stretches), dtype=bool), int(end.max()))
+    return _daily(begin, end, end - begin < DAY, int(end.max()))
 
 
 def _daily(begin: Integers, end: Integers, chosen: NDArray[np.bool_], minutes: int) -> NDArray[np.bool_]:
@@ -302,6 +306,21 @@ def join(stretches: Integers, apart: int) -> Integers:
     end = np.maximum.accumulate(stretches[:, 1])
     far = stretches[1:, 0] - end[:-1] >= apart
     return np.column_stack([stretches[np.r_[True, far], 0], end[np.r_[far, True]]])
+
+
+def minutes_within(stretches: Integers, until: Integers) -> Integers:
+    """Return the minutes within sorted stretches (begin, end) before each of some minutes.
+
+    Examples
+    --------
+    >>> minutes_within(np.array([[2, 5], [7, 9]]), np.array([1, 4, 6, 20]))
+    array([0, 2, 3, 5])
+    """
+    begun = np.searchsorted(stretches[:, 0], until)
+    total = np.concatenate([[0], np.cumsum(stretches[:, 1] - stretches[:, 0])])
+    ends = np.concatenate([[0], stretches[:, 1]])
+    result: Integers = total[begun] - np.where(begun > 0, np.maximum(ends[begun] - until, 0), 0)
+    return result
 
 
 def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:

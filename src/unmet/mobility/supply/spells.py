@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import DAY, Integers
 from unmet.mobility.supply.polls import MISSED_POLLS
-from unmet.mobility.supply.silence import SHORTEST_SILENCE, Feed, StationActivity
+from unmet.mobility.supply.silence import SHORTEST_SILENCE, Feed, StationActivity, minutes_within
 from unmet.mobility.supply.states import (
     EMPTY,
     FAR_APART,
@@ -130,7 +130,12 @@ class Tally:
 
 
 def status_spells(
-    records: StatusRecords, feed: Feed, activity: StationActivity, closures: Integers, implausible: Integers
+    records: StatusRecords,
+    feed: Feed,
+    activity: StationActivity,
+    silent: Integers,
+    closures: Integers,
+    implausible: Integers,
 ) -> Spells:
     """Make the spells of stations from their records.
 
@@ -142,8 +147,8 @@ def status_spells(
         Activity of all stations, by which the silence of one is judged.
     activity : StationActivity
         Activity of each station.
-    closures : array of shape (k, 2)
-        Stretches (begin, end) in which the whole system was closed.
+    silent, closures : array of shape (k, 2)
+        Stretches (begin, end) in which the feed was silent, and in which the whole system was closed.
     implausible : array
         Stations that are not believed when they show no vehicle.
     """
@@ -151,7 +156,7 @@ def status_spells(
     reason = np.where((spells.reason == EMPTY) & np.isin(spells.owner, implausible), IMPLAUSIBLE, spells.reason)
     reason = _mark_not_reopened(spells.owner, spells.begin, reason, closures)
     spells = _cut_silence(replace(spells, reason=reason), feed, activity.feed_share)
-    return _mark_unused(spells, activity)
+    return _mark_unused(spells, activity, silent)
 
 
 def plain_spells(records: StatusRecords, feed: Feed, feed_share: NDArray[np.float64]) -> Spells:
@@ -199,13 +204,17 @@ def _mark_not_reopened(owner: Integers, begin: Integers, reason: NDArray[Any], c
     return np.where(empty & marked[start], NOT_REOPENED, reason)
 
 
-def _mark_unused(spells: Spells, activity: StationActivity) -> Spells:
-    """Change long runs of empty spells in which many vehicles would have been brought to ``unused``."""
+def _mark_unused(spells: Spells, activity: StationActivity, silent: Integers) -> Spells:
+    """Change long runs of empty spells in which many vehicles would have been brought to ``unused``.
+
+    Nobody saw whether any was brought while the feed was silent, so that time does not count.
+    """
     empty = spells.reason == EMPTY
     new = empty & ~np.append(False, empty[:-1] & (spells.owner[1:] == spells.owner[:-1]))
     runs = np.flatnonzero(new)
     number = np.cumsum(new) - 1
-    length = np.bincount(number[empty], (spells.end - spells.begin)[empty], len(runs))
+    heard = spells.end - minutes_within(silent, spells.end) - spells.begin + minutes_within(silent, spells.begin)
+    length = np.bincount(number[empty], heard[empty], len(runs))
     long = length > UNUSED_AFTER
     if not long.any():
         return spells

@@ -175,6 +175,8 @@ def sort_status(
     rows: int,
     within: tuple[int | None, int | None] = (None, None),
     origin: int = _ORIGIN,
+    *,
+    docks_of_capacity: bool = True,
 ) -> StatusLog:
     """Sort the table ``status`` by station and time, and leave out duplicates.
 
@@ -196,6 +198,8 @@ def sort_status(
         The chosen period, in minutes. Duplicates outside are left out too, but not counted.
     origin : int
         The second from which packed seconds are counted.
+    docks_of_capacity : bool
+        Whether free docks that nobody reports are the capacity less all vehicles. Not if only some types count.
     """
     if rows == 0:
         raise InputError(_NOTHING)
@@ -205,7 +209,7 @@ def sort_status(
     ends: list[int] = []
     duplicates = repeats = 0
     for number, (begin, end) in enumerate(_cut_chunks(connection, order, zones, rows, memory // _BYTES_PER_RECORD)):
-        packed, dropped, repeated = _fetch_sorted(connection, order[begin:end], len(order), origin)
+        packed, dropped, repeated = _fetch_sorted(connection, order[begin:end], len(order), origin, docks_of_capacity)
         if len(packed) == 0:
             continue
         duplicates += _count_within(dropped + origin, within)
@@ -231,7 +235,7 @@ def sort_status(
     if not ends:
         raise InputError(_NOTHING)
     if min(ends) == 0 or max(ends) == _LAST_SECOND:
-        return _sort_old(connection, order, group, folder, memory, rows, within, origin)
+        return _sort_old(connection, order, group, folder, memory, rows, within, origin, docks_of_capacity)
     first, last = -(-(origin + min(ends)) // 60), -(-(origin + max(ends)) // 60)
     return StatusLog(tuple(chunks), zones, records, origin, first, last, duplicates, repeats)
 
@@ -245,12 +249,15 @@ def _sort_old(
     rows: int,
     within: tuple[int | None, int | None],
     origin: int,
+    docks_of_capacity: bool,
 ) -> StatusLog:
     """Sort records that are older (or newer) than packed seconds allow, with another origin."""
     (earliest,) = fetch_one(connection, "SELECT min(second) FROM status")
     if origin == earliest - 60:
         raise InputError("The status records span more than 17 years. Check their times, or give fewer files.")
-    return sort_status(connection, order, group, folder, memory, rows, within, earliest - 60)
+    return sort_status(
+        connection, order, group, folder, memory, rows, within, earliest - 60, docks_of_capacity=docks_of_capacity
+    )
 
 
 def _count_within(seconds: Integers, within: tuple[int | None, int | None]) -> int:
@@ -284,7 +291,7 @@ def _cut_chunks(
 
 
 def _fetch_sorted(
-    connection: DuckDBPyConnection, stations: Sequence[int], of_all: int, origin: int
+    connection: DuckDBPyConnection, stations: Sequence[int], of_all: int, origin: int, docks_of_capacity: bool
 ) -> tuple[NDArray[np.uint64], Integers, Integers]:
     """Fetch the records of some stations, packed and sorted, and the seconds of those that were left out.
 
@@ -299,7 +306,8 @@ def _fetch_sorted(
         connection.execute(f"INSERT INTO chunk_of_stations VALUES {values}")
         number, source = "place", "status JOIN chunk_of_stations USING (ix)"
     docks = "docks"
-    if connection.execute("SELECT 1 FROM status WHERE docks IS NOT NULL LIMIT 1").fetchone() is None:
+    reported = connection.execute("SELECT 1 FROM status WHERE docks IS NOT NULL LIMIT 1").fetchone() is not None
+    if docks_of_capacity and not reported:
         source += " JOIN stations USING (ix)"
         docks = "greatest(capacity::INTEGER - available - coalesce(disabled, 0), 0)"
     report = "CASE WHEN NOT installed THEN 3 WHEN NOT renting THEN 2 WHEN available > 0 THEN 0 ELSE 1 END"

@@ -1,0 +1,55 @@
+"""Features of the bins of a panel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from unmet.mobility.features.bins import bin_features
+from unmet.mobility.panel.opening import opened
+
+ZONE = "America/New_York"
+
+
+def days_of_march() -> pd.DataFrame:
+    """A panel of whole days about a change of the clock."""
+    local = pd.date_range("2024-03-08", periods=5, freq="D")
+    start = local.tz_localize(ZONE).tz_convert("UTC")
+    minutes = [1440, 1440, 1380, 1440, 1440]
+    frame = pd.DataFrame({"zone": "a", "start": start, "start_local": local, "minutes": minutes})
+    frame["available_minutes"] = frame["minutes"]
+    return frame.assign(
+        observed=1.0, exposure=1.0, censored=False, stockout_minutes=0, closed_minutes=0, unknown_minutes=0
+    )
+
+
+def weather(first: str, hours: int, every: str = "h") -> pd.DataFrame:
+    at = pd.date_range(first, periods=hours, freq=every, tz=ZONE)
+    return pd.DataFrame({"time": at, "rain": np.random.default_rng(0).gamma(0.3, 1.0, hours)})
+
+
+@pytest.mark.parametrize("first", ["2024-03-05 00:00", "2024-03-08 00:51"])
+def test_the_weather_of_a_day_is_the_mean_of_its_hours(first):
+    readings = weather(first, 24 * 12)
+    with opened(days_of_march()) as file:
+        found = bin_features(file, weather=readings, timezone=ZONE)
+    by_day = readings.groupby(readings["time"].dt.tz_localize(None).dt.normalize())["rain"].mean()
+    np.testing.assert_allclose(found.frame["rain"], by_day[days_of_march()["start_local"]])
+    np.testing.assert_allclose(found.by_day["rain"], found.frame["rain"], atol=1e-4)
+
+
+def test_the_usual_weather_of_a_day_is_that_of_its_hours_too():
+    readings = weather("2023-03-01", 24 * 375)  # until the second day of the panel
+    readings["rain"] = readings["time"].dt.hour + readings["time"].dt.day_of_year / 1000
+    with opened(days_of_march()) as file:
+        found = bin_features(file, weather=readings, timezone=ZONE)
+    assert found.frame["weather_usual"].tolist() == [False, False, False, True, True]  # the third has yesterday's
+    np.testing.assert_allclose(found.frame["rain"], 11.5, atol=0.5)
+
+
+def test_readings_as_rare_as_bins_are_those_known_at_the_start():
+    readings = weather("2024-03-07", 7, "D")
+    with opened(days_of_march()) as file:
+        found = bin_features(file, weather=readings, timezone=ZONE)
+    np.testing.assert_allclose(found.frame["rain"], readings["rain"].iloc[1:6])
