@@ -236,7 +236,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         -------
         float
         """
-        refuse_other_order(X, y=y, censored=censored, lower=lower, upper=upper)
+        refuse_other_order(X, y=y, censored=censored, lower=lower, upper=upper, sample_weight=sample_weight)
         return r2_on_exact_rows(y, self.predict(X), sample_weight, censored, lower, upper)
 
     def summary(self) -> pd.DataFrame:
