@@ -135,8 +135,8 @@ def draw_riders(
     mu, lam, between = read_rates(rentals, "rentals"), read_rates(returns, "returns"), read_rates(km, "km")
     if mu.ndim != 2 or lam.shape != mu.shape or between.shape != (len(mu), len(mu)) or len(mu) == 0:
         raise InputError(
-            "rentals, returns, km: expected (stations, intervals) twice, and (stations, stations), for some station; got "
-            f"{mu.shape}, {lam.shape} and {between.shape}."
+            "rentals, returns, km: expected (stations, intervals) twice, and (stations, stations), for some station; "
+            f"got {mu.shape}, {lam.shape} and {between.shape}."
         )
     length, broken, source = (
         read_rate(hours, "hours"),
