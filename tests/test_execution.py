@@ -16,11 +16,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from unmet import InputError
 from unmet.engines import ENGINES, find_executor
 from unmet.execution import WorkerDied, count_workers, describe_executor, in_processes, serially, shared, work_through
+from unmet.mobility.demand import LatentDemand
 
 
 def example(name):
@@ -301,3 +303,31 @@ def test_a_number_of_workers_is_at_least_one_and_one_per_processor_by_default():
     with pytest.raises(InputError, match="from 1 to"):  # each is a process
         count_workers(1_000_000)
     assert count_workers(5_000, SimpleNamespace(slots=7)) == 5_000
+    for jobs in (2.5, "2", [2]):
+        with pytest.raises(InputError, match="jobs: expected a whole number from 1 to"):
+            count_workers(jobs)
+
+
+def test_what_is_no_executor_is_refused():
+    with pytest.raises(InputError, match=r"executor: expected a function such as .*serially, got 5"):
+        describe_executor(5)
+
+
+class Cluster:
+    """More workers than processes of this machine may be asked for; to count them starts a session."""
+
+    slots = property(lambda self: pytest.fail("a session was started"))
+
+    def __call__(self, function, items, jobs):
+        assert jobs == 5_000
+        yield from serially(function, items)
+
+
+def test_a_run_on_a_cluster_may_ask_for_more_workers_than_processes_of_this_machine():
+    assert count_workers(5_000, Cluster()) == 5_000
+    start = pd.date_range("2024-01-01", periods=336, freq="h", tz="UTC")
+    panel = pd.DataFrame({"zone": "a", "start": start, "start_local": start.tz_localize(None), "minutes": 60})
+    panel = panel.assign(observed=2, stockout_minutes=0, closed_minutes=0, unknown_minutes=0, available_minutes=60)
+    panel = panel.assign(exposure=1.0, censored=False)
+    result = LatentDemand("weekly-mean").fit(panel, executor=Cluster(), jobs=5_000)
+    assert result.zones["status"].tolist() == ["ok"]

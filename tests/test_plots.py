@@ -149,6 +149,8 @@ def test_other_odd_arguments_are_refused_in_words(gp):
         plot_fit(gp, X, Y, ["maybe"] * 25)
     with pytest.raises(InputError, match="y must be numbers"):
         plot_fit(gp, X, ["high"] * 25)
+    with pytest.raises(InputError, match="must have a finite number to plot along; got 0 values without any"):
+        plot_fit(gp, X[:0], Y[:0])
     with pytest.raises(InputError, match="X must be a table of rows and columns"):
         plot_fit(gp, X[:, 0], Y)
     with pytest.raises(InputError, match="points must be a whole number of 2 or more; got 0"):

@@ -665,3 +665,8 @@ def test_a_city_lies_where_its_time_zone_says(timezone: str) -> None:
     city = simulate_city(stations=2, days=2, seed=1, timezone=timezone)
     made = build_panel(city.trips, city.status, city.stations, timezone=timezone)
     assert made.panel["observed"].sum() == len(city.trips)
+
+
+def test_realistic_is_true_or_false() -> None:
+    with pytest.raises(InputError, match="realistic: expected True or False, got 'no'"):
+        simulate_city(2, 1, seed=0, realistic="no")  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from unmet._exceptions import InputError, UnmetError
+from unmet._numbers import read_count
 from unmet._stamp import stamp
 
 __all__ = [
@@ -176,15 +177,12 @@ def count_workers(jobs: int | None, executor: Executor | None = None) -> int:
         from joblib import cpu_count
 
         return int(cpu_count())
-    most = _most_jobs(executor)
-    if not 1 <= jobs <= most:
-        raise InputError(f"jobs: expected a whole number from 1 to {most:,}, got {jobs}.")
-    return jobs
+    return read_count(jobs, "jobs", 1, _most_jobs(executor))
 
 
 def _most_jobs(executor: Executor | None) -> int:
     """Return the largest number of workers that may be asked for: all processes of a pool start at once."""
-    if getattr(executor, "slots", None) is not None:
+    if "slots" in dir(executor):  # to read it might start a session
         return 100_000
     from joblib import cpu_count
 
@@ -199,6 +197,8 @@ def describe_executor(executor: Executor) -> dict[str, Any]:
     >>> describe_executor(serially)["name"]
     'serially'
     """
+    if not callable(executor):
+        raise InputError(f"executor: expected a function such as unmet.execution.serially, got {executor!r:.60}.")
     check: Callable[[], dict[str, Any]] | None = getattr(executor, "check", None)
     if check is not None:
         return check()

@@ -21,6 +21,7 @@ __all__ = ["bias", "concordance", "coverage", "crps", "crps_samples", "nlpd", "p
 
 _OPEN_ENDED = ("low", "high", "limit")  # may be infinite
 _LARGEST = 1e150  # whose square is a number, as for estimators
+_ROUNDING = 1e-14  # of a sum, as a share of the sum of sizes
 
 
 def _columns(where: Any, **columns: Any) -> list[Array]:
@@ -93,7 +94,7 @@ def r2(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
     """
     truth, guess = _columns(where, y_true=y_true, y_pred=y_pred)
     spread = float(np.sum(np.square(truth - truth.mean())))
-    if spread == 0:
+    if spread == 0 or np.ptp(truth) == 0:  # a mean may differ from equal numbers by rounding
         raise InputError("R² is not defined if the truth is constant. Use rmse.")
     return 1.0 - float(np.sum(np.square(guess - truth))) / spread
 
@@ -114,7 +115,7 @@ def bias(y_true: Any, y_pred: Any, *, where: Any = None) -> float:
     -0.1
     """
     truth, guess = _columns(where, y_true=y_true, y_pred=y_pred)
-    if truth.sum() == 0:
+    if abs(truth.sum()) <= _ROUNDING * np.abs(truth).sum():
         raise InputError("Bias relative to the total is not defined if the truth sums to zero. Use rmse.")
     return float(guess.sum() / truth.sum() - 1.0)
 
@@ -254,8 +255,8 @@ def crps_samples(y_true: Any, samples: Any, *, where: Any = None) -> float:
     if draws.ndim != 2 or draws.shape[1] != rows or len(draws) < 2:
         raise InputError(f"samples must be draws × rows, two draws or more, for {rows} rows; got {draws.shape}.")
     draws = np.sort(draws[:, _rows(where, rows)], axis=0)
-    if not np.isfinite(draws).all():
-        raise InputError("samples must not contain NaN or infinity.")
+    if not (np.abs(draws) <= _LARGEST).all():
+        raise InputError(f"samples must not contain NaN, infinity or numbers above {_LARGEST:g} in size.")
     size = len(draws)
     # E|X − X'| from order statistics: Σ (2k − size − 1) x_(k) · 2/(size (size − 1))
     rank = 2 * np.arange(1, size + 1) - size - 1

@@ -76,6 +76,8 @@ def plot_fit(
     columns = _columns(X)
     chosen = _choose(columns, column, named=hasattr(X, "columns"))
     x = vector(columns[chosen], len(columns[chosen]), f"column {chosen!r}")
+    if not np.isfinite(x).any():
+        raise InputError(f"column {chosen!r} must have a finite number to plot along; got {x.size} values without any.")
     values, side = vector(y, x.size, "y"), sides(censored, x.size)
     along = np.linspace(np.nanmin(x), np.nanmax(x), points)
     held = {name: _usual(given) for name, given in columns.items() if name != chosen}

@@ -211,6 +211,8 @@ def test_answers_that_cannot_be_used_are_polls_with_an_error_and_lose_nothing(ci
         "no answer in time": Reply(stall=True),
         "larger than 100,000": Reply(200, b"[" * 200_000),
         "recursion": Reply(200, b"[" * 90_000),
+        "can't decode byte 0xed": Reply(200, good.body.replace(b'"a"', b'"\xed\xa0\x80"')),  # half a character
+        "can't decode byte 0xff": Reply(200, good.body.decode().replace('"a"', '"\\ud800"').encode("utf-16")),
         "more than 5 redirects": Reply(302, b"", {"Location": "/station_status"}),
         "not http or https": Reply(302, b"", {"Location": "file:///etc/passwd"}),
     }
@@ -225,6 +227,35 @@ def test_answers_that_cannot_be_used_are_polls_with_an_error_and_lose_nothing(ci
         assert expected in found
     assert errors[-1] is None or pd.isna(errors[-1])
     assert len(city.table("changes")) == 2
+
+
+def test_a_list_of_feeds_that_could_not_be_kept_is_not_used(city: City) -> None:
+    good = city.server.routes["/gbfs.json"]
+    assert isinstance(good, Reply)
+    city.server.routes["/gbfs.json"] = Reply(200, good.body.decode().encode("utf-16"))
+    city.collect(60.0)
+    assert not city.asked()
+    city.server.routes["/gbfs.json"] = Reply(200, b"\xef\xbb\xbf" + good.body)
+    city.collect(600.0)
+    asked = len(city.asked())
+    city.server.routes["/gbfs.json"] = Reply(503)
+    city.collect(60.0)  # the list is taken up from the history
+    assert len(city.asked()) > asked > 0
+
+
+def test_a_document_with_more_news_than_a_frame_holds_is_a_failed_poll_and_forgotten(
+    city: City, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    city.collect(1.0, once=True)
+    city.bikes = {f"s{i}": 1 for i in range(50)}
+    with monkeypatch.context() as limited:
+        limited.setattr("unmet.collect.segments._MOST_VALUES", 100_500)
+        city.collect(1.0, once=True)
+    assert "too much to be kept" in city.polls()["error"].iloc[-1]
+    city.bikes = {"a": 3, "c": 1}
+    city.collect(1.0, once=True)
+    changes = city.table("changes").query("not restated").iloc[2:]
+    assert sorted(zip(changes["station_id"], changes["left_feed"], strict=True)) == [("b", True), ("c", False)]
 
 
 def test_an_older_document_from_a_cache_is_not_used(city: City) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from unmet._exceptions import FileFormatError
-from unmet.collect.segments import Segment, damaged_bytes, read_segment
+from unmet.collect import segments
+from unmet.collect.segments import Segment, check_frame, damaged_bytes, read_segment
 
 
 def write(path: Path, *payloads: int) -> list[int]:
@@ -112,3 +113,20 @@ def test_what_is_not_a_segment_is_neither_written_nor_waited_for(tmp_path: Path)
             Segment(tmp_path / f"{name}.segment")
     assert precious.read_text() == (tmp_path / "plain.segment").read_text() == "not ours"
     assert not (tmp_path / "nothing").exists()
+
+
+def test_what_is_checked_can_be_read_and_what_is_larger_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "_MOST_BYTES", 110_000)
+    monkeypatch.setattr(segments, "_MOST_VALUES", 100_100)
+    sound = [{"documents": [["gbfs", 1.0, "\x7f" * 1_600]]}, {"changes": [["a", i] for i in range(30)]}]
+    with Segment(tmp_path / "day.segment") as segment:
+        for rows in sound:
+            check_frame(rows)
+            segment.append(rows)
+    assert list(read_segment(tmp_path / "day.segment")) == sound
+    with pytest.raises(FileFormatError, match=r"too much to be kept \(it has 10,"):
+        check_frame({"documents": [["gbfs", 1.0, "\x7f" * 1_700]]})
+    with pytest.raises(FileFormatError, match=r"too much to be kept \(it has more than 100 values"):
+        check_frame({"changes": [["a", i] for i in range(60)]})

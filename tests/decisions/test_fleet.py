@@ -62,6 +62,21 @@ def test_the_first_moves_are_the_best_set_of_that_size(seed):
         assert before - gained == pytest.approx(min(reachable), abs=1e-10)
 
 
+def test_costs_that_are_convex_up_to_rounding_move_no_bike_from_a_station_to_itself():
+    assert rebalance([[0.0, 1e-10, 0.0]], [1], most_moves=3) == []
+    between = rebalance([[0.0, 1e-10, 0.0, 0.0], [0.0, 0.0, 1e-10, 1.0]], [1, 2], most_moves=3)
+    assert all(move.source != move.target for move in between)
+    # Quiet hours and a large penalty: the differences of costs are rounding where a level hardly matters.
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        busy = generator.random((4, 2, 12)) < 0.5
+        rates = busy * generator.gamma(0.3, generator.choice([0.01, 1.0, 20.0], (4, 2, 1)), (4, 2, 12))
+        costs = [expected_lost(*rates[i], 40).cost(no_bike=1e6) for i in range(4)]
+        moves = rebalance(costs, generator.integers(0, 41, 4), most_moves=200)
+        assert len(moves) < 161
+        assert np.all(np.diff([move.gain for move in moves]) <= 0)
+
+
 def test_costs_that_are_not_convex_are_refused():
     with pytest.raises(InputError, match="station 1: the cost is not convex"):
         allocate_fleet([[1.0, 0.5, 0.2], [1.0, 0.9, 0.1]], 2)

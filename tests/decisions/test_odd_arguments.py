@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -107,3 +108,36 @@ def test_randomness_comes_from_a_generator(call: str, generator: Any) -> None:
     function, given = CALLS[call]
     with pytest.raises(InputError, match=r"generator: expected a numpy.random.Generator"):
         function(**{**given, "generator": generator})
+
+
+def test_costs_whose_differences_are_infinite_are_refused() -> None:
+    steep = [1e308, -1e308, 1e308]
+    for call in (
+        lambda: decisions.allocate_fleet([steep], 1),
+        lambda: decisions.rebalance([steep, [0.0, 1.0]], [0, 1]),
+        lambda: decisions.target_level([steep, steep]),
+        lambda: decisions.value_of_bikes(steep),
+    ):
+        with pytest.raises(InputError, match=r"at most 1e\+150 in size"):
+            call()
+
+
+def test_a_table_of_costs_with_other_levels_than_the_station_has_is_refused() -> None:
+    with pytest.raises(InputError, match=r"station 0 with 4 docks: expected the costs of 5 levels, got shape \(3,\)"):
+        decisions.move_docks(lambda i, c: np.array([2.0, 1.0, 1.5]), [4, 4], bikes=4, most_docks=1)
+
+
+def test_riders_need_a_station() -> None:
+    with pytest.raises(InputError, match=r"for some station; got \(0, 3\)"):
+        decisions.draw_riders(np.zeros((0, 3)), np.zeros((0, 3)), np.zeros((0, 0)), np.random.default_rng(0))
+
+
+def test_riders_of_many_stations_take_memory_for_riders_not_for_their_choices() -> None:
+    rates, km = np.full((400, 24), 2.0), np.zeros((400, 400))
+    tracemalloc.start()
+    riders = decisions.draw_riders(rates, rates, km, np.random.default_rng(0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(riders) == pytest.approx(19_200, rel=0.05)
+    assert peak < 20e6  # bytes; a number per rider and station takes 61 MB
+    assert len(np.unique(riders.destination)) == 400

@@ -157,6 +157,18 @@ def test_exposure_in_another_order_is_refused() -> None:
         CensoredGP(likelihood="poisson").fit(frame, np.round(Y), exposure=exposure)
 
 
+def test_bounds_and_weights_in_another_order_are_refused() -> None:
+    rows = pd.Series(np.round(Y), index=labelled().index)
+    exposure = pd.Series(np.linspace(0.5, 1, N), index=rows.index)
+    gp = CensoredGP(likelihood="poisson", optimizer=None)
+    with pytest.raises(InputError, match="exposure has the rows of lower in another order"):
+        gp.fit(T[:, None], lower=rows, upper=rows, exposure=exposure[::-1])
+    with pytest.raises(InputError, match="sample_weight has the rows of y in another order"):
+        gp.fit(T[:, None], rows).score(T[:, None], rows, exposure[::-1])
+    with pytest.raises(InputError, match="sample_weight has the rows of y in another order"):
+        TobitRegressor().fit(T[:, None], rows).score(T[:, None], rows, exposure[::-1])
+
+
 def test_arrow_tables_are_frames() -> None:
     arrow = pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"t": np.arange(12.0), "rain": np.arange(12.0) ** 2})

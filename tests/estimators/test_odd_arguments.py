@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import DataConversionWarning
 
 from unmet import CensoredGP, InputError, TobitRegressor
 from unmet._exceptions import UninformativeWarning
@@ -346,3 +348,39 @@ def test_values_that_are_not_real_numbers_are_refused(
 def test_an_array_that_masks_nothing_is_an_array() -> None:
     plain, masked = (TobitRegressor().fit(X, y) for y in (Y, np.ma.masked_array(Y, np.zeros(30))))
     assert plain.coef_ == masked.coef_
+
+
+@pytest.mark.parametrize("name", ["censored", "censored_probability"])
+def test_masked_labels_of_shares_are_refused(name: str) -> None:
+    labels = np.ma.masked_array(np.sign(X[:, 0] - 5) > 0, MASK)
+    with pytest.raises(InputError, match=rf"{name} has 1 masked values"):
+        CensoredGP(censoring="share").fit(X, Y, **{name: labels})
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["masked", "complex", "times", "records"])
+@pytest.mark.parametrize("name", ["y", "sample_weight"])
+def test_scores_of_values_that_are_not_real_numbers_are_refused(
+    estimator: CensoredGP | TobitRegressor, name: str, kind: str
+) -> None:
+    value, message = NOT_REAL[kind]
+    with pytest.raises(InputError, match=message):
+        estimator.fit(X, Y).score(**{"X": X, "y": Y, name: value})
+
+
+@BOTH
+def test_weights_of_a_score_are_one_per_row_and_none_negative(estimator: CensoredGP | TobitRegressor) -> None:
+    fitted = estimator.fit(X, Y)
+    for weight in (np.ones(35), np.ones((30, 1)), -np.ones(30), np.zeros(30), np.full(30, np.nan), ["a"] * 30):
+        with pytest.raises(InputError, match="sample_weight must"):
+            fitted.score(X, Y, weight)
+    assert fitted.score(X, Y[:, None]) == fitted.score(X, Y, np.ones(30))
+
+
+@pytest.mark.parametrize("censoring", ["model", "drop", "ignore", "share"])
+def test_true_values_of_a_column_are_those_of_its_vector(censoring: Any) -> None:
+    high = np.abs(Y) > 0.8 * np.abs(Y).max()
+    gp = CensoredGP(censoring=censoring, optimizer=None).fit(X, Y, high)
+    with pytest.warns(DataConversionWarning):
+        column = gp.predict_truth(X, Y[:, None], high)
+    pd.testing.assert_frame_equal(column, gp.predict_truth(X, Y, high))

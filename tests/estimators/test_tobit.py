@@ -276,3 +276,17 @@ def test_odd_quantiles_are_refused_in_words():
         tobit.predict_quantiles(X, q=1.0)
     with pytest.raises(InputError, match="kind must be one of demand, latent"):
         tobit.predict_quantiles(X, kind="noisy")
+
+
+@pytest.mark.parametrize("shift", [1e4, 1e6, 1e8, 1e10])
+def test_standard_errors_do_not_depend_on_where_the_columns_lie(shift, tmp_path):
+    generator = np.random.default_rng(0)
+    X = np.round(generator.normal(size=(60, 2)), 3)
+    truth = X @ [1.0, 2.0] + 3.0 + generator.normal(size=60)
+    plain = TobitRegressor().fit(X, np.minimum(truth, 4.0), truth > 4.0)
+    far = TobitRegressor().fit(X + shift, np.minimum(truth, 4.0), truth > 4.0)
+    far.save(tmp_path / "far")
+    for fitted in (far, TobitRegressor.load(tmp_path / "far")):
+        mean, std = fitted.predict(X + shift, return_std=True)
+        np.testing.assert_allclose(mean, plain.predict(X), rtol=0, atol=1e-15 * shift + 1e-9)
+        np.testing.assert_allclose(std, plain.predict(X, return_std=True)[1], rtol=1e-12 * shift**0.5 + 1e-6)

@@ -22,6 +22,7 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.writing import system_reason
 
 __all__ = [
+    "MOMENTS",
     "connect",
     "fetch_all",
     "fetch_frame",
@@ -29,10 +30,15 @@ __all__ = [
     "identifier",
     "literal",
     "one_thread",
+    "parquet_rows",
     "path_literal",
     "reading",
     "register",
 ]
+
+_NANOSECONDS = "TIMESTAMPTZ_NS"
+MOMENTS = ("TIMESTAMP WITH TIME ZONE", _NANOSECONDS)
+"""Types of moments: in microseconds, and in nanoseconds, as pandas may write them."""
 
 
 def connect(
@@ -117,7 +123,7 @@ def fetch_frame(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequenc
     DuckDB converts moments with a deprecated call of pandas; their zone is put on here instead.
     """
     described = fetch_all(connection, f"DESCRIBE {sql}", values)
-    moments = [row[0] for row in described if row[1] == "TIMESTAMP WITH TIME ZONE"]
+    moments = [row[0] for row in described if row[1] in MOMENTS]
     if moments:
         changed = ", ".join(f"{identifier(c)} AT TIME ZONE 'UTC' AS {identifier(c)}" for c in moments)
         sql = f"SELECT * REPLACE ({changed}) FROM ({sql})"
@@ -125,6 +131,14 @@ def fetch_frame(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequenc
     for name in moments:
         frame[name] = frame[name].dt.tz_localize("UTC")
     return frame
+
+
+def parquet_rows(connection: duckdb.DuckDBPyConnection, file: str) -> str:
+    """Return a query of a Parquet file (a quoted path) with all moments in microseconds, which more functions take."""
+    source = f"FROM read_parquet({file})"
+    precise = [row[0] for row in fetch_all(connection, f"DESCRIBE SELECT * {source}") if row[1] == _NANOSECONDS]
+    changed = ", ".join(f"{identifier(name)}::TIMESTAMPTZ AS {identifier(name)}" for name in precise)
+    return f"SELECT * REPLACE ({changed}) {source}" if precise else f"SELECT * {source}"
 
 
 def register(connection: duckdb.DuckDBPyConnection, name: str, frame: Any) -> None:

@@ -23,7 +23,7 @@ from unmet.collect.feeds import DAY, CollectorSettings, Feed
 from unmet.collect.history import SystemHistory, day_of
 from unmet.collect.memory import DISCOVERY, INFORMATION, STATUS, VEHICLE_FEEDS, Memory, Seen
 from unmet.collect.requests import Answer, Secrets, ask
-from unmet.collect.segments import Segment
+from unmet.collect.segments import Segment, check_frame
 
 if TYPE_CHECKING:
     import httpx
@@ -274,9 +274,12 @@ class _SystemCollector:
             listed = feed_addresses(document) if feed.name == DISCOVERY else {}
             if (older := feed.refuse(document, at, self._settings)) is not None:
                 return Seen(), older
-            seen = self._memory.see(feed.name, document, at, answer.content.decode("utf-8", "replace"))
+            memory = self._memory.copy()
+            seen = memory.see(feed.name, document, at, answer.content.decode("utf-8-sig"))
+            check_frame(seen.tables)
         except FileFormatError as error:
             return Seen(), str(error)
+        self._memory = memory
         feed.accept(document, answer, at)
         self._add_feeds(listed)
         return seen, None

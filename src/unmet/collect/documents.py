@@ -132,7 +132,8 @@ def parse_document(content: bytes) -> Document:
     Document(updated=1600000000.0, ttl=30.0, data={'stations': []})
     """
     try:
-        document = json.loads(content)
+        # JSON is UTF-8. Of bytes, `json` reads other encodings too, which the text that is kept does not have.
+        document = json.loads(content.decode("utf-8-sig"))
         if rb"\u" in content:  # half a character, as in "\ud800", is not text and could not be kept
             json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:

@@ -72,6 +72,14 @@ class Memory:
         self._read_states: LastRead[tuple[StationState, float | None]] = []
         self._read_vehicles: LastRead[Vehicle] = []
 
+    def copy(self) -> Memory:
+        """Return a copy that sees a document on trial: if it cannot be kept, this one has not seen it."""
+        other = Memory()
+        other._states, other._vehicles, other._infos = dict(self._states), dict(self._vehicles), dict(self._infos)
+        other._to_restate = set(self._to_restate)
+        other._read_states, other._read_vehicles = list(self._read_states), list(self._read_vehicles)
+        return other
+
     def begin_day(self) -> None:
         """Write all rows with the next document of each feed, so that the files of a day can be read alone."""
         self._to_restate = {"changes", "vehicles", "stations"}

@@ -15,7 +15,7 @@ import re
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,12 +23,13 @@ from typing import Any
 
 from unmet._exceptions import FileFormatError
 
-__all__ = ["Segment", "damaged_bytes", "read_segment"]
+__all__ = ["Segment", "check_frame", "damaged_bytes", "read_segment"]
 
 _MAGIC = b"UNM1"
 _HEAD = struct.Struct("<4sII")
 # Of one frame, unpacked. Larger ones are damage, or not ours: parsed values take up to 64 bytes each.
 _MOST_BYTES, _MOST_VALUES = 1 << 28, 8_000_000
+_OF_POLL = 100_000  # bytes or values of a frame beside the rows of a document: its poll
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
@@ -73,7 +74,7 @@ class Segment:
 
     def append(self, payload: dict[str, Any]) -> None:
         """Append a frame. It is on disk when this returns; after an error the file is as it was before."""
-        packed = zlib.compress(json.dumps(payload, separators=(",", ":")).encode(), 6)
+        packed = zlib.compress(_as_json(payload), 6)
         frame = _HEAD.pack(_MAGIC, len(packed), zlib.crc32(packed)) + packed
         with self._lock:
             start = self._file.tell()
@@ -112,14 +113,33 @@ def read_segment(path: Path) -> Iterator[dict[str, Any]]:
         unpacker = zlib.decompressobj()
         try:
             text = unpacker.decompress(packed, _MOST_BYTES)
-            if _values(text) > _MOST_VALUES and _values(_STRING.sub(b"", text)) > _MOST_VALUES:
-                raise ValueError(f"it has more than {_MOST_VALUES:,} values")
+            _refuse_many_values(text, _MOST_VALUES)
             payload = json.loads(text)
         except (zlib.error, ValueError, RecursionError) as error:
             raise FileFormatError(f"{path}: a frame cannot be unpacked ({error}).") from None
         if unpacker.unconsumed_tail or not isinstance(payload, dict):
             raise FileFormatError(f"{path}: a frame is not a record of a poll.")
         yield payload
+
+
+def check_frame(rows: Mapping[str, Any]) -> None:
+    """Raise `FileFormatError` for rows that make a frame larger than `read_segment` reads."""
+    text = _as_json(rows)
+    try:
+        if len(text) > _MOST_BYTES - _OF_POLL:
+            raise ValueError(f"it has {len(text):,} bytes")
+        _refuse_many_values(text, _MOST_VALUES - _OF_POLL)
+    except ValueError as error:
+        raise FileFormatError(f"what is new is too much to be kept ({error})") from None
+
+
+def _as_json(payload: Mapping[str, Any]) -> bytes:
+    return json.dumps(payload, separators=(",", ":")).encode()
+
+
+def _refuse_many_values(text: bytes, most: int) -> None:
+    if _values(text) > most and _values(_STRING.sub(b"", text)) > most:
+        raise ValueError(f"it has more than {most:,} values")
 
 
 def _values(text: bytes) -> int:

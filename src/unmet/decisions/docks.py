@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from unmet._exceptions import InputError
-from unmet._numbers import LARGEST_COUNT, read_count, read_counts
+from unmet._numbers import LARGEST_COUNT, read_count, read_counts, read_numbers
 from unmet._typing import Array, IntArray
 from unmet.decisions.fleet import allocate_fleet, rebalance
 from unmet.decisions.station import MOST_DOCKS
@@ -76,7 +77,7 @@ def move_docks(cost: CostOfCapacity, capacities: Sequence[int] | IntArray, bikes
     [[4, 8], [5, 7], [6, 6]]
     """
     most_docks = read_count(most_docks, "most_docks", 0, LARGEST_COUNT)
-    table = lru_cache(maxsize=None)(lambda i, c: np.asarray(cost(i, c), dtype=float))
+    table = lru_cache(maxsize=None)(lambda i, c: _table(cost(i, c), i, c))
     docks = read_counts(capacities, "capacities", MOST_DOCKS)
     if docks.ndim != 1 or len(docks) == 0:
         raise InputError("capacities: expected a number of docks, 0 or more, for each station.")
@@ -99,6 +100,16 @@ def move_docks(cost: CostOfCapacity, capacities: Sequence[int] | IntArray, bikes
             change -= move.gain
         layouts.append(Layout(docks.copy(), levels.copy(), layouts[-1].cost + change))
     return layouts
+
+
+def _table(given: Any, station: int, capacity: int) -> Array:
+    costs = read_numbers(given, "cost")
+    if costs.shape != (capacity + 1,):
+        raise InputError(
+            f"cost: station {station} with {capacity} docks: expected the costs of {capacity + 1} levels, got shape "
+            f"{costs.shape}."
+        )
+    return costs
 
 
 _Steps = list[tuple[int, int]]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from unmet._exceptions import InputError
 from unmet._numbers import LARGEST_COUNT, read_count, read_counts, read_numbers
 from unmet._typing import Array, IntArray
+from unmet.decisions.station import LARGEST_COST
 
 __all__ = ["Allocation", "Move", "allocate_fleet", "fleet_curve", "rebalance"]
 
@@ -85,7 +86,7 @@ def fleet_curve(costs: Sequence[npt.ArrayLike], fleets: Sequence[int]) -> list[A
     station = np.concatenate([np.full(len(table) - 1, i) for i, table in enumerate(tables)]).astype(np.intp)
     gain = np.concatenate([-np.diff(table) for table in tables])
     # Stable: among equal gains of one station the lower level comes first, as it must.
-    order = np.argsort(-gain, kind="stable")
+    order = np.argsort(-np.concatenate([_gains(table) for table in tables]), kind="stable")
     empty = float(sum(table[0] for table in tables))
     results = []
     for bikes in sizes.tolist():
@@ -129,8 +130,9 @@ def rebalance(
     for i, table in enumerate(tables):
         if not 0 <= now[i] < len(table):
             raise InputError(f"levels: station {i} has {now[i]} bikes; expected 0 to its {len(table) - 1} docks.")
-    receivers = [(-_gain(table, now[i]), i) for i, table in enumerate(tables)]
-    donors = [(_loss(table, now[i]), i) for i, table in enumerate(tables)]
+    gains = [_gains(table) for table in tables]
+    receivers = [(-_gain(gains[i], level), i) for i, level in enumerate(now)]
+    donors = [(_loss(gains[i], level), i) for i, level in enumerate(now)]
     heapq.heapify(receivers)
     heapq.heapify(donors)
     moves: list[Move] = []
@@ -143,19 +145,27 @@ def rebalance(
         now[source] -= 1
         now[target] += 1
         # By convexity a donor never receives later and a receiver never gives: their other entries may grow stale.
-        heapq.heapreplace(donors, (_loss(tables[source], now[source]), source))
-        heapq.heapreplace(receivers, (-_gain(tables[target], now[target]), target))
+        heapq.heapreplace(donors, (_loss(gains[source], now[source]), source))
+        heapq.heapreplace(receivers, (-_gain(gains[target], now[target]), target))
     return moves
 
 
-def _gain(table: Array, level: int) -> float:
+def _gains(table: Array) -> Array:
+    """Cost saved by each further bike, without the rounding by which it may rise from level to level.
+
+    With gains that rise, a bike could move from a station to itself, without end.
+    """
+    return np.asarray(np.minimum.accumulate(-np.diff(table)))
+
+
+def _gain(gains: Array, level: int) -> float:
     """Cost saved by one more bike; −∞ at a full station."""
-    return float(table[level] - table[level + 1]) if level + 1 < len(table) else -np.inf
+    return float(gains[level]) if level < len(gains) else -np.inf
 
 
-def _loss(table: Array, level: int) -> float:
+def _loss(gains: Array, level: int) -> float:
     """Cost added by one bike fewer; ∞ at an empty station."""
-    return float(table[level - 1] - table[level]) if level > 0 else np.inf
+    return float(gains[level - 1]) if level > 0 else np.inf
 
 
 def _convex(costs: Sequence[npt.ArrayLike]) -> list[Array]:
@@ -166,8 +176,11 @@ def _convex(costs: Sequence[npt.ArrayLike]) -> list[Array]:
     if not tables:
         raise InputError("costs: expected at least one station.")
     for i, table in enumerate(tables):
-        if table.ndim != 1 or len(table) == 0 or not np.isfinite(table).all():
-            raise InputError(f"costs: station {i}: expected finite costs by level, got shape {table.shape}.")
+        if table.ndim != 1 or len(table) == 0 or not (np.abs(table) <= LARGEST_COST).all():
+            raise InputError(
+                f"costs: station {i}: expected finite costs by level, at most {LARGEST_COST:g} in size; got shape "
+                f"{table.shape}."
+            )
         slack = 1e-9 * (1.0 + np.abs(table).max())
         if len(table) > 2 and np.diff(table, 2).min() < -slack:
             raise InputError(f"costs: station {i}: the cost is not convex in the level.")

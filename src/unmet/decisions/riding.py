@@ -133,10 +133,10 @@ def draw_riders(
     (True, {0})
     """
     mu, lam, between = read_rates(rentals, "rentals"), read_rates(returns, "returns"), read_rates(km, "km")
-    if mu.ndim != 2 or lam.shape != mu.shape or between.shape != (len(mu), len(mu)):
+    if mu.ndim != 2 or lam.shape != mu.shape or between.shape != (len(mu), len(mu)) or len(mu) == 0:
         raise InputError(
-            "rentals, returns, km: expected (stations, intervals) twice, and (stations, stations); got "
-            f"{mu.shape}, {lam.shape} and {between.shape}."
+            "rentals, returns, km: expected (stations, intervals) twice, and (stations, stations), for some station; "
+            f"got {mu.shape}, {lam.shape} and {between.shape}."
         )
     length, broken, source = (
         read_rate(hours, "hours"),
@@ -152,7 +152,10 @@ def draw_riders(
     size = len(origin)
     cumulated = np.cumsum(lam + 1e-12, axis=0)
     chance = source.random(size) * cumulated[-1, interval]
-    destination = (cumulated[:, interval] <= chance).sum(axis=0)
+    destination = np.empty(size, dtype=np.intp)
+    for k in range(mu.shape[1]):  # all at once would take a number per rider and station
+        rows = interval == k
+        destination[rows] = np.searchsorted(cumulated[:, k], chance[rows], side="right")
     riding = np.where(origin == destination, _ROUND_TRIP, _START + between[origin, destination] / _RIDING)
     time = length * (interval + source.random(size))
     order = np.argsort(time, kind="stable")

@@ -27,6 +27,7 @@ from unmet._numbers import read_count, read_generator, read_rate, read_rates
 from unmet._typing import Array
 
 __all__ = [
+    "LARGEST_COST",
     "MOST_DOCKS",
     "LostRiders",
     "expected_cost",
@@ -41,6 +42,9 @@ MOST_DOCKS = 100_000
 
 MOST_RIDERS = 100_000
 """Most riders that a station may expect in one interval: the time to sum over them grows with their number."""
+
+LARGEST_COST = 1e150
+"""Largest cost of a level: sums and differences of many such are finite."""
 
 _LEAST_DISPERSION = 1e-12  # below it a factor is 1 in double precision, and its gamma distribution has no draws
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from unmet._exceptions import InputError
 from unmet._numbers import read_count, read_numbers, read_rate
 from unmet._typing import Array
-from unmet.decisions.station import MOST_DOCKS, expected_lost
+from unmet.decisions.station import LARGEST_COST, MOST_DOCKS, expected_lost
 
 __all__ = ["Target", "target_level", "value_of_a_dock", "value_of_bikes"]
 
@@ -84,8 +84,10 @@ def value_of_bikes(cost: npt.ArrayLike) -> Array:
 
 def _costs(cost: npt.ArrayLike) -> Array:
     array = read_numbers(cost, "cost")
-    if array.ndim == 0 or array.size == 0 or not np.isfinite(array).all():
-        raise InputError(f"cost: expected finite values, one per level; got shape {array.shape}.")
+    if array.ndim == 0 or array.size == 0 or not (np.abs(array) <= LARGEST_COST).all():
+        raise InputError(
+            f"cost: expected finite values, one per level, at most {LARGEST_COST:g} in size; got shape {array.shape}."
+        )
     return array
 
 

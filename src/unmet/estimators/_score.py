@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.metrics import r2_score
 
 from unmet._exceptions import InputError
+from unmet._numbers import read_numbers
 from unmet._typing import Array
 from unmet.estimators.labels import sides, vector
 
@@ -30,14 +31,16 @@ def r2_on_exact_rows(
     censored, lower, upper : array-like of shape (n,) or None
         Labels and bounds as in `fit`.
     """
-    y = np.asarray(y)
-    if len(y) != len(expected):
-        raise InputError(f"y must have one value per row of X; got {len(y)} for {len(expected)} rows.")
-    keep = sides(censored, len(y)) == 0
+    n = len(expected)
+    values = read_numbers(y, "y")
+    values = vector(values[:, 0] if values.shape == (n, 1) else values, n, "y")
+    keep = sides(censored, n) == 0
     for bound, name in ((lower, "lower"), (upper, "upper")):
         if bound is not None:
-            keep &= ~np.isfinite(vector(bound, len(y), name))
+            keep &= ~np.isfinite(vector(bound, n, name))
     if not keep.any():
-        raise InputError(f"All {len(y)} rows are censored, and R² needs exact rows. Use unmet.metrics.nlpd instead.")
-    weight = None if sample_weight is None else np.asarray(sample_weight)[keep]
-    return float(r2_score(y[keep], expected[keep], sample_weight=weight))
+        raise InputError(f"All {n} rows are censored, and R² needs exact rows. Use unmet.metrics.nlpd instead.")
+    weight = None if sample_weight is None else vector(sample_weight, n, "sample_weight")[keep]
+    if weight is not None and not ((weight >= 0).all() and 0 < weight.sum() < np.inf):
+        raise InputError("sample_weight must be finite and at least 0, and above 0 for some exact row.")
+    return float(r2_score(values[keep], expected[keep], sample_weight=weight))

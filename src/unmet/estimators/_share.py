@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError, UninformativeWarning
-from unmet._numbers import refuse_other_order
+from unmet._numbers import refuse_other_kinds, refuse_other_order
 from unmet._parameters import LogNormal, Parameter
 from unmet._typing import Array
 from unmet.estimators._model import Model
@@ -57,6 +57,7 @@ def short_rows(censored: Any, probability: Any, n: int) -> Array:
     if probability is not None:
         if censored is not None:
             raise InputError("give either censored= or censored_probability=, not both")
+        refuse_other_kinds(probability, "censored_probability")
         given = vector(_without_missing(probability), n, "censored_probability")
         bad = np.flatnonzero((given < 0) | (given > 1))
         if bad.size:
@@ -67,6 +68,7 @@ def short_rows(censored: Any, probability: Any, n: int) -> Array:
         return given
     if censored is None:
         return np.zeros(n)
+    refuse_other_kinds(censored, "censored")
     labels = np.asarray(censored, dtype=object)
     if labels.shape != (n,):
         raise InputError(f"censored must have one label per row of X; got shape {labels.shape} for {n} rows")
@@ -105,9 +107,8 @@ def read_given(
         Whether names and number of columns are noted, or compared with those noted before.
     """
     X, y, censored, lower, upper, exposure, probability, background = given
-    refuse_other_order(
-        X, y=y, exposure=exposure, censored=censored, censored_probability=probability, background=background
-    )
+    rows = {"y": y, "censored": censored, "lower": lower, "upper": upper, "censored_probability": probability}
+    refuse_other_order(X, **rows, exposure=exposure, background=background)
     if not isinstance(likelihood, Shared) and gp.censoring != "share":
         if probability is not None:
             raise InputError("censored_probability needs censoring='share'")

@@ -83,7 +83,7 @@ class Truths(BaseEstimator):
             raise InputError("predict_truth is defined for Gaussian values, and for counts with censoring='share'.")
         table, obs = read_rows(self, X, y, censored, None, None, reset=False)
         if self.censoring_ == "ignore":
-            return pd.DataFrame({"value": np.asarray(y, dtype=float), "value_sd": 0.0})
+            return pd.DataFrame({"value": np.where(np.isfinite(obs.lower), obs.lower, obs.upper), "value_sd": 0.0})
         if self.censoring_ == "drop":
             free = ~obs.exact
             obs = replace(obs, lower=np.where(free, -np.inf, obs.lower), upper=np.where(free, np.inf, obs.upper))

@@ -28,7 +28,7 @@ from unmet.estimators._trouble import warn_of_trouble
 from unmet.estimators._truth import Truths
 from unmet.estimators.frames import naming_rows
 from unmet.estimators.inputs import all_or_nothing, choice, numbers, read_table, switch, whole_number
-from unmet.estimators.labels import as_asked, bounded_both_ways, with_exposure
+from unmet.estimators.labels import as_asked, bounded_both_ways, vector, with_exposure
 from unmet.evidence import Optimizer, Optimum
 from unmet.inference.ep import Sites
 from unmet.kernels import Kernel
@@ -102,6 +102,7 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
         With ``censoring="share"``: odds that a row whose label is missing was short; 1 where no label is missing.
     label_probability_ : array of shape (n,)
         With ``censoring="share"``: how likely each row was short, given all data; 0 and 1 where the label was known.
+        Counts: without the rows of exposure 0.
     log_marginal_likelihood_ : float
         Log evidence of the data in the units of y (EP's approximation if rows are censored).
     converged_ : bool
@@ -341,17 +342,16 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
         -------
         float
         """
-        refuse_other_order(
-            X, y=y, censored=censored, exposure=exposure, lower=lower, upper=upper, background=background
-        )
+        rows = {"y": y, "censored": censored, "lower": lower, "upper": upper, "sample_weight": sample_weight}
+        refuse_other_order(X, **rows, exposure=exposure, background=background)
         expected = self.predict(X)
         if exposure is not None or background is not None:
             seen = Observations(np.zeros(len(expected)), np.zeros(len(expected)))
             seen = with_exposure(seen, exposure, self._model.likelihood, background)
             if seen.exposure is not None:
                 expected = expected * seen.exposure
-                open_ = (seen.exposure > 0).astype(float)
-                sample_weight = open_ if sample_weight is None else open_ * np.asarray(sample_weight)
+                weight = 1.0 if sample_weight is None else vector(sample_weight, len(expected), "sample_weight")
+                sample_weight = weight * (seen.exposure > 0)
             if seen.background is not None:
                 expected = expected + seen.background
         return r2_on_exact_rows(y, expected, sample_weight, censored, lower, upper)

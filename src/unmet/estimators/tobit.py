@@ -121,6 +121,8 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
             sizes = np.sqrt(np.mean(np.square(X), axis=0))
             repeated = undetermined(design, back, np.append(np.where(sizes > 0, sizes, 1.0), 1.0))
             self._keep(fit, back, level, repeated)
+            # About the centre, where it loses no digits however far that is from 0; finite also for repeated columns.
+            self._centre, self._covariance = centre, self._propagated(fit, self._back(np.zeros_like(centre), spread))
             self.converged_ = fit.converged and endless is None
         self._warn(fit, endless, repeated)
         return self
@@ -134,13 +136,16 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
             back[d, :d], back[d, d] = -centre / spread, 1.0
         return back
 
+    def _propagated(self, fit: TobitFit, back: Array) -> Array:
+        """Return the covariance of slopes, intercept and scale, by the map from those of the design."""
+        whole = np.zeros((len(back) + 1, back.shape[1] + 1))
+        whole[:-1, :-1], whole[-1, -1] = back, 1.0
+        return np.asarray(whole @ fit.covariance @ whole.T)
+
     def _keep(self, fit: TobitFit, back: Array, level: float, repeated: BoolArray) -> None:
         d = len(back) - 1
         estimate = back @ fit.coef
-        whole = np.zeros((d + 2, back.shape[1] + 1))  # slopes, level, scale
-        whole[:-1, :-1], whole[-1, -1] = back, 1.0
-        self.covariance_ = whole @ fit.covariance @ whole.T
-        self._covariance = self.covariance_.copy()  # stays finite for repeated columns, for `predict`
+        self.covariance_ = self._propagated(fit, back)
         lost = np.flatnonzero(repeated)
         self.covariance_[lost, lost] = np.inf
         errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
@@ -201,7 +206,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         mean = np.asarray(table @ self.coef_ + self.intercept_)
         if not return_std:
             return mean
-        rows = np.column_stack([table, np.ones(len(table))])
+        rows = np.column_stack([table - self._centre, np.ones(len(table))])
         variance = np.sum((rows @ self._covariance[:-1, :-1]) * rows, axis=1)
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
@@ -236,7 +241,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         -------
         float
         """
-        refuse_other_order(X, y=y, censored=censored, lower=lower, upper=upper)
+        refuse_other_order(X, y=y, censored=censored, lower=lower, upper=upper, sample_weight=sample_weight)
         return r2_on_exact_rows(y, self.predict(X), sample_weight, censored, lower, upper)
 
     def summary(self) -> pd.DataFrame:
@@ -299,11 +304,12 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
                 setattr(tobit, name, value)
             for name in ("intercept_", "scale_"):
                 finite_number(header["fitted"][name], name)
+            arrays.setdefault("_centre", np.zeros_like(arrays["coef_"]))  # of earlier versions
             for name in _ARRAYS:
                 setattr(tobit, name, arrays[name])
-            finite_array(arrays, "coef_")
-            if tobit.coef_.shape != (tobit.n_features_in_,):
-                raise ValueError(f"coef_: {tobit.coef_.shape}")
+            for name in ("coef_", "_centre"):
+                if finite_array(arrays, name).shape != (tobit.n_features_in_,):
+                    raise ValueError(f"{name}: {arrays[name].shape}")
             if (names := names_in(header, tobit.n_features_in_)) is not None:
                 tobit.feature_names_in_ = names
         return tobit
@@ -314,7 +320,7 @@ _NUMBERS = (
     *("intercept_", "scale_", "intercept_se_", "scale_se_"),
     *("log_likelihood_", "n_iter_", "converged_", "n_features_in_"),
 )
-_ARRAYS = ("coef_", "coef_se_", "covariance_", "_covariance")
+_ARRAYS = ("coef_", "coef_se_", "covariance_", "_covariance", "_centre")
 _LARGEST = 2**53  # whole number: a larger one in a file may not fit into a float
 
 

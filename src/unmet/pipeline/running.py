@@ -183,8 +183,7 @@ def _check(settings: RunSettings) -> LatentDemand:
         raise InputError(f"side: expected one of {', '.join(SIDES)}; got {settings.side!r}.{why}")
     PanelOptions(**panel_options(settings))
     horizon_bins(settings.horizon, 1)
-    count_workers(settings.jobs)
-    find_executor(settings.engine)
+    count_workers(1 if settings.jobs is None else settings.jobs, find_executor(settings.engine))
     if settings.holidays is not None:
         country, _, subdivision = settings.holidays.partition(":")
         some_day = pd.DataFrame({"start_local": [pd.Timestamp("2024-01-01")]})

@@ -272,6 +272,8 @@ def simulate_city(
     >>> summary["wanted"] == summary["served"] + summary["lost"]
     True
     """
+    if not isinstance(realistic, bool):
+        raise InputError(f"realistic: expected True or False, got {realistic!r:.60}.")
     settings = Settings(stations=stations, days=days, seed=seed, **(REALISTIC if realistic else {}) | options)
     hours = settings.hours()
     _check_size(settings, len(hours))

@@ -225,6 +225,9 @@ def test_where_nothing_can_be_done_the_error_says_why():
         run(PANEL[PANEL["start"] < "2024-03-11"], ["observed"], tasks=["held-out"])
 
 
+START = PANEL["start"].drop_duplicates()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -235,6 +238,16 @@ def test_where_nothing_can_be_done_the_error_says_why():
         ({"folds": 3, "share": 0.5}, "may not exceed 1"),
         ({"share": 1.0}, "between 0 and 1"),
         ({"draws": 3}, "expected 20 to 10,000"),
+        ({"models": "observed"}, "models: expected a list of names, got 'observed'"),
+        ({"models": 5}, "models: expected a list of names, got 5"),
+        ({"tasks": "replay"}, "tasks: expected a list of names"),
+        ({"folds": 2.5}, "folds: expected a whole number"),
+        ({"share": "a"}, "share must be numbers"),
+        ({"features": 5}, "features: expected a pandas DataFrame with a column 'start'"),
+        ({"features": pd.DataFrame({"start": START, "rain": np.inf})}, "rain must be numbers of at most 1e.100"),
+        ({"features": pd.DataFrame({"start": START, "rain": "wet"})}, "features: rain must be numbers"),
+        ({"features": pd.DataFrame({"start": START[5:], "rain": 1.0})}, "5 of [0-9,]+ bins of the panel have no row"),
+        ({"features": pd.DataFrame({"start": ["soon"], "rain": 1.0})}, "features: start must be times"),
     ],
 )
 def test_what_makes_no_sense_is_explained(options, said):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from unmet import InputError, UnmetError
 from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
+from unmet.mobility.panel.reference import PanelReference
 from unmet.mobility.runs import RunResult
 
 
@@ -23,7 +27,7 @@ def panel(*zones: str) -> pd.DataFrame:
     return pd.concat([rows.assign(zone=zone) for zone in zones], ignore_index=True)
 
 
-def fit(frame: pd.DataFrame, **options: object) -> RunResult:
+def fit(frame: pd.DataFrame | Path, **options: object) -> RunResult:
     return LatentDemand("weekly-mean", draws=20, **options).fit(frame, executor=serially)  # type: ignore[arg-type]
 
 
@@ -34,6 +38,20 @@ def reason(frame: pd.DataFrame) -> str:
 def test_rows_may_run_backwards_in_memory() -> None:
     expected = fit(panel("a")).zones["lost_mean"]
     pd.testing.assert_series_equal(fit(panel("a").iloc[::-1]).zones["lost_mean"], expected)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "ns"])
+def test_times_of_any_unit_are_moments(tmp_path: Path, unit: str) -> None:
+    expected = fit(panel("a"), horizon="1d").demand()
+    rows = panel("a").assign(start=lambda p: p["start"].dt.as_unit(unit))
+    rows.to_parquet(tmp_path / "panel.parquet")
+    found = fit(tmp_path / "panel.parquet", horizon="1d").demand()
+    pd.testing.assert_frame_equal(found, expected)
+    by_reference = PanelReference(
+        tmp_path / "panel.parquet", os.stat(tmp_path / "panel.parquet").st_size, {}, None, None
+    )
+    with by_reference.opened() as file:
+        pd.testing.assert_series_equal(file.rows_of("a")["start"], panel("a")["start"].dt.as_unit("us"))
 
 
 @pytest.mark.parametrize("minutes", [61, 1440])

@@ -236,3 +236,7 @@ def test_a_history_without_types_says_so(server: FeedServer, tmp_path: Path) -> 
     folder = Feed(server).collect(tmp_path / "feeds", 1.0)
     with pytest.raises(InputError, match="its feed does not count vehicles by type"):
         counts_of_type(folder, "electric")
+    server.routes["/vehicle_types"] = document({"vehicle_types": 5})
+    folder = Feed(server).collect(tmp_path / "others", 1.0, feeds=("vehicle_types",))
+    with pytest.raises(InputError, match="its feed does not count vehicles by type"):
+        counts_of_type(folder, "electric")

@@ -132,6 +132,18 @@ def test_odd_names_of_files_are_only_names(tmp_path: Path, name: str) -> None:
         assert count(records) == 1
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_in_any_unit_are_the_same(tmp_path: Path, unit: str) -> None:
+    local = pd.DatetimeIndex(["2021-01-01 08:00", "2021-06-01 08:00"], tz="America/New_York").as_unit(unit)
+    trips = pd.DataFrame({"started_at": local.tz_convert("UTC"), "start_station_id": "a"})
+    trips.to_parquet(tmp_path / "aware.parquet")
+    trips.assign(started_at=local.tz_localize(None)).to_parquet(tmp_path / "naive.parquet")
+    for given in (tmp_path / "aware.parquet", tmp_path / "naive.parquet", trips, pl.from_pandas(trips)):
+        with read(given) as records:
+            times = records.connection.execute("SELECT started_at FROM trips ORDER BY 1").fetchall()
+        assert [time.hour for (time,) in times] == [13, 12]
+
+
 def test_odd_names_and_values_in_files_are_only_data(tmp_path: Path) -> None:
     evil = "'; DROP TABLE trips; --"
     (tmp_path / "a.csv").write_text(f'started_at,start_station_id,"{evil}"\n2021-01-01,"{evil}",1\n')

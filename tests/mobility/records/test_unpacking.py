@@ -96,6 +96,19 @@ def test_strange_documents_are_refused(tmp_path: Path, content: str, match: str)
         read_json(tmp_path / "a.json")
 
 
+@pytest.mark.parametrize("content", [b'["\xed\xa0\x80"]', '["\\ud800"]'.encode("utf-16"), b'["\xe9"]'])
+def test_documents_that_are_not_text_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(FileFormatError, match="text or number of the document cannot be read"):
+        read_json(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_documents_may_be_in_any_encoding_of_json(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.json").write_bytes('["é \\ud83d\\ude00"]'.encode(encoding))
+    assert read_json(tmp_path / "a.json") == ["é 😀"]
+
+
 def test_a_name_that_is_not_utf8_is_refused_and_shown(tmp_path: Path) -> None:
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.csv"))).write_text(TRIPS)
     with pytest.raises(FileFormatError, match=r"a\\xff.csv: the name of this file is not UTF-8"):

@@ -126,3 +126,11 @@ def test_an_hour_beside_dates_is_from_0_to_24() -> None:
     for hour in (HOURS.hour * 100, -HOURS.hour):
         with pytest.raises(InputError, match="missing or impossible time: 57"):
             first_readings(pd.DataFrame({"date": dates, "hour": hour}))
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_times_in_any_unit_are_read_from_files(tmp_path: Path, unit: str) -> None:
+    at = pd.date_range("2024-05-01", periods=3, freq="h", tz="UTC").as_unit(unit)
+    pd.DataFrame({"time": at, "temperature": [1.0, 2.0, 3.0]}).to_parquet(tmp_path / "weather.parquet")
+    with read(tmp_path / "weather.parquet", "UTC") as records:
+        assert records.connection.execute('SELECT count("at") FROM weather').fetchall() == [(3,)]

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError, UnmetError
+from unmet._numbers import is_whole, read_numbers, read_rate
 from unmet.execution import Executor, count_workers, describe_executor, in_processes, serially, work_through
 from unmet.mobility.backtest.scoring import answer, metrics_of, tally, tidy
 from unmet.mobility.backtest.trials import HELD_OUT, TASKS, Trial, hold_out, replay
@@ -79,6 +80,8 @@ class _Design:
     def __post_init__(self) -> None:
         if not self.models:
             raise InputError(f"models: expected at least one of {', '.join(MODELS)}, or a ZoneModel; got none.")
+        if not is_whole(self.folds):
+            raise InputError(f"folds: expected a whole number of at least 1, got {self.folds!r:.60}.")
         if not self.tasks:
             raise InputError(f"tasks: expected at least one of {', '.join(TASKS)}; got none.")
         if unknown := [task for task in self.tasks if task not in TASKS]:
@@ -155,11 +158,17 @@ def backtest(
     >>> bias[["model", "value"]].round(1).to_string(index=False, header=False).split()
     ['observed', '-0.6', 'weekly-mean', '0.0']
     """
+    for name, given in (("models", models), ("tasks", tasks)):
+        if isinstance(given, str) or not np.iterable(given):
+            raise InputError(f"{name}: expected a list of names, got {given!r:.60}.")
+    share = read_rate(share, "share")
     design = _Design(_records(models), tuple(dict.fromkeys(tasks)), folds, share, seed, draws)
     report = progress or (lambda done, zones, note: None)
     describe_executor(executor)  # raises if its workers are unfit
     workers = count_workers(jobs, executor)
     with opened(panel) as file:
+        if features is not None:
+            _check_features(features, file)
         file.set_features(features)
         file.set_future(None)
         report(0, len(file.zones), "")
@@ -186,6 +195,31 @@ def _records(models: Sequence[str | ZoneModel] | Mapping[str, ModelFunction]) ->
     return {record.name: record for record in map(find_model, models)}
 
 
+def _check_features(features: pd.DataFrame, file: PanelFile) -> None:
+    """Refuse features that a model would leave out or fill in without a word."""
+    if not isinstance(features, pd.DataFrame) or "start" not in features.columns:
+        raise InputError("features: expected a pandas DataFrame with a column 'start', one row per bin of the panel.")
+    for name in features.columns.drop("start"):
+        values = read_numbers(features[name], f"features: {name}")
+        if not (np.abs(values) <= _LARGEST_FEATURE).all():
+            raise InputError(
+                f"features: {name} must be numbers of at most {_LARGEST_FEATURE:g} in size, without NaN. Fill in what "
+                "is missing."
+            )
+    try:
+        start = pd.to_datetime(features["start"], utc=True)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"features: start must be times; {error}.") from None
+    bins = pd.to_datetime(file.bins()["start"], utc=True)
+    without = bins[~bins.isin(start)]
+    if len(without):
+        raise InputError(
+            f"features: {len(without):,} of {len(bins):,} bins of the panel have no row, such as {without.iloc[0]}. "
+            "Give a row for the start of every bin."
+        )
+
+
+_LARGEST_FEATURE = 1e100
 _Item = tuple[str, pd.DataFrame | None]  # a zone and its rows; None if the worker reads them
 _Done = tuple[pd.DataFrame, pd.DataFrame]  # sums of scores, and the list of fits
 _Cities = dict[tuple[str, int], CityModel | None]  # by task and fold

@@ -16,7 +16,16 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.hashes import file_hash
-from unmet._storage.sql import connect, fetch_all, fetch_frame, fetch_one, path_literal, reading, register
+from unmet._storage.sql import (
+    connect,
+    fetch_all,
+    fetch_frame,
+    fetch_one,
+    parquet_rows,
+    path_literal,
+    reading,
+    register,
+)
 from unmet.mobility.clock.bins import hour_of_week
 from unmet.mobility.panel.schema import COMPUTED_COLUMNS, NEEDED_COLUMNS, SCHEMA, STATE_MINUTES
 
@@ -292,7 +301,7 @@ def open_panel(
     with connect() as connection:
         quoted = path_literal(str(file))
         with reading(label):
-            connection.execute(f"CREATE VIEW panel AS SELECT * FROM read_parquet({quoted})")
+            connection.execute(f"CREATE VIEW panel AS {parquet_rows(connection, quoted)}")
             columns = {row[0]: row[1] for row in fetch_all(connection, "DESCRIBE panel")}
             metadata = read_metadata(connection, quoted, label)
             check_names(_outer_names(connection, quoted), label)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._storage.sql import connect, path_literal, reading
+from unmet._storage.sql import connect, parquet_rows, path_literal, reading
 from unmet.mobility.panel.file import PanelFile
 
 __all__ = ["PanelReference", "check_reachable"]
@@ -57,7 +57,8 @@ class PanelReference:
             raise InputError(f"{self.path}: has changed since the work began. Start again.")
         with connect(threads=1) as connection:
             with reading(str(self.path)):
-                connection.execute(f"CREATE VIEW panel AS SELECT * FROM read_parquet({path_literal(str(self.path))})")
+                rows = parquet_rows(connection, path_literal(str(self.path)))
+                connection.execute(f"CREATE VIEW panel AS {rows}")
             file = PanelFile(connection, str(self.path), (), self.columns, {}, "", self.path)
             file.set_features(self.features)
             file.set_future(self.future)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from unmet._storage.sql import MOMENTS
 from unmet.mobility.records.files import Column
 
 __all__ = [
@@ -126,8 +127,9 @@ def seconds(number: float) -> float | None:
 def time(column: Column, unit: EpochUnit = "seconds", order: DateOrder = "mdy") -> Time:
     """Read a column of times: timestamps, dates, numbers since 1970 in a unit, or text with dates in an order."""
     sql, kind = column.sql, column.type
-    if kind.startswith("TIMESTAMP WITH TIME ZONE"):
-        return Time(NOTHING, f"CASE WHEN isfinite({sql}) THEN make_timestamp(epoch_us({sql})) END")
+    if kind in MOMENTS:
+        micros = f"{sql}::TIMESTAMPTZ"
+        return Time(NOTHING, f"CASE WHEN isfinite({micros}) THEN make_timestamp(epoch_us({micros})) END")
     if kind.startswith("TIMESTAMP") or kind == "DATE":
         return Time(f"TRY_CAST({sql} AS TIMESTAMP)", NOTHING)
     if kind in _INTEGERS or kind.startswith(_REALS):

@@ -74,7 +74,8 @@ def counted_types(workspace: Workspace, history: SystemHistory, kind: str) -> li
     with reading(str(history.folder)):
         text = fetch_all(workspace.connection, query.format(_listed(files)))[0][0] if files else None
     data = (_fields(history, text).get("data") or {}) if text else {}
-    types = [t for t in data.get("vehicle_types") or [] if isinstance(t, dict)]
+    listed = data.get("vehicle_types")
+    types = [t for t in listed if isinstance(t, dict)] if isinstance(listed, list) else []
     found = [
         str(t.get("vehicle_type_id"))
         for t in types

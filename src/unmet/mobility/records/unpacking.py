@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 # Bytes of memory that Python takes for each byte of the worst document: `{},` becomes a dict of 64 bytes and a
 # pointer, beside the bytes and their text.
 _JSON_FACTOR = 32
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _DAMAGED = (OSError, EOFError, zlib.error)
 
 
@@ -71,8 +71,9 @@ def read_json(path: Path, memory: int = DEFAULT_MEMORY) -> Any:
     if not content.strip():
         raise FileFormatError(f"{path}: the file is empty.")
     try:
-        document = json.loads(content)
-        if _SURROGATE.search(content):  # half a character, as in "\ud800", is not text
+        text = content.decode(json.detect_encoding(content))  # `json` by itself lets halves of characters pass
+        document = json.loads(text)
+        if _SURROGATE.search(text):  # half a character, as in "\ud800", is not text
             json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise FileFormatError(f"{path}: lists or objects are nested too deeply for a document of this kind.") from None

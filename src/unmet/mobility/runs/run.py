@@ -137,7 +137,7 @@ def run_estimates(
     0    a     ok     672.0              30.0
     """
     estimate = estimate or estimate_zone
-    count_workers(1 if jobs is None else jobs)  # raises for a number below 1
+    count_workers(1 if jobs is None else jobs, executor)  # raises for a number below 1
     if chunk is not None and chunk < 1:
         raise InputError(f"chunk: expected a whole number of at least 1, got {chunk}.")
     if horizon < 0:
