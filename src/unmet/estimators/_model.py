@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,8 @@ _LENGTHS_TRIED = (1.0, 0.3, 0.1, 0.03)
 # Rows without a label that can teach a kernel.
 _ENOUGH_ROWS = 10
 _NO_RESTARTS = np.random.default_rng(0)
+# A part of the kernel whose variance is less than this share of the given one has vanished.
+_VANISHED = 1e-3
 
 # Matrices of all rows that a fit holds at its peak: 7 to 9, measured with 1,500 rows.
 _DENSE_MATRICES = 9
@@ -164,25 +166,25 @@ def search(
     optimum : Optimum
         Diagnostics of the search.
     """
+    given, enough = model, bool(_known_exact(model.obs).sum() >= _ENOUGH_ROWS)
+    missing = model.obs.short is not None and bool(np.isnan(model.obs.short).any())
     # The likelihood's start first: length-scales that suit a wrong one may be far from all good ones.
     begun = [_best_lengths(_best_start(model), as_given, budget)]
     if (taught := _taught(model, as_given, optimizer, max_iter, budget)) is not None:
         begun = sorted([*begun, _best_start(taught)], key=lambda tried: -tried.value)
-        if _known_exact(model.obs).sum() >= _ENOUGH_ROWS:
+        if enough and not missing:
             begun = begun[:1]
     model = begun[0].model
     starts = [*(tried.model.theta for tried in begun), *random_starts(model.theta, model.bounds, n_restarts, rng)]
+    climb = partial(maximise, optimizer=optimizer, max_iter=max_iter, measure_curvature=model.block is None)
     evaluations = 0
-    for _ in range(_ROUNDS):
-        optimum = maximise(
-            model.objective,
-            starts,
-            model.bounds,
-            optimizer=optimizer,
-            max_iter=max_iter,
-            measure_curvature=model.block is None,
-        )
+    for i in range(_ROUNDS):
+        optimum = climb(model.objective, starts, model.bounds)
         evaluations += optimum.evaluations
+        if i == 0 and enough and missing and (back := _revived(model.with_theta(optimum.theta), given)) is not None:
+            second = climb(model.objective, [back], model.bounds)
+            evaluations += second.evaluations
+            optimum = max(optimum, second, key=lambda found: found.value)
         model = model.with_theta(optimum.theta)
         again = planned_better(model, budget)
         if again is None:
@@ -242,6 +244,21 @@ def _taught(model: Model, as_given: Kernel, optimizer: Optimizer, max_iter: int,
     )
     taught = replace(model, kernel=part.kernel, likelihood=replace(likelihood, base=part.likelihood))
     return taught.planned_for(taught.theta, budget)
+
+
+def _revived(model: Model, given: Model) -> Array | None:
+    """The logs of the hyper-parameters with vanished parts of the kernel back as given; None if none has vanished.
+
+    Nothing depends on the length-scale of a part with next to no variance, and its variance gains nothing at a wrong
+    length-scale: a search that has lost a part does not find it again.
+    """
+    theta, at, vanished = model.theta.copy(), 0, False
+    for leaf, before in zip(model.kernel.leaves(), given.kernel.leaves(), strict=True):
+        now, then = (kernel.parameters["variance"].array[0] for kernel in (leaf, before))
+        if now < _VANISHED * then:
+            theta[at : at + leaf.theta.size], vanished = before.theta, True
+        at += leaf.theta.size
+    return theta if vanished else None
 
 
 def planned_better(model: Model, budget: int) -> Model | None:
