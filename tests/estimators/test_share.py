@@ -291,6 +291,25 @@ class TestUnknownLabels:
         gp.fit(X, y, label)
         assert len(begun) == 2  # where all labels are known it is not
 
+    @pytest.mark.parametrize(("gain", "kept"), [(3.9, False), (4.3, True)])
+    def test_it_has_to_gain_what_its_hyperparameters_cost(self, gain: float, kept: bool, monkeypatch) -> None:
+        """By BIC: half the logarithm of the number of rows each, here log 60 = 4.09."""
+        X, _, y, label = labelled(n=60, share=(4.0, 6.0), fraction=0.3)
+        found = []
+
+        def losing(objective, starts, *args, **settings):
+            found.append(maximise(objective, starts, *args, **settings))
+            if len(found) == 2:
+                found[-1] = replace(found[-1], theta=found[-1].theta - np.eye(len(starts[0]))[0] * 20)
+            if len(found) == 3:
+                found[-1] = replace(found[-1], value=found[-2].value + gain)
+            return found[-1]
+
+        monkeypatch.setattr(_model, "maximise", losing)
+        gp = CensoredGP(SquaredExponential(1.0, 1.0), censoring="share", normalize_y=False)
+        gp.fit(X, y, np.where(np.arange(60) % 2 == 0, np.nan, label))
+        assert gp.optimum_.value == found[2 if kept else 1].value
+
     def test_a_probability_is_used_as_it_is(self) -> None:
         X, _, y, label = labelled()
         sure = CensoredGP(censoring="share", optimizer=None).fit(X, y, censored_probability=label.astype(float))

@@ -182,10 +182,11 @@ def search(
         optimum = climb(model.objective, starts, model.bounds)
         evaluations += optimum.evaluations
         if i == 0 and (revived := _revived(model.with_theta(optimum.theta), given)) is not None:
+            start, cost = revived
             with suppress(NumericalError):  # EP does not converge at that start
-                second = climb(model.objective, [revived], model.bounds)
+                second = climb(model.objective, [start], model.bounds)
                 evaluations += second.evaluations
-                optimum = max(optimum, second, key=lambda found: found.value)
+                optimum = second if second.value > optimum.value + cost else optimum
         model = model.with_theta(optimum.theta)
         again = planned_better(model, budget)
         if again is None:
@@ -247,23 +248,27 @@ def _taught(model: Model, as_given: Kernel, optimizer: Optimizer, max_iter: int,
     return taught.planned_for(taught.theta, budget)
 
 
-def _revived(model: Model, given: Model) -> Array | None:
-    """The logs of the hyper-parameters with vanished parts of the kernel as given; None if none has vanished.
+def _revived(model: Model, given: Model) -> tuple[Array, float] | None:
+    """Logs of hyper-parameters with vanished parts of the kernel as given, and their cost; None if none has vanished.
 
     Nothing depends on the length-scale of a part with next to no variance, and its variance gains nothing at a wrong
     length-scale: a search that has lost a part does not find it again. This is for data with some labels missing.
     There the rows without a label, which teach the start, are few, and one bike fit in six lost a part.
+
+    The cost is the evidence that a model with those parts has to gain: half the logarithm of the number of rows for
+    each of their hyper-parameters, which are fitted (BIC).
     """
     short = model.obs.short
     if short is None or not np.isnan(short).any() or _known_exact(model.obs).sum() < _ENOUGH_ROWS:
         return None
-    theta, at, vanished = model.theta.copy(), 0, False
+    theta, at, parameters = model.theta.copy(), 0, 0
     for leaf, before in zip(model.kernel.leaves(), given.kernel.leaves(), strict=True):
         now, then = (part.parameters["variance"].array[0] for part in (leaf, before))
         if now < _VANISHED * then:
-            theta[at : at + leaf.theta.size], vanished = before.theta, True
+            theta[at : at + leaf.theta.size] = before.theta
+            parameters += leaf.theta.size
         at += leaf.theta.size
-    return theta if vanished else None
+    return (theta, 0.5 * parameters * float(np.log(len(short)))) if parameters else None
 
 
 def planned_better(model: Model, budget: int) -> Model | None:
