@@ -12,7 +12,7 @@ import pytest
 from toy_model import toy_panel
 from typer.testing import CliRunner
 
-from unmet import cli
+from unmet import InputError, cli
 from unmet._storage.parquet import read_parquet, write_parquet
 from unmet.engines import ENGINES
 from unmet.execution import serially
@@ -170,6 +170,12 @@ def test_an_interrupted_run_says_how_to_go_on(panel, tmp_path, monkeypatch):
 def test_what_makes_no_sense_is_explained_with_exit_code_2(panel, tmp_path, monkeypatch, capsys, options, said):
     assert run_main(monkeypatch, str(panel), "--out", str(tmp_path / "run"), *options) == 2
     assert said in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_returns_without_known_docks_are_refused_before_pickups_are_estimated(panel, tmp_path):
+    result = invoke(panel, tmp_path / "run", "--side", "both")
+    assert isinstance(result.exception, InputError), result.output
     assert not (tmp_path / "run").exists()
 
 

@@ -105,6 +105,21 @@ def test_huge_answers_and_gzip_bombs_are_refused(server: FeedServer) -> None:
     assert get(f"{server.url}/odd").error == "the answer is packed as 'br'; gzip was asked for"
 
 
+@pytest.mark.parametrize("where", [0, 1, 20, 60])
+def test_an_answer_may_be_packed_in_several_members(server: FeedServer, where: int) -> None:
+    """RFC 1952, 2.2: they follow each other. All but the first were left out."""
+    reply = status({"a": 3})
+    body = gzip.compress(reply.body[:where]) + gzip.compress(reply.body[where:])
+    headers = {"Content-Encoding": "gzip"}
+    for behind in (b"", bytes(8), b"padding"):
+        server.routes["/"] = Reply(200, body + behind, headers)
+        assert get(f"{server.url}/").content == reply.body
+    server.routes["/"] = Reply(200, body[:-9], headers)
+    assert get(f"{server.url}/").error == "the answer is cut off"
+    server.routes["/"] = Reply(200, body + gzip.compress(bytes(100_000)), headers)
+    assert get(f"{server.url}/").error == "the answer is larger than 100,000 bytes"
+
+
 def test_bytes_behind_the_packed_answer_count_as_its_size(server: FeedServer) -> None:
     """They are nothing of the document, but memory holds them."""
     reply = packed(status({"a": 3}))

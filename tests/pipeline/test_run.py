@@ -166,6 +166,31 @@ def test_the_report_of_returns_alone_is_refused_with_what_to_do(city, out):
 
 
 @pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"vehicle_type": "electric"}, "free docks for one type of vehicle are not known"),
+        ({"status": ()}, "free docks are not known without station status"),
+    ],
+)
+def test_returns_whose_docks_nobody_can_know_are_refused_before_any_work(city, tmp_path, monkeypatch, given, said):
+    monkeypatch.setattr(running, "_make_panel", lambda *_: pytest.fail("the panel was built"))
+    with pytest.raises(InputError, match=said):
+        run(city_settings(city, tmp_path / "out", side="both", **given))
+
+
+def test_returns_without_known_docks_are_refused_before_the_estimate_of_pickups(city, tmp_path, monkeypatch):
+    status = read_parquet(city / "status.parquet")
+    status = status.drop(columns=[name for name in status if "dock" in name])
+    status.to_parquet(tmp_path / "status.parquet")
+    stations = pd.read_csv(city / "stations.csv").drop(columns="capacity")
+    stations.to_csv(tmp_path / "stations.csv", index=False)
+    given = {"status": (str(tmp_path / "status.parquet"),), "stations": (str(tmp_path / "stations.csv"),)}
+    monkeypatch.setattr(running, "_make_estimate", lambda *_: pytest.fail("pickups were estimated"))
+    with pytest.raises(InputError, match="free docks are unknown in every bin"):
+        run(city_settings(city, tmp_path / "out", side="both", **given))
+
+
+@pytest.mark.parametrize(
     ("changed", "expected", "why"),
     [
         ({"title": "Another"}, [True, True, False], "title changed from None to 'Another'"),

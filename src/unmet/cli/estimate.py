@@ -69,6 +69,8 @@ def estimate_command(
     """
     from unmet.engines import find_executor
     from unmet.mobility.demand import LatentDemand
+    from unmet.mobility.panel.file import open_panel
+    from unmet.mobility.panel.returns import check_docks
 
     if side not in _SIDES:
         raise InputError(f"side: expected one of {', '.join(_SIDES)}; got {side!r}.")
@@ -86,6 +88,9 @@ def estimate_command(
     )
     common: dict[str, Any] = {"jobs": jobs, "executor": find_executor(engine)}
     results = []
+    if side == "both":
+        with open_panel(panel) as opened:
+            check_docks(opened)  # before hours of work on the pickups
     if side != "returns":
         with stoppable(stderr), zone_progress(stderr, "Estimating zones") as progress:
             tell = partial(_tell, stderr)

@@ -19,6 +19,7 @@ __all__ = ["Answer", "Secrets", "ask"]
 _MOST_REDIRECTS = 5
 _LONGEST_VALIDATOR = 1000  # servers refuse requests with headers of more than some kB
 _GZIP = 31  # of zlib: gzip with its header and checksum
+_MEMBER = b"\x1f"  # first byte of a member
 
 
 @dataclass(frozen=True)
@@ -142,21 +143,45 @@ async def _body(response: httpx.Response, most_bytes: int) -> tuple[bytes | None
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", "gzip", "x-gzip", ""):
         return None, f"the answer is packed as {encoding[:20]!r}; gzip was asked for"
-    unpacker = zlib.decompressobj(_GZIP) if "gzip" in encoding else None
+    unpacker = _Unpacker() if "gzip" in encoding else None
     parts, size, received = [], 0, 0
     async for part in response.aiter_raw():
         received += len(part)  # memory also holds what follows the end of gzip
         try:
-            plain = part if unpacker is None else unpacker.decompress(part, most_bytes - size + 1)
+            plain = part if unpacker is None else unpacker.unpack(part, most_bytes - size + 1)
         except zlib.error:
             return None, "the answer is not gzip, though it says so"
         size += len(plain)
         if max(size, received) > most_bytes:
             return None, f"the answer is larger than {most_bytes:,} bytes"
         parts.append(plain)
-    if unpacker is not None and not unpacker.eof:
+    if unpacker is not None and not unpacker.complete:
         return None, "the answer is cut off"
     return b"".join(parts), None
+
+
+class _Unpacker:
+    """Unpack gzip that comes in parts: one member or several (RFC 1952, 2.2). What follows the last one is left out."""
+
+    def __init__(self) -> None:
+        self._member, self._over = zlib.decompressobj(_GZIP), False
+
+    @property
+    def complete(self) -> bool:
+        return self._member.eof
+
+    def unpack(self, part: bytes, most_bytes: int) -> bytes:
+        """Return the next bytes, at most `most_bytes`; the caller gives up if there are as many."""
+        plain = b""
+        while part and not self._over and len(plain) < most_bytes:
+            if self._member.eof:
+                self._over = not part.startswith(_MEMBER)
+                if self._over:
+                    break
+                self._member = zlib.decompressobj(_GZIP)
+            plain += self._member.decompress(part, most_bytes - len(plain))
+            part = self._member.unused_data
+        return plain
 
 
 def _since(began: float) -> float:

@@ -132,6 +132,7 @@ def run(
     ([False, False, False], [True, True, True])
     """
     from unmet.mobility.panel.file import open_panel
+    from unmet.mobility.panel.returns import check_docks
     from unmet.mobility.runs.run import read_run
     from unmet.pipeline.stages import working_in
 
@@ -148,6 +149,8 @@ def run(
         path = stage(PANEL, lambda: _make_panel(settings, work, executor)) / "panel.parquet"
         # Closed before it is moved to its place.
         with open_panel(path, sha256=work.content(PANEL, "panel.parquet")) as panel:
+            if settings.side == "both":
+                check_docks(panel)  # before hours of work on the pickups
             estimate = (
                 stage(ESTIMATE, partial(_make_estimate, settings, work, panel, estimator, executor, prepare), [PANEL])
                 / "estimate"
@@ -181,6 +184,9 @@ def _check(settings: RunSettings) -> LatentDemand:
     if settings.side not in SIDES:
         why = " The report is of pickups: returns come with both." if settings.side == "returns" else ""
         raise InputError(f"side: expected one of {', '.join(SIDES)}; got {settings.side!r}.{why}")
+    if settings.side == "both" and (settings.vehicle_type is not None or not settings.status):
+        why = "for one type of vehicle are not known" if settings.status else "are not known without station status"
+        raise InputError(f"side: returns cannot be estimated, as free docks {why}. Leave out --side both.")
     PanelOptions(**panel_options(settings))
     horizon_bins(settings.horizon, 1)
     count_workers(1 if settings.jobs is None else settings.jobs, find_executor(settings.engine))

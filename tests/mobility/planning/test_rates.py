@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from unmet import InputError
+from unmet._storage.sql import fetch_frame
 from unmet.mobility.planning import choose_period, levels_from_panel, levels_from_status, scenario_rates
 
 HOURS = 28 * 24
@@ -50,6 +51,23 @@ def test_without_errors_rates_are_the_usual_ones_times_the_shocks_of_recent_days
     assert set(np.unique(ratio.round(9))) == {1.0, 2.0}
     np.testing.assert_allclose(ratio[0], ratio[1])  # a scenario is one day for all zones
     assert ratio.mean() == pytest.approx(8 / 7, abs=0.06)
+
+
+def test_nobody_comes_in_hours_in_which_the_system_was_always_closed():
+    """Their rates were never seen: those of a system with opening hours were a multiple of the true ones."""
+    connection, zones, system, bins = tables()
+    panel = fetch_frame(connection, "FROM panel")
+    hour, day = panel["start_local"].dt.hour, panel["start_local"].dt.day
+    closed = np.select([hour < 5, hour == 5, hour == 6], [60, 30, np.where(day == 9, 0, 60)], 0)
+    closed = np.where(panel["zone"] == "b", 60, closed)  # a station that is closed for long is no closed system
+    panel = panel.assign(closed_minutes=closed, unknown_minutes=0)
+    usual = scenario_rates(connection, zones, system, bins, choose_period(bins, "tuesday"), scenarios=40)
+    connection.register("panel", panel)
+    found = scenario_rates(connection, zones, system, bins, choose_period(bins, "tuesday"), scenarios=40)
+    assert not found.rentals[:, :, :5].any()
+    assert not found.returns[:, :, :5].any()
+    np.testing.assert_allclose(found.rentals[:, :, 5], usual.rentals[:, :, 5] / 2)
+    np.testing.assert_allclose(found.rentals[:, :, 6:], usual.rentals[:, :, 6:])
 
 
 def test_as_many_vehicles_come_back_as_leave_in_every_scenario():

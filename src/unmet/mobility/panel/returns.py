@@ -13,10 +13,11 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._storage.hashes import file_hash
-from unmet._storage.sql import connect, fetch_one, path_literal
+from unmet._storage.sql import connect, fetch_one, path_literal, reading
+from unmet.mobility.panel.file import PanelFile, open_panel
 from unmet.mobility.panel.saving import copy_panel, read_panel
 
-__all__ = ["write_returns_panel"]
+__all__ = ["check_docks", "write_returns_panel"]
 
 _NEEDED = ("returns", "dock_minutes", "full_minutes", "no_dock_minutes", "dock_exposure")
 _ROWS = """
@@ -30,6 +31,21 @@ _ROWS = """
     FROM read_parquet({file}) ORDER BY zone, start"""
 # A feed that is silent hides docks as it hides vehicles.
 _UNKNOWN = "least(unknown_minutes, minutes - dock_minutes - full_minutes)"
+
+
+def check_docks(panel: PanelFile) -> None:
+    """Refuse a panel without returns, or whose docks are all unknown: returns cannot be estimated from it."""
+    missing = [name for name in _NEEDED if name not in panel.columns]
+    if missing:
+        needed = ", ".join(missing)
+        raise InputError(f"{panel.label}: there is no column {needed}. Build the panel again with `unmet panel`.")
+    with reading(panel.label):
+        known = fetch_one(panel.connection, "SELECT count(*) FROM panel WHERE dock_minutes + full_minutes > 0")
+    if not known[0]:
+        raise InputError(
+            f"{panel.label}: free docks are unknown in every bin, so returns cannot be estimated. Station status needs "
+            "a column of free docks, such as num_docks_available. Those for one type of vehicle are not known."
+        )
 
 
 def write_returns_panel(panel: Path, target: Path) -> Path:
@@ -50,19 +66,10 @@ def write_returns_panel(panel: Path, target: Path) -> Path:
         ``of`` in its summary mark it, with the SHA-256 of `panel`.
     """
     whole = read_panel(panel)
-    missing = [name for name in _NEEDED if name not in whole.panel.columns]
-    if missing:
-        raise InputError(f"{panel}: there is no column {', '.join(missing)}. Build the panel again with `unmet panel`.")
+    with open_panel(panel) as opened:
+        check_docks(opened)
     with connect() as connection:
         file = path_literal(str(panel))
-        known = fetch_one(
-            connection, f"SELECT count(*) FROM read_parquet({file}) WHERE dock_minutes + full_minutes > 0"
-        )
-        if not known[0]:
-            raise InputError(
-                f"{panel}: free docks are unknown in every bin, so returns cannot be estimated. Station status needs "
-                "a column of free docks, such as num_docks_available. Those for one type of vehicle are not known."
-            )
         described = replace(
             whole, panel=pd.DataFrame(), summary={**whole.summary, "side": "returns", "of": file_hash(panel)}
         )

@@ -100,6 +100,7 @@ def scenario_rates(
     rentals = _day(rates, number, period, picks, shocks) * errors.drawn(picks.common, picks.own)
     beside_shocks = np.maximum(_dispersion(zones, number) - shock_variance, 0.0)
     rentals *= _gamma(beside_shocks[:, None, None], rentals.shape, generator)
+    rentals *= _open_share(connection, period)
     if returned is None:
         hourly = _returns_by_hour(connection, len(zones), period)[number]
         returns = np.broadcast_to(hourly[:, None, :], rentals.shape)
@@ -309,6 +310,24 @@ def _gamma(variance: Array, shape: tuple[int, ...], generator: np.random.Generat
     some = np.maximum(variance, 1e-6)
     drawn = generator.gamma(np.broadcast_to(1.0 / some, shape)) * some
     return np.where(variance > 1e-6, drawn, 1.0)
+
+
+def _open_share(connection: duckdb.DuckDBPyConnection, period: Period) -> Array:
+    """Largest share of each interval in which a zone was ever open at that hour of the week; 1 if seen only once.
+
+    Rates of hours in which the whole system is always closed (``--hours``) were never seen, and nobody comes then.
+    """
+    columns = {str(row[0]) for row in connection.execute("DESCRIBE panel").fetchall()}
+    share = np.ones(168)
+    if {"closed_minutes", "unknown_minutes"} <= columns:
+        frame = fetch_frame(
+            connection,
+            """SELECT ((isodow(start_local) - 1) * 24 + hour(start_local))::INTEGER AS slot,
+                max(1 - closed_minutes / (minutes - unknown_minutes))::DOUBLE AS share
+            FROM panel WHERE unknown_minutes < minutes GROUP BY ALL HAVING count(DISTINCT start) > 1""",
+        )
+        share[frame["slot"]] = frame["share"]
+    return np.asarray(share[period.slots])
 
 
 def _returns_by_hour(connection: duckdb.DuckDBPyConnection, zones: int, period: Period) -> Array:
