@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import _measure  # noqa: F401  sets one BLAS thread, so it comes before NumPy
@@ -90,7 +91,7 @@ def rings(table: ZoneTable, joint: JointCity) -> pd.DataFrame:
         at = seen & (ring == number)
         pickups, mine, came = table.observed[at].sum(), own[at].sum(), joint.background[at].sum()
         found.append((pickups, pickups / mine, pickups / (mine + came), np.sqrt(pickups) / (mine + came)))
-    names = [f"{int(a)}-{int(b)} m" for a, b in zip(RINGS[:-2], RINGS[1:-1], strict=True)] + ["farther", "none empty"]
+    names = [f"{int(a)}-{int(b)} m" for a, b in pairwise(RINGS[:-1])] + ["farther", "none empty"]
     result = pd.DataFrame(found, index=names, columns=["pickups", "over own riders", "over own and walkers", "se"])
     middle = (np.array(RINGS[:5]) + np.array(RINGS[1:6])) / 2
     draws = joint.walking.draws(400, np.random.default_rng(0), middle)
