@@ -26,9 +26,9 @@ __all__ = ["join_city"]
 _ROUNDS = 3
 _GROUPS = 48  # hours of a day, apart at weekends
 # Part of what a count says of its neighbour's rate that is left out where walkers between the two are learnt. All of it
-# would be right if who was out did not depend on the count; but riders who leave one zone bring vehicles to the next.
-# Simulated cities had a seventh too few walkers with 1 and a tenth too many with 0.
-_LEFT_OUT = 0.5
+# would be right if usual rates, law and supply were known. Estimated in turns, simulated cities had a seventh too few
+# walkers with 1, and lost riders were 6 % short with 0.5 (`docs/design/joint.md`).
+_LEFT_OUT = 0.75
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
 _MORE_WALKERS, _LEAST_LEFT = 0.1, 0.05  # relative step to see what shocks take up; they never take up all
