@@ -227,7 +227,7 @@ def test_rows_that_the_database_keeps_or_drops_are_noticed(hostile_run, server, 
     before = read_postgresql(server, "zones", schema)
     function = f"CREATE FUNCTION {schema}.nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
     ask(server, function, thwart.format(schema=schema), "SELECT 1")
-    with pytest.raises(InputError, match="zones: .* rows of the run were sent, and the table has"):
+    with pytest.raises(InputError, match=r"zones: .* rows of the run were sent, and the table has"):
         export_to(hostile_run.folder, server.url, panel=hostile_run.panel, schema=schema)
     same(read_postgresql(server, "zones", schema), before.drop(columns="run"))
 

@@ -87,7 +87,7 @@ def test_an_earlier_panel_stays_if_a_file_changes_up_to_the_last_row(tmp_path):
         if sentence == "writing the panel":
             shutil.copy(city / "status.parquet", city / "trips.parquet")
 
-    with pytest.raises(UnmetError, match="trips.parquet: was changed or removed while it was read"):
+    with pytest.raises(UnmetError, match=r"trips\.parquet: was changed or removed while it was read"):
         write_panel(
             target,
             trips=city / "trips.parquet",

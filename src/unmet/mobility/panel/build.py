@@ -206,8 +206,8 @@ def _noticing_changes(**given: Given) -> Iterator[Callable[[], None]]:
     """Refuse a result if a file was changed or removed meanwhile: it may be made of two versions.
 
     A text file that only grew was read up to its earlier end or beyond, as a log that is written to. Histories of
-    `unmet collect` are written to all the time, and read as they were at one moment. This is looked at behind the block,
-    and whenever the block calls what it is given.
+    `unmet collect` are written to all the time, and read as they were at one moment. This is looked at behind the
+    block, and whenever the block calls what it is given.
     """
     paths: list[Path] = []
     for source, item in given.items():
