@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -213,8 +213,11 @@ def _noticing_changes(**given: Given) -> Iterator[Callable[[], None]]:
     for source, item in given.items():
         with suppress(UnmetError):  # told where it is read
             _, others = split_histories(item)
-            items = [others] if isinstance(others, str | os.PathLike) else [] if is_frame(others) else others or []
-            paths += [path for one in items if not is_address(one) for path in expand(one, source)]
+            if others is not None and not is_frame(others):
+                items = (
+                    [others] if isinstance(others, str | os.PathLike) or not isinstance(others, Iterable) else others
+                )
+                paths += [path for one in items if not is_address(one) for path in expand(one, source)]
     before = {path: _state(path) for path in paths}
 
     def refuse(error: Exception | None = None) -> None:

@@ -250,7 +250,7 @@ def _merge_rates(
 
 @contextmanager
 def _merged(parts: Sequence[Checkpoint], spill: Path, shut: pd.DataFrame | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give a connection with the view ``merged``: the rows of all checkpoints, without riders who come to closed doors."""
+    """Give a connection with the view ``merged``: the rows of all checkpoints; nobody comes while all is shut."""
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
     empty = {
         "zone": pd.Series(dtype="str"),
