@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ from unmet.mobility.panel.saving import Panel, check_target, copy_panel, read_pa
 from unmet.mobility.panel.table import PanelTable, make_panel
 from unmet.mobility.records.collected import split_histories
 from unmet.mobility.records.databases import is_address
-from unmet.mobility.records.files import Given, expand, is_frame
+from unmet.mobility.records.files import Given, expand
 from unmet.mobility.records.quality import check_rejected
 from unmet.mobility.records.read import Records, read_records
 
@@ -211,13 +211,11 @@ def _noticing_changes(**given: Given) -> Iterator[Callable[[], None]]:
     """
     paths: list[Path] = []
     for source, item in given.items():
+        if not isinstance(item, str | os.PathLike | list | tuple):  # a frame, or refused where it is read
+            continue
         with suppress(UnmetError):  # told where it is read
             _, others = split_histories(item)
-            if others is not None and not is_frame(others):
-                items = (
-                    [others] if isinstance(others, str | os.PathLike) or not isinstance(others, Iterable) else others
-                )
-                paths += [path for one in items if not is_address(one) for path in expand(one, source)]
+            paths += [path for one in others if not is_address(one) for path in expand(one, source)]
     before = {path: _state(path) for path in paths}
 
     def refuse(error: Exception | None = None) -> None:
