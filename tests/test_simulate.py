@@ -668,5 +668,5 @@ def test_a_city_lies_where_its_time_zone_says(timezone: str) -> None:
 
 
 def test_realistic_is_true_or_false() -> None:
-    with pytest.raises(InputError, match="realistic: expected True or False, got 'no'"):
+    with pytest.raises(InputError, match="realistic must be True or False; got 'no'"):
         simulate_city(2, 1, seed=0, realistic="no")  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ __all__ = [
     "read_numbers",
     "read_rate",
     "read_rates",
+    "read_switch",
     "refuse_other_kinds",
     "refuse_other_order",
     "shown_label",
@@ -138,6 +139,20 @@ def read_counts(given: Any, name: str, most: int) -> IntArray:
     if wrong.size:
         raise InputError(f"{name}: expected whole numbers from 0 to {most:,}, got {wrong[0]:g}.")
     return counts.astype(np.intp)
+
+
+def read_switch(given: Any, name: str) -> bool:
+    """Return an argument that is True or False. Python would take any text for True, such as ``"no"``.
+
+    Examples
+    --------
+    >>> read_switch("no", "return_std")
+    Traceback (most recent call last):
+    unmet._exceptions.InputError: return_std must be True or False; got 'no'.
+    """
+    if not isinstance(given, (bool, np.bool_)):
+        raise InputError(f"{name} must be True or False; got {given!r:.60}.")
+    return bool(given)
 
 
 def is_whole(given: object) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from unmet._exceptions import InputError
+from unmet._numbers import read_switch
 from unmet._typing import Array
 
 __all__ = ["Bounds", "LogNormal", "Parameter", "as_parameter", "one_number", "parameter_from_dict", "parameter_to_dict"]
@@ -87,6 +88,8 @@ class Parameter:
     per_column: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("fixed", "per_column"):
+            read_switch(getattr(self, name), name)
         if self.value is not None:
             flat = np.atleast_1d(np.asarray(self.value, dtype=float))
             if flat.ndim != 1 or flat.size == 0 or not ((flat >= _SMALLEST) & np.isfinite(flat)).all():

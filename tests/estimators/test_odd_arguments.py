@@ -14,7 +14,12 @@ from sklearn.exceptions import DataConversionWarning
 
 from unmet import CensoredGP, InputError, TobitRegressor
 from unmet._exceptions import UninformativeWarning
+from unmet._parameters import Parameter
 from unmet.kernels import SquaredExponential
+from unmet.mobility.records import read_records
+from unmet.mobility.runs.result import read_run
+from unmet.report.source import open_run
+from unmet.simulate.city import check_folder
 
 X = np.linspace(0, 10, 30)[:, None]
 Y = np.sin(X[:, 0]) + 5
@@ -384,3 +389,23 @@ def test_true_values_of_a_column_are_those_of_its_vector(censoring: Any) -> None
     with pytest.warns(DataConversionWarning):
         column = gp.predict_truth(X, Y[:, None], high)
     pd.testing.assert_frame_equal(column, gp.predict_truth(X, Y, high))
+
+
+@pytest.mark.parametrize("given", ["no", 1, None, [False]])
+def test_arguments_that_switch_something_are_true_or_false(gp: CensoredGP, given: Any, tmp_path: Any) -> None:
+    x, tobit = X, TobitRegressor().fit(X, Y)
+    calls = [
+        lambda: gp.predict(x, return_std=given),
+        lambda: gp.predict(x, return_cov=given),
+        lambda: gp.log_marginal_likelihood(eval_gradient=given),
+        lambda: tobit.predict(x, return_std=given),
+        lambda: Parameter(1.0, fixed=given),
+        lambda: Parameter(per_column=given),
+        lambda: read_run(tmp_path, trust=given),
+        lambda: open_run(tmp_path, trust=given).__enter__(),
+        lambda: read_records(pd.DataFrame(), timezone="UTC", force=given),
+        lambda: check_folder(tmp_path, overwrite=given),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="must be True or False"):
+            call()

@@ -214,6 +214,33 @@ def test_tables_that_a_run_lacks_have_no_rows_of_an_earlier_export_in_postgresql
 
 
 @pytest.mark.parametrize(
+    "thwart",
+    [
+        "CREATE RULE keep AS ON DELETE TO {schema}.zones DO INSTEAD NOTHING",
+        "CREATE TRIGGER drop_rows BEFORE INSERT ON {schema}.zones FOR EACH ROW EXECUTE FUNCTION {schema}.nothing()",
+    ],
+    ids=["rule", "trigger"],
+)
+def test_rows_that_the_database_keeps_or_drops_are_noticed(hostile_run, server, thwart, request):
+    schema = f"thwarted_{request.node.callspec.id}"
+    export_to(hostile_run.folder, server.url, panel=hostile_run.panel, schema=schema)
+    before = read_postgresql(server, "zones", schema)
+    function = f"CREATE FUNCTION {schema}.nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+    ask(server, function, thwart.format(schema=schema), "SELECT 1")
+    with pytest.raises(InputError, match=r"zones: .* rows of the run were sent, and the table has"):
+        export_to(hostile_run.folder, server.url, panel=hostile_run.panel, schema=schema)
+    same(read_postgresql(server, "zones", schema), before.drop(columns="run"))
+
+
+def test_a_user_who_may_not_make_schemas_writes_into_an_existing_one(hostile_run, server):
+    grants = "CREATE ROLE guest LOGIN PASSWORD 'guest'; CREATE SCHEMA shared; GRANT ALL ON SCHEMA shared TO guest"
+    ask(server, *grants.split("; "), "SELECT 1")
+    url = f"postgresql://guest:guest@127.0.0.1:{server.port}/postgres"
+    export_to(hostile_run.folder, url, panel=hostile_run.panel, schema="shared")
+    assert len(read_postgresql(server, "zones", "shared")) == 12
+
+
+@pytest.mark.parametrize(
     "address",
     [
         "postgresql://unmet:WRONG-{secret}@127.0.0.1:{port}/postgres",

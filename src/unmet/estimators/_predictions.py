@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmet._exceptions import InputError
 from unmet._memory import check_memory
+from unmet._numbers import read_switch
 from unmet._typing import Array
 from unmet.estimators._model import Model
 from unmet.estimators.inputs import KINDS, choice, probabilities, read_table, whole_number
@@ -54,9 +55,9 @@ class Predictions(BaseEstimator):
         std : array of shape (n,), if `return_std`
         cov : array of shape (n, n), if `return_cov`
         """
-        if return_std and return_cov:
+        if read_switch(return_std, "return_std") and read_switch(return_cov, "return_cov"):
             raise InputError("Set return_std or return_cov, not both.")
-        if return_cov:
+        if read_switch(return_cov, "return_cov"):
             inputs = self._inputs(X)
             _check_joint(len(inputs), "Use return_std=True, or predict fewer points at a time.")
             mean, cov = self._model.likelihood.rate_covariance(*self._inference.posterior.joint(inputs))

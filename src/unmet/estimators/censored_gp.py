@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unmet._exceptions import InputError
 from unmet._linalg import one_blas_thread
-from unmet._numbers import refuse_other_order
+from unmet._numbers import read_switch, refuse_other_order
 from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.estimators._auto import choose
@@ -27,7 +27,7 @@ from unmet.estimators._storage import read_archive, write_archive
 from unmet.estimators._trouble import warn_of_trouble
 from unmet.estimators._truth import Truths
 from unmet.estimators.frames import naming_rows
-from unmet.estimators.inputs import all_or_nothing, choice, numbers, read_table, switch, whole_number
+from unmet.estimators.inputs import all_or_nothing, choice, numbers, read_table, whole_number
 from unmet.estimators.labels import as_asked, bounded_both_ways, vector, with_exposure
 from unmet.evidence import Optimizer, Optimum
 from unmet.inference.ep import Sites
@@ -279,7 +279,7 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
         choice("censoring", self.censoring, _CENSORING)
         choice("inference", self.inference, _INFERENCE)
         choice("optimizer", self.optimizer, _OPTIMIZERS)
-        switch("normalize_y", self.normalize_y)
+        read_switch(self.normalize_y, "normalize_y")
         whole_number("n_restarts", self.n_restarts, 0)
         whole_number("max_iter", self.max_iter, 1)
         whole_number("n_features", self._budget(), 1)
@@ -372,6 +372,7 @@ class CensoredGP(Predictions, Truths, RegressorMixin, BaseEstimator):
         gradient : array, if `eval_gradient`
         """
         check_is_fitted(self)
+        read_switch(eval_gradient, "eval_gradient")
         at = self._model.theta if theta is None else numbers(theta)
         if at is None or at.shape != self._model.theta.shape or not np.isfinite(at).all():
             names = ", ".join([*self._model.kernel.theta_names, *self._model.likelihood.theta_names])

@@ -27,7 +27,6 @@ __all__ = [
     "probabilities",
     "read_rows",
     "read_table",
-    "switch",
     "whole_number",
 ]
 
@@ -154,12 +153,6 @@ def whole_number(name: str, value: Any, least: int) -> None:
     """Raise `InputError` unless the value is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise InputError(f"{name} must be a whole number of {least} or more; got {value!r}.")
-
-
-def switch(name: str, value: Any) -> None:
-    """Raise `InputError` unless the value is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name} must be True or False; got {value!r}.")
 
 
 def choice(name: str, value: Any, allowed: tuple[str | None, ...]) -> None:

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from unmet._exceptions import ConvergenceWarning, InputError, UninformativeWarning
-from unmet._numbers import refuse_other_order
+from unmet._numbers import read_switch, refuse_other_order
 from unmet._typing import Array, BoolArray
 from unmet.estimators._identified import endless_direction, undetermined
 from unmet.estimators._score import r2_on_exact_rows
@@ -26,7 +26,6 @@ from unmet.estimators.inputs import (
     probabilities,
     read_rows,
     read_table,
-    switch,
     whole_number,
 )
 from unmet.likelihoods.base import Observations
@@ -102,7 +101,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        switch("fit_intercept", self.fit_intercept)
+        read_switch(self.fit_intercept, "fit_intercept")
         whole_number("max_iter", self.max_iter, 1)
         with all_or_nothing(self):
             X, obs = read_rows(self, X, y, censored, lower, upper)
@@ -202,6 +201,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
         std : array of shape (n,), if `return_std`
         """
         check_is_fitted(self)
+        read_switch(return_std, "return_std")
         table = read_table(self, X, reset=False)
         mean = np.asarray(table @ self.coef_ + self.intercept_)
         if not return_std:

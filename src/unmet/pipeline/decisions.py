@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import InputError
-from unmet._numbers import is_whole
+from unmet._numbers import is_whole, read_switch
 from unmet._storage.temporary import temporary_folder
 from unmet._storage.writing import replacing_files, writing
 from unmet._typing import IntArray
@@ -123,6 +123,7 @@ def compare_decisions(
         raise InputError(f"repeats: expected 0, or more in a simulated city; got {repeats}.")
     if not 0 <= moves_share <= 1:
         raise InputError(f"moves_share: expected a share of the fleet, from 0 to 1; got {moves_share}.")
+    read_switch(returns, "returns")
     tell = progress or (lambda _: None)
     rows = []
     with temporary_folder() as folder:

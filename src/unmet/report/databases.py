@@ -14,7 +14,7 @@ from unmet._storage.sql import fetch_all, fetch_one, identifier, literal
 from unmet._storage.writing import system_reason
 from unmet.report.export import OPTIONAL_TABLES, columns_of
 
-__all__ = ["RUN", "RunTables", "check_types", "write_to_duckdb"]
+__all__ = ["RUN", "RunTables", "check_rows", "check_types", "write_to_duckdb"]
 
 RUN = "run"
 """Column of every table in a database: the name of the run."""
@@ -82,6 +82,16 @@ def check_types(table: str, expected: Mapping[str, str], found: Mapping[str, str
             "with --schema."
         )
     return [name for name in expected if name not in found]
+
+
+def check_rows(table: str, sent: int, found: int) -> None:
+    """Refuse a table that has other rows of the run than those sent: a rule or trigger drops, keeps or adds some."""
+    if sent != found:
+        raise InputError(
+            f"{table}: {sent:,} rows of the run were sent, and the table has {found:,} afterwards. A trigger, a rule "
+            "or a policy of the database changes what is written. Remove it, or choose another schema with --schema. "
+            "Existing tables are unchanged."
+        )
 
 
 def write_to_duckdb(tables: RunTables, path: Path) -> dict[str, int]:

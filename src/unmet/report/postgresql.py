@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from unmet._exceptions import InputError, MissingExtraError
 from unmet._storage.sql import identifier
-from unmet.report.databases import RUN, RunTables, check_types
+from unmet.report.databases import RUN, RunTables, check_rows, check_types
 
 __all__ = ["hide_secrets", "write_to_postgresql"]
 
@@ -80,7 +80,9 @@ def _write(tables: RunTables, cursor: Any, answered: Callable[[], None]) -> dict
     schema, rows = tables.schema, {}
     # Two exports into the same schema wait for each other.
     cursor.execute("SELECT pg_advisory_xact_lock(hashtext($1))", [f"unmet.{schema}"])
-    cursor.execute(f"CREATE SCHEMA IF NOT EXISTS {identifier(schema)}")
+    cursor.execute("SELECT count(*) FROM pg_namespace WHERE nspname = $1", [schema])
+    if not cursor.fetchone()[0]:  # to make one takes a right that users of an existing schema need not have
+        cursor.execute(f"CREATE SCHEMA {identifier(schema)}")
     for name, query, types in tables:
         answered()
         _prepare(cursor, schema, name, {column: _TYPES[type_] for column, type_ in types.items()})
@@ -88,6 +90,8 @@ def _write(tables: RunTables, cursor: Any, answered: Callable[[], None]) -> dict
         reader = RecordBatchReader.from_stream(tables.connection.sql(query))
         batches = RecordBatchReader.from_batches(reader.schema, _each(reader, answered))
         rows[name] = cursor.adbc_ingest(name, batches, mode="append", db_schema_name=schema)
+        cursor.execute(f"SELECT count(*) FROM {identifier(schema)}.{identifier(name)} WHERE {RUN} = $1", [tables.run])
+        check_rows(name, rows[name], cursor.fetchone()[0])
     for name in tables.absent:
         answered()
         cursor.execute(

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._numbers import read_switch
 from unmet._storage.files import real_path
 from unmet._storage.hashes import file_hash
 from unmet._storage.ledger import LEDGER_NAME, read_ledger
@@ -148,6 +149,7 @@ def open_run(
     InputError
         If there is no finished run, if a file was damaged or changed since, or if files of two runs are mixed.
     """
+    read_switch(trust, "trust")
     folder = _run_folder(Path(run))
     of_returns = folder / "returns" if returns is None else Path(returns)
     info = _read_info(folder)

@@ -15,6 +15,7 @@ import pandas as pd
 
 from unmet._exceptions import InputError
 from unmet._memory import check_memory
+from unmet._numbers import read_switch
 from unmet._storage.files import read_whole, real_path
 from unmet._storage.writing import replacing
 from unmet._typing import IntArray
@@ -191,6 +192,7 @@ def check_folder(folder: str | os.PathLike[str], *, overwrite: bool = False) -> 
     InputError
         Where it exists and is not an empty folder; with `overwrite`, where it holds more than a city.
     """
+    read_switch(overwrite, "overwrite")
     target = real_path(Path(folder))
     if not target.exists():
         return target
@@ -272,8 +274,7 @@ def simulate_city(
     >>> summary["wanted"] == summary["served"] + summary["lost"]
     True
     """
-    if not isinstance(realistic, bool):
-        raise InputError(f"realistic: expected True or False, got {realistic!r:.60}.")
+    read_switch(realistic, "realistic")
     settings = Settings(stations=stations, days=days, seed=seed, **(REALISTIC if realistic else {}) | options)
     hours = settings.hours()
     _check_size(settings, len(hours))

@@ -134,3 +134,16 @@ def test_a_view_that_needs_more_memory_is_called_so(tmp_path):
         )
     with pytest.raises(InputError, match="needs more memory than is allowed"):
         read_records(f"duckdb://{path}?table=trips", timezone="UTC", memory="100MB")
+
+
+@pytest.mark.parametrize("name", ["a+b", "a&b", "a&table=c", "a=b", "a%b"])
+def test_all_behind_the_sign_is_the_name_of_the_table(name, database):
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("CREATE TABLE a AS FROM trips LIMIT 0; CREATE TABLE c AS FROM trips LIMIT 1")
+        connection.execute(f'CREATE TABLE "{name}" AS FROM trips')
+    assert len(read(f"duckdb://{database}?table={name.replace('%', '%25')}")) == len(TRIPS)
+
+
+def test_two_tables_are_refused(database):
+    with pytest.raises(InputError, match="trips&table=raw"):
+        read(f"duckdb://{database}?table=trips&table=raw.rides")

@@ -15,7 +15,7 @@ import pytest
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet.mobility.records import Records, read_records
-from unmet.mobility.records.files import Workspace
+from unmet.mobility.records.files import Workspace, expand
 
 TRIPS = "ride_id,started_at,ended_at,start_station_id\n"
 TRIPS += "1,2021-01-01 08:00,2021-01-01 08:10,a\n2,2021-01-01 09:00,,b\n"
@@ -292,3 +292,15 @@ def test_duplicates_are_found_in_several_passes_when_memory_is_short(monkeypatch
     status = pd.DataFrame({"station": [i % 7 for i in range(200)], "at": [1_600_000_000 + i % 140 for i in range(200)]})
     with read_records(frame, status.assign(available=1), timezone="UTC", force=True) as records:
         assert (count(records), count(records, "status")) == (150, 140)
+
+
+@pytest.mark.parametrize("given", ["trips", "trips/*/*.csv", "trips/**/*.csv"])
+def test_a_folder_that_may_not_be_read_is_not_passed_over(given, tmp_path, monkeypatch):
+    for name in ("open", "shut"):
+        (tmp_path / "trips" / name).mkdir(parents=True)
+        (tmp_path / "trips" / name / "a.csv").write_text("started_at\n")
+    assert len(expand(str(tmp_path / given), "trips")) == 2
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "shut" and may(path, mode))
+    with pytest.raises(FileFormatError, match="shut: cannot open this folder: permission denied"):
+        expand(str(tmp_path / given), "trips")

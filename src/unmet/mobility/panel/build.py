@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import duckdb
 import pandas as pd
@@ -22,8 +22,9 @@ from unmet.mobility.panel.learnt import Learnt, NotSettled, read_learnt
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.saving import Panel, check_target, copy_panel, read_panel
 from unmet.mobility.panel.table import PanelTable, make_panel
+from unmet.mobility.records.collected import split_histories
 from unmet.mobility.records.databases import is_address
-from unmet.mobility.records.files import Given, expand, is_frame
+from unmet.mobility.records.files import Given, expand
 from unmet.mobility.records.quality import check_rejected
 from unmet.mobility.records.read import Records, read_records
 
@@ -80,7 +81,7 @@ def build_panel(
     1 2021-07-01 09:00:00       0.0                15      0.75      True
     """
     workers = Workers(executor, jobs, groups)
-    with _making(trips, status, stations, PanelOptions(**options), progress, workers) as (records, table):
+    with _making(trips, status, stations, PanelOptions(**options), progress, workers) as (records, table, _):
         return _panel(records, table)
 
 
@@ -154,9 +155,9 @@ def _write(
     workers: Workers,
     learnt: Learnt | None,
 ) -> Panel:
-    with _making(trips, status, stations, options, progress, workers, learnt) as (records, table):
+    with _making(trips, status, stations, options, progress, workers, learnt) as (records, table, refuse):
         progress("writing the panel")
-        copy_panel(records.connection, table.sql, table, target)
+        copy_panel(records.connection, table.sql, table, target, check=refuse)
     nothing = pd.DataFrame(columns=list(table.columns))
     return Panel(nothing, table.zones, table.quality, table.reasons, table.summary, table.unusable)
 
@@ -170,10 +171,13 @@ def _making(
     progress: Progress | None,
     workers: Workers,
     learnt: Learnt | None = None,
-) -> Iterator[tuple[Records, PanelTable]]:
-    """Read the records and make the panel in their database, which is removed at the end."""
+) -> Iterator[tuple[Records, PanelTable, Callable[[], None]]]:
+    """Read the records and make the panel in their database, which is removed at the end.
+
+    The third is to be called when the last row was read: see `_noticing_changes`.
+    """
     with (
-        _noticing_changes(trips, status, stations),
+        _noticing_changes(trips=trips, status=status, stations=stations) as refuse,
         read_records(
             trips,
             status,
@@ -194,38 +198,56 @@ def _making(
         table = make_panel(records, options, progress or _silent, learnt, workers)
         if not options.force:
             check_rejected(table.quality, options.max_rejected)  # again, with the duplicates of the status
-        yield records, table
+        yield records, table, refuse
 
 
 @contextmanager
-def _noticing_changes(*given: Given) -> Iterator[None]:
-    """Name a Parquet file that was changed or removed meanwhile, if DuckDB fails: it reads such files again and again.
+def _noticing_changes(**given: Given) -> Iterator[Callable[[], None]]:
+    """Refuse a result if a file was changed or removed meanwhile: it may be made of two versions.
 
-    Other files are read once.
+    A text file that only grew was read up to its earlier end or beyond, as a log that is written to. Histories of
+    `unmet collect` are written to all the time, and read as they were at one moment. This is looked at behind the
+    block, and whenever the block calls what it is given.
     """
-    sources = [source for source in given if source is not None and not is_frame(source)]
-    items = [item for source in sources for item in (source if isinstance(source, list | tuple) else [source])]
     paths: list[Path] = []
-    for item in items:
+    for source, item in given.items():
+        if not isinstance(item, str | os.PathLike | list | tuple):  # a frame, or refused where it is read
+            continue
         with suppress(UnmetError):  # told where it is read
-            paths += [] if is_address(item) else [path for path in expand(item, "status") if path.suffix == ".parquet"]
-    before = {path: _size_and_time(path) for path in paths}
+            _, others = split_histories(item)
+            paths += [path for one in others if not is_address(one) for path in expand(one, source)]
+    before = {path: _state(path) for path in paths}
+
+    def refuse(error: Exception | None = None) -> None:
+        changed = next((path for path, state in before.items() if not _is_same(path, state, _state(path))), None)
+        if changed is not None:
+            raise FileFormatError(
+                f"{changed}: was changed or removed while it was read. Run the same command again when nobody writes "
+                "to it."
+            ) from error
+
     try:
-        yield
-    except duckdb.Error as error:
-        changed = next((path for path, state in before.items() if _size_and_time(path) != state), None)
-        if changed is None:
-            raise
-        raise FileFormatError(
-            f"{changed}: was changed or removed while it was read. Run the same command again when nobody writes to it."
-        ) from error
+        yield refuse
+    except (duckdb.Error, UnmetError) as error:
+        refuse(error)
+        raise
+    refuse()
 
 
-def _size_and_time(path: Path) -> tuple[int, int] | None:
+_State: TypeAlias = tuple[int, int, int] | None
+
+
+def _state(path: Path) -> _State:
+    """Return file number, size and time of the last change; None if there is no such file."""
     with suppress(OSError):
         state = path.stat()
-        return state.st_size, state.st_mtime_ns
+        return state.st_ino, state.st_size, state.st_mtime_ns
     return None
+
+
+def _is_same(path: Path, before: _State, after: _State) -> bool:
+    grown = before is not None and after is not None and before[0] == after[0] and before[1] < after[1]
+    return before == after or (grown and path.suffix.lower() in (".csv", ".tsv", ".txt"))
 
 
 def _panel(records: Records, table: PanelTable) -> Panel:

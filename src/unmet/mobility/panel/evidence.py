@@ -30,7 +30,14 @@ from unmet.mobility.panel.plausibility import (
     with_own_silences,
 )
 from unmet.mobility.panel.schema import stored_types
-from unmet.mobility.panel.trip_counts import TripCounts, count_trips, station_events, trip_moves, trip_span
+from unmet.mobility.panel.trip_counts import (
+    TripCounts,
+    check_resolution,
+    count_trips,
+    station_events,
+    trip_moves,
+    trip_span,
+)
 from unmet.mobility.panel.usable import SupplyModel, Timelines, bridges_looks, learn_supply
 from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
@@ -215,6 +222,7 @@ def gather(
     if span is not None:
         progress("counting trips")
         trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
+        check_resolution(trips.starts, parse_every(options.every), trips.used, records.timezone)
         holes = outside_coverage(trips.starts, first, last)
     silent, activity = NO_STRETCHES, None
     if log is not None:

@@ -193,6 +193,25 @@ class PanelFile:
             local = fetch_frame(self.connection, "SELECT DISTINCT start_local FROM panel")["start_local"]
         return sorted(set(hour_of_week(local).tolist()))
 
+    def never_open(self) -> pd.DataFrame:
+        """Return the column ``start`` of bins, future ones too, at times at which no zone was ever open.
+
+        Times are those of the week, or of the day. One that was seen only once may have been closed by chance.
+        """
+        if not {"closed_minutes", "unknown_minutes"} <= set(self.columns):
+            return pd.DataFrame({"start": pd.Series(dtype="datetime64[us, UTC]")})
+        bins = "SELECT start, start_local FROM panel"
+        if "future" in self.tables:
+            bins += " UNION ALL SELECT start, start_local FROM future"
+        shut = " OR ".join(
+            f"""{time} IN (SELECT {time} FROM panel WHERE unknown_minutes < minutes GROUP BY ALL
+                HAVING count(DISTINCT start) > 1 AND max(exposure) = 0
+                    AND bool_and(closed_minutes >= minutes - unknown_minutes))"""
+            for time in ("(isodow(start_local), start_local::TIME)", "start_local::TIME")
+        )
+        with reading(self.label):
+            return fetch_frame(self.connection, f"SELECT DISTINCT start FROM ({bins}) WHERE {shut} ORDER BY start")
+
     def zone_minutes(self) -> pd.DataFrame:
         """Return the number of bins, the observed pickups and the minutes in each state, by zone."""
         sums = [f"sum({c})::DOUBLE AS {c}" for c in ("observed", *STATE_MINUTES) if c in self.columns]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from glob import glob
 from pathlib import Path
@@ -124,8 +125,16 @@ def _contains(source: Path, target: Path) -> bool:
     return any(real_path(Path(f)) == here or (Path(f).is_dir() and real_path(Path(f)) in here.parents) for f in found)
 
 
-def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTable | Panel, target: Path) -> None:
+def copy_panel(
+    connection: duckdb.DuckDBPyConnection,
+    rows: str,
+    panel: PanelTable | Panel,
+    target: Path,
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """Write the rows that some SQL selects, with the tables of a panel, to a Parquet file, whole or not at all.
+
+    `check` is called when all rows are written, and may raise: then an earlier file stays.
 
     Equal panels give equal bytes: one thread writes, because DuckDB's threads lay out the same rows differently each
     time.
@@ -144,6 +153,7 @@ def copy_panel(connection: duckdb.DuckDBPyConnection, rows: str, panel: PanelTab
         with replacing(target) as aside, one_thread(connection):
             options = f"FORMAT parquet, COMPRESSION zstd, DICTIONARY_SIZE_LIMIT {_MOST_DISTINCT}"
             connection.execute(f"COPY ({rows}) TO {literal(str(aside))} ({options}, KV_METADATA {{{metadata}}})")
+            check()
     except (duckdb.Error, OSError) as error:
         raise InputError(
             f"{target}: could not be written; an earlier file of that name is unchanged. The disk may be full: free "

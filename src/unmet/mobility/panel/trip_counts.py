@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_one
-from unmet.mobility.clock.bins import Bins, Integers
+from unmet.mobility.clock.bins import DAY, Bins, Integers, wall_minutes
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.zones.build import Zones
 
-__all__ = ["TripCounts", "count_trips", "loose_starts", "station_events", "trip_moves", "trip_span"]
+__all__ = ["TripCounts", "check_resolution", "count_trips", "loose_starts", "station_events", "trip_moves", "trip_span"]
 
+_FEWEST_ROUNDED = 50  # trips; one of 60 starts at a full hour
 _VECTORS = 100  # of 2,048 rows at a time from DuckDB
 
 
@@ -147,6 +148,31 @@ def count_trips(
         log.add("trips", "start in no zone", "noted", nowhere, "not in the panel")
     starts, moves = span[0] + np.flatnonzero(started), span[0] + np.flatnonzero(started | ended)
     return TripCounts(pickups, returns if found else None, used, starts, moves)
+
+
+def check_resolution(starts: Integers, every: int, used: int, timezone: str) -> None:
+    """Refuse trips of which only the day or the hour is known, if bins are shorter: all would be in the first.
+
+    Parameters
+    ----------
+    starts : array
+        Minutes in which any trip started.
+    every : int
+        Length of a bin, in minutes.
+    used : int
+        Number of trips; of few, all may start at full hours by chance.
+    timezone : str
+        Time zone of the wall clock.
+    """
+    if used < _FEWEST_ROUNDED or len(starts) < 2:
+        return
+    wall = wall_minutes(starts, timezone)
+    for unit, word, longer in ((DAY, "at midnight", "1d"), (60, "at a full hour", "1h")):
+        if every < unit and not (wall % unit).any():
+            raise InputError(
+                f"All {used:,} trips start {word}, so their times are rounded, and bins are shorter. Give the column "
+                f"of the exact time (--map started_at=THEIR_COLUMN), or bins of {longer} or more (--every {longer})."
+            )
 
 
 def _add(table: NDArray[np.int32], zone: Integers, minute: NDArray[np.int32], bins: Bins) -> NDArray[np.bool_]:

@@ -15,13 +15,14 @@ without end is stopped after ten minutes, or when its rows take twenty times the
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from os import fspath
 from pathlib import Path
-from urllib.parse import parse_qsl
+from urllib.parse import unquote
 
 import duckdb
 
@@ -67,6 +68,8 @@ def _copy(workspace: Workspace, address: str, source: str) -> Path:
     path, query = database_file(address), _query(address, source)
     if not path.is_file():
         raise FileFormatError(f"{path}: no such DuckDB file for {source}.")
+    if not os.access(path, os.R_OK):
+        raise FileFormatError(f"{path}: cannot be read: permission denied. Check the permissions of the file.")
     # A folder of its own: the database may read what is in it.
     folder = workspace.folder / workspace.name("database")
     folder.mkdir()
@@ -84,10 +87,11 @@ def _query(address: str, source: str) -> str:
     if sign:
         return query.strip()
     _, sign, options = rest.partition("?")
-    chosen = dict(parse_qsl(options)) if sign else {"table": source}
-    if set(chosen) != {"table"}:
+    option, _, name = options.partition("=") if sign else ("table", "", source)
+    if option != "table" or not name:
         raise InputError(f"{address}: expected {SCHEME}FILE?table=NAME or {SCHEME}FILE#SELECT …")
-    return f"SELECT * FROM {'.'.join(identifier(part) for part in chosen['table'].split('.'))}"
+    # One option, so that all behind it is the name, with & and + as they are.
+    return f"SELECT * FROM {'.'.join(identifier(part) for part in unquote(name).split('.'))}"
 
 
 def _locked(path: Path, folder: Path, memory: int) -> duckdb.DuckDBPyConnection:
@@ -151,5 +155,5 @@ def _explain(error: duckdb.Error) -> str:
     if isinstance(error, duckdb.OutOfMemoryException):
         return "the query or a view of the file needs more memory than is allowed. Raise --memory, or export the rows."
     if isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
-        return f"{str(error).splitlines()[0]}."
+        return f"{str(error).splitlines()[0].rstrip('.!')}."
     return "cannot be read as a DuckDB file: another program has it open for writing, or it is another kind of file."

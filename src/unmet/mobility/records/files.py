@@ -153,7 +153,7 @@ def _expand_one(item: str, source: str) -> list[Path]:
             return _in_folder(path, source)
         if path.exists():
             return [path]
-        matches = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
+        matches = _matches(path)
     except OSError as error:
         raise FileFormatError(f"{item!r}: cannot be opened: {error}") from error
     if not matches:
@@ -165,13 +165,29 @@ def _in_folder(path: Path, source: str) -> list[Path]:
     kinds = _kinds(source)
     if source in ("status", "stations") and (histories := find_histories(path)):
         return [file for history in histories.values() for file in history.all_files()]
-    if not os.access(path, os.R_OK | os.X_OK):
-        raise FileFormatError(f"{path}: cannot open this folder: permission denied. Allow reading, or copy it.")
-    files = sorted(f for f in path.rglob("*") if f.is_file() and f.name.lower().endswith(kinds))
+    _check_listable([path])
+    inside = sorted(path.rglob("*"))
+    _check_listable(f for f in inside if f.is_dir())
+    files = [f for f in inside if f.name.lower().endswith(kinds) and f.is_file()]
     if not files:
         raise FileFormatError(f"{path}: this folder contains no file to read (looked for {', '.join(kinds)}).")
     word = {"status": "station_status", "stations": "station_information"}.get(source)
     return [f for f in files if word and word in f.name.lower()] or files
+
+
+def _matches(pattern: Path) -> list[Path]:
+    """List the files that match a glob."""
+    for end in range(1, len(pattern.parts)):  # every folder in which is searched
+        leading = glob.glob(str(Path(*pattern.parts[:end])), recursive=True)
+        _check_listable(Path(p) for p in leading if glob.has_magic(str(pattern)) and Path(p).is_dir())
+    return sorted(Path(p) for p in glob.glob(str(pattern), recursive=True) if Path(p).is_file())
+
+
+def _check_listable(folders: Iterable[Path]) -> None:
+    """Refuse folders that may not be read: a search passes over them, and their rows would be missing."""
+    for folder in folders:
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise FileFormatError(f"{folder}: cannot open this folder: permission denied. Allow reading, or copy it.")
 
 
 def _check_name(path: Path, source: str) -> None:

@@ -38,6 +38,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import InputError
+from unmet._numbers import read_switch
 from unmet._storage.sql import connect, reading
 from unmet._storage.temporary import temporary_folder
 from unmet.mobility.clock.timezones import zone_info
@@ -179,6 +180,8 @@ def read_records(
               reason  rows
     end before start     1
     """
+    for name, switch in (("force", force), ("keep_duplicates", keep_duplicates)):
+        read_switch(switch, name)
     zone_info(timezone)
     if trips is None and status is None:
         raise InputError("There is nothing to read: give trips, station status, or both.")

@@ -268,8 +268,10 @@ class Attempt:
         self.report("Writing the tables.")
         with writing(self.place.out):
             hours, keeping = self.file.hours_of_week(), (self.kept, self._keep)
-            held_out = None if self.joint is None else self.joint.held_out
-            info = publish(self.place.out, self.place.scratch, self.finished, zones, hours, info, held_out, *keeping)
+            held_out, shut = None if self.joint is None else self.joint.held_out, self.file.never_open()
+            info = publish(
+                self.place.out, self.place.scratch, self.finished, zones, hours, info, held_out, *keeping, shut
+            )
             # If a worker was lost, the same command tries those zones again and needs the finished ones.
             keep = {self.fingerprint} if self.lost else set()
             for folder in self.place.attempts():

@@ -47,6 +47,7 @@ def publish(
     held_out: HeldOut | None = None,
     kept: Kept | None = None,
     keep: Callable[[Path], None] | None = None,
+    shut: pd.DataFrame | None = None,
 ) -> dict[str, Any]:
     """Write all files of a run together, ``run.json`` last; return the content of ``run.json``.
 
@@ -69,9 +70,11 @@ def publish(
         An earlier run, whose settled bins are taken over.
     keep : callable, optional
         Writes what a later run may take over.
+    shut : pandas.DataFrame, optional
+        Bins (column ``start``) at times of the week at which the system is never open: nobody comes.
     """
     with replacing_files(out, last="run.json", scratch=scratch) as aside:
-        _merge_rows(parts, aside, scratch / "spill", kept)
+        _merge_rows(parts, aside, scratch / "spill", kept, shut)
         draws = _draws_by_zone(parts)
         if kept is not None:
             draws = ((zone, kept.before(zone) + own) for zone, own in draws)
@@ -84,7 +87,7 @@ def publish(
             _check_left_out(kept, left_out)
         placed = zones.dropna(subset="area") if "area" in zones else zones[:0].assign(area="")
         areas = dict(zip(placed["zone"], placed["area"], strict=True))
-        _merge_rates(parts, aside, scratch / "spill", kept, left_out, areas)
+        _merge_rates(parts, aside, scratch / "spill", kept, left_out, areas, shut)
         error, spread = (0.0, 1.0) if held_out is None else (held_out.error, held_out.spread)
         widening = (error, spread, error_of_pickups(summary))
         totals = tabulate_totals(draws, hours, left_out=left_out, areas=areas, widening=widening)
@@ -213,9 +216,11 @@ _ESTIMATES = (
 )
 
 
-def _merge_rows(parts: Sequence[Checkpoint], folder: Path, spill: Path, kept: Kept | None) -> None:
+def _merge_rows(
+    parts: Sequence[Checkpoint], folder: Path, spill: Path, kept: Kept | None, shut: pd.DataFrame | None
+) -> None:
     """Write ``demand.parquet``: the rows of all zones."""
-    with _merged(parts, spill) as connection:
+    with _merged(parts, spill, shut) as connection:
         shared = _shared_columns(connection)
         others = f"* EXCLUDE ({', '.join(shared)})" if shared else "*"
         _copy_merged(connection, f"SELECT {others} FROM merged", "zone, start", folder / "demand.parquet", kept)
@@ -228,9 +233,10 @@ def _merge_rates(
     kept: Kept | None,
     left_out: Collection[str],
     areas: Mapping[str, str],
+    shut: pd.DataFrame | None,
 ) -> None:
     """Write ``system.parquet``: the rate of all zones, and of the zones of each area, in each bin."""
-    with _merged(parts, spill) as connection:
+    with _merged(parts, spill, shut) as connection:
         counted = pd.DataFrame(
             {"zone": pd.Series([*areas], dtype="str"), "area": pd.Series([*areas.values()], dtype="str")}
         )
@@ -243,8 +249,8 @@ def _merge_rates(
 
 
 @contextmanager
-def _merged(parts: Sequence[Checkpoint], spill: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Give a connection with the view ``merged``: the rows of all checkpoints."""
+def _merged(parts: Sequence[Checkpoint], spill: Path, shut: pd.DataFrame | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Give a connection with the view ``merged``: the rows of all checkpoints; nobody comes while all is shut."""
     files = [str(part.folder / "rows.parquet") for part in parts if part.fitted]
     empty = {
         "zone": pd.Series(dtype="str"),
@@ -256,10 +262,27 @@ def _merged(parts: Sequence[Checkpoint], spill: Path) -> Iterator[duckdb.DuckDBP
     with connect(threads=1, memory=_SORT_MEMORY, temp_folder=spill) as connection:
         if files:
             listed = ", ".join(path_literal(file) for file in sorted(files))
-            connection.execute(f"CREATE VIEW merged AS SELECT * FROM read_parquet([{listed}], union_by_name = true)")
+            connection.execute(f"CREATE VIEW found AS SELECT * FROM read_parquet([{listed}], union_by_name = true)")
+            connection.execute(f"CREATE VIEW merged AS SELECT {_without_shut(connection, shut)} FROM found")
         else:
             connection.register("merged", pd.DataFrame(empty))
         yield connection
+
+
+def _without_shut(connection: duckdb.DuckDBPyConnection, shut: pd.DataFrame | None) -> str:
+    """Make the SQL for the columns of ``found``, with no riders in bins in which the system is never open.
+
+    No bin like them had supply, so that rates there are those of other hours. Counts of the records stay.
+    """
+    if shut is None or shut.empty:
+        return "*"
+    connection.register("shut", shut)
+    inside = "start IN (SELECT start FROM shut)"
+    conditions = {"rate_": inside, "usual_rate": inside}
+    conditions |= dict.fromkeys(("demand_", "wanted_"), f"{inside} AND contains(flags, 'future')")
+    names = [str(row[0]) for row in fetch_all(connection, "DESCRIBE found")]
+    chosen = [(name, sql) for name in names for prefix, sql in conditions.items() if name.startswith(prefix)]
+    return f"* REPLACE ({', '.join(f'CASE WHEN {sql} THEN 0 ELSE {name} END AS {name}' for name, sql in chosen)})"
 
 
 def _shared_columns(connection: duckdb.DuckDBPyConnection) -> list[str]:

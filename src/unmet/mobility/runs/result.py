@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from unmet._exceptions import FileFormatError
+from unmet._numbers import read_switch
 from unmet._storage.parquet import read_parquet
 from unmet._storage.sql import reading
 from unmet.mobility.runs.outputs import check_files, read_info
@@ -65,6 +66,7 @@ def read_run(out: str | os.PathLike[str], *, trust: bool = False) -> RunResult:
     FileFormatError
         If there is no finished run, or a file was damaged or changed since.
     """
+    read_switch(trust, "trust")
     info = read_info(Path(out))
     if info is None:
         raise FileFormatError(f"{out}: there is no readable run.json: this is not the folder of a finished run.")
