@@ -65,7 +65,7 @@ def fitted(data: Path, zones: int) -> ZoneTable:
 
 def rings(table: ZoneTable, joint: JointCity) -> pd.DataFrame:
     """Pickups over those expected by distance of the nearest empty zone, and the curve in the middle of each ring."""
-    usual = table.log_rate + joint.level[:, hours_of_day(table)] - 0.5 * joint.law.variance
+    usual = table.log_rate + joint.level[:, hours_of_day(table)] + 0.5 * (table.log_rate_var - joint.law.variance)
     shocks = estimate_shocks(
         np.where(table.exposure > 0, table.observed, np.nan),
         table.exposure,
@@ -76,8 +76,7 @@ def rings(table: ZoneTable, joint: JointCity) -> pd.DataFrame:
         dispersion=joint.dispersion,
         hours=table.hours,
     )
-    var = table.log_rate_var + shocks.left_out_var
-    own = table.exposure * np.exp(usual + shocks.left_out_mean + 0.5 * var)
+    own = table.exposure * np.exp(usual + shocks.left_out_mean + 0.5 * shocks.left_out_var)
     metres = np.where(np.eye(len(table.zones), dtype=bool), np.nan, table.metres)
     nearest = np.full(own.shape, np.inf)
     for zone in range(len(metres)):

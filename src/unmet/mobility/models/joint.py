@@ -46,8 +46,8 @@ class _Records:
         The zones.
     observed : array
         Pickups to learn from; NaN elsewhere.
-    log_rate, var : array
-        Mean and variance of the logarithm of the usual rate, by the zone's own fit.
+    log_rate : array
+        Logarithm of the expected usual rate, by the zone's own fit: the mean of the log-rate and half of its variance.
     group : array of int
         Number of the zone and the hour of the day: each has a level of its own.
     walks : Walks
@@ -59,14 +59,13 @@ class _Records:
     table: ZoneTable
     observed: Array
     log_rate: Array
-    var: Array
     group: IntArray
     walks: Walks
     alone: BoolArray
 
-    def own(self, log_rate: Array, extra: Array | float = 0.0) -> Array:
-        """Pickups expected of a zone's own riders, from the mean of a log-rate and its variance beyond `var`."""
-        return np.asarray(self.table.exposure * np.exp(log_rate + 0.5 * (extra + self.var)))
+    def own(self, log_rate: Array, shock_var: Array | float = 0.0) -> Array:
+        """Pickups expected of a zone's own riders, from the mean of a log-rate and the variance of its shock."""
+        return np.asarray(self.table.exposure * np.exp(log_rate + 0.5 * shock_var))
 
     def absorbed(self, background: Array) -> Absorbed:
         """How own levels change with the walkers: the fits were made with this background."""
@@ -139,7 +138,7 @@ def join_city(
             hours=table.hours,
             start=None if shocks is None else shocks.sites,
         )
-        riders = walks.out * _turned_away(walks, shocks, usual, records.var)
+        riders = walks.out * _turned_away(walks, shocks, usual)
         if walking is None and len(walks):
             curve = _learn_curve(records, shocks, riders, dispersion, absorbed)
         background = walks.arrivals(curve, riders, records.observed.shape)
@@ -150,7 +149,7 @@ def join_city(
     assert shocks is not None
     if walking is None and len(walks) and curve.theta.size:
         curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before))
-    rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * (shocks.var + records.var)))
+    rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * shocks.var))
     joint = JointCity(
         zones=table.zones,
         start=table.start,
@@ -184,8 +183,7 @@ def _records(table: ZoneTable, hidden: BoolArray, curve: Walking) -> _Records:
     return _Records(
         table=table,
         observed=observed,
-        log_rate=np.where(known, table.log_rate, np.nan),
-        var=np.where(known, table.log_rate_var, 0.0),
+        log_rate=np.where(known, table.log_rate + 0.5 * table.log_rate_var, np.nan),
         group=_GROUPS * np.arange(len(table.zones))[:, None] + hours_of_day(table),
         walks=walks,
         alone=alone,
@@ -261,13 +259,13 @@ def _left_by_shocks(
     return float(np.clip((here - slope(again, more)) / held, _LEAST_LEFT, 1.0)) if held > 0 else 1.0
 
 
-def _turned_away(walks: Walks, shocks: Shocks, usual: Array, var: Array) -> Array:
+def _turned_away(walks: Walks, shocks: Shocks, usual: Array) -> Array:
     """Rate of the source of each walk, with a part of what the target's count says of it left out."""
     at = walks.source, walks.bin
     mean, rest = shocks.elsewhere(walks.source, walks.target, walks.bin)
     mean = _LEFT_OUT * mean + (1 - _LEFT_OUT) * shocks.mean[at]
     rest = _LEFT_OUT * rest + (1 - _LEFT_OUT) * shocks.var[at]
-    return np.asarray(np.nan_to_num(np.exp(usual[at] + mean + 0.5 * (rest + var[at]))))
+    return np.asarray(np.nan_to_num(np.exp(usual[at] + mean + 0.5 * rest)))
 
 
 def _measure(joint: JointCity, table: ZoneTable, hidden: BoolArray, seed: int) -> HeldOut | None:
