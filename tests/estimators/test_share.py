@@ -18,7 +18,7 @@ from unmet import CensoredGP, InputError, UninformativeWarning
 from unmet.estimators import _model
 from unmet.evidence import maximise
 from unmet.inference import dense
-from unmet.kernels import Constant, Matern, Parameter, SquaredExponential
+from unmet.kernels import Constant, Parameter, SquaredExponential
 from unmet.likelihoods import Beta, Gaussian, Observations
 from unmet.likelihoods.share import SharedGaussian
 
@@ -378,7 +378,6 @@ def test_all_rows_labelled_is_said_to_be_not_identified() -> None:
 
 
 def test_a_search_never_ends_where_ep_did_not_converge(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace
 
     from unmet.estimators import _model
 

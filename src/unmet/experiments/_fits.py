@@ -105,11 +105,11 @@ def fit(
 
 
 def _given_labels(gp: CensoredGP, X: Array, label: Any) -> dict[str, Any]:
-    """Labels as a fit is given them; where some are missing, how likely these rows are labelled."""
-    missing = np.isnan(label)
-    if not missing.any() or missing.all():
-        return {"censored": label}
-    return {"censored_probability": label_probability(X, label, gp.kernel)}
+    """Labels as a fit is given them; where some are missing and others tell, how likely these rows are labelled."""
+    known = np.abs(label[~np.isnan(label)])
+    if known.size < len(label) and known.any() and not known.all():
+        return {"censored_probability": label_probability(X, label, gp.kernel)}
+    return {"censored": label}
 
 
 @dataclass
