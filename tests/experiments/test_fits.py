@@ -120,10 +120,30 @@ def test_the_learnt_share_searches_once_from_the_best_start_of_rows_without_a_la
     assert alone[1] > alone[0] + 1, "the starts must end apart for this to be a test"
     fitted = []
     whole = CensoredGP.fit
-    monkeypatch.setattr(CensoredGP, "fit", lambda gp, *rows: fitted.append(gp.censoring) or whole(gp, *rows))
+    monkeypatch.setattr(CensoredGP, "fit", lambda gp, *a, **k: fitted.append(gp.censoring) or whole(gp, *a, **k))
     for order in ([poor, good], [good, poor]):
         fitted.clear()
         cost = Cost()
         assert fit("share", order, X, data.y, data.label, cost).log_marginal_likelihood_ > alone[1] - 0.01
         assert fitted.count("share") == 1
         assert cost.fits == 1
+
+
+def test_missing_labels_are_given_as_probabilities_where_known_ones_tell(monkeypatch):
+    given = []
+    whole = CensoredGP.fit
+    monkeypatch.setattr(CensoredGP, "fit", lambda gp, *a, **k: given.append((gp.censoring, k)) or whole(gp, *a, **k))
+    data = censor_random(y, 0.4, 0.2, 0.6, np.random.default_rng(0))
+    half = np.where(np.arange(len(y)) % 2 == 0, np.nan, np.abs(data.label))
+    gp = fit("share", SquaredExponential(), X, data.y, half, Cost())
+    (short,) = (k["censored_probability"] for censoring, k in given if censoring == "share")
+    np.testing.assert_array_equal(short[1::2], half[1::2])
+    assert ((short[::2] > 0) & (short[::2] < 1)).all()
+    # Rows of the fit are recognised: what is not recognised counts twice, and its own sites are not taken out.
+    (found,) = (r["value"] for r in recovered_rows(gp, X, data.y, half, y, data.censored) if r["metric"] == "rmse")
+    value = gp.predict_share(X, data.y, censored_probability=short)["value"]
+    assert found == pytest.approx(rmse(y, value.to_numpy(), where=data.censored))
+    for of_one_kind in (np.where(half == 1, np.nan, half), np.full(len(y), np.nan)):
+        given.clear()
+        fit("share", SquaredExponential(), X, data.y, of_one_kind, Cost(), max_iter=2)
+        assert [list(k) for _, k in given] == [["censored"]]

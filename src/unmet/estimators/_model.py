@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from unmet._exceptions import InputError, NumericalError
+from unmet._exceptions import InputError
 from unmet._memory import check_memory
 from unmet._typing import Array, BoolArray
 from unmet.evidence import Evaluation, Optimizer, Optimum, maximise, random_starts
@@ -40,8 +39,6 @@ _LENGTHS_TRIED = (1.0, 0.3, 0.1, 0.03)
 # Rows without a label that can teach a kernel.
 _ENOUGH_ROWS = 10
 _NO_RESTARTS = np.random.default_rng(0)
-# A part of the kernel whose variance is less than this share of the given one has vanished.
-_VANISHED = 1e-3
 
 # Matrices of all rows that a fit holds at its peak: 7 to 9, measured with 1,500 rows.
 _DENSE_MATRICES = 9
@@ -167,7 +164,6 @@ def search(
     optimum : Optimum
         Diagnostics of the search.
     """
-    given = model
     # The likelihood's start first: length-scales that suit a wrong one may be far from all good ones.
     begun = [_best_lengths(_best_start(model), as_given, budget)]
     if (taught := _taught(model, as_given, optimizer, max_iter, budget)) is not None:
@@ -178,15 +174,9 @@ def search(
     starts = [*(tried.model.theta for tried in begun), *random_starts(model.theta, model.bounds, n_restarts, rng)]
     climb = partial(maximise, optimizer=optimizer, max_iter=max_iter, measure_curvature=model.block is None)
     evaluations = 0
-    for i in range(_ROUNDS):
+    for _ in range(_ROUNDS):
         optimum = climb(model.objective, starts, model.bounds)
         evaluations += optimum.evaluations
-        if i == 0 and (revived := _revived(model.with_theta(optimum.theta), given)) is not None:
-            start, cost = revived
-            with suppress(NumericalError):  # EP does not converge at that start
-                second = climb(model.objective, [start], model.bounds)
-                evaluations += second.evaluations
-                optimum = second if second.value > optimum.value + cost else optimum
         model = model.with_theta(optimum.theta)
         again = planned_better(model, budget)
         if again is None:
@@ -220,18 +210,21 @@ def _known_exact(obs: Observations) -> BoolArray:
 
 
 def _taught(model: Model, as_given: Kernel, optimizer: Optimizer, max_iter: int, budget: int) -> Model | None:
-    """The model with kernel and noise learnt on rows without a label; None where no share is to be learnt.
+    """The model with kernel and noise learnt on rows without a label; None where these are no better start.
 
     Kernel and share have to suit each other. A search from a wrong kernel ends at a peak near it; these rows tell the
-    kernel whatever the share is, at a tenth of the cost. Where few rows are known to have no label, those that may have
-    none teach instead. Some of them are short, so this kernel may be further off than the one that was given.
+    kernel whatever the share is, at a tenth of the cost. Where some labels are not known, the rows known to have none
+    are few, and the kernel that they teach is a worse start than the one that was given. Where hardly any are, those
+    that may have none teach instead. Some of them are short, so this kernel may be further off than the given one.
     """
-    likelihood = model.likelihood
-    if not (isinstance(likelihood, Shared) and likelihood.starts()) or model.obs.short is None:
+    likelihood, short = model.likelihood, model.obs.short
+    if not (isinstance(likelihood, Shared) and likelihood.starts()) or short is None:
         return None
     exact = _known_exact(model.obs)
     if exact.sum() < _ENOUGH_ROWS:
-        exact = model.obs.short != 1
+        exact = short != 1
+    elif not np.isin(short, (0.0, 1.0)).all():
+        return None
     if exact.sum() < _ENOUGH_ROWS or not np.ptp(model.obs.lower[exact]) > 0:
         return None
     X, obs = model.X[exact], replace(model.obs[exact], short=None)
@@ -246,29 +239,6 @@ def _taught(model: Model, as_given: Kernel, optimizer: Optimizer, max_iter: int,
     )
     taught = replace(model, kernel=part.kernel, likelihood=replace(likelihood, base=part.likelihood))
     return taught.planned_for(taught.theta, budget)
-
-
-def _revived(model: Model, given: Model) -> tuple[Array, float] | None:
-    """Logs of hyper-parameters with vanished parts of the kernel as given, and their cost; None if none has vanished.
-
-    Nothing depends on the length-scale of a part with next to no variance, and its variance gains nothing at a wrong
-    length-scale: a search that has lost a part does not find it again. This is for data with some labels missing.
-    There the rows without a label, which teach the start, are few, and one bike fit in six lost a part.
-
-    The cost is the evidence that a model with those parts has to gain: half the logarithm of the number of rows for
-    each of their hyper-parameters, which are fitted (BIC).
-    """
-    short = model.obs.short
-    if short is None or not np.isnan(short).any() or _known_exact(model.obs).sum() < _ENOUGH_ROWS:
-        return None
-    theta, at, parameters = model.theta.copy(), 0, 0
-    for leaf, before in zip(model.kernel.leaves(), given.kernel.leaves(), strict=True):
-        now, then = (part.parameters["variance"].array[0] for part in (leaf, before))
-        if now < _VANISHED * then:
-            theta[at : at + leaf.theta.size] = before.theta
-            parameters += leaf.theta.size
-        at += leaf.theta.size
-    return (theta, 0.5 * parameters * float(np.log(len(short)))) if parameters else None
 
 
 def planned_better(model: Model, budget: int) -> Model | None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from unmet._exceptions import ConvergenceWarning, NumericalWarning
 from unmet._typing import Array, BoolArray
-from unmet.estimators import CensoredGP
+from unmet.estimators import CensoredGP, label_probability
 from unmet.kernels import Kernel
 from unmet.metrics import coverage, r2, rmse
 
@@ -88,7 +88,7 @@ def fit(
         gp = CensoredGP(kernel, censoring=MODELS[model], **settings)
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always")
-            gp.fit(X, y, label)
+            gp.fit(X, y, **_given_labels(gp, X, label))
         if best is None or gp.log_marginal_likelihood_ > best.log_marginal_likelihood_:
             best, caught = gp, noted
     assert best is not None, "no start"
@@ -102,6 +102,14 @@ def fit(
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     return best
+
+
+def _given_labels(gp: CensoredGP, X: Array, label: Any) -> dict[str, Any]:
+    """Labels as a fit is given them; where some are missing and others tell, how likely these rows are labelled."""
+    known = np.abs(label[~np.isnan(label)])
+    if known.size < len(label) and known.any() and not known.all():
+        return {"censored_probability": label_probability(X, label, gp.kernel)}
+    return {"censored": label}
 
 
 @dataclass
@@ -165,7 +173,7 @@ def recovered_rows(
     """RMSE, and coverage of 95 % intervals, of ``E[y* | y, label]`` on labelled rows of the fit itself."""
     if not labelled.any():
         return []
-    found = gp.predict_truth(X, y, label)
+    found = (gp.predict_share if gp.censoring == "share" else gp.predict_truth)(X, y, **_given_labels(gp, X, label))
     value, half = found["value"].to_numpy(), 1.96 * found["value_sd"].to_numpy()
     scores = {
         "rmse": rmse(truth, value, where=labelled),
