@@ -31,7 +31,7 @@ from unmet.mobility.panel.file import open_panel
 
 RINGS = (0.0, 200.0, 300.0, 350.0, 500.0, 700.0, np.inf)
 MEASURED = (0.30, 0.20, 0.03, 0.06, 0.04)  # shares that walk on, by ring, from the same records without any model
-MOSTLY = 0.5
+MOSTLY, STOCKED = 0.5, 0.99
 
 
 def main() -> None:
@@ -94,8 +94,19 @@ def rings(table: ZoneTable, joint: JointCity) -> pd.DataFrame:
     result = pd.DataFrame(found, index=names, columns=["pickups", "over own riders", "over own and walkers", "se"])
     middle = (np.array(RINGS[:5]) + np.array(RINGS[1:6])) / 2
     draws = joint.walking.draws(400, np.random.default_rng(0), middle)
-    curve = pd.DataFrame({"learnt w": joint.walking(middle), "sd": draws.std(axis=0), "measured": MEASURED}, names[:5])
-    return result.join(curve)
+    curve = {"learnt w": joint.walking(middle), "sd": draws.std(axis=0), "served": served(joint), "measured": MEASURED}
+    return result.join(pd.DataFrame(curve, names[:5]))
+
+
+def served(joint: JointCity) -> list[float]:
+    """Riders of an empty zone who are served at one other zone with stock, by ring: w less those served nearer."""
+    walks, found = joint.walks, []
+    riders = joint.rate[walks.source, walks.bin] * walks.out
+    chance = walks.chances(joint.walking)
+    for near, far in pairwise(RINGS[:-1]):
+        at = (walks.distance >= near) & (walks.distance < far) & (walks.available > STOCKED)
+        found.append(float(np.sum((riders * chance)[at]) / max(np.sum(riders[at]), 1e-9)))
+    return found
 
 
 if __name__ == "__main__":

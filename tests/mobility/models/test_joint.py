@@ -272,10 +272,10 @@ def test_riders_that_the_fits_took_for_walkers_are_given_back_if_nobody_walks() 
 
 
 def test_zones_whose_usual_rate_is_little_known_expect_as_many_riders_as_were_counted() -> None:
-    table, _, rate, _ = simulated(5, walking=NO_WALKING)
+    table, _, rate, _ = simulated(5, zones=8, bins=600, walking=NO_WALKING)
     var = 0.3  # the same expected rates, from log-rates that are known less well
     unsure = replace(table, log_rate=table.log_rate - 0.5 * var, log_rate_var=np.full(table.log_rate.shape, var))
-    found = join_city(unsure, draws=2, rounds=2, walking=NO_WALKING)
+    found = join_city(unsure, draws=2, rounds=1, walking=NO_WALKING)
     assert found.own.sum() == pytest.approx(table.observed.sum(), rel=0.01)
     out = table.stockout > 0
     assert found.rate[out].sum() == pytest.approx(rate[out].sum(), rel=0.03)

@@ -27,8 +27,9 @@ _ROUNDS = 3
 _GROUPS = 48  # hours of a day, apart at weekends
 # Part of what a count says of its neighbour's rate that is left out where walkers between the two are learnt. All of it
 # would be right if usual rates, law and supply were known. Estimated in turns, simulated cities had a seventh too few
-# walkers with 1, and lost riders were 6 % short with 0.5 (`docs/design/joint.md`).
-_LEFT_OUT = 0.75
+# walkers with 1, and lost riders were 6 % short with 0.5 (`docs/design/joint.md`). The distance to all of it is one
+# standard deviation of the curve.
+_LEFT_OUT = 0.625
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
 _MORE_WALKERS, _LEAST_LEFT = 0.1, 0.05  # relative step to see what shocks take up; they never take up all
@@ -149,6 +150,8 @@ def join_city(
     assert shocks is not None
     if walking is None and len(walks) and curve.theta.size:
         curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before))
+        other = walks.out * _turned_away(walks, shocks, usual, left_out=1.0)
+        curve = curve.in_doubt(_learn_curve(records, shocks, other, dispersion, absorbed))
     rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * shocks.var))
     joint = JointCity(
         zones=table.zones,
@@ -259,12 +262,12 @@ def _left_by_shocks(
     return float(np.clip((here - slope(again, more)) / held, _LEAST_LEFT, 1.0)) if held > 0 else 1.0
 
 
-def _turned_away(walks: Walks, shocks: Shocks, usual: Array) -> Array:
+def _turned_away(walks: Walks, shocks: Shocks, usual: Array, left_out: float = _LEFT_OUT) -> Array:
     """Rate of the source of each walk, with a part of what the target's count says of it left out."""
     at = walks.source, walks.bin
     mean, rest = shocks.elsewhere(walks.source, walks.target, walks.bin)
-    mean = _LEFT_OUT * mean + (1 - _LEFT_OUT) * shocks.mean[at]
-    rest = _LEFT_OUT * rest + (1 - _LEFT_OUT) * shocks.var[at]
+    mean = left_out * mean + (1 - left_out) * shocks.mean[at]
+    rest = left_out * rest + (1 - left_out) * shocks.var[at]
     return np.asarray(np.nan_to_num(np.exp(usual[at] + mean + 0.5 * rest)))
 
 

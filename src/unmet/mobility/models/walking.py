@@ -110,6 +110,13 @@ class Walking:
         precision = prior + share * (np.linalg.inv(self.covariance) - prior)
         return replace(self, covariance=np.asarray(np.linalg.inv(precision), dtype=float))
 
+    def in_doubt(self, other: Walking) -> Self:
+        """The curve with its distance to another as one more standard deviation; unchanged if nobody walks there."""
+        if self.theta.size != other.theta.size:
+            return self
+        gap = self.theta - other.theta
+        return replace(self, covariance=self.covariance + np.outer(gap, gap))
+
     def describe(self) -> dict[str, Any]:
         """Describe the curve beside the measured one of another system, as JSON-able values."""
         names = ("metres", "chance", "sd", "measured_elsewhere")
