@@ -242,7 +242,7 @@ def gather(
         moves = _moves(records, stations, order, holes, first, last)
         groups = make_groups(workers, len(zones), group, np.bincount(moves.station, minlength=len(group)))
     still, silent = standstills(feed, silent)
-    reason = np.where(repeat_daily(silent), FAR_APART, FEED_SILENT)  # a gap that repeats is no outage
+    reason = np.where(repeat_daily(silent, feed), FAR_APART, FEED_SILENT)  # a gap that repeats is no outage
     overrides = [Override(b, e, r) for (b, e), r in zip(silent.tolist(), reason.tolist(), strict=True)]
     overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
     if log is not None:

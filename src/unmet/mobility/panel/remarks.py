@@ -138,7 +138,7 @@ def _on_worth(evidence: Evidence) -> list[str]:
 
 def _on_gaps(evidence: Evidence, timezone: str) -> list[str]:
     """Say at which hours the feed has a gap on many days."""
-    silent = evidence.silent[repeat_daily(evidence.silent)]
+    silent = evidence.silent[repeat_daily(evidence.silent, evidence.feed)]
     if len(silent) == 0 or len(silent) > _MOST_GAPS:
         return []
     minute = np.concatenate([np.arange(begin + HOUR // 2, end, HOUR) for begin, end in silent])
