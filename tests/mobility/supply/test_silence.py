@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from unmet.mobility.supply.cadence import REGULAR, Cadence, Intervals, usual_intervals
+from unmet.mobility.supply.coverage import outside_coverage
 from unmet.mobility.supply.polls import Polls
 from unmet.mobility.supply.silence import (
     Feed,
     expected_events,
     far_apart,
-    outside_coverage,
     repeat_daily,
     silent_stretches,
     standstills,

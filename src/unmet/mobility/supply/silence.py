@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import DAY, Integers, runs
+from unmet.mobility.clock.bins import DAY, Integers
 from unmet.mobility.supply.cadence import HOUR, Cadence
 from unmet.mobility.supply.polls import MISSED_POLLS, Polls
 
@@ -27,7 +27,6 @@ __all__ = [
     "far_apart",
     "join",
     "minutes_within",
-    "outside_coverage",
     "repeat_daily",
     "silent_stretches",
     "standstills",
@@ -60,8 +59,6 @@ _ALIVE = 0.1
 """Share of the expected records below which the feed is down. Feeds of closed systems kept at least 0.4 of it."""
 
 _DAYS_AROUND = 14
-LONGEST_TRIP_GAP = 7 * DAY
-"""Minutes. If no trip starts in the whole system for longer, the trip files do not cover the time."""
 
 
 @dataclass(frozen=True)
@@ -362,17 +359,3 @@ def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:
         alive |= feed.polls.fresh_share(*found.T) >= _ALIVE
     more = np.concatenate([silent, found[~alive]])
     return found[alive], join(more[np.argsort(more[:, 0], kind="stable")], 1)
-
-
-def outside_coverage(minutes_with_trips: Integers, first: int, last: int) -> Integers:
-    """Return the stretches (begin, end) of `first ... last` that the trip files do not cover.
-
-    They cover the time between two trips of the system that are at most a week apart.
-    """
-    covered = np.zeros(last - first + 1, dtype=bool)
-    if len(minutes_with_trips):
-        at = np.unique(minutes_with_trips)
-        breaks = np.flatnonzero(np.diff(at) > LONGEST_TRIP_GAP)
-        for begin, end in zip(at[np.r_[0, breaks + 1]], at[np.r_[breaks, len(at) - 1]], strict=True):
-            covered[max(0, begin - first) : max(0, end - first + 1)] = True
-    return first + runs(~covered)
