@@ -249,7 +249,7 @@ def test_a_document_with_more_news_than_a_frame_holds_is_a_failed_poll_and_forgo
     city.collect(1.0, once=True)
     city.bikes = {f"s{i}": 1 for i in range(50)}
     with monkeypatch.context() as limited:
-        limited.setattr("unmet.collect.segments._MOST_VALUES", 100_500)
+        limited.setattr("unmet.collect.segments.MOST_VALUES", 100_500)
         city.collect(1.0, once=True)
     assert "too much to be kept" in city.polls()["error"].iloc[-1]
     city.bikes = {"a": 3, "c": 1}

@@ -166,3 +166,11 @@ def test_a_type_that_is_listed_twice_is_added_up() -> None:
     types = [{"vehicle_type_id": "e", "count": 2}, {"vehicle_type_id": "e", "count": 3}]
     rows, *_ = station_states(of({"station_id": "a", "vehicle_types_available": types}))
     assert (rows["a"][0].available, json.loads(rows["a"][0].types or "")) == (5, {"e": 5})
+
+
+def test_a_document_of_many_values_is_refused_before_it_is_parsed(monkeypatch):
+    monkeypatch.setattr("unmet.collect.documents.MOST_VALUES", 1000)
+    start = b'{"last_updated": 1600000000, "ttl": 0, "data": {"stations": []}, "more": '
+    with pytest.raises(FileFormatError, match="more than 1,000 values"):
+        parse_document(start + b"[" + b"[]," * 600 + b"[]]}")
+    assert parse_document(start + b'"' + b"[]," * 600 + b'"}').data == {"stations": []}  # a text is one value

@@ -119,7 +119,7 @@ def test_what_is_checked_can_be_read_and_what_is_larger_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "_MOST_BYTES", 110_000)
-    monkeypatch.setattr(segments, "_MOST_VALUES", 100_100)
+    monkeypatch.setattr(segments, "MOST_VALUES", 100_100)
     sound = [{"documents": [["gbfs", 1.0, "\x7f" * 1_600]]}, {"changes": [["a", i] for i in range(30)]}]
     with Segment(tmp_path / "day.segment") as segment:
         for rows in sound:

@@ -6,8 +6,10 @@ import hashlib
 import io
 import json
 import pickle
+import re
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -297,3 +299,22 @@ def test_a_tobit_file_that_lacks_something_is_refused(tmp_path: Path) -> None:
             archive.writestr(name, blob)
     with pytest.raises(FileFormatError, match="does not describe a TobitRegressor"):
         TobitRegressor.load(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda header: header.pop("y_mean"), "there is no 'y_mean'"),
+        (lambda header: header.update(y_mean="wide"), "y_mean: expected a finite number, got 'wide'"),
+        (lambda header: header.update(settings=5), "a part has another kind, size or range"),
+        (lambda header: header["settings"].update(colour="red"), "a part has another kind, size or range"),
+        (lambda header: header["kernel"].update(left=None), "a part has another kind, size or range"),
+        (lambda header: header.update(kernel={"kind": "round"}), "Unknown kernel 'round'"),
+    ],
+)
+def test_a_changed_header_is_refused_without_quoting_python(saved: Path, change: Any, reason: str) -> None:
+    rewrite(saved, lambda header, _: change(header))
+    with pytest.raises(FileFormatError, match="does not describe a CensoredGP") as caught:
+        CensoredGP.load(saved)
+    assert reason in str(caught.value)
+    assert not re.search(r"Error\(|__init__|NoneType|object is|attribute", str(caught.value))

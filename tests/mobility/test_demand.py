@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, nbinom
 
-from unmet import InputError, NumericalError
+from unmet import InputError, NumericalError, UninformativeWarning
 from unmet._storage.parquet import write_parquet
 from unmet.execution import serially
 from unmet.mobility.demand import DemandModel, LatentDemand, estimate_zone
@@ -521,6 +521,19 @@ def test_what_is_odd_about_the_weather_is_told(two_zones):
     assert frame["weather_usual"].sum() > 24
     assert frame.loc[frame["weather_usual"], "rain"].between(0, weather["rain"].max()).all()
     assert any("3 rows" in note for note in notes)
+
+
+def test_rows_of_the_weather_that_are_not_used_are_warned_of_if_nobody_is_told(two_zones):
+    panel, weather = two_zones
+    odd = weather.assign(time=weather["time"].astype(str))
+    odd.loc[:4, "time"] = "yesterday"
+    model = LatentDemand("weekly-mean", draws=50, weather=odd, timezone="America/New_York")
+    with pytest.warns(UninformativeWarning, match=r"Weather, rejected: .*, 5 rows") as caught:
+        model.fit(panel, executor=serially)
+    assert len(caught) == 1
+    notes = []
+    model.fit(panel, executor=serially, tell=notes.append)  # a warning would be an error here
+    assert str(caught[0].message) in notes
 
 
 def test_only_the_chosen_weather_is_used_and_it_is_told(two_zones):

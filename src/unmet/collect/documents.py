@@ -10,6 +10,7 @@ negative ones: whoever reads the history judges them.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from unmet._exceptions import FileFormatError
 
 __all__ = [
     "MOST_ROWS",
+    "MOST_VALUES",
     "Document",
     "LastRead",
     "Listed",
@@ -28,6 +30,7 @@ __all__ = [
     "Vehicle",
     "feed_addresses",
     "parse_document",
+    "refuse_many_values",
     "station_infos",
     "station_states",
     "vehicles",
@@ -37,6 +40,9 @@ _MILLISECONDS = 1e11  # a number of seconds beyond this lies after the year 5000
 _MOST_COUNT = 100_000
 MOST_ROWS = 300_000
 """Most stations or vehicles of a system: the largest has less than a tenth of it."""
+MOST_VALUES = 8_000_000
+"""Most values of a document or a frame. Parsed, they take up to 100 times the memory of their text."""
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 Row = TypeVar("Row")
 
 LastRead: TypeAlias = list[tuple[Any, str, Row] | None]
@@ -131,6 +137,7 @@ def parse_document(content: bytes) -> Document:
     >>> parse_document(b'{"last_updated": 1600000000, "ttl": 30, "data": {"stations": []}}')
     Document(updated=1600000000.0, ttl=30.0, data={'stations': []})
     """
+    refuse_many_values(content, MOST_VALUES)
     try:
         # JSON is UTF-8. Of bytes, `json` reads other encodings too, which the text that is kept does not have.
         document = json.loads(content.decode("utf-8-sig"))
@@ -143,6 +150,17 @@ def parse_document(content: bytes) -> Document:
     ttl = document.get("ttl")
     ttl = float(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) and 0 <= ttl < 1e9 else 0.0
     return Document(_time(document.get("last_updated")), ttl, document["data"])
+
+
+def refuse_many_values(text: bytes, most: int) -> None:
+    """Raise `FileFormatError` for a JSON text that may have more than so many values, before it is parsed."""
+    if _values(text) > most and _values(_STRING.sub(b"", text)) > most:
+        raise FileFormatError(f"it has more than {most:,} values")
+
+
+def _values(text: bytes) -> int:
+    """Return the largest number of values that a JSON text can have."""
+    return sum(text.count(sign) for sign in (b",", b"[", b"{"))
 
 
 def feed_addresses(document: Document, language: str = "en") -> dict[str, str]:

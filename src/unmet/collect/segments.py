@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import struct
 import threading
 import zlib
@@ -22,15 +21,15 @@ from types import TracebackType
 from typing import Any
 
 from unmet._exceptions import FileFormatError
+from unmet.collect.documents import MOST_VALUES, refuse_many_values
 
 __all__ = ["Segment", "check_frame", "damaged_bytes", "read_segment"]
 
 _MAGIC = b"UNM1"
 _HEAD = struct.Struct("<4sII")
 # Of one frame, unpacked. Larger ones are damage, or not ours: parsed values take up to 64 bytes each.
-_MOST_BYTES, _MOST_VALUES = 1 << 28, 8_000_000
+_MOST_BYTES = 1 << 28
 _OF_POLL = 100_000  # bytes or values of a frame beside the rows of a document: its poll
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class Segment:
@@ -113,7 +112,7 @@ def read_segment(path: Path) -> Iterator[dict[str, Any]]:
         unpacker = zlib.decompressobj()
         try:
             text = unpacker.decompress(packed, _MOST_BYTES)
-            _refuse_many_values(text, _MOST_VALUES)
+            refuse_many_values(text, MOST_VALUES)
             payload = json.loads(text)
         except (zlib.error, ValueError, RecursionError) as error:
             raise FileFormatError(f"{path}: a frame cannot be unpacked ({error}).") from None
@@ -128,23 +127,13 @@ def check_frame(rows: Mapping[str, Any]) -> None:
     try:
         if len(text) > _MOST_BYTES - _OF_POLL:
             raise ValueError(f"it has {len(text):,} bytes")
-        _refuse_many_values(text, _MOST_VALUES - _OF_POLL)
+        refuse_many_values(text, MOST_VALUES - _OF_POLL)
     except ValueError as error:
         raise FileFormatError(f"what is new is too much to be kept ({error})") from None
 
 
 def _as_json(payload: Mapping[str, Any]) -> bytes:
     return json.dumps(payload, separators=(",", ":")).encode()
-
-
-def _refuse_many_values(text: bytes, most: int) -> None:
-    if _values(text) > most and _values(_STRING.sub(b"", text)) > most:
-        raise ValueError(f"it has more than {most:,} values")
-
-
-def _values(text: bytes) -> int:
-    """Return the largest number of values that a JSON text can have."""
-    return sum(text.count(sign) for sign in (b",", b"[", b"{"))
 
 
 def damaged_bytes(path: Path) -> int:

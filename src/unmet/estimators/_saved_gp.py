@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from unmet._exceptions import InputError
 from unmet._parameters import Parameter, parameter_from_dict, parameter_to_dict
 from unmet.estimators._likelihoods import likelihood_from_dict, likelihood_to_dict
 from unmet.estimators._model import Model
@@ -93,12 +94,12 @@ def _restore(cls: type[GP], header: dict[str, Any], arrays: dict[str, np.ndarray
     gp = cls(**settings)
     gp.n_features_in_ = arrays["X"].shape[1]
     if header["n_features_in"] != gp.n_features_in_:
-        raise ValueError(f"n_features_in: {header['n_features_in']!r:.60}")
+        raise InputError(f"n_features_in: expected {gp.n_features_in_}, got {header['n_features_in']!r:.60}")
     if (names := names_in(header, gp.n_features_in_)) is not None:
         gp.feature_names_in_ = names
     gp.y_mean_, gp.y_scale_ = (finite_number(header[name], name) for name in ("y_mean", "y_scale"))
     if gp.y_scale_ <= 0:
-        raise ValueError(f"y_scale: {gp.y_scale_}")
+        raise InputError(f"y_scale: expected a positive number, got {gp.y_scale_}")
     kernel, likelihood = kernel_from_dict(header["kernel"]), likelihood_from_dict(header["likelihood"])
     X = finite_array(arrays, "X")
     extra = (arrays.get(name) for name in ("exposure", "short", "background"))

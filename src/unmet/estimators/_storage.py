@@ -100,17 +100,19 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         NotImplementedError,
         RecursionError,
     ) as error:
-        raise FileFormatError(f"{path}: not a model written by save(), or damaged ({error}). Fit again.") from None
+        why = error.strerror if isinstance(error, OSError) else str(error) if isinstance(error, InputError) else None
+        because = f" ({why})" if why else ""
+        raise FileFormatError(f"{path}: not a model written by save(), or damaged{because}. Fit again.") from error
 
 
 def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
     """Refuse compressed entries, and entries that claim more bytes than the file has: `save` writes neither."""
     entries = archive.infolist()
     if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        raise ValueError("its arrays are compressed")
+        raise InputError("its arrays are compressed")
     claimed = sum(entry.file_size for entry in entries)
     if claimed > size:
-        raise ValueError(f"its arrays claim {claimed:,} bytes; the file has {size:,}")
+        raise InputError(f"its arrays claim {claimed:,} bytes; the file has {size:,}")
 
 
 def _read_array(blob: bytes, name: str) -> np.ndarray:
@@ -118,26 +120,26 @@ def _read_array(blob: bytes, name: str) -> np.ndarray:
     stream = io.BytesIO(blob)
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:
-        raise ValueError(f"array {name!r} has version {version} of NumPy's format")
+        raise InputError(f"array {name!r} has version {version} of NumPy's format")
     shape, _, dtype = _HEADERS[version](stream)
     claimed, there = math.prod(shape) * dtype.itemsize, len(blob) - stream.tell()
     if dtype != np.float64 or claimed != there or min(shape, default=0) < 0:
-        raise ValueError(f"array {name!r} claims {dtype} of shape {shape}, {claimed:,} bytes; it has {there:,}")
+        raise InputError(f"array {name!r} claims {dtype} of shape {shape}, {claimed:,} bytes; it has {there:,}")
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def finite_array(arrays: dict[str, np.ndarray], name: str) -> np.ndarray:
-    """Return an array of a file; raise `ValueError` if some of its values are not finite."""
+    """Return an array of a file; raise `InputError` if some of its values are not finite."""
     if not np.isfinite(arrays[name]).all():
-        raise ValueError(f"{name}: expected finite numbers")
+        raise InputError(f"{name}: expected finite numbers")
     return arrays[name]
 
 
 def finite_number(value: Any, name: str) -> float:
-    """Return a number of a header; raise `ValueError` if it is not finite."""
+    """Return a number of a header; raise `InputError` if it is not finite."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
-        raise ValueError(f"{name}: {value!r:.60}")
+        raise InputError(f"{name}: expected a finite number, got {value!r:.60}")
     return float(value)
 
 
@@ -147,7 +149,7 @@ def names_in(header: dict[str, Any], columns: int) -> np.ndarray | None:
     if names is None:
         return None
     if not isinstance(names, list) or len(names) != columns or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"feature_names_in: expected {columns} names, got {names!r:.60}")
+        raise InputError(f"feature_names_in: expected {columns} names, got {names!r:.60}")
     return np.array(names, dtype=object)
 
 
@@ -159,4 +161,14 @@ def restoring(path: str | os.PathLike[str], header: dict[str, Any], name: str) -
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError) as error:
-        raise FileFormatError(f"{path}: its header does not describe a {name} ({error!r}). Fit again.") from None
+        reason = f"{path}: its header does not describe a {name}: {_reason(error)}. Fit again."
+        raise FileFormatError(reason) from error
+
+
+def _reason(error: Exception) -> str:
+    """Say what is wrong with a header, without the words of Python and NumPy."""
+    if isinstance(error, InputError):
+        return str(error).rstrip(".")
+    if isinstance(error, KeyError):
+        return f"there is no {error.args[0]!r:.60}"
+    return "a part has another kind, size or range"

@@ -300,7 +300,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
             for name in _NUMBERS:
                 value = header["fitted"][name]
                 if not isinstance(value, int | float) or (isinstance(value, int) and abs(value) > _LARGEST):
-                    raise TypeError(f"{name}: {value!r:.60}")
+                    raise InputError(f"{name}: expected a number, got {value!r:.60}")
                 setattr(tobit, name, value)
             for name in ("intercept_", "scale_"):
                 finite_number(header["fitted"][name], name)
@@ -309,7 +309,7 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
                 setattr(tobit, name, arrays[name])
             for name in ("coef_", "_centre"):
                 if finite_array(arrays, name).shape != (tobit.n_features_in_,):
-                    raise ValueError(f"{name}: {arrays[name].shape}")
+                    raise InputError(f"{name}: expected {tobit.n_features_in_} numbers, got shape {arrays[name].shape}")
             if (names := names_in(header, tobit.n_features_in_)) is not None:
                 tobit.feature_names_in_ = names
         return tobit

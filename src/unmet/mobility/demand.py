@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from unmet._exceptions import UninformativeWarning
 from unmet._storage.temporary import temporary_folder
 from unmet.execution import Executor, in_processes
 from unmet.mobility.clock.horizon import horizon_bins, usual_minutes
@@ -138,7 +142,8 @@ class LatentDemand:
         progress : callable, optional
             Called as ``progress(done, zones, note)``.
         tell : callable, optional
-            Called with a sentence for each gap and each finding in the weather, before the work begins.
+            Called with a sentence for each gap and each finding in the weather, before the work begins. Without it,
+            rows of the weather that were rejected or repaired give an `UninformativeWarning`.
         base : path, optional
             Folder of an earlier run of the same system, with fewer days. If its model still fits, only the last bins
             are estimated: see `unmet.mobility.runs.keeping`.
@@ -165,6 +170,9 @@ class LatentDemand:
             if tell is not None:
                 for note in _notes(features):
                     tell(note)
+            else:
+                for note in _findings(features.quality.query("action != 'noted'")):
+                    warnings.warn(note, UninformativeWarning, stacklevel=2)
             result = run_estimates(
                 file,
                 settings,
@@ -209,7 +217,10 @@ class LatentDemand:
         folder = Path(out) / RETURNS
         folder.mkdir(parents=True, exist_ok=True)
         of_returns = write_returns_panel(Path(panel), folder / "panel.parquet")
-        return self.fit(of_returns, folder, jobs=jobs, executor=executor, progress=progress, base=base)
+        # What is odd about the weather was told with the pickups.
+        return self.fit(
+            of_returns, folder, jobs=jobs, executor=executor, progress=progress, tell=lambda _: None, base=base
+        )
 
     def _provenance(self, features: BinFeatures) -> dict[str, Any]:
         path = isinstance(self.weather, str | os.PathLike)
@@ -233,7 +244,12 @@ def _notes(features: BinFeatures) -> list[str]:
         "the usual value of the season and hour is used."
         for gap in gaps
     ]
-    for row in features.quality.query("reason != 'read'").to_dict("records"):
+    return notes + _findings(features.quality.query("reason != 'read'"))
+
+
+def _findings(quality: pd.DataFrame) -> list[str]:
+    notes = []
+    for row in quality.to_dict("records"):
         rows = f"{row['rows']:,} {'row' if row['rows'] == 1 else 'rows'}"
         if row["reason"] == "column without numbers":
             rows = "not used"

@@ -364,3 +364,47 @@ def test_records_outside_the_period_say_nothing_about_moves_between_two_looks():
     whole, cut = (build_panel(None, rows, one.stations, **period) for rows in (one.status, one.status[inside]))
     for column in ("observed", "cancelled", "out_minutes"):
         assert whole.panel[column].sum() == pytest.approx(cut.panel[column].sum(), rel=0.01)
+
+
+@pytest.mark.parametrize("polls", ["log", "5"])
+def test_a_missing_file_of_trips_is_no_day_without_riders(polls):
+    one = simulate_city(6, 14, seed=3, polls=polls, demand=40.0)
+    day = one.trips["started_at"].dt.strftime("%m-%d")
+    made = build_panel(one.trips[day != "03-12"], one.status, one.stations, timezone=ZONE, supply="listed")
+    whole = build_panel(one.trips, one.status, one.stations, timezone=ZONE, supply="listed")
+    of_day = made.panel["start_local"].dt.strftime("%m-%d") == "03-12"
+    assert made.panel.loc[of_day, "observed"].sum() == pytest.approx(whole.panel.loc[of_day, "observed"].sum(), rel=0.2)
+    assert made.panel.loc[~of_day, "observed"].equals(whole.panel.loc[~of_day, "observed"])
+    (remark,) = [text for text in made.summary["remarks"] if "trips seem to be missing" in text]
+    assert "from 2024-03-1" in remark
+    assert made.summary["pickups_from"] == "trips and status"
+    assert not any("trips seem to be missing" in text for text in whole.summary["remarks"])
+
+
+def test_a_day_of_which_all_records_are_missing_is_unknown_and_not_without_riders():
+    one = simulate_city(6, 14, seed=3, demand=40.0)
+    day = one.trips["started_at"].dt.strftime("%m-%d")
+    at = pd.to_datetime(one.status["last_reported"], unit="s", utc=True).dt.tz_convert(ZONE)
+    status = one.status[at.dt.strftime("%m-%d") != "03-12"]
+    made = build_panel(one.trips[day != "03-12"], status, one.stations, timezone=ZONE, supply="listed")
+    hours = made.panel["start_local"]
+    of_day = (hours.dt.strftime("%m-%d") == "03-12") & hours.dt.hour.between(1, 22)
+    assert made.panel.loc[of_day, "observed"].isna().all()
+    assert made.panel.loc[~of_day, "observed"].sum() > 0
+    assert any("trips seem to be missing" in text for text in made.summary["remarks"])
+    with_trips = build_panel(one.trips, status, one.stations, timezone=ZONE, supply="listed")
+    assert with_trips.panel["observed"].notna().all()
+    assert not any("trips seem to be missing" in text for text in with_trips.summary["remarks"])
+
+
+def test_a_closed_system_without_trips_misses_none():
+    one = simulate_city(6, 14, seed=3, demand=40.0)
+    day = one.trips["started_at"].dt.strftime("%m-%d")
+    status = one.status.sort_values(["station_ix", "last_reported"])
+    at = pd.to_datetime(status["last_reported"], unit="s", utc=True).dt.tz_convert(ZONE).dt.strftime("%m-%d")
+    counts = ["num_bikes_available", "num_docks_available"]
+    still = status.copy()
+    still[counts] = still[counts].where(at != "03-12").groupby(status["station_ix"]).ffill().astype(int)
+    made = build_panel(one.trips[day != "03-12"], still, one.stations, timezone=ZONE, supply="listed")
+    assert not any("trips seem to be missing" in text for text in made.summary["remarks"])
+    assert made.panel["observed"].notna().all()

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from unmet.mobility.supply.cadence import REGULAR, Cadence, Intervals, usual_intervals
+from unmet.mobility.supply.coverage import outside_coverage
 from unmet.mobility.supply.polls import Polls
-from unmet.mobility.supply.silence import Feed, expected_events, outside_coverage, silent_stretches, standstills
+from unmet.mobility.supply.silence import (
+    Feed,
+    expected_events,
+    far_apart,
+    repeat_daily,
+    silent_stretches,
+    standstills,
+)
 from unmet.mobility.supply.spells import silent_gaps
 
 DAY = 1440
@@ -202,3 +210,40 @@ def test_a_standstill_in_a_feed_that_was_looked_at_is_a_closure_however_few_its_
     assert standstills(given, NONE)[0].tolist() == []
     closed, silent = standstills(replace(given, polls=Polls(every, every)), NONE)
     assert (closed.tolist(), silent.tolist()) == ([[10 * DAY + 600, 10 * DAY + 900]], [])
+
+
+@pytest.mark.parametrize(
+    ("length", "gaps", "repeats"),
+    [
+        (14, [4, 5, 6], False),  # three outages of one fault
+        (60, [4, 5, 6], False),
+        (25, [4, 5, 6, 7, 8, 9], False),  # less than a week
+        (14, range(4, 11), True),
+        (60, range(45, 60), True),  # from some day on
+        (14, [2, 3, 9, 10], True),  # at weekends
+        (4, range(4), True),  # a short record, every day
+        (6, [2, 3, 4], False),
+        (60, [4, 20, 40], False),  # too few
+    ],
+)
+def test_a_gap_repeats_if_it_is_at_the_same_time_of_many_days_over_a_week_or_the_whole_record(length, gaps, repeats):
+    records = days(length, [2] * DAY)
+    for day in gaps:
+        records[day * DAY + 600 : day * DAY + 700] = 0
+    of_feed = feed(records, polled=True, first=7 * DAY + 123)
+    silent = silent_stretches(of_feed)
+    assert len(silent) == len(gaps)
+    assert repeat_daily(silent, of_feed).tolist() == [repeats] * len(gaps)
+    whole = np.array([[of_feed.first, of_feed.last + 1]])
+    assert len(far_apart(of_feed, whole)) == (len(gaps) if repeats else 0)
+
+
+def test_a_gap_that_repeats_is_one_when_clocks_are_changed_too():
+    records = days(14, [2] * DAY)
+    for day in range(14):
+        hour = 10 if day < 4 else 9
+        records[day * DAY + 60 * hour : day * DAY + 60 * hour + 50] = 0
+    of_feed = feed(records, polled=True)
+    silent = silent_stretches(of_feed)
+    assert len(silent) == 14
+    assert repeat_daily(silent, of_feed).all()

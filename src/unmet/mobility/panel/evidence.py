@@ -42,6 +42,7 @@ from unmet.mobility.panel.usable import SupplyModel, Timelines, bridges_looks, l
 from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
+from unmet.mobility.supply.coverage import missing_trips, outside_coverage
 from unmet.mobility.supply.feed_activity import FeedCounts, feed_of_trips, watch_feed
 from unmet.mobility.supply.netting import Moves
 from unmet.mobility.supply.polls import Polls
@@ -50,7 +51,6 @@ from unmet.mobility.supply.silence import (
     StationActivity,
     far_apart,
     join,
-    outside_coverage,
     repeat_daily,
     silent_stretches,
     standstills,
@@ -100,6 +100,8 @@ class Evidence:
         Stretches (begin, end) in which the feed is silent, or looked at too rarely to infer pickups.
     closures : array
         Stretches (begin, end) in which the whole system stands still.
+    missing : array
+        Stretches (begin, end) without trips that the status does not explain.
     supply : SupplyModel, optional
         Usable supply, without trips. None if every listed vehicle and dock is taken to be usable.
     implausible : list of Implausible
@@ -121,6 +123,7 @@ class Evidence:
     repeats: int = 0
     silent: Integers = field(default_factory=lambda: NO_STRETCHES)
     closures: Integers = field(default_factory=lambda: NO_STRETCHES)
+    missing: Integers = field(default_factory=lambda: NO_STRETCHES)
     supply: SupplyModel | None = None
     implausible: list[Implausible] = field(default_factory=list)
     learnt: Learnt | None = None
@@ -224,7 +227,8 @@ def gather(
         trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
         check_resolution(trips.starts, parse_every(options.every), trips.used, records.timezone)
         holes = outside_coverage(trips.starts, first, last)
-    silent, activity = NO_STRETCHES, None
+    silent = missing = NO_STRETCHES
+    activity = None
     if log is not None:
         progress("measuring the activity of the feed")
         groups = make_groups(workers, len(zones), group, log.records)
@@ -235,6 +239,10 @@ def gather(
         feed, activity = watch_feed(log, moving, options.rebalancing, both, partial(_over_parts, log, groups))
         feed = replace(feed, polls=polls)
         silent = silent_stretches(feed)
+        if trips is not None:
+            missing = missing_trips(trips.starts, feed, silent)
+            holes = np.concatenate([holes, missing])
+            holes = join(holes[np.argsort(holes[:, 0], kind="stable")], 1)
     else:
         assert trips is not None
         feed = feed_of_trips(trips.starts)
@@ -242,7 +250,7 @@ def gather(
         moves = _moves(records, stations, order, holes, first, last)
         groups = make_groups(workers, len(zones), group, np.bincount(moves.station, minlength=len(group)))
     still, silent = standstills(feed, silent)
-    reason = np.where(repeat_daily(silent), FAR_APART, FEED_SILENT)  # a gap that repeats is no outage
+    reason = np.where(repeat_daily(silent, feed), FAR_APART, FEED_SILENT)  # a gap that repeats is no outage
     overrides = [Override(b, e, r) for (b, e), r in zip(silent.tolist(), reason.tolist(), strict=True)]
     overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
     if log is not None:
@@ -297,6 +305,7 @@ def gather(
         repeats=0 if log is None else log.repeats,
         silent=silent,
         closures=still,
+        missing=missing,
         supply=supply,
         implausible=found,
         learnt=learnt if supply is not None else None,

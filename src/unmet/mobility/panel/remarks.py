@@ -71,6 +71,11 @@ def find_remarks(
         else:
             tail = f"zone {row['zone']} rests on its other stations"
         remarks.append(f"{name}: {row['why']}; {tail}.")
+    remarks += [
+        f"No trip starts from {_local(begin, timezone)} to {_local(end, timezone)}, and the status shows no closure: "
+        "trips seem to be missing. Pickups are inferred from the status where it has records."
+        for begin, end in evidence.missing.tolist()
+    ]
     if evidence.activity is not None:
         looks = _on_looks(evidence, pickups_from, timezone)
         remarks += looks
@@ -93,6 +98,10 @@ def find_remarks(
         if len(never):
             remarks.append(_counted(never, names, "without any status record in the period: {zones}"))
     return remarks
+
+
+def _local(minute: int, timezone: str) -> str:
+    return f"{pd.Timestamp(minute * 60, unit='s', tz='UTC').tz_convert(timezone):%Y-%m-%d %H:%M}"
 
 
 def _name(ident: str, name: object) -> str:
@@ -138,7 +147,7 @@ def _on_worth(evidence: Evidence) -> list[str]:
 
 def _on_gaps(evidence: Evidence, timezone: str) -> list[str]:
     """Say at which hours the feed has a gap on many days."""
-    silent = evidence.silent[repeat_daily(evidence.silent)]
+    silent = evidence.silent[repeat_daily(evidence.silent, evidence.feed)]
     if len(silent) == 0 or len(silent) > _MOST_GAPS:
         return []
     minute = np.concatenate([np.arange(begin + HOUR // 2, end, HOUR) for begin, end in silent])

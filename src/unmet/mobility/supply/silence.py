@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import DAY, Integers, runs
-from unmet.mobility.supply.cadence import Cadence
+from unmet.mobility.clock.bins import DAY, Integers
+from unmet.mobility.supply.cadence import HOUR, Cadence
 from unmet.mobility.supply.polls import MISSED_POLLS, Polls
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "far_apart",
     "join",
     "minutes_within",
-    "outside_coverage",
     "repeat_daily",
     "silent_stretches",
     "standstills",
@@ -49,6 +48,10 @@ own, if there is one at the same time of many days."""
 _DAILY, _FEWEST_DAYS = 0.2, 3
 """Share and number of the days with a gap at the same time from which on it is one that repeats."""
 
+_SHORTEST_SPAN = 7
+"""Days from the first to the last of the gaps at the same time from which on it is one that repeats. Outages of one
+fault, such as a job that fails at the same hour until somebody mends it, are often on some days in a row."""
+
 LONGEST_LOOK = 15
 """Minutes between two looks up to which pickups can be inferred; between later ones, most cancel out with returns."""
 
@@ -56,8 +59,6 @@ _ALIVE = 0.1
 """Share of the expected records below which the feed is down. Feeds of closed systems kept at least 0.4 of it."""
 
 _DAYS_AROUND = 14
-LONGEST_TRIP_GAP = 7 * DAY
-"""Minutes. If no trip starts in the whole system for longer, the trip files do not cover the time."""
 
 
 @dataclass(frozen=True)
@@ -271,23 +272,30 @@ def far_apart(feed: Feed, within: Integers, bridged: bool = False) -> Integers:
     return cut[np.argsort(cut[:, 0], kind="stable")]
 
 
-def repeat_daily(stretches: Integers) -> NDArray[np.bool_]:
-    """Return which stretches (begin, end) have others at the same time of many days: gaps that repeat, no outages.
+def repeat_daily(stretches: Integers, feed: Feed) -> NDArray[np.bool_]:
+    """Return which stretches (begin, end) of a feed are gaps that repeat at the same time of many days, no outages.
 
-    One of a day or more is at every time of the day, and has no others.
+    One of a day or more is at every time of the day, and does not repeat.
     """
-    if len(stretches) == 0:
-        return np.zeros(0, dtype=bool)
-    begin, end = (stretches - stretches[0, 0]).T
-    return _daily(begin, end, end - begin < DAY, int(end.max()))
+    begin, end = (stretches - feed.first).T
+    return _daily(begin, end, end - begin < DAY, len(feed.records))
 
 
 def _daily(begin: Integers, end: Integers, chosen: NDArray[np.bool_], minutes: int) -> NDArray[np.bool_]:
-    """Which of the chosen stretches have others at the same time of many days."""
-    change = np.bincount(begin[chosen], minlength=minutes + 1) - np.bincount(end[chosen], minlength=minutes + 1)
-    days = np.bincount(np.arange(minutes) % DAY, np.cumsum(change)[:minutes], minlength=DAY)
-    enough = max(_DAILY * minutes / DAY, _FEWEST_DAYS)
-    result: NDArray[np.bool_] = chosen & (days[(begin + end) // 2 % DAY] >= enough)
+    """Which of the chosen stretches have others at the same time of many days, over a week or the whole record.
+
+    The same time is one up to an hour earlier or later: clocks are changed.
+    """
+    days = -(-minutes // DAY)
+    change = np.zeros(days * DAY + 1, dtype=np.int64)
+    np.add.at(change, np.maximum(begin[chosen] - HOUR, 0), 1)
+    np.add.at(change, np.minimum(end[chosen] + HOUR, days * DAY), -1)
+    inside = np.cumsum(change[:-1]).reshape(days, DAY) > 0
+    span = days - inside.argmax(axis=0) - inside[::-1].argmax(axis=0)
+    # A record that begins or ends at the time of the gap has one gap less.
+    long = min(_SHORTEST_SPAN, minutes // DAY - 1)
+    repeats = (inside.sum(axis=0) >= max(_DAILY * minutes / DAY, _FEWEST_DAYS)) & (span >= long)
+    result: NDArray[np.bool_] = chosen & repeats[(begin + end) // 2 % DAY]
     return result
 
 
@@ -351,17 +359,3 @@ def standstills(feed: Feed, silent: Integers) -> tuple[Integers, Integers]:
         alive |= feed.polls.fresh_share(*found.T) >= _ALIVE
     more = np.concatenate([silent, found[~alive]])
     return found[alive], join(more[np.argsort(more[:, 0], kind="stable")], 1)
-
-
-def outside_coverage(minutes_with_trips: Integers, first: int, last: int) -> Integers:
-    """Return the stretches (begin, end) of `first ... last` that the trip files do not cover.
-
-    They cover the time between two trips of the system that are at most a week apart.
-    """
-    covered = np.zeros(last - first + 1, dtype=bool)
-    if len(minutes_with_trips):
-        at = np.unique(minutes_with_trips)
-        breaks = np.flatnonzero(np.diff(at) > LONGEST_TRIP_GAP)
-        for begin, end in zip(at[np.r_[0, breaks + 1]], at[np.r_[breaks, len(at) - 1]], strict=True):
-            covered[max(0, begin - first) : max(0, end - first + 1)] = True
-    return first + runs(~covered)
