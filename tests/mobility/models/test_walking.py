@@ -264,3 +264,15 @@ def test_curves_are_saved_and_refused() -> None:
         Walking.from_dict({"theta": "x"})
     with pytest.raises(InputError, match="chances of at least 0 and below 1 that do not rise"):
         Walking.from_values(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))
+
+
+def test_a_curve_in_doubt_varies_along_its_distance_to_the_other_one() -> None:
+    curve = replace(DEFAULT_WALKING, covariance=0.04 * np.eye(5))
+    gap = np.array([0.3, 0.0, -0.1, 0.0, 0.2])
+    found = curve.in_doubt(replace(curve, theta=curve.theta + gap))
+    np.testing.assert_allclose(found.theta, curve.theta)
+    along = gap / np.linalg.norm(gap)
+    assert along @ found.covariance @ along == pytest.approx(0.04 + gap @ gap)
+    across = np.array([0.0, 1.0, 0.0, 0.0, 0.0])
+    assert across @ found.covariance @ across == pytest.approx(0.04)
+    assert curve.in_doubt(NO_WALKING) is curve
