@@ -63,3 +63,14 @@ def test_lost_trips_are_found_from_labels_alone() -> None:
     )
     exact = (frame["unknown_minutes"] == 0).to_numpy() & ~labelled
     assert np.abs(found[exact]).max() == 0
+
+
+def test_closed_time_is_no_loss_and_no_sign_of_a_low_rate() -> None:
+    frame = panel()[0].iloc[: 14 * 24]
+    closed = frame["start"].dt.day.isin([10, 11, 12]).to_numpy()
+    shut = frame.assign(censored=frame["censored"] & ~closed, closed_minutes=np.where(closed, 60, 0))
+    for name in ("observed", "available_minutes", "stockout_minutes", "unknown_minutes", "exposure"):
+        shut[name] = shut[name].where(~closed, 0)
+    rows = estimate_zone(shut, DemandModel("share", draws=20)).rows
+    assert rows["lost_mean"][closed].abs().max() == 0
+    assert 0.7 < rows["rate_mean"][closed].mean() / rows["rate_mean"][~closed].mean() < 1.4

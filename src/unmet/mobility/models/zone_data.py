@@ -104,6 +104,8 @@ class ZoneData:
         Standard deviation of `stockout`, where looks at the feed were far apart.
     hidden : array of bool or None
         Bins with trips that are mostly unknown: their exposure is 0.
+    closed : array of bool or None
+        Bins in which the zone was closed all the time.
     """
 
     zone: str
@@ -125,6 +127,7 @@ class ZoneData:
     kept: KeptFit | None = None
     hidden: BoolArray | None = None
     stockout_sd: Array | None = None
+    closed: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -200,6 +203,7 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
     repaired = (exposure < moment) & ~hidden
     local = pd.DatetimeIndex(frame["start_local"])
     inputs, covariates, gaps, scales = _inputs(frame, local, scales)
+    closed = frame["closed_minutes"].to_numpy() >= minutes
     data = ZoneData(
         zone=str(frame["zone"].iloc[0]),
         start=pd.DatetimeIndex(frame["start"]),
@@ -217,12 +221,13 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
         scales=scales,
         hidden=hidden,
         stockout_sd=frame["out_sd"].to_numpy(dtype=float) / minutes if "out_sd" in frame else None,
+        closed=closed,
     )
     future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
     _flag(data.flags, future, "future")
     _flag(data.flags, np.isnan(observed) & ~future, "unobserved")
     _flag(data.flags, hidden | (frame["unknown_minutes"].to_numpy() >= minutes), "unknown")
-    _flag(data.flags, frame["closed_minutes"].to_numpy() >= minutes, "closed")
+    _flag(data.flags, closed, "closed")
     _flag(data.flags, gaps, "covariate-missing")
     _flag(data.flags, ~np.isin(data.slot, data.slot[data.seen]), "extrapolation")
     return data

@@ -253,10 +253,13 @@ def ncgp_a(data: ZoneData, draws: int, seed: int) -> Rates:
 def share(data: ZoneData, draws: int, seed: int) -> Rates:
     """Fit negative binomial counts of which bins labelled as stock-outs show a share.
 
-    It needs no minutes: only whether a bin had a stock-out, or nothing at all where the status is unknown. Labels alone
-    do not tell the share: bins run out because demand is high, so a learnt share is confounded with the level and comes
-    out too near 1. In bins of hours it is therefore held at uniform. Labelled days show more than that, and how much
-    differs by zone, so days have two readings, uniform and learnt near uniform. Half of the draws are of each.
+    It needs no minutes: only whether a bin had a stock-out, or nothing at all where the status is unknown. Nothing is
+    learnt from bins that were closed all the time, and nothing is lost in them.
+
+    Labels alone do not tell the share: bins run out because demand is high, so a learnt share is confounded with the
+    level and comes out too near 1. In bins of hours it is therefore held at uniform. Labelled days show more than that,
+    and how much differs by zone, so days have two readings, uniform and learnt near uniform. Half of the draws are of
+    each.
     """
     one = _share_of(data, draws, seed, Beta(1, 1))
     if data.minutes < _DAY:
@@ -277,7 +280,8 @@ def share(data: ZoneData, draws: int, seed: int) -> Rates:
 
 
 def _share_of(data: ZoneData, draws: int, seed: int, reading: Beta) -> Rates:
-    rows = np.isfinite(data.observed)
+    # A closed bin has no demand to miss: without a trip it is no sign of a low rate, nor of a loss.
+    rows = np.isfinite(data.observed) if data.closed is None else np.isfinite(data.observed) & ~data.closed
     labels = np.where(data.exposure + data.stockout > 0, data.censored.astype(float), np.nan)
     settings: dict[str, Any] = {"likelihood": "negative-binomial", "censoring": "share", "share": reading}
     gp, summary = fit_zone(data, rows, seed, demand_kernel(data), labels=labels, **settings)
@@ -286,7 +290,8 @@ def _share_of(data: ZoneData, draws: int, seed: int, reading: Beta) -> Rates:
     seen = data.inputs[rows], data.observed[rows], labels[rows]
     lost[:, rows] = gp.sample_truth(*seen, draws, random_state=seed) - data.observed[rows]
     lost_mean[rows] = gp.predict_share(*seen)["value"].to_numpy() - data.observed[rows]
-    future = gp.sample(data.inputs, draws, kind="demand", random_state=rng.integers(2**31)) if (~rows).any() else None
+    ahead = np.isnan(data.observed).any()
+    future = gp.sample(data.inputs, draws, kind="demand", random_state=rng.integers(2**31)) if ahead else None
     return Rates(*_rates(gp, data), lost, lost_mean, future, summary)
 
 
