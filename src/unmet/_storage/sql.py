@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.writing import system_reason
 
 __all__ = [
+    "INDEX_COLUMNS",
     "MOMENTS",
     "connect",
     "fetch_all",
@@ -39,6 +41,9 @@ __all__ = [
 _NANOSECONDS = "TIMESTAMPTZ_NS"
 MOMENTS = ("TIMESTAMP WITH TIME ZONE", _NANOSECONDS)
 """Types of moments: in microseconds, and in nanoseconds, as pandas may write them."""
+
+INDEX_COLUMNS = re.compile(r"__index_level_\d+__")
+"""Names under which pandas stores the index of a frame in a Parquet file: row numbers, not data."""
 
 
 def connect(

@@ -12,6 +12,7 @@ import pytest
 from unmet import InputError, UnmetError
 from unmet.execution import serially
 from unmet.mobility.demand import LatentDemand
+from unmet.mobility.panel.file import open_panel
 from unmet.mobility.panel.reference import PanelReference
 from unmet.mobility.runs import RunResult
 
@@ -101,6 +102,21 @@ def test_names_of_computed_columns_are_refused(name: str) -> None:
     rain = pd.DataFrame({"time": pd.date_range("2024-01-01", periods=700, freq="h", tz="UTC"), name: np.arange(700.0)})
     with pytest.raises(InputError, match=rf"weather: '{name}' is the name of a column that is computed.*Rename"):
         fit(panel("a"), weather=rain, timezone="UTC")
+
+
+@pytest.mark.parametrize("name", ["t", "T", "hour", "Hour", "day_of_week", "hour_of_week"])
+def test_names_of_the_calendar_are_refused(name: str) -> None:
+    """They were left out without a word; in other letter case, DuckDB renamed the calendar's own."""
+    with pytest.raises(InputError, match=rf"panel: '{name}' is the name of a column that is computed.*leave it out"):
+        fit(panel("a").assign(**{name: np.arange(len(panel("a")), dtype=float)}))
+
+
+def test_the_index_that_pandas_stores_in_a_file_is_no_covariate(tmp_path) -> None:
+    pytest.importorskip("pyarrow")
+    rows = panel("a").sample(frac=1.0, random_state=0)
+    rows.to_parquet(tmp_path / "panel.parquet")
+    with open_panel(tmp_path / "panel.parquet") as file:
+        assert set(file.columns) == set(rows.columns)
 
 
 @pytest.mark.parametrize("minutes", [-30.0, 61.0, 1e6, np.inf])

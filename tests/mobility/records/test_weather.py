@@ -134,3 +134,11 @@ def test_times_in_any_unit_are_read_from_files(tmp_path: Path, unit: str) -> Non
     pd.DataFrame({"time": at, "temperature": [1.0, 2.0, 3.0]}).to_parquet(tmp_path / "weather.parquet")
     with read(tmp_path / "weather.parquet", "UTC") as records:
         assert records.connection.execute('SELECT count("at") FROM weather').fetchall() == [(3,)]
+
+
+def test_the_index_that_pandas_stores_in_a_file_is_no_weather(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    times = pd.date_range("2021-01-01", periods=3, freq="h", tz="UTC")
+    pd.DataFrame({"time": times, "rain": [0.0, 1.0, 2.0]}, index=[7, 3, 5]).to_parquet(tmp_path / "weather.parquet")
+    with read(tmp_path / "weather.parquet") as records:
+        assert list(records.connection.execute("SELECT * FROM weather").df().columns) == ["at", "rain"]

@@ -123,7 +123,7 @@ def _with_weather(
     if taken:
         raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")
     for name in filter(COMPUTED_COLUMNS.fullmatch, readings.columns):
-        raise InputError(f"weather: {name!r} is the name of a column that is computed. Rename it.")
+        raise InputError(f"weather: {name!r} is the name of a column that is computed. Rename it, or leave it out.")
     readings = _as_rare_as(frame, readings)
     joined = add_weather(frame, readings)
     names = [name for name in readings.columns if name != "at"]

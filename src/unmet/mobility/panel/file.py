@@ -17,10 +17,12 @@ import pandas as pd
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.hashes import file_hash
 from unmet._storage.sql import (
+    INDEX_COLUMNS,
     connect,
     fetch_all,
     fetch_frame,
     fetch_one,
+    identifier,
     parquet_rows,
     path_literal,
     reading,
@@ -320,10 +322,13 @@ def open_panel(
     with connect() as connection:
         quoted = path_literal(str(file))
         with reading(label):
-            connection.execute(f"CREATE VIEW panel AS {parquet_rows(connection, quoted)}")
+            names = _outer_names(connection, quoted)
+            index = [identifier(name) for name in names if INDEX_COLUMNS.fullmatch(name)]
+            chosen = f"* EXCLUDE ({', '.join(index)})" if index else "*"
+            connection.execute(f"CREATE VIEW panel AS SELECT {chosen} FROM ({parquet_rows(connection, quoted)})")
             columns = {row[0]: row[1] for row in fetch_all(connection, "DESCRIBE panel")}
             metadata = read_metadata(connection, quoted, label)
-            check_names(_outer_names(connection, quoted), label)
+            check_names(names, label)
         missing = [name for name in NEEDED_COLUMNS if name not in columns]
         if missing:
             raise FileFormatError(
@@ -338,7 +343,7 @@ def open_panel(
 def check_names(names: Iterable[str], label: str) -> None:
     """Refuse columns of a panel whose names differ at most by letter case, and names of columns that are computed.
 
-    DuckDB renames the second of two, which would then be taken for a covariate.
+    DuckDB ignores letter case and renames the second of two, which would then be taken for a covariate.
     """
     found = list(names)
     times = Counter(map(str.casefold, found))
@@ -348,8 +353,10 @@ def check_names(names: Iterable[str], label: str) -> None:
                 f"{label}: column {name!r} occurs {times[name.casefold()]} times (letter case is ignored); expected "
                 "different names. Rename or leave out the others."
             )
-        if COMPUTED_COLUMNS.fullmatch(name):
-            raise FileFormatError(f"{label}: {name!r} is the name of a column that is computed. Rename it.")
+        if COMPUTED_COLUMNS.fullmatch(name.casefold()):
+            raise FileFormatError(
+                f"{label}: {name!r} is the name of a column that is computed. Rename it, or leave it out."
+            )
 
 
 def _outer_names(connection: duckdb.DuckDBPyConnection, file: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import fetch_one, identifier, reading
+from unmet._storage.sql import INDEX_COLUMNS, fetch_one, identifier, reading
 from unmet.mobility.records.casting import DateOrder, Time, number, time
 from unmet.mobility.records.dates import date_order
 from unmet.mobility.records.files import Given, InputTable, Workspace, open_tables
@@ -136,7 +136,7 @@ def _numeric(
 ) -> list[str]:
     """Return the headers, of all columns or of the named ones, whose values are at least half numbers."""
     rest = {h: c for h, c in table.columns.items() if h and h not in matched.values() and h.lower() != "at"}
-    rest = {h: c for h, c in rest.items() if not columns or h in columns}
+    rest = {h: c for h, c in rest.items() if (h in columns if columns else not INDEX_COLUMNS.fullmatch(h))}
     if not rest:
         return []
     counts = ", ".join(f"count({number(c, 'DOUBLE')}), count({c.sql})" for c in rest.values())
