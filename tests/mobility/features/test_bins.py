@@ -53,3 +53,11 @@ def test_readings_as_rare_as_bins_are_those_known_at_the_start():
     with opened(days_of_march()) as file:
         found = bin_features(file, weather=readings, timezone=ZONE)
     np.testing.assert_allclose(found.frame["rain"], readings["rain"].iloc[1:6])
+
+
+def test_columns_of_the_calendar_in_the_weather_are_left_out_and_named():
+    readings = weather("2024-03-07", 7 * 24).assign(day_of_week=lambda frame: frame["time"].dt.day_of_week)
+    with opened(days_of_march()) as file:
+        found = bin_features(file, weather=readings, timezone=ZONE)
+    assert found.weather == ("rain",)
+    assert "day_of_week: not used" in found.quality["detail"].tolist()

@@ -18,7 +18,7 @@ from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.features.covariates import add_calendar, add_holidays, add_weather
 from unmet.mobility.features.season import usual_weather
 from unmet.mobility.panel.file import PanelFile
-from unmet.mobility.panel.schema import COMPUTED_COLUMNS
+from unmet.mobility.panel.schema import CALENDAR_COLUMNS, COMPUTED_COLUMNS
 from unmet.mobility.records.files import Given, Workspace, expand, is_frame
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.weather import make_weather
@@ -119,6 +119,9 @@ def _with_weather(
             "timezone= or --timezone."
         )
     readings, log = _read(weather, timezone, columns)
+    for name in sorted({*readings.columns} & {*CALENDAR_COLUMNS}):
+        log.add("weather", "column of the calendar", "noted", len(readings), f"{name}: not used", of=len(readings))
+        readings = readings.drop(columns=name)
     taken = sorted({*readings.columns} & {*panel.columns} - {"at"})
     if taken:
         raise InputError(f"weather: the panel already has {', '.join(map(repr, taken))}; rename these columns.")

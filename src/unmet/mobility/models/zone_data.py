@@ -13,7 +13,13 @@ from unmet.kernels import Kernel
 from unmet.mobility.clock.bins import hour_of_week
 from unmet.mobility.models.kept import InputScales, KeptFit
 from unmet.mobility.models.surroundings import Surroundings
-from unmet.mobility.panel.schema import INFERRED_COLUMNS, NEEDED_COLUMNS, PANEL_COLUMNS, STATE_MINUTES
+from unmet.mobility.panel.schema import (
+    CALENDAR_COLUMNS,
+    INFERRED_COLUMNS,
+    NEEDED_COLUMNS,
+    PANEL_COLUMNS,
+    STATE_MINUTES,
+)
 
 __all__ = ["CITY_ERRORS", "CITY_RATE", "NOT_COVARIATES", "Hyperparameters", "ZoneData", "zone_data"]
 
@@ -32,7 +38,6 @@ NOT_COVARIATES = {*PANEL_COLUMNS, *INFERRED_COLUMNS, "holiday", "future", CITY_R
 _LARGEST_COUNT = 1e7  # trips in a bin, as for counts in `unmet.estimators`
 _ROUNDED = 0.01  # minutes, and shares of a bin
 _LARGEST_COVARIATE = 1e12  # as for readings of weather
-_CALENDAR = {"t", "hour", "day_of_week", "hour_of_week"}
 # Minutes. A pickup proves that a vehicle was there for a moment, even if no minute began with one. One moment per bin,
 # not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased. Pickups of closed time are
 # exceptions from that, and prove nothing.
@@ -332,7 +337,7 @@ def _covariate_scales(frame: pd.DataFrame) -> dict[str, tuple[float, float | Non
     """Find the covariates among the columns; put amounts that are mostly zero, such as rain, on a log scale."""
     found: dict[str, tuple[float, float | None]] = {}
     for name in frame.columns:
-        if name in NOT_COVARIATES or name in _CALENDAR or not pd.api.types.is_numeric_dtype(frame[name]):
+        if name in NOT_COVARIATES or name in CALENDAR_COLUMNS or not pd.api.types.is_numeric_dtype(frame[name]):
             continue
         values = frame[name].to_numpy(dtype=float)
         hole = _holes(values)

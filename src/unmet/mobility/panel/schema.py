@@ -225,7 +225,10 @@ SCHEMA: tuple[PanelColumn, ...] = (
     ),
 )
 
-COMPUTED_COLUMNS = re.compile(r"future|weather_usual|shared_log_rate|shared_off_\d+|t|hour|day_of_week|hour_of_week")
+CALENDAR_COLUMNS = ("t", "hour", "day_of_week", "hour_of_week")
+"""Names of columns of the calendar, which are computed from the start of a bin."""
+
+COMPUTED_COLUMNS = re.compile("|".join([r"future|weather_usual|shared_log_rate|shared_off_\d+", *CALENDAR_COLUMNS]))
 """Names of columns that are added to a panel's rows while they are estimated; no file may have them."""
 
 PANEL_COLUMNS = tuple(column.name for column in SCHEMA if not column.inferred_only)
