@@ -304,3 +304,9 @@ def test_a_folder_that_may_not_be_read_is_not_passed_over(given, tmp_path, monke
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "shut" and may(path, mode))
     with pytest.raises(FileFormatError, match="shut: cannot open this folder: permission denied"):
         expand(str(tmp_path / given), "trips")
+
+
+def test_an_iterator_of_paths_is_refused(tmp_path: Path) -> None:
+    """It is read twice: the second time it was an empty list of files."""
+    with pytest.raises(InputError, match="a list of paths, a folder, a glob or a frame; got generator"):
+        expand((path for path in [tmp_path]), "trips")

@@ -122,7 +122,7 @@ def expand(given: Given, source: str) -> list[Path]:
     """
     if isinstance(given, str | PathLike):
         given = [given]
-    if not isinstance(given, Iterable):
+    if isinstance(given, Iterator) or not isinstance(given, Iterable):  # an iterator is empty when it is read again
         raise InputError(
             f"{source}: expected a path, a list of paths, a folder, a glob or a frame; got {type(given).__name__}."
         )
