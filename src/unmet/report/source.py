@@ -15,7 +15,7 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._numbers import read_switch
-from unmet._storage.files import real_path
+from unmet._storage.files import check_listable, real_path
 from unmet._storage.hashes import file_hash
 from unmet._storage.ledger import LEDGER_NAME, read_ledger
 from unmet._storage.parquet import read_parquet
@@ -199,6 +199,8 @@ def _files_of(folder: Path, panel: PanelFile, returns: Path) -> frozenset[Path]:
 
 def _find_returns(folder: Path, info: dict[str, Any], trust: bool) -> Path | None:
     """Return the folder of a run of returns if it is of the panel and the settings of a run of pickups."""
+    if folder.is_dir():
+        check_listable([folder])  # returns that may not be read are not taken for none
     if not os.path.lexists(folder / "run.json"):
         return None
     try:
