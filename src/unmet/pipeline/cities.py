@@ -148,8 +148,9 @@ def run_cities(
         In the order of the cities. A city that could not be run has a reason.
     """
     from unmet._storage.parquet import write_parquet
-    from unmet._storage.writing import replacing, writing
+    from unmet._storage.writing import check_places, replacing, writing
 
+    check_places(out, (TABLE, PAGE))  # before hours of work
     describe_executor(executor)  # raises if its workers are unfit
     workers = count_workers(jobs, executor)
     report = progress or (lambda done, count, note: None)
