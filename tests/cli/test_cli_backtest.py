@@ -165,3 +165,27 @@ def test_something_else_to_hide_is_refused(panel, tmp_path, monkeypatch, capsys)
 def test_options_that_would_be_ignored_are_refused(tmp_path, given, said):
     result = CliRunner().invoke(cli.app, ["backtest", "panel.parquet", "--out", str(tmp_path / "b"), *given])
     assert said in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        (["--models", FAST], "summary.csv"),
+        (["--hide", "hours"], "hidden_hours.csv"),
+        (["--hide", "stock"], "cut_stock.csv"),
+        (["--decisions"], "decisions.csv"),
+    ],
+)
+def test_a_folder_in_the_place_of_a_result_is_refused_before_the_work(panel, tmp_path, options, name):
+    (tmp_path / "out" / name).mkdir(parents=True)
+    given = tmp_path / "no such city" if "--decisions" in options else panel
+    result = CliRunner().invoke(cli.app, ["backtest", str(given), "--out", str(tmp_path / "out"), *options])
+    assert f"{name}: this folder is in the place of a result" in str(result.exception)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    assert not any((tmp_path / "out" / name).iterdir())
+
+
+def test_a_city_that_cannot_be_read_leaves_no_folder(tmp_path):
+    result = CliRunner().invoke(cli.app, ["backtest", "no city", "--out", str(tmp_path / "out"), "--decisions"])
+    assert result.exception is not None
+    assert not (tmp_path / "out").exists()

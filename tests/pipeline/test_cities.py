@@ -174,6 +174,13 @@ def test_names_of_cities_that_cannot_be_folders_of_results_are_refused(tmp_path,
         find_cities(tmp_path, tmp_path / "out")
 
 
+def test_a_city_whose_folder_may_not_be_read_is_not_passed_over(source, tmp_path, monkeypatch):
+    may, shut = os.access, min(path for path in source.iterdir() if path.is_dir())
+    monkeypatch.setattr(os, "access", lambda path, mode: path != shut and may(path, mode))
+    with pytest.raises(InputError, match=f"{shut.name}: cannot open this folder: permission denied"):
+        find_cities(source, tmp_path / "out")
+
+
 def test_cities_are_in_order_of_lost_trips(tmp_path):
     rows = [CitySummary(name, f"{name}/report.html", lost=lost, wanted=10.0) for name, lost in (("a", 1.0), ("b", 2.0))]
     write_cities_page(tmp_path / PAGE, rows)

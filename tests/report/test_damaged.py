@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import fields
@@ -189,6 +190,13 @@ def test_a_damaged_run_of_returns_is_not_taken_for_none(folder, tmp_path, conten
         content = (text[:at] + ("1" if text[at] == "0" else "0") + text[at + 1 :]).encode()
     path.write_bytes(content)
     refused(folder / "estimate", tmp_path, "returns.*(damaged or are incomplete|was damaged or changed)")
+
+
+def test_returns_that_may_not_be_read_are_not_taken_for_none(folder, tmp_path, monkeypatch):
+    shutil.copytree(folder / "estimate", folder / "estimate" / "returns")
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "returns" and may(path, mode))
+    refused(folder / "estimate", tmp_path, "returns: cannot open this folder: permission denied")
 
 
 def test_a_ledger_that_cannot_be_opened_does_not_stop_a_reader(folder, tmp_path):

@@ -419,6 +419,8 @@ def test_places_that_make_no_sense_are_refused(hostile_run, to, out):
         ("tables.xls", {}, "not taken for a folder"),
         ("duckdb://{folder}/a.db", {"name": "a" * 201}, "--name: expected at most 200 bytes"),
         ("duckdb://{folder}/a.db", {"schema": "ä" * 40}, "--schema: expected at most 63 bytes"),
+        ("postgresql://127.0.0.1/a", {"schema": "information_schema"}, "'information_schema' belongs to PostgreSQL"),
+        ("postgres://127.0.0.1/a", {"schema": "pg_temp_3"}, "expected a schema of your own"),
         ("duckdb://{folder}/a.db", {"schema": "information_schema"}, "schema 'information_schema' cannot be used"),
         ("duckdb://{folder}/taken.db", {}, "schema 'unmet' cannot be used"),
         ("{folder}/none/a.xlsx", {}, "There is no folder"),

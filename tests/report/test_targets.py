@@ -158,17 +158,24 @@ def test_estimated_returns_that_were_damaged_are_refused(plain_run, tmp_path):
         write_targets(folder, tmp_path / "plan", SMALL, panel=plain_run.panel)
 
 
-def test_returns_of_another_horizon_are_not_used(plain_run, tmp_path):
-    """A forecast of a week with returns of two days planned as if nobody came back from the third day on."""
+@pytest.mark.parametrize(
+    ("name", "other"), [("horizon", 24), ("features", "of other weather"), ("unmet", "0.0.1"), ("model", {})]
+)
+def test_returns_of_other_settings_are_not_used(plain_run, tmp_path, name, other):
+    """A forecast of a week with returns of two days planned as if nobody came back from the third day on.
+
+    Pickups that were estimated again with other weather were shown and planned with the returns of the earlier weather.
+    """
     folder = tmp_path / "run"
     shutil.copytree(plain_run.folder, folder)
     shutil.copytree(plain_run.folder, folder / "returns")
     info = read_info(folder / "returns")
     info["panel"]["summary"]["of"] = info["inputs"]["panel"]
+    info["inputs"]["kept"] = "that of an earlier run of returns"
     write_info(folder / "returns" / "run.json", info)
     with open_run(folder, plain_run.panel) as source:
         assert source.returns == folder / "returns"
-    info["inputs"]["horizon"] -= 24
+    info["inputs"][name] = other
     write_info(folder / "returns" / "run.json", info)
     with open_run(folder, plain_run.panel) as source:
         assert source.returns is None

@@ -234,6 +234,22 @@ def test_a_device_or_a_pipe_is_not_replaced_by_a_file(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd/0"), reason="needs /proc")
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_no_file_is_moved_if_one_of_them_has_no_place(tmp_path, kind):
+    """The first files were replaced, and the error said that nothing was changed."""
+    (tmp_path / "a").write_text("before")
+    place = tmp_path / "b"
+    place.mkdir() if kind == "folder" else os.mkfifo(place)
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    for name in "ab":
+        (aside / name).write_text("after")
+    with pytest.raises(InputError, match=f"b: this {kind}.* is in the place of a result. Move it"):
+        move_files(aside, tmp_path, ["a", "b"])
+    assert (tmp_path / "a").read_text() == "before"
+    assert not place.is_file()
+
+
 def test_a_link_to_an_open_file_is_not_replaced(tmp_path):
     with (tmp_path / "opened").open("w") as file:
         link = tmp_path / "stdout"

@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from io import BufferedReader
 from pathlib import Path
 
-__all__ = ["open_file", "read_whole", "real_path"]
+from unmet._exceptions import FileFormatError
+
+__all__ = ["check_listable", "open_file", "read_whole", "real_path"]
 
 _LARGEST = 100_000_000  # of a document: run.json of 10,000 zones has less than a tenth of it
 
@@ -27,6 +30,13 @@ def read_whole(path: Path, most: int = _LARGEST) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"the file is larger than {most:,} bytes", str(path))
     return content
+
+
+def check_listable(folders: Iterable[Path]) -> None:
+    """Refuse folders that may not be read: a search passes over them, and what they contain would be missing."""
+    for folder in folders:
+        if not os.access(folder, os.R_OK | os.X_OK):
+            raise FileFormatError(f"{folder}: cannot open this folder: permission denied. Allow reading, or copy it.")
 
 
 def real_path(path: Path) -> Path:

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from unmet._exceptions import InputError
 from unmet._storage.temporary import temporary_folder
 
-__all__ = ["move_files", "replacing", "replacing_files", "system_reason", "write_text", "writing"]
+__all__ = ["check_places", "move_files", "replacing", "replacing_files", "system_reason", "write_text", "writing"]
 
 _NEW, _BEFORE = "partial", "before"
 """Names in the temporary folder: of what is written, and of the folder that it replaces."""
@@ -99,10 +99,33 @@ def move_files(source: Path, target: Path, names: Iterable[str]) -> None:
         The folders.
     names : iterable of str
         Paths below both; folders between are made.
+
+    Raises
+    ------
+    InputError
+        Before the first move, as `check_places`.
     """
-    for name in names:
+    listed = list(names)
+    check_places(target, listed)
+    for name in listed:
         (target / name).parent.mkdir(exist_ok=True)
         os.replace(source / name, target / name)
+
+
+def check_places(folder: Path, names: Iterable[str]) -> None:
+    """Refuse a folder in which another folder, a pipe or a device is in the place of a file to write, or the reverse.
+
+    A move would fail after others had been made, or put a file in the place of the pipe.
+    """
+    for place in (folder / name for name in names):
+        taken = place.exists() and not place.is_file()
+        wrong = place if taken else place.parent if place.parent.is_file() else None
+        if wrong is not None:
+            kind = "folder" if wrong.is_dir() else "file" if wrong.is_file() else "pipe or device"
+            raise InputError(
+                f"{wrong}: this {kind} is in the place of a result. Move it, or give another folder with --out, and "
+                "run the same command again. Nothing was changed; finished work of a run is kept."
+            )
 
 
 def write_text(path: Path, text: str, *, errors: str = "strict", scratch: Path | None = None) -> None:

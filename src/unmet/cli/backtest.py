@@ -187,13 +187,12 @@ def _backtest_hours(
     """Compare the city as one with two baselines on hidden hours, and write the scores."""
     from unmet._storage.writing import write_text, writing
     from unmet.mobility.backtest.hours import hidden_hours
+    from unmet.mobility.backtest.output import folder_for
 
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    with stderr.status("hiding hours") as status:
+    with folder_for(out, ["hidden_hours.csv"]), stderr.status("hiding hours") as status:
         scores = hidden_hours(panel, features=features, seed=seed, draws=draws, progress=status.update)
-    with writing(out):
-        write_text(out / "hidden_hours.csv", scores.to_csv(index=False))
+        with writing(out):
+            write_text(out / "hidden_hours.csv", scores.to_csv(index=False))
     if stderr.quiet:
         return
     table = Table(title=f"{int(scores['rows'].iloc[0]):,} hidden hours", title_justify="left")
@@ -210,14 +209,13 @@ def _backtest_stock(
 ) -> None:
     """Compare the city as one with islands and two baselines on days of cut stock, and write the scores."""
     from unmet._storage.writing import write_text, writing
+    from unmet.mobility.backtest.output import folder_for
     from unmet.mobility.backtest.stock import cut_stock
 
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-    with stderr.status("cutting stock") as status:
+    with folder_for(out, ["cut_stock.csv"]), stderr.status("cutting stock") as status:
         scores = cut_stock(panel, features=features, seed=seed, share=share, progress=status.update)
-    with writing(out):
-        write_text(out / "cut_stock.csv", scores.to_csv(index=False))
+        with writing(out):
+            write_text(out / "cut_stock.csv", scores.to_csv(index=False))
     if stderr.quiet:
         return
     first = scores.iloc[0]
@@ -237,14 +235,15 @@ def _backtest_stock(
 def _backtest_decisions(given: Path, out: Path, models: str, quiet: bool, **options: Any) -> None:
     """Compare the decisions of models in the simulated city of a folder, or in the recorded city of an unmet.toml."""
     from unmet._storage.temporary import temporary_folder
+    from unmet.mobility.backtest.output import folder_for
     from unmet.pipeline import make_settings
-    from unmet.pipeline.decisions import DECISION_MODELS, compare_decisions
+    from unmet.pipeline.decisions import DECISION_MODELS, FILES, compare_decisions
     from unmet.pipeline.worlds import recorded_world, simulated_world
     from unmet.simulate import read_city
 
     chosen = DECISION_MODELS if models == ",".join(COMPARED_MODELS) else tuple(_names(models))
     stderr = Console(stderr=True, quiet=quiet)
-    with stderr.status("reading the city") as status, temporary_folder() as scratch:
+    with folder_for(out, FILES), stderr.status("reading the city") as status, temporary_folder() as scratch:
         if given.suffix == ".toml":
             settings = make_settings(given)
             common = {"returns": options["returns"], "jobs": options["jobs"]}
@@ -252,7 +251,7 @@ def _backtest_decisions(given: Path, out: Path, models: str, quiet: bool, **opti
         else:
             city = simulated_world(read_city(given))
         result = compare_decisions(city, models=chosen, progress=status.update, **options)
-    result.save(out)
+        result.save(out)
     if not quiet:
         table = Table(title="Riders turned away on the planned days", title_justify="left")
         for name in ("model", "error", "moves", "no bike", "no dock", "together", "of observed", "promised"):

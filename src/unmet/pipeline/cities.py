@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unmet._exceptions import InputError, UnmetError
-from unmet._storage.files import real_path
+from unmet._storage.files import check_listable, real_path
 from unmet.execution import (
     Executor,
     UnfitWorker,
@@ -69,9 +69,9 @@ def find_cities(source: Path, out: Path) -> list[City]:
     Raises
     ------
     InputError
-        If there is no city, two have the same name, or a file of settings is not valid.
+        If there is no city, two have the same name, a folder may not be read, or a file of settings is not valid.
     """
-    configs = sorted(source.glob(f"*/{CONFIG_NAME}")) if source.is_dir() else _listed(source)
+    configs = _inside(source) if source.is_dir() else _listed(source)
     if not configs:
         raise InputError(f"{source}: expected subfolders with a file {CONFIG_NAME} each; found none.")
     # Without following links: oslo and bergen may both link to a folder that is named after its date.
@@ -87,6 +87,12 @@ def find_cities(source: Path, out: Path) -> list[City]:
                 f"is UTF-8 text, and not empty, {PAGE} or {TABLE}."
             )
     return [City(name, make_settings(path, out=real_path(out / name))) for name, path in found]
+
+
+def _inside(source: Path) -> list[Path]:
+    check_listable([source])
+    check_listable(path for path in source.iterdir() if path.is_dir())
+    return sorted(source.glob(f"*/{CONFIG_NAME}"))
 
 
 def _is_utf8(name: str) -> bool:
@@ -142,8 +148,9 @@ def run_cities(
         In the order of the cities. A city that could not be run has a reason.
     """
     from unmet._storage.parquet import write_parquet
-    from unmet._storage.writing import replacing, writing
+    from unmet._storage.writing import check_places, replacing, writing
 
+    check_places(out, (TABLE, PAGE))  # before hours of work
     describe_executor(executor)  # raises if its workers are unfit
     workers = count_workers(jobs, executor)
     report = progress or (lambda done, count, note: None)

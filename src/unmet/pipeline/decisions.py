@@ -32,12 +32,14 @@ from unmet.report.source import RunSource, open_run
 from unmet.report.targets import plan_run
 from unmet.simulate import City, DayOutcome
 
-__all__ = ["DECISION_MODELS", "DecisionTest", "compare_decisions", "observed_mean"]
+__all__ = ["DECISION_MODELS", "FILES", "DecisionTest", "compare_decisions", "observed_mean"]
 
 OBSERVED, ALONE = "observed-mean", "exposure-alone"
 _COUNTS = tuple(field.name for field in fields(DayOutcome))
 DECISION_MODELS = (OBSERVED, "weekly-mean", ALONE, "exposure")
 """Models that are compared: means of observed trips, of trips over exposure, each zone by itself, the city as one."""
+FILES = ("decisions.csv", "decisions_summary.csv")
+"""Files of a comparison of decisions."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import unmet
 from unmet._exceptions import InputError
 from unmet._storage.folders import describe_change, hold_folder, remove_if_empty
 from unmet._storage.ledger import LEDGER_NAME, Seen, StageRecord, read_ledger, see_all, seen, write_ledger
-from unmet._storage.writing import move_files, writing
+from unmet._storage.writing import check_places, move_files, writing
 from unmet.pipeline.events import FIRST_TIME, Event, Progress, Stage
 
 __all__ = ["Work", "working_in"]
@@ -146,7 +146,8 @@ class Work:
         Until then, ``stages.json`` does not have the hash of the new ``run.json``, and that of the old one does not
         have the hashes of new tables and of a new panel: readers of the run refuse a mixture of the two.
         """
-        self._check_places()
+        outputs = [output for record in self._records.values() for output in record.outputs]
+        check_places(self.out, (*outputs, LEDGER_NAME))  # of all stages, before the first move
         with writing(self.out):
             for name, home in self._homes.items():
                 if home == self.aside:
@@ -154,19 +155,6 @@ class Work:
         self._write_ledger(self.out)
         if not self.once:
             shutil.rmtree(self.aside, ignore_errors=True)
-
-    def _check_places(self) -> None:
-        """Check, before the first move, that no folder, pipe or device is in the place of a file, or the reverse."""
-        outputs = [output for record in self._records.values() for output in record.outputs]
-        for place in (self.out / output for output in (*outputs, LEDGER_NAME)):
-            taken = place.exists() and not place.is_file()
-            wrong = place if taken else place.parent if place.parent.is_file() else None
-            if wrong is not None:
-                kind = "folder" if wrong.is_dir() else "file" if wrong.is_file() else "pipe or device"
-                raise InputError(
-                    f"{wrong}: this {kind} is in the place of a result. Move it, or give another folder with "
-                    "--out, and run the same command again. Nothing was changed; finished work is kept."
-                )
 
     def _write_ledger(self, folder: Path) -> None:
         known = {**read_ledger(folder), **self._records}

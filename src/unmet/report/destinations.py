@@ -122,6 +122,12 @@ def _check(to: str, out: object, name: str | None, schema: str) -> None:
         raise InputError(f"{out}: expected a file that ends in .parquet or .csv.")
     if name == "" or not schema or "\0" in schema + (name or ""):
         raise InputError("expected a name for the run and for the schema, without NUL characters.")
+    if scheme.startswith("postgres") and (schema == "information_schema" or schema.startswith("pg_")):
+        # A superuser may write there, and loses the tables when the database is copied or upgraded.
+        raise InputError(
+            f"--schema: expected a schema of your own; {schema!r} belongs to PostgreSQL. Choose another name, such as "
+            "unmet."
+        )
     for what, text in (("name", name or ""), ("schema", schema)):
         if len(text.encode(errors="replace")) > _LONGEST[what]:
             raise InputError(f"--{what}: expected at most {_LONGEST[what]} bytes, got {len(text):,} signs.")

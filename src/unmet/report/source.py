@@ -15,7 +15,7 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._numbers import read_switch
-from unmet._storage.files import real_path
+from unmet._storage.files import check_listable, real_path
 from unmet._storage.hashes import file_hash
 from unmet._storage.ledger import LEDGER_NAME, read_ledger
 from unmet._storage.parquet import read_parquet
@@ -31,6 +31,7 @@ __all__ = ["RunSource", "open_run"]
 
 _OF_DEMAND = ("zone", "start", "observed", "demand_mean", "lost_mean")
 _OF_ZONES = ("zone", "status", "reason", "observed", "demand_mean", "lost_mean", "lost_q05", "lost_q95")
+_OF_ONE_SIDE = ("panel", "kept")  # inputs that pickups and returns of one command do not share
 _PLACES = ("name", "lat", "lon", "capacity", "stations", "polygon")
 
 
@@ -70,7 +71,7 @@ class RunSource:
     files : frozenset of pathlib.Path
         Files of the run and its panel, which no output may replace.
     returns : pathlib.Path or None
-        The folder of the run of returns, if there is one of the same panel, model and horizon.
+        The folder of the run of returns, if there is one of the same panel, model, horizon, weather and holidays.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -197,7 +198,9 @@ def _files_of(folder: Path, panel: PanelFile, returns: Path) -> frozenset[Path]:
 
 
 def _find_returns(folder: Path, info: dict[str, Any], trust: bool) -> Path | None:
-    """Return the folder of a run of returns if it is of the panel, the model and the horizon of a run of pickups."""
+    """Return the folder of a run of returns if it is of the panel and the settings of a run of pickups."""
+    if folder.is_dir():
+        check_listable([folder])  # returns that may not be read are not taken for none
     if not os.path.lexists(folder / "run.json"):
         return None
     try:
@@ -212,9 +215,13 @@ def _find_returns(folder: Path, info: dict[str, Any], trust: bool) -> Path | Non
     panel = found.get("panel")
     summary = panel.get("summary") if isinstance(panel, dict) else None
     of_panel = summary.get("of") if isinstance(summary, dict) else None
-    # With another horizon, a forecast would have bins without returns, as if nobody brought a vehicle back.
-    same = all(found["inputs"].get(name) == info["inputs"].get(name) for name in ("model", "horizon"))
-    return folder if same and of_panel == info["inputs"].get("panel") else None
+    # With another horizon, a forecast would have bins without returns, as if nobody brought a vehicle back. With other
+    # weather or holidays, a day would have the riders of sunshine and the returns of rain.
+    of_both, of_found = (
+        {name: value for name, value in inputs.items() if name not in _OF_ONE_SIDE}
+        for inputs in (info["inputs"], found["inputs"])
+    )
+    return folder if of_both == of_found and of_panel == info["inputs"].get("panel") else None
 
 
 def _run_folder(given: Path) -> Path:

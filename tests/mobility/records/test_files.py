@@ -310,3 +310,16 @@ def test_an_iterator_of_paths_is_refused(tmp_path: Path) -> None:
     """It is read twice: the second time it was an empty list of files."""
     with pytest.raises(InputError, match="a list of paths, a folder, a glob or a frame; got generator"):
         expand((path for path in [tmp_path]), "trips")
+
+
+@pytest.mark.parametrize("shut", ["oslo", "open"])
+def test_a_system_whose_folders_may_not_be_read_is_not_passed_over(shut, tmp_path, monkeypatch):
+    """A collector keeps the polls of the day in progress in the folder open."""
+    for name in ("bergen", "oslo"):
+        for inside in ("days", "open"):
+            (tmp_path / "feeds" / name / inside).mkdir(parents=True)
+        (tmp_path / "feeds" / name / "manifest.json").write_text('{"url": "https://example.invalid", "days": {}}')
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != shut and may(path, mode))
+    with pytest.raises(FileFormatError, match=f"{shut}: cannot open this folder: permission denied"):
+        expand(str(tmp_path / "feeds"), "status")

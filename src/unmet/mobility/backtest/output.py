@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
+from unmet._storage.folders import remove_if_empty
 from unmet._storage.parquet import write_parquet
-from unmet._storage.writing import replacing_files, writing
+from unmet._storage.writing import check_places, replacing_files, writing
 from unmet._typing import Array
 from unmet.mobility.backtest.compare import Backtest
 from unmet.mobility.backtest.trials import ALL, CUT, FULL, HALF_OR_MORE, HELD_OUT, REPLAY, UNDER_HALF, ZERO
 
-__all__ = ["FILES", "ReadableTable", "markdown", "readable_tables", "writing_backtest"]
+__all__ = ["FILES", "ReadableTable", "folder_for", "markdown", "readable_tables", "writing_backtest"]
 
 FILES = ("scores.parquet", "summary.csv", "fits.parquet", "backtest.md")
 _ADVICE = "Existing files are unchanged: free some space or choose another folder."
@@ -124,16 +125,30 @@ def markdown(result: Backtest) -> str:
 
 
 @contextmanager
+def folder_for(out: Path, names: Iterable[str]) -> Iterator[None]:
+    """Make a folder, and check before the work that files of these names can be written into it.
+
+    It is removed again if it was made here and stays empty.
+    """
+    made = not out.exists()
+    with writing(out, _ADVICE):
+        check_places(out, names)
+        out.mkdir(parents=True, exist_ok=True)
+        with replacing_files(out):  # fails now if the folder cannot be written
+            pass
+    try:
+        yield
+    finally:
+        if made:
+            remove_if_empty(out)
+
+
+@contextmanager
 def writing_backtest(out: Path) -> Iterator[Callable[[Backtest], None]]:
     """Check that a folder can be written, before the work; give the function that writes its files.
 
     All files are replaced together. A folder made here is removed again if nothing was written.
     """
-    made = not out.exists()
-    with writing(out, _ADVICE):
-        out.mkdir(parents=True, exist_ok=True)
-        with replacing_files(out):  # fails now if the folder cannot be written
-            pass
 
     def write(result: Backtest) -> None:
         with writing(out, _ADVICE), replacing_files(out) as aside:
@@ -142,8 +157,5 @@ def writing_backtest(out: Path) -> Iterator[Callable[[Backtest], None]]:
             result.summary.to_csv(aside / "summary.csv", index=False)
             (aside / "backtest.md").write_text(markdown(result), encoding="utf-8")
 
-    try:
+    with folder_for(out, FILES):
         yield write
-    finally:
-        if made and not any(out.iterdir()):
-            out.rmdir()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import glob
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any, TypeAlias
 import duckdb
 
 from unmet._exceptions import FileFormatError, InputError
+from unmet._storage.files import check_listable
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading, register
 from unmet.collect.history import SEGMENT, find_histories
 from unmet.mobility.records.unpacking import check_path, unpack
@@ -163,11 +163,11 @@ def _expand_one(item: str, source: str) -> list[Path]:
 
 def _in_folder(path: Path, source: str) -> list[Path]:
     kinds = _kinds(source)
+    check_listable([path])
+    inside = sorted(path.rglob("*"))
+    check_listable(f for f in inside if f.is_dir())
     if source in ("status", "stations") and (histories := find_histories(path)):
         return [file for history in histories.values() for file in history.all_files()]
-    _check_listable([path])
-    inside = sorted(path.rglob("*"))
-    _check_listable(f for f in inside if f.is_dir())
     files = [f for f in inside if f.name.lower().endswith(kinds) and f.is_file()]
     if not files:
         raise FileFormatError(f"{path}: this folder contains no file to read (looked for {', '.join(kinds)}).")
@@ -179,15 +179,8 @@ def _matches(pattern: Path) -> list[Path]:
     """List the files that match a glob."""
     for end in range(1, len(pattern.parts)):  # every folder in which is searched
         leading = glob.glob(str(Path(*pattern.parts[:end])), recursive=True)
-        _check_listable(Path(p) for p in leading if glob.has_magic(str(pattern)) and Path(p).is_dir())
+        check_listable(Path(p) for p in leading if glob.has_magic(str(pattern)) and Path(p).is_dir())
     return sorted(Path(p) for p in glob.glob(str(pattern), recursive=True) if Path(p).is_file())
-
-
-def _check_listable(folders: Iterable[Path]) -> None:
-    """Refuse folders that may not be read: a search passes over them, and their rows would be missing."""
-    for folder in folders:
-        if not os.access(folder, os.R_OK | os.X_OK):
-            raise FileFormatError(f"{folder}: cannot open this folder: permission denied. Allow reading, or copy it.")
 
 
 def _check_name(path: Path, source: str) -> None:
