@@ -113,7 +113,7 @@ def test_single_bad_places_are_mended_or_left_blank_and_counted() -> None:
     assert found == [(40.7, -74.0), (40.8, -74.1), (40.7, -74.0), (None, None), (None, None)]
     assert reasons["swapped latitude and longitude"] == 1
     assert reasons["impossible coordinates"] == 1
-    assert reasons["missing coordinates"] == 1
+    assert reasons["missing or unreadable coordinates"] == 1
 
 
 def test_capacities_that_are_no_number_of_docks_are_left_blank_and_counted() -> None:

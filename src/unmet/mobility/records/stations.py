@@ -259,7 +259,7 @@ def _placed(
         placed.append(replace(s, lat=place[0], lon=place[1]))
     log.add("stations", "swapped latitude and longitude", "repaired", swapped, "swapped back")
     log.add("stations", "impossible coordinates", "repaired", impossible, "left blank")
-    log.add("stations", "missing coordinates", "noted", missing)
+    log.add("stations", "missing or unreadable coordinates", "noted", missing, "expected numbers such as 40.72")
     return placed
 
 
