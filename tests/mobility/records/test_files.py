@@ -327,5 +327,5 @@ def test_a_system_whose_folders_may_not_be_read_is_not_passed_over(shut, tmp_pat
 
 def test_a_file_in_utf16_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "trips.csv").write_text("started_at,start_station_id\n2024-05-01 10:00,a\n", encoding="utf-16")
-    with pytest.raises(FileFormatError, match="export it again as UTF-8"):
+    with pytest.raises(FileFormatError, match="it again as UTF-8"):
         read_records(trips=str(tmp_path / "trips.csv"), timezone="UTC")
