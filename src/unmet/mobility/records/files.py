@@ -340,8 +340,8 @@ def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
         raise FileFormatError(f"{label}: the file is empty.")
     if b"\0" in head:
         raise FileFormatError(
-            f"{label}: this is not a text file (it contains NUL bytes). If it was exported as Unicode or UTF-16, export "
-            "it again as UTF-8."
+            f"{label}: this is not a text file (it contains NUL bytes). If it was exported as Unicode or UTF-16, "
+            "export it again as UTF-8."
         )
     encoding = "utf-8"
     try:
