@@ -97,7 +97,7 @@ def test_counts_by_type_stand_in_for_a_missing_total_and_are_kept() -> None:
     rows, *_ = station_states(of({"station_id": "a", "vehicle_types_available": types}))
     state, reported = rows["a"]
     assert (state.available, state.types, reported) == (5, '{"b": 3, "e": 2}', None)
-    assert (state.installed, state.renting, state.returning) == (True, True, True)
+    assert (state.installed, state.renting, state.returning) == (None, None, None)
 
 
 def test_numbers_are_kept_as_published_and_odd_stations_counted() -> None:

@@ -70,15 +70,15 @@ class Document:
 
 
 class StationState(NamedTuple):
-    """Status of one station. Counts that the feed does not contain are None."""
+    """Status of one station. Counts and flags that the feed does not contain are None."""
 
     available: int
     disabled: int | None
     docks: int | None
     docks_disabled: int | None
-    installed: bool
-    renting: bool
-    returning: bool
+    installed: bool | None
+    renting: bool | None
+    returning: bool | None
     types: str | None
     """Available vehicles by type, as a JSON object; None if the feed has no types."""
 
@@ -297,8 +297,8 @@ def _vehicle(vehicle: Mapping[str, Any]) -> Vehicle:
         _number(vehicle, "lon"),
         _text(vehicle, "vehicle_type_id"),
         _text(vehicle, "station_id"),
-        _flag(vehicle, "is_reserved", missing=False),
-        _flag(vehicle, "is_disabled", missing=False),
+        _flag(vehicle, "is_reserved") or False,
+        _flag(vehicle, "is_disabled") or False,
         _number(vehicle, "current_range_meters"),
         _number(vehicle, "current_fuel_percent"),
     )
@@ -344,10 +344,10 @@ def _text(row: Mapping[str, Any], name: str) -> str | None:
     return None if value is None else str(value)
 
 
-def _flag(row: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
+def _flag(row: Mapping[str, Any], name: str) -> bool | None:
     value = row.get(name)
     if value is None:
-        return missing
+        return None
     if value is True or value is False:
         return value
     if type(value) is int and value in (0, 1):  # in version 1.0

@@ -77,6 +77,14 @@ def test_versions_say_the_same_in_their_own_words(tmp_path: Path) -> None:
     assert read_station_status(write(tmp_path / "ms.json", milliseconds)) == old
 
 
+def test_a_flag_that_a_document_leaves_out_counts_as_true_and_is_counted(tmp_path: Path) -> None:
+    document = status_document(is_returning=None)
+    del document["data"]["stations"][0]["is_renting"]
+    with read_records(status=write(tmp_path / "station_status.json", document), timezone="UTC") as records:
+        assert records.connection.execute("SELECT renting, accepting FROM status").fetchall() == [(True, True)]
+        assert records.quality.set_index("reason")["rows"]["missing flag"] == 1
+
+
 def set_in(document: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     document[key] = value
     return document

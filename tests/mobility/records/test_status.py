@@ -225,12 +225,25 @@ def test_flags_are_read_however_they_are_written(flags: list[object]) -> None:
 
 
 @pytest.mark.parametrize("missing", [None, "", "nan", float("nan")])
-def test_a_flag_that_is_missing_counts_as_true(missing: object) -> None:
+def test_a_flag_that_is_missing_counts_as_true_and_is_counted(missing: object) -> None:
     table = pd.DataFrame({"station": "a", "last_reported": [1_600_000_000, 1_600_000_060], "available": 3})
     flags = pd.Series([missing, 0.0 if isinstance(missing, float) else "0"])
     with read_records(status=table.assign(is_renting=flags), timezone="UTC") as records:
         found = records.connection.execute("SELECT renting FROM status ORDER BY second").fetchall()
+        reasons = records.quality.set_index("reason")["rows"].to_dict()
     assert found == [(True,), (False,)]
+    assert reasons["missing flag"] == 1
+
+
+@pytest.mark.parametrize(("header", "name"), [("num_docks_available", "docks"), ("num_bikes_disabled", "disabled")])
+def test_docks_and_disabled_vehicles_that_cannot_be_read_are_left_blank_and_counted(header: str, name: str) -> None:
+    given = ["4", "abc", "3.5", "99999999999", "", "nan"]
+    table = pd.DataFrame({"station": "a", "last_reported": range(1_600_000_000, 1_600_000_006), "available": 3})
+    with read_records(status=table.assign(**{header: given}), timezone="UTC") as records:
+        found = records.connection.execute(f"SELECT {name} FROM status ORDER BY second").fetchall()
+        reasons = records.quality.set_index("reason")["rows"].to_dict()
+    assert found == [(4,), (None,), (None,), (None,), (None,), (None,)]
+    assert reasons["unreadable docks" if name == "docks" else "unreadable disabled vehicles"] == 3
 
 
 @pytest.mark.parametrize("flag", ["closed", "off", "2", "nein"])

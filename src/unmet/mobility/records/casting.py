@@ -25,6 +25,7 @@ __all__ = [
     "text",
     "time",
     "unreadable_boolean",
+    "unreadable_number",
 ]
 
 EpochUnit = Literal["seconds", "milliseconds"]
@@ -209,8 +210,17 @@ def unreadable_boolean(column: Column) -> str:
     """Return the SQL condition of a value that `boolean` cannot read, and that does not mean a missing one."""
     if column.type == "BOOLEAN" or column.type in _INTEGERS:
         return "false"
+    return _unreadable(column, boolean(column))
+
+
+def unreadable_number(column: Column, kind: str) -> str:
+    """Return the SQL condition of a value that `number` cannot read, and that does not mean a missing one."""
+    return _unreadable(column, number(column, kind))
+
+
+def _unreadable(column: Column, read: str) -> str:
     missing = f"lower(trim(CAST({column.sql} AS VARCHAR))) IN ('', 'nan', 'none', 'null', 'na', '<na>')"
-    return f"({column.sql} IS NOT NULL AND {boolean(column)} IS NULL AND NOT {missing})"
+    return f"({column.sql} IS NOT NULL AND {read} IS NULL AND NOT {missing})"
 
 
 def text(column: Column) -> str:

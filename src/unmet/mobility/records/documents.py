@@ -68,7 +68,7 @@ def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) ->
 
     def column(field: str, dtype: type) -> npt.NDArray[Any]:
         values: list[Any] = [value for d in batch for value in getattr(d, field)]
-        if dtype is float:  # counts that may be missing are passed as float with NaN
+        if dtype is float:  # counts and flags that may be missing are passed as float with NaN
             values = [np.nan if v is None else v for v in values]
         array: npt.NDArray[Any] = np.array(values, dtype=dtype)
         return array
@@ -79,17 +79,17 @@ def _append(workspace: Workspace, table: str, batch: Sequence[StationStatus]) ->
         "available": column("available", float),
         "disabled": column("disabled", float),
         "docks": column("docks", float),
-        "installed": column("installed", bool),
-        "renting": column("renting", bool),
-        "accepting": column("accepting", bool),
+        "installed": column("installed", float),
+        "renting": column("renting", float),
+        "accepting": column("accepting", float),
         "own_time": column("reported", float),
         "stale": column("stale", bool),
     }
     workspace.connection.register("gbfs_batch", frame)
     counts = ", ".join(f"CASE WHEN NOT isnan({c}) THEN {c}::INTEGER END" for c in ("available", "disabled", "docks"))
+    flags = ", ".join(f"CASE WHEN NOT isnan({c}) THEN {c} = 1 END" for c in ("installed", "renting", "accepting"))
     workspace.connection.execute(
-        f"INSERT INTO {table} SELECT station, moment, {counts}, installed, renting, accepting, own_time, stale "
-        "FROM gbfs_batch"
+        f"INSERT INTO {table} SELECT station, moment, {counts}, {flags}, own_time, stale FROM gbfs_batch"
     )
     workspace.connection.unregister("gbfs_batch")
 

@@ -34,9 +34,9 @@ class StationStatus:
     available: list[int | None]
     disabled: list[int | None]
     docks: list[int | None]
-    installed: list[bool]
-    renting: list[bool]
-    accepting: list[bool]
+    installed: list[bool | None]
+    renting: list[bool | None]
+    accepting: list[bool | None]
     reported: list[float | None]
     stale: list[bool]
 
@@ -76,7 +76,7 @@ def read_station_status(path: Path, memory: int = DEFAULT_MEMORY, vehicle_type: 
     if updated is not None:
         newest = min(newest, updated)  # the clock of a station may be ahead
     result.stale.extend(
-        last is not None and newest - last > STALE_SECONDS and installed and renting
+        last is not None and newest - last > STALE_SECONDS and installed is not False and renting is not False
         for last, installed, renting in zip(result.reported, result.installed, result.renting, strict=True)
     )
     return result
@@ -197,10 +197,10 @@ def _count(path: Path, station: Mapping[str, Any], where: str, *names: str) -> i
     return None
 
 
-def _flag(path: Path, station: Mapping[str, Any], where: str, name: str) -> bool:
+def _flag(path: Path, station: Mapping[str, Any], where: str, name: str) -> bool | None:
     value = station.get(name)
     if value is None:
-        return True
+        return None
     if value in (0, 1) and isinstance(value, bool | int):
         return bool(value)
     raise _bad(path, f"{where}.{name}", f"should be true or false (1 or 0 in version 1), is {_short(value)}")

@@ -9,7 +9,16 @@ from datetime import UTC
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME, Clock
-from unmet.mobility.records.casting import NOTHING, DateOrder, Time, boolean, number, time, unreadable_boolean
+from unmet.mobility.records.casting import (
+    NOTHING,
+    DateOrder,
+    Time,
+    boolean,
+    number,
+    time,
+    unreadable_boolean,
+    unreadable_number,
+)
 from unmet.mobility.records.collected import counted_types, make_polls, open_changes, split_histories
 from unmet.mobility.records.dates import date_order
 from unmet.mobility.records.documents import load_documents
@@ -140,6 +149,9 @@ def _columns(columns: Mapping[str, Column], matched: Mapping[str, str], at: Time
         "docks": number(docks, "INTEGER") if docks else "NULL::INTEGER",
         **{name: f"coalesce({boolean(flag)}, true)" if flag else "true" for name, flag in flags.items()},
         "bad_flag": " OR ".join(unreadable_boolean(flag) for flag in flags.values() if flag) or "false",
+        "blank_flag": " OR ".join(f"{boolean(flag)} IS NULL" for flag in flags.values() if flag) or "false",
+        "bad_disabled": unreadable_number(disabled, "INTEGER") if disabled else "false",
+        "bad_docks": unreadable_number(docks, "INTEGER") if docks else "false",
     }
 
 
@@ -218,6 +230,9 @@ def make_status(
     )
     log.add("status", "negative docks", "repaired", seen["negative_docks"], "left blank")
     log.add("status", "negative disabled vehicles", "repaired", seen["negative_disabled"], "left blank")
+    log.add("status", "unreadable docks", "repaired", seen["bad_docks"], "left blank")
+    log.add("status", "unreadable disabled vehicles", "repaired", seen["bad_disabled"], "left blank")
+    log.add("status", "missing flag", "repaired", seen["blank_flag"], "assumed to be true")
     where = [f"({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred]
     where.append("ix IS NOT NULL")
     if not keep_duplicates:
@@ -259,6 +274,9 @@ def _conditions(
         "skipped": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
         "negative_docks": "docks < 0",
         "negative_disabled": "disabled < 0",
+        "bad_docks": "bad_docks",
+        "bad_disabled": "bad_disabled",
+        "blank_flag": "blank_flag",
     }
     return stations, reasons, oddities
 
