@@ -253,6 +253,17 @@ def test_trips_with_coordinates_alone_are_rejected_if_zones_are_stations():
     assert build_panel(trips, timezone=ZONE, force=True).panel["observed"].sum() == 1
 
 
+def test_trips_of_stations_outside_the_super_hubs_are_noted_and_not_rejected(tmp_path):
+    """They were called trips without a station, and refused if they were many."""
+    points = tmp_path / "points.csv"
+    points.write_text("name,lat,lon\ncentre,40.7,-74.0\n")
+    trips = rides(("08:00", "08:05", "a", "a"), ("08:10", "08:15", "b", "b"))
+    stations = places(a=(40.7, 5), b=(40.8, 5))
+    result = build_panel(trips, stations=stations, timezone=ZONE, zones=f"superhubs:{points}:300m")
+    assert result.panel["observed"].sum() == 1
+    assert result.quality.set_index("reason")["rows"]["start in no zone"] == 1
+
+
 def test_stations_that_moved_are_reported():
     trips = rides(("08:00", "08:05", "a", "b"), ("08:10", "08:15", "a", "b"), ("08:20", "08:25", "b", "b"))
     trips["started_at"] = ["2021-06-01 08:00", "2021-07-01 08:00", "2021-07-01 08:00"]

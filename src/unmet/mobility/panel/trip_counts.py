@@ -118,18 +118,20 @@ def count_trips(
         open_memmap(folder / f"trips-{name}.npy", mode="w+", dtype=np.int32, shape=shape) for name in ("out", "in")
     )
     started, ended = (np.zeros(span[2] - span[0] + 1, dtype=bool) for _ in range(2))
-    outside = nowhere = used = found = 0
+    outside = nowhere = loose = used = found = 0
     # -1 stands for a missing number, so that NumPy gets integers.
     whole = [f"coalesce({c}, -1)::INTEGER AS {c}" for c in ("start_ix", "end_ix", "start_at", "end_at")]
     whole += [f"coalesce(epoch_us({c}_at) // 60000000, -1)::INTEGER AS {c}" for c in ("started", "ended")]
     zone_of = np.append(zones.of_station, -1)
     for chunk in _chunks(connection, _select_ends(connection, zones, ", ".join(whole))):
         start, end = chunk["started"].to_numpy(), chunk["ended"].to_numpy()
-        zone = np.maximum(zone_of[chunk["start_ix"].to_numpy()], chunk["start_at"].to_numpy())
+        station = chunk["start_ix"].to_numpy()
+        zone = np.maximum(zone_of[station], chunk["start_at"].to_numpy())
         started[start - span[0]] = True
         inside = _add(pickups, zone, start, bins)
         outside += int((~inside).sum())
         nowhere += int((inside & (zone < 0)).sum())
+        loose += int((inside & (zone < 0) & (station < 0)).sum())
         used += int((inside & (zone >= 0)).sum())
         zone = np.maximum(zone_of[chunk["end_ix"].to_numpy()], chunk["end_at"].to_numpy())
         ended[end[end >= span[0]] - span[0]] = True
@@ -141,11 +143,11 @@ def count_trips(
             "trips",
             "no station, only coordinates",
             "rejected",
-            nowhere,
+            loose,
             "these place a trip if zones are polygons or a grid",
         )
-    else:
-        log.add("trips", "start in no zone", "noted", nowhere, "not in the panel")
+        nowhere -= loose
+    log.add("trips", "start in no zone", "noted", nowhere, "not in the panel")
     starts, moves = span[0] + np.flatnonzero(started), span[0] + np.flatnonzero(started | ended)
     return TripCounts(pickups, returns if found else None, used, starts, moves)
 
