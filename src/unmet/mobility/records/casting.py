@@ -31,6 +31,7 @@ __all__ = [
 EpochUnit = Literal["seconds", "milliseconds"]
 DateOrder = Literal["mdy", "dmy", "ymd"]
 
+_SMALL_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT"}  # INTEGER holds them all
 _INTEGERS = {
     "TINYINT",
     "SMALLINT",
@@ -215,7 +216,7 @@ def unreadable_boolean(column: Column) -> str:
 
 def unreadable_number(column: Column, kind: str) -> str:
     """Return the SQL condition of a value that `number` cannot read, and that does not mean a missing one."""
-    return _unreadable(column, number(column, kind))
+    return "false" if column.type in _SMALL_INTEGERS else _unreadable(column, number(column, kind))
 
 
 def _unreadable(column: Column, read: str) -> str:
