@@ -111,7 +111,7 @@ def open_page(browser) -> Iterator[Callable[..., Opened]]:
         found.page.on("console", lambda message: found.complaints.append(f"{message.type}: {message.text}"))
         found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
         found.page.on("request", lambda request: found.requests.append(request.url))
-        found.page.goto(path.resolve().as_uri())
+        found.page.goto(path.resolve().as_uri(), timeout=120_000)  # 5 MB, on a busy machine
         found.page.wait_for_selector("body[data-ready=yes]", timeout=120_000)
         keep = os.environ.get("UNMET_SCREENSHOTS")
         if keep:
