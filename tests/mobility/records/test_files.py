@@ -261,6 +261,38 @@ def test_a_zip_without_csv_is_refused_and_says_what_it_holds(tmp_path: Path) -> 
         read(tmp_path / "a.zip")
 
 
+def test_text_tables_in_a_zip_are_read_whatever_their_ending(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.csv", TRIPS)
+        archive.writestr("b.TXT", TRIPS.replace("1,2", "11,2").replace("2,2", "22,2"))
+        archive.writestr("c.tsv", TRIPS.replace("1,2", "111,2").replace("2,2", "222,2").replace(",", "\t"))
+        archive.writestr("docs/LICENSE.txt", "do as you like")
+    with read(tmp_path / "a.zip") as records:
+        assert count(records) == 6
+
+
+@pytest.mark.parametrize("name", ["b.csv.gz", "b.parquet", "inner.zip", "b.xlsx", "b.csv.part", "b"])
+def test_other_files_beside_tables_that_may_be_records_are_refused(tmp_path: Path, name: str) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.csv", TRIPS)
+        archive.writestr(name, b"anything")
+    with pytest.raises(FileFormatError, match=f"contains '{name}'.*Unpack the archive"):
+        read(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("name", ["b.xlsx", "sub/b.csv.part", "b.json", "b"])
+def test_files_of_a_folder_that_may_be_records_are_never_passed_over(tmp_path: Path, name: str) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.csv").write_text(TRIPS)
+    for about in ("README.txt", "license", ".hidden.csv", "_SUCCESS", "notes.md", "codes.pdf"):
+        (tmp_path / about).write_text("no records")
+    with read(tmp_path) as records:
+        assert count(records) == 2
+    (tmp_path / name).write_text(TRIPS)
+    with pytest.raises(FileFormatError, match=rf"contains '{name}', which cannot be read as trips.*glob"):
+        read(tmp_path)
+
+
 @pytest.mark.parametrize("given", [7, [7], [], object(), "no-such-file.csv", "nothing-*.csv"])
 def test_what_is_no_source_is_refused(given: object) -> None:
     with pytest.raises(InputError, match="trips"):

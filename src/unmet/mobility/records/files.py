@@ -22,7 +22,7 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.files import check_listable
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading, register
 from unmet.collect.history import SEGMENT, find_histories
-from unmet.mobility.records.unpacking import check_path, unpack
+from unmet.mobility.records.unpacking import check_path, may_have_records, unpack
 
 __all__ = [
     "MOST_TABLES",
@@ -40,7 +40,7 @@ __all__ = [
 Given: TypeAlias = Any
 """A path, a list of paths, a folder, a glob, or a pandas, polars or Arrow frame."""
 
-_TABLES = (".parquet", ".csv", ".csv.gz", ".zip", ".tsv", ".txt")
+_TABLES = (".parquet", ".csv", ".csv.gz", ".zip", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 _JSON = (".json", ".json.gz")
 _HEAD = 1 << 16
 MOST_TABLES = 100
@@ -116,7 +116,8 @@ def is_json(path: Path) -> bool:
 def expand(given: Given, source: str) -> list[Path]:
     """List the files of a path, a folder, a glob or a list of those, sorted by name.
 
-    Folders are searched with all their subfolders. If names in a folder contain ``station_status`` (for status) or
+    Folders are searched with all their subfolders. Read-me files, licences, documents and hidden files are passed over;
+    a file of another kind that may be records is refused. If names in a folder contain ``station_status`` (for status) or
     ``station_information`` (for stations), only those files are used: feeds are often kept side by side. Of a folder
     of `unmet collect`, all files are listed.
     """
@@ -168,11 +169,18 @@ def _in_folder(path: Path, source: str) -> list[Path]:
     check_listable(f for f in inside if f.is_dir())
     if source in ("status", "stations") and (histories := find_histories(path)):
         return [file for history in histories.values() for file in history.all_files()]
-    files = [f for f in inside if f.name.lower().endswith(kinds) and f.is_file()]
-    if not files:
-        raise FileFormatError(f"{path}: this folder contains no file to read (looked for {', '.join(kinds)}).")
+    files = [f for f in inside if may_have_records(f.relative_to(path).as_posix()) and not f.is_dir()]
     word = {"status": "station_status", "stations": "station_information"}.get(source)
-    return [f for f in files if word and word in f.name.lower()] or files
+    files = [f for f in files if word and word in f.name.lower()] or files
+    if not any(f.name.lower().endswith(kinds) for f in files):
+        raise FileFormatError(f"{path}: this folder contains no file to read (looked for {', '.join(kinds)}).")
+    for file in files:
+        if not (file.name.lower().endswith(kinds) and file.is_file()):
+            raise FileFormatError(
+                f"{path}: this folder contains '{file.relative_to(path)}', which cannot be read as {source} (expected "
+                f"{', '.join(kinds)}). Move it elsewhere, or name the files with a glob such as '{path / '*.csv'}'."
+            )
+    return files
 
 
 def _matches(pattern: Path) -> list[Path]:
@@ -202,8 +210,7 @@ def open_tables(workspace: Workspace, given: Given, source: str) -> list[InputTa
 def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[InputTable]:
     """Open files as input tables, one per distinct header.
 
-    Gzipped files and zip archives are unpacked into the workspace, under new names: of archives, only the ``.csv``
-    members.
+    Gzipped files and zip archives are unpacked into the workspace, under new names.
     """
     names = (f"{workspace.name('unpacked')}.csv" for _ in count())
     groups: dict[tuple[Any, ...], list[tuple[Path, str]]] = {}

@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.folders import check_regular
 
-__all__ = ["DEFAULT_MEMORY", "check_path", "read_json", "unpack"]
+__all__ = ["DEFAULT_MEMORY", "check_path", "may_have_records", "read_json", "unpack"]
 
 DEFAULT_MEMORY = 2_000_000_000
 # What unpacks to more bytes than this, by more than this factor, is refused: CSV shrinks 5 to 50 fold.
@@ -30,6 +30,10 @@ _BLOCK = 1 << 20
 _JSON_FACTOR = 32
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _DAMAGED = (OSError, EOFError, zlib.error)
+_MEMBERS = (".csv", ".tsv", ".txt")
+# Files that lie beside records and contain none.
+_DOCUMENTS = (".md", ".pdf", ".htm", ".html", ".rtf", ".doc", ".docx", ".png", ".jpg", ".jpeg", ".svg", ".md5", ".crc")
+_ABOUT = re.compile(r"(read[ _-]?me|licen[cs]e|copying|_success|thumbs\.db|desktop\.ini|sha256sums)\b.*", re.IGNORECASE)
 
 
 def check_path(path: Path) -> None:
@@ -39,6 +43,22 @@ def check_path(path: Path) -> None:
     except UnicodeEncodeError:
         shown = str(path).encode(errors="surrogateescape").decode(errors="backslashreplace")
         raise FileFormatError(f"{shown}: the name of this file is not UTF-8 text. Rename the file.") from None
+
+
+def may_have_records(name: str) -> bool:
+    """Return whether a file of a folder or archive may contain records, judged by its path there.
+
+    Hidden files, read-me files, licences, documents, pictures and checksums do not.
+
+    Examples
+    --------
+    >>> [may_have_records(name) for name in ("2021/june.xlsx", "README.txt", "__MACOSX/._june.csv")]
+    [True, False, False]
+    """
+    parts = name.split("/")
+    hidden = any(part.startswith(".") and part not in (".", "..") for part in parts) or "__MACOSX" in parts
+    last = parts[-1]
+    return bool(last) and not (hidden or last.lower().endswith(_DOCUMENTS) or _ABOUT.fullmatch(last))
 
 
 def _is_gzip(path: Path) -> bool:
@@ -85,7 +105,7 @@ def read_json(path: Path, memory: int = DEFAULT_MEMORY) -> Any:
 
 
 def unpack(path: Path, folder: Path, names: Iterator[str], most: int) -> Iterator[tuple[Path, str]]:
-    """Unpack a zip archive of CSV files, or a gzipped CSV file, into a folder. Yield other files as they are.
+    """Unpack a zip archive of text tables, or a gzipped one, into a folder. Yield other files as they are.
 
     Gzipped files are unpacked here because DuckDB does not notice a damaged one: their checksum shows it.
 
@@ -162,10 +182,7 @@ def _unpack_zip(path: Path, folder: Path, names: Iterator[str], most: int) -> It
     unpacked = []
     try:
         with zipfile.ZipFile(path) as archive:
-            members = [m for m in archive.infolist() if _is_csv_member(m)]
-            if not members:
-                found = ", ".join(repr(m.filename) for m in archive.infolist()[:5])
-                raise FileFormatError(f"{path}: this archive contains no .csv file (it contains {found or 'nothing'}).")
+            members = _members(path, archive)
             _check_number(path, len(members), most)
             # zipfile stops at the size that the archive declares for a member.
             size = sum(m.file_size for m in members)
@@ -183,10 +200,19 @@ def _unpack_zip(path: Path, folder: Path, names: Iterator[str], most: int) -> It
     yield from unpacked
 
 
-def _is_csv_member(member: zipfile.ZipInfo) -> bool:
-    name = member.filename.rsplit("/", 1)[-1]
-    hidden = name.startswith(".") or member.filename.startswith("__MACOSX")
-    return name.lower().endswith(".csv") and not hidden and not member.is_dir()
+def _members(path: Path, archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """List the tables of an archive. Refuse an archive with none, or with files that may be records of another kind."""
+    members = [m for m in archive.infolist() if not m.is_dir() and may_have_records(m.filename)]
+    if not members:
+        found = ", ".join(repr(m.filename) for m in archive.infolist()[:5])
+        raise FileFormatError(f"{path}: this archive contains no .csv file (it contains {found or 'nothing'}).")
+    for member in members:
+        if not member.filename.lower().endswith(_MEMBERS):
+            raise FileFormatError(
+                f"{path}: this archive contains {member.filename!r}, which is not read from an archive; only "
+                f"{', '.join(_MEMBERS)} are. Unpack the archive, and name the files that are records."
+            )
+    return members
 
 
 def _reason(error: Exception) -> str:
