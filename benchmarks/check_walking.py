@@ -2,7 +2,10 @@
 
 The city is estimated as one. Pickups are then compared with the riders expected, by distance of the nearest zone that
 was out for more than half of the hour: with own riders alone, and with those who walk in. The expectation of a count
-does not use the count itself. Where walking is right, the last column does not change with distance.
+does not use the count itself. Where walking is right, that ratio does not change with distance.
+
+The shares of riders who are served at one zone with stock are compared with those measured without any model
+(`_walked.py`). Riders do not walk farther than 700 m: what is measured there shows how far the measurement is off.
 
 Give the folder of the data as ``--data`` or ``$UNMET_DATA``; ``--zones N`` takes N stations only.
 """
@@ -18,6 +21,7 @@ from pathlib import Path
 import _measure  # noqa: F401  sets one BLAS thread, so it comes before NumPy
 import numpy as np
 import pandas as pd
+from _walked import walked_shares
 from check_real_demand import ZONE, jersey_city
 
 from unmet.mobility.backtest.hours import fitted_table
@@ -29,8 +33,8 @@ from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_table import ZoneTable
 from unmet.mobility.panel.file import open_panel
 
-RINGS = (0.0, 200.0, 300.0, 350.0, 500.0, 700.0, np.inf)
-MEASURED = (0.30, 0.20, 0.03, 0.06, 0.04)  # shares that walk on, by ring, from the same records without any model
+RINGS = (0.0, 200.0, 300.0, 400.0, 500.0, 700.0, np.inf)
+TOO_FAR = (700.0, 1000.0, 1500.0)
 MOSTLY, STOCKED = 0.5, 0.99
 
 
@@ -45,7 +49,13 @@ def main() -> None:
     table = fitted(options.data, options.zones)
     joint = join_city(table, draws=2)
     print(joint.law)
-    print(rings(table, joint).round(3).to_string())
+    found = rings(table, joint)
+    for by in ("day", "hour"):
+        measured = walked_shares(options.data, (*RINGS[:-1], *TOO_FAR[1:]), by)
+        near, far = measured.iloc[: len(RINGS) - 2], measured.iloc[len(RINGS) - 2 :]
+        found = found.join(near.set_axis(found.index[: len(near)]).rename(columns={"se": f"se by {by}"}))
+        print(f"farther than anybody walks ({TOO_FAR} m): {far.round(3).to_numpy().tolist()} by {by}")
+    print(found.round(3).to_string())
 
 
 def fitted(data: Path, zones: int) -> ZoneTable:
@@ -94,7 +104,7 @@ def rings(table: ZoneTable, joint: JointCity) -> pd.DataFrame:
     result = pd.DataFrame(found, index=names, columns=["pickups", "over own riders", "over own and walkers", "se"])
     middle = (np.array(RINGS[:5]) + np.array(RINGS[1:6])) / 2
     draws = joint.walking.draws(400, np.random.default_rng(0), middle)
-    curve = {"learnt w": joint.walking(middle), "sd": draws.std(axis=0), "served": served(joint), "measured": MEASURED}
+    curve = {"learnt w": joint.walking(middle), "sd": draws.std(axis=0), "served": served(joint)}
     return result.join(pd.DataFrame(curve, names[:5]))
 
 
