@@ -36,6 +36,31 @@ def test_dates_that_follow_each_other_show_their_order(tmp_path: Path, form: str
         assert concluded or first.day > 12
 
 
+def test_files_of_different_orders_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", days_of(date(2024, 3, 10), 9), "%d/%m/%Y")
+    write(tmp_path / "b.csv", days_of(date(2024, 3, 19), 9), "%m/%d/%Y")
+    with pytest.raises(InputError, match=r"a\.csv has dates in the order dmy, and .*b\.csv in the order mdy"):
+        read_records(tmp_path, timezone="UTC")
+
+
+def test_a_file_that_is_read_in_the_order_of_another_is_noted(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", [date(2024, 3, 1), date(2024, 3, 2)], "%d/%m/%Y")
+    write(tmp_path / "b.csv", days_of(date(2024, 3, 3), 28), "%d/%m/%Y")
+    with read_records(tmp_path, timezone="UTC") as records:
+        noted = records.quality.query("reason == 'order of day and month concluded'")
+        assert starts(records)[0] == datetime(2024, 3, 1, 8, 30)
+    assert noted["rows"].to_list() == [2]
+    assert noted["detail"].str.contains("a.csv can be read in several ways: read as dmy").all()
+
+
+def test_the_order_is_found_if_the_first_file_has_other_dates(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", [date(2024, 3, 1)], "%Y-%m-%d")
+    write(tmp_path / "b.csv", days_of(date(2024, 3, 2), 28), "%d/%m/%Y")
+    with read_records(tmp_path, timezone="UTC") as records:
+        assert len(starts(records)) == 29
+        assert starts(records)[-1] == datetime(2024, 3, 29, 8, 30)
+
+
 def test_a_date_that_can_be_read_in_two_ways_asks_for_the_order(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", [date(2024, 2, 1)], "%d/%m/%Y")
     with pytest.raises(InputError, match=r"01/02/2024 is 2024-01-02 \(mdy\) or 2024-02-01 \(dmy\).*--date-order"):

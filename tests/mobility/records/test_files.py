@@ -261,6 +261,22 @@ def test_a_zip_without_csv_is_refused_and_says_what_it_holds(tmp_path: Path) -> 
         read(tmp_path / "a.zip")
 
 
+def test_a_link_to_a_folder_among_the_records_is_refused(tmp_path: Path) -> None:
+    for folder in ("records", "elsewhere"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / f"{folder}.csv").write_text(TRIPS)
+    (tmp_path / "records" / "2024").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileFormatError, match="'2024' is a link to a folder"):
+        read(tmp_path / "records")
+
+
+def test_only_files_named_like_other_feeds_are_passed_over(tmp_path: Path) -> None:
+    for name in ("station_status_1.csv", "status_2.csv", "poll.json", "station_information.json", "gbfs.json"):
+        (tmp_path / name).write_text("x")
+    assert [p.name for p in expand(tmp_path, "status")] == ["poll.json", "station_status_1.csv", "status_2.csv"]
+    assert [p.name for p in expand(tmp_path, "stations")] == ["poll.json", "station_information.json", "status_2.csv"]
+
+
 def test_text_tables_in_a_zip_are_read_whatever_their_ending(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("a.csv", TRIPS)

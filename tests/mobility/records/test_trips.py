@@ -180,6 +180,15 @@ def test_days_in_two_files_without_ids_count_once_and_other_days_stay() -> None:
     assert copies["rows"].to_list() == [len(again)]
 
 
+def test_a_local_day_in_two_files_without_ids_counts_once() -> None:
+    trips = without_ids(600)
+    day = trips["starttime"].dt.normalize()
+    with read_records(
+        pd.concat([trips, trips[day == "2020-01-02"]]), timezone="America/New_York", force=True
+    ) as records:
+        assert records.connection.execute("SELECT count(*) FROM trips").fetchall() == [(600,)]
+
+
 def test_a_copy_without_ids_of_trips_with_ids_counts_once() -> None:
     trips = without_ids(100)
     ids = pd.Series([f"t{i}" for i in range(100)])

@@ -18,7 +18,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csc_array, csr_array, hstack
 
 from unmet._exceptions import FileFormatError
 from unmet._typing import Array, IntArray
@@ -32,7 +32,8 @@ from unmet.mobility.models.zone_table import ZoneTable
 __all__ = ["JointCity", "hours_of_day"]
 
 _UNUSUAL_DAYS = 5  # that are described
-_MOST_REMEMBERED = 200_000_000  # bytes of draws of riders received
+_MOST_AT_ONCE = 250_000_000  # bytes of draws that a worker is given
+_MOST_REMEMBERED = 300_000_000  # bytes of draws of riders received: those of some hundred zones and a year of hours
 
 
 def hours_of_day(table: ZoneTable) -> IntArray:
@@ -103,6 +104,11 @@ class JointCity:
         """How many joint draws there are."""
         return self.components.shape[1]
 
+    @property
+    def zones_at_once(self) -> int:
+        """How many zones a worker can take with their draws, which are 32 bytes a bin and draw."""
+        return int(np.clip(_MOST_AT_ONCE // (32 * self.draws * len(self.start)), 1, 8))
+
     def describe(self, bins: pd.DataFrame) -> dict[str, Any]:
         """Describe how far riders walk, how large shocks are and which days were unusual, as JSON-able values.
 
@@ -155,31 +161,33 @@ class JointCity:
         bins = slice(None) if np.array_equal(at, np.arange(len(self.start))) else at  # a slice copies nothing
         chance = np.zeros((self.draws, len(self.start)))
         mine = np.flatnonzero(self.walks.source == i)
-        on: list[tuple[IntArray, NDArray[Any]]] = []
+        on: list[tuple[IntArray, csc_array]] = []
         if mine.size and self.walking.theta.size:
-            relative = relative_walking(self.walking, self.walks.distance[mine], self.draws, seed)
-            chance = self._by_bin([(self.walks.bin[mine], self._chances[mine] * relative)])
+            relative, of_row = relative_walking(self.walking, self.walks.distance[mine], self.draws, seed)
+            chance = (self._adding(self.walks.bin[mine]) @ (self._chances[mine] * relative[:, of_row]).T).T
             for target in np.unique(self.walks.target[mine]):
                 received, drawn = self._split(int(target), seed)
-                here = received.source == i
+                here = np.flatnonzero(received.source == i)
                 on.append((received.bin[here], drawn[:, here]))
         received, drawn = self._split(i, seed)
         return replace(
             found,
             shock_draws=(self.components[bins] @ self.features[i].astype(np.float32)).T,
             walked_on=np.minimum(chance[:, bins], 1.0),
-            riders_on=self._by_bin(on)[:, bins].astype(np.intp),
-            riders_in=self._by_bin([(received.bin, drawn)])[:, bins].astype(np.intp),
+            riders_on=self._by_bin(on)[:, bins],
+            riders_in=self._by_bin([(received.bin, drawn)])[:, bins],
         )
 
-    def _by_bin(self, parts: Sequence[tuple[IntArray, NDArray[Any]]]) -> Array:
-        """Sum draws by bin, shape (draws, bins), from pairs of bins and draws of shape (draws, n)."""
+    def _by_bin(self, parts: Sequence[tuple[IntArray, csc_array]]) -> IntArray:
+        """Sum riders by bin, shape (draws, bins), from pairs of bins and draws of shape (draws, n)."""
         if not parts:
-            return np.zeros((self.draws, len(self.start)))
-        bins = np.concatenate([own for own, _ in parts])
-        values = np.concatenate([drawn.T for _, drawn in parts])
-        adding = csr_matrix((np.ones(len(bins)), (bins, np.arange(len(bins)))), shape=(len(self.start), len(bins)))
-        return np.asarray((adding @ values).T)
+            return np.zeros((self.draws, len(self.start)), dtype=np.intp)
+        adding = self._adding(np.concatenate([bins for bins, _ in parts])).astype(np.intp)
+        return np.asarray((hstack([drawn for _, drawn in parts]) @ adding.T).toarray(), dtype=np.intp)
+
+    def _adding(self, bins: IntArray) -> csr_array:
+        """Matrix that sums rows by bin, shape (bins, n)."""
+        return csr_array((np.ones(len(bins)), (bins, np.arange(len(bins)))), shape=(len(self.start), len(bins)))
 
     def log_rate(self, table: ZoneTable) -> tuple[Array, Array]:
         """Mean and variance of the logarithm of every zone's rate with its shock, shape (zones, bins)."""
@@ -201,19 +209,21 @@ class JointCity:
             zone, bin_, source, self.walks.distance[rows], walkers, self.observed[zone, bin_], self.own[zone, bin_]
         )
 
-    def _split(self, zone: int, seed: int) -> tuple[Received, NDArray[np.integer[Any]]]:
-        """Riders received by a zone, and draws of where they came from; the last are remembered for its neighbours."""
+    def _split(self, zone: int, seed: int) -> tuple[Received, csc_array]:
+        """Riders received by a zone, and draws of where they came from; the last are remembered for its neighbours.
+
+        Most draws are zero, so they are kept as sparse columns. Each zone asks for the split of all its neighbours:
+        if those that are near one another are asked for together, each split is made once.
+        """
         if (zone, seed) not in self._splits:
             received = self.received(zone)
-            drawn = received.split(self.walking, self.draws, seed)
-            small = drawn.astype(np.uint16) if received.count.max(initial=0.0) < 2**16 else drawn
-            self._splits[zone, seed] = received, small
-            while len(self._splits) > 1 and sum(kept.nbytes for _, kept in self._splits.values()) > _MOST_REMEMBERED:
+            self._splits[zone, seed] = received, received.split(self.walking, self.draws, seed)
+            while len(self._splits) > 1 and sum(map(_size, self._splits.values())) > _MOST_REMEMBERED:
                 del self._splits[next(iter(self._splits))]
         return self._splits[zone, seed]
 
     @cached_property
-    def _splits(self) -> dict[tuple[int, int], tuple[Received, NDArray[np.integer[Any]]]]:
+    def _splits(self) -> dict[tuple[int, int], tuple[Received, csc_array]]:
         return {}
 
     @cached_property
@@ -254,6 +264,11 @@ class JointCity:
                 )
         except (OSError, ValueError, KeyError, TypeError, BadZipFile) as error:
             raise FileFormatError(f"{path}: The file does not contain a saved city: {error!r}") from error
+
+
+def _size(split: tuple[Received, csc_array]) -> int:
+    _, drawn = split
+    return int(drawn.data.nbytes + drawn.indices.nbytes + drawn.indptr.nbytes)
 
 
 _ARRAYS = (

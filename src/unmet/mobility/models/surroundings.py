@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csc_array
 
 from unmet._typing import Array, IntArray
 from unmet.mobility.models.walking import DEFAULT_WALKING, REACH, Walking, Walks
@@ -19,6 +20,7 @@ __all__ = ["Received", "Surroundings", "relative_walking", "rough_rates", "rough
 
 # Seeds of what is drawn alike for all zones.
 _WALKING_SEED, _SPLIT_SEED = 3, 4
+_DRAWS_AT_ONCE = 50
 
 
 def walks_between(exposure: Array, stockout: Array, metres: Array, reach: float = REACH) -> Walks:
@@ -83,43 +85,52 @@ class Received:
     count: Array
     own: Array
 
-    def split(self, walking: Walking, draws: int, seed: int) -> IntArray:
+    def split(self, walking: Walking, draws: int, seed: int) -> csc_array:
         """Draws of the riders from each source, shape (draws, n): a multinomial split of each bin's count.
 
+        The number of walkers of a bin is binomial, and each of them comes from a source by its share of those expected.
         In draw s the walking curve is the same for all zones.
         """
         rng = np.random.default_rng([_SPLIT_SEED, seed, self.zone])
-        expected = self.walkers * relative_walking(walking, self.metres, draws, seed)
-        first = np.ones(len(self.bin), dtype=bool)
-        first[1:] = self.bin[1:] != self.bin[:-1]
-        cell = np.cumsum(first) - 1
-        rank = np.arange(len(self.bin)) - np.flatnonzero(first)[cell] if len(cell) else cell
-        left = np.repeat(self.count[first][None].astype(np.int64), draws, axis=0)
-        rest = self.own[first] + _sum_by(expected, cell)
-        drawn = np.zeros(expected.shape, dtype=np.int64)
-        for k in range(int(rank.max(initial=-1)) + 1):
-            rows = np.flatnonzero(rank == k)
-            at = cell[rows]
-            share = np.clip(expected[:, rows] / np.maximum(rest[:, at], 1e-12), 0.0, 1.0)
-            drawn[:, rows] = rng.binomial(left[:, at], share)
-            left[:, at] -= drawn[:, rows]
-            rest[:, at] -= expected[:, rows]
-        return drawn
+        relative, of_row = relative_walking(walking, self.metres, draws, seed)
+        first = np.flatnonzero(np.diff(self.bin, prepend=-1))
+        parts = [np.empty((2, 0), dtype=np.intp)]
+        for begin in range(0, draws if len(self.bin) else 0, _DRAWS_AT_ONCE):
+            expected = self.walkers * relative[begin : begin + _DRAWS_AT_ONCE][:, of_row]
+            drawn, row = _walkers(expected, first, self.own[first], self.count[first].astype(np.int64), rng)
+            parts.append(np.stack([drawn + begin, row]))
+        at = np.concatenate(parts, axis=1)
+        return csc_array((np.ones(at.shape[1], dtype=np.int32), (at[0], at[1])), shape=(draws, len(self.bin)))
 
 
-def _sum_by(values: Array, cell: IntArray) -> Array:
-    """Sums of columns by cell, shape (draws, cells)."""
-    starts = np.flatnonzero(np.r_[True, np.diff(cell) > 0]) if len(cell) else np.empty(0, dtype=np.intp)
-    return np.add.reduceat(values, starts, axis=1) if len(cell) else np.empty((len(values), 0))
+def _walkers(
+    expected: Array, first: IntArray, own: Array, count: IntArray, rng: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Draw and row of each walker; `expected` has shape (draws, n), and `first` is the first row of each bin."""
+    total = np.add.reduceat(expected, first, axis=1)
+    number = rng.binomial(count, total / np.maximum(own + total, 1e-12))
+    drawn, cell = np.nonzero(number)
+    times = number[drawn, cell]
+    drawn, cell = np.repeat(drawn, times), np.repeat(cell, times)
+    left = rng.uniform(size=len(drawn)) * total[drawn, cell]
+    row, last = first[cell], np.append(first[1:], expected.shape[1])[cell] - 1
+    going = np.arange(len(drawn))
+    while going.size:  # on to the next source of the bin while what is left exceeds what is expected from this one
+        here = expected[drawn[going], row[going]]
+        on = (left[going] >= here) & (row[going] < last[going])
+        going = going[on]
+        left[going] -= here[on]
+        row[going] += 1
+    return drawn, row
 
 
-def relative_walking(walking: Walking, metres: Array, draws: int, seed: int) -> Array:
-    """``w`` of each draw relative to the mean curve, shape (draws, n)."""
+def relative_walking(walking: Walking, metres: Array, draws: int, seed: int) -> tuple[Array, IntArray]:
+    """``w`` of each draw relative to the mean curve by distance, shape (draws, distances), and the distance of rows."""
     rng = np.random.default_rng([_WALKING_SEED, seed])
     # A pair of zones has one distance, and occurs in many bins.
     distances, of_row = np.unique(metres, return_inverse=True)
     usual = np.maximum(walking(distances), 1e-12)
-    return (walking.draws(draws, rng, distances) / usual)[:, of_row]
+    return walking.draws(draws, rng, distances) / usual, of_row
 
 
 @dataclass(frozen=True)

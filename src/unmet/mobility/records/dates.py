@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import date
 
@@ -16,6 +17,7 @@ __all__ = ["check_date_order", "date_order"]
 
 _DATE = r"^\s*(\d{1,2})[/.-](\d{1,2})[/.-](\d{4}|\d{2})(?:\D|$)"
 _SAMPLE = 10_000
+_CONCLUDED = "order of day and month concluded"
 _VALID = 0.99  # an order is possible if at least this share of the dates exist in it
 # Of two possible orders, the one with the shorter period is used if the other's is this many times as long: days of a
 # month read as months are a year.
@@ -59,36 +61,66 @@ def date_order(
     texts = [f"CAST({c.sql} AS VARCHAR)" for c in columns if c.type == "VARCHAR" or c.type.startswith("ENUM")]
     if not texts:
         return "mdy"
-    dates = _find_dates(workspace, table, texts, f"LIMIT {_SAMPLE}")
+    whole = (table.label, table.lenient or table.relation)
+    samples = [(one, _find_dates(workspace, one, texts, f"LIMIT {_SAMPLE}")) for one in table.files or [whole]]
+    _check_agree([(label, dates) for (label, _), dates in samples])
+    dates: Dates = sum((Counter(found) for _, found in samples), Counter())
     orders = _possible(dates)
     if dates and len(orders) > 1:
-        dates = _find_dates(workspace, table, texts, "")
+        dates = _find_dates(workspace, whole, texts, "")
         orders = _possible(dates)
-    if not dates or len(orders) == 1:
-        return next(iter(orders), "mdy")
+    if not dates:
+        return "mdy"
+    if len(orders) == 1:
+        for one, found in samples:
+            if table.files and found and len(_possible(found)) > 1:
+                detail = f"{one[0]} can be read in several ways: read as {orders[0]}, like the other files"
+                log.add(source, _CONCLUDED, "noted", _count_rows(workspace, one, texts), detail)
+        return orders[0]
     shortest, second = sorted(orders, key=lambda order: _days(dates, order))[:2]
     few = len(dates) < _FEWEST_DAYS
     if few or _days(dates, second) < _LONGER * _days(dates, shortest):
         raise InputError(_question(table.label, headers, dates, shortest, second))
     detail = f"{' and '.join(headers)}: read as {shortest}, in which the dates follow each other; see --date-order"
-    log.add(source, "order of day and month concluded", "noted", _count_rows(workspace, table, texts), detail)
+    log.add(source, _CONCLUDED, "noted", _count_rows(workspace, whole, texts), detail)
     return shortest
 
 
-def _find_dates(workspace: Workspace, table: InputTable, texts: Sequence[str], limit: str) -> Dates:
-    rows = " UNION ALL ".join(f"(SELECT {text} AS t FROM {table.lenient or table.relation} {limit})" for text in texts)
+def _find_dates(workspace: Workspace, one: tuple[str, str], texts: Sequence[str], limit: str) -> Dates:
+    label, relation = one
+    rows = " UNION ALL ".join(f"(SELECT {text} AS t FROM {relation} {limit})" for text in texts)
     parts = f"SELECT regexp_extract(t, '{_DATE}', ['a', 'b', 'c']) AS d FROM ({rows})"
     sql = f"SELECT d.a::INTEGER, d.b::INTEGER, d.c::INTEGER, count(*) FROM ({parts}) WHERE d.a <> '' GROUP BY ALL"
-    with reading(table.label):
+    with reading(label):
         return {(a, b, c): count for a, b, c, count in fetch_all(workspace.connection, sql)}
 
 
-def _count_rows(workspace: Workspace, table: InputTable, texts: Sequence[str]) -> int:
+def _count_rows(workspace: Workspace, one: tuple[str, str], texts: Sequence[str]) -> int:
     """Return the number of rows that have such a date in any column."""
+    label, relation = one
     found = " OR ".join(f"coalesce(regexp_matches({text}, '{_DATE}'), false)" for text in texts)
-    with reading(table.label):
-        sql = f"SELECT count(*) FROM {table.lenient or table.relation} WHERE {found}"
-        return int(fetch_one(workspace.connection, sql)[0])
+    with reading(label):
+        return int(fetch_one(workspace.connection, f"SELECT count(*) FROM {relation} WHERE {found}")[0])
+
+
+def _check_agree(samples: Sequence[tuple[str, Dates]]) -> None:
+    """Refuse files of which each shows an order of its own."""
+    shown: dict[DateOrder, str] = {}
+    for label, dates in samples:
+        if dates and len(orders := _valid(dates)) == 1:
+            shown.setdefault(orders[0], label)
+    if len(shown) > 1:
+        (first, one), (second, other) = list(shown.items())[:2]
+        raise InputError(
+            f"{one} has dates in the order {first}, and {other} in the order {second}. Write the dates of all files in "
+            "the same order, best as 2024-01-31."
+        )
+
+
+def _valid(dates: Dates) -> list[DateOrder]:
+    """Return the orders in which nearly all dates exist."""
+    rows = sum(dates.values())
+    return [order for order in DATE_ORDERS if sum(n for d, n in dates.items() if _date(d, order)) >= _VALID * rows]
 
 
 def _possible(dates: Dates) -> list[DateOrder]:
@@ -96,11 +128,9 @@ def _possible(dates: Dates) -> list[DateOrder]:
 
     If there is none, the order in which most dates exist.
     """
-    rows = sum(dates.values())
-    exist = {order: sum(n for d, n in dates.items() if _date(d, order)) for order in DATE_ORDERS}
-    possible: list[DateOrder] = [order for order in DATE_ORDERS if exist[order] >= _VALID * rows]
+    possible = _valid(dates)
     if not possible:
-        return [max(DATE_ORDERS, key=lambda order: exist[order])]
+        return [max(DATE_ORDERS, key=lambda order: sum(n for d, n in dates.items() if _date(d, order)))]
     readings = {tuple(_date(d, order) for d in dates): order for order in reversed(possible)}
     return [order for order in possible if order in readings.values()]
 

@@ -13,6 +13,7 @@ __all__ = ["drop_duplicates"]
 
 _KEY = "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
 _SAME = "started, ended, start_raw, end_raw"
+_DAY = "coalesce(started_local, started_utc)::DATE"  # by the file's own clock, at whose midnight exports are cut
 # Times may be rounded, so that equal trips are common. That each of so many different ones occurs an even number of
 # times by chance has a probability below 1e-6.
 _FEWEST = 20
@@ -59,9 +60,7 @@ def drop_duplicates(
 
 def _drop_copied_days(workspace: Workspace, trips: str, dropped: str, outside: str | None, log: QualityLog) -> None:
     """Add the copies of whole days to the trips to leave out."""
-    counted = (
-        f"SELECT started::DATE AS day, hash({_SAME}) AS h, count(*) AS n FROM (SELECT * FROM {trips}) GROUP BY ALL"
-    )
+    counted = f"SELECT {_DAY} AS day, hash({_SAME}) AS h, count(*) AS n FROM (SELECT * FROM {trips}) GROUP BY ALL"
     days = fetch_all(
         workspace.connection, f"SELECT day::VARCHAR, count(*), list(DISTINCT n) FROM ({counted}) GROUP BY day"
     )
@@ -81,7 +80,7 @@ def _drop_copied_days(workspace: Workspace, trips: str, dropped: str, outside: s
         workspace,
         found,
         f"""SELECT rn, {outside or "false"} AS outside, {again} AS again
-        FROM (SELECT * FROM {trips}) JOIN {name} c ON started::DATE = c.day::DATE
+        FROM (SELECT * FROM {trips}) JOIN {name} c ON {_DAY} = c.day::DATE
         WINDOW same AS (PARTITION BY {_SAME} ORDER BY k IS NULL, rn)""",
     )
     detail = f"on {len(copies):,} days every trip occurs several times: the days were counted once"

@@ -42,6 +42,9 @@ Given: TypeAlias = Any
 
 _TABLES = (".parquet", ".csv", ".csv.gz", ".zip", ".tsv", ".tsv.gz", ".txt", ".txt.gz")
 _JSON = (".json", ".json.gz")
+_WORDS = {"status": "station_status", "stations": "station_information"}
+# Names of feeds that are kept beside those of the stations.
+_FEEDS = ("gbfs", "system_", "station_", "vehicle_", "free_bike_status", "geofencing_zones", "manifest")
 _HEAD = 1 << 16
 MOST_TABLES = 100
 """Largest number of different headers among the files of a source."""
@@ -77,6 +80,8 @@ class InputTable:
         Temporary table in which DuckDB stores the CSV lines that it could not split.
     lenient : str, optional
         The relation by DuckDB's lenient CSV reader, which accepts mixed line ends and stray quotes.
+    files : tuple of (str, str)
+        Label and relation of each file, if there are several.
     """
 
     label: str
@@ -86,6 +91,7 @@ class InputTable:
     row: str | None = None
     rejects: str | None = None
     lenient: str | None = None
+    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,9 +123,9 @@ def expand(given: Given, source: str) -> list[Path]:
     """List the files of a path, a folder, a glob or a list of those, sorted by name.
 
     Folders are searched with all their subfolders. Read-me files, licences, documents and hidden files are passed over;
-    a file of another kind that may be records is refused. If names in a folder contain ``station_status`` (for status) or
-    ``station_information`` (for stations), only those files are used: feeds are often kept side by side. Of a folder
-    of `unmet collect`, all files are listed.
+    a file of another kind that may be records is refused. If names in a folder contain ``station_status`` (for status)
+    or ``station_information`` (for stations), files that are named like other feeds of GBFS are passed over: feeds are
+    often kept side by side. Of a folder of `unmet collect`, all files are listed.
     """
     if isinstance(given, str | PathLike):
         given = [given]
@@ -170,8 +176,13 @@ def _in_folder(path: Path, source: str) -> list[Path]:
     if source in ("status", "stations") and (histories := find_histories(path)):
         return [file for history in histories.values() for file in history.all_files()]
     files = [f for f in inside if may_have_records(f.relative_to(path).as_posix()) and not f.is_dir()]
-    word = {"status": "station_status", "stations": "station_information"}.get(source)
-    files = [f for f in files if word and word in f.name.lower()] or files
+    for folder in inside:
+        if folder.is_symlink() and folder.is_dir():
+            raise FileFormatError(
+                f"{path}: '{folder.relative_to(path)}' is a link to a folder, which is not followed. Name that folder "
+                "itself as well, or remove the link."
+            )
+    files = _without_other_feeds(files, source)
     if not any(f.name.lower().endswith(kinds) for f in files):
         raise FileFormatError(f"{path}: this folder contains no file to read (looked for {', '.join(kinds)}).")
     for file in files:
@@ -181,6 +192,14 @@ def _in_folder(path: Path, source: str) -> list[Path]:
                 f"{', '.join(kinds)}). Move it elsewhere, or name the files with a glob such as '{path / '*.csv'}'."
             )
     return files
+
+
+def _without_other_feeds(files: list[Path], source: str) -> list[Path]:
+    """Leave out files named like other feeds of GBFS, if any file is named like the one of the source."""
+    word = _WORDS.get(source)
+    if word is None or not any(word in file.name.lower() for file in files):
+        return files
+    return [f for f in files if word in f.name.lower() or not any(feed in f.name.lower() for feed in _FEEDS)]
 
 
 def _matches(pattern: Path) -> list[Path]:
@@ -260,12 +279,18 @@ def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
 def _file_table(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tuple[Path, str]]) -> InputTable:
     label = files[0][1] + (f" and {len(files) - 1} more" if len(files) > 1 else "")
     paths = "[" + ", ".join(path_literal(str(path)) for path, _ in files) + "]"
+
+    def one_by_one(relation: str) -> tuple[tuple[str, str], ...]:
+        singles = [(name, relation.replace(paths, f"[{path_literal(str(path))}]", 1)) for path, name in files]
+        return tuple(singles) if len(singles) > 1 else ()
+
     if shape[0] == "parquet":
         columns = {shown: Column(identifier(name), kind) for shown, name, kind in shape[1:]}
         # DuckDB adds file_index and file_row_number; a column of that name in the file would hide them.
         hidden = {"file_index", "file_row_number"} & {name.lower() for name in columns}
         row = None if hidden else "(file_index::BIGINT << 40 | file_row_number)"
-        return InputTable(label, f"read_parquet({paths})", columns, lazy=row is not None, row=row)
+        relation = f"read_parquet({paths})"
+        return InputTable(label, relation, columns, lazy=row is not None, row=row, files=one_by_one(relation))
     _, head, *header = shape
     names = [f"c{i}" for i in range(len(header))]
     rejects = workspace.name("rejects")
@@ -281,7 +306,7 @@ def _file_table(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tu
     lenient = relation.replace("store_rejects=true", "strict_mode=false, parallel=false, store_rejects=true", 1)
     # The strict reader counts the lines to skip by the line end of the first line only.
     strict = lenient if head.blank else relation
-    return InputTable(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient)
+    return InputTable(label, strict, columns, lazy=False, rejects=rejects, lenient=lenient, files=one_by_one(lenient))
 
 
 def _distinct(header: Sequence[str]) -> list[str]:

@@ -208,13 +208,15 @@ class Attempt:
             stored = StoredZones(reference, self.folder.resolve(), self.place.scratch.resolve(), joint)
             load, call = tuple, partial(estimate_stored, stored=stored, estimate=work)
         left = [zone for zone in (self.file.zones if self.kept is None else self.kept.names) if zone not in done]
+        if self.joint is not None:  # neighbours one after the other: they share draws of riders who walk
+            left.sort(key=lambda zone: self.file.places.get(zone, ()))
         batches = work_through(
             call,
             left,
             load,
             executor=executor,
             jobs=jobs,
-            size=size or max(1, min(8, len(left) // (4 * jobs))),
+            size=size or max(1, min(8 if self.joint is None else self.joint.zones_at_once, len(left) // (4 * jobs))),
             attempts=_ATTEMPTS,
             lost=self._note_lost,
         )
