@@ -146,12 +146,32 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("name", "value"),
-        [("scale_", "wide"), ("intercept_", None), ("n_features_in_", 7), ("intercept_", float("nan"))],
+        [
+            ("scale_", "wide"),
+            ("intercept_", None),
+            ("n_features_in_", 7),
+            ("intercept_", float("nan")),
+            ("intercept_se_", True),
+            ("scale_se_", False),
+            ("scale_se_", None),
+            ("log_likelihood_", True),
+            ("converged_", 5),
+        ],
     )
     def test_other_numbers_of_a_tobit_model(self, tmp_path: Path, name: str, value: object) -> None:
         TobitRegressor().fit(FRAME, Y, censored=CENSORED).save(tmp_path / "tobit")
         rewrite(tmp_path / "tobit", lambda header, _: header["fitted"].update({name: value}))
         with pytest.raises(FileFormatError, match="does not describe a TobitRegressor"):
+            TobitRegressor.load(tmp_path / "tobit")
+
+    @pytest.mark.parametrize(
+        ("name", "shape"),
+        [("coef_se_", (3,)), ("coef_se_", (2, 1)), ("covariance_", (3, 3)), ("_covariance", (4,)), ("_covariance", ())],
+    )
+    def test_errors_of_a_tobit_model_of_another_shape(self, tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+        TobitRegressor().fit(FRAME, Y, censored=CENSORED).save(tmp_path / "tobit")
+        put_array(tmp_path / "tobit", name, np.ones(shape))
+        with pytest.raises(FileFormatError, match=f"{name}: expected"):
             TobitRegressor.load(tmp_path / "tobit")
 
     def test_a_missing_file(self, tmp_path: Path) -> None:
@@ -277,6 +297,13 @@ def test_a_tobit_model_is_the_same_after_a_round_trip(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         loaded.predict(FRAME[["rain", "t"]])
     loaded.fit(FRAME, Y)
+
+
+def test_a_tobit_model_with_infinite_errors_is_the_same_after_a_round_trip(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="repeat each other"):
+        tobit = TobitRegressor().fit(FRAME.assign(one=1.0, two=2.0), Y, censored=CENSORED)
+    tobit.save(tmp_path / "tobit.unmet")
+    pd.testing.assert_frame_equal(TobitRegressor.load(tmp_path / "tobit.unmet").summary(), tobit.summary())
 
 
 def test_one_estimator_does_not_load_the_others_file(saved: Path, tmp_path: Path) -> None:
