@@ -13,7 +13,7 @@ import pytest
 from feed_server import FeedServer, Reply, Request, information, status
 from typer.testing import CliRunner, Result
 
-from unmet import FileFormatError
+from unmet import FileFormatError, InputError
 from unmet.cli import app
 from unmet.cli._collecting import parse_headers, parse_systems
 
@@ -109,6 +109,13 @@ def test_headers_come_from_the_environment_and_are_shown_nowhere(
         refused = call(*words, "--header", wrong)
         assert said in str(refused.exception)
         assert "hush" not in str(refused.exception)
+
+
+def test_a_header_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FEED_TOKEN", "hush")
+    monkeypatch.setenv("OTHER_TOKEN", "still")
+    with pytest.raises(InputError, match="x-key is given twice"):
+        parse_headers(["X-Key=FEED_TOKEN", "x-key=OTHER_TOKEN"])
 
 
 def test_a_secret_is_for_one_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,10 @@ def test_columns_are_mapped_by_name(files, tmp_path):
         (["--status", "{status}", "--every", "2min"], "5 minutes to a week"),
         (["--status", "{status}", "--censored-rule", "never"], "censored_rule: expected"),
         (["--status", "{status}", "--map", "station"], "our_name=their_column"),
+        (
+            ["--trips", "{trips}", "--map", "started_at=a", "--map", "started_at =b"],
+            "--map: started_at is given twice, as 'a' and as 'b'",
+        ),
         (["--trips", "{trips}", "--max-rejected", "0.1"], "were rejected"),
         (["--trips", "{folder}/a\udcff.csv"], "a\\xff.csv is not UTF-8 text"),
         (["--status", "{status}", "--zones", "{folder}/deep.geojson"], "nested too deeply"),

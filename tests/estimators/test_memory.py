@@ -37,6 +37,7 @@ def rewrite(path: Path, arrays: dict[str, bytes], header: dict | None = None, ho
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     old = json.loads(parts.pop("header.json")) | (header or {})
+    del old["header_digest"]
     for name, blob in arrays.items():
         parts[f"{name}.npy"] = blob
         old["digests"][name] = hashlib.sha256(blob).hexdigest()

@@ -102,10 +102,11 @@ def test_nothing_is_left_behind_when_writing_fails(
 
 
 def rewrite(path: Path, change) -> None:
-    """Write the archive anew with its header changed."""
+    """Write the archive anew with its header changed, and without the header's digest, as earlier versions did."""
     with zipfile.ZipFile(path) as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
     header = json.loads(parts["header.json"])
+    header.pop("header_digest", None)
     change(header, parts)
     parts["header.json"] = json.dumps(header).encode()
     with zipfile.ZipFile(path, "w") as archive:
@@ -146,12 +147,32 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("name", "value"),
-        [("scale_", "wide"), ("intercept_", None), ("n_features_in_", 7), ("intercept_", float("nan"))],
+        [
+            ("scale_", "wide"),
+            ("intercept_", None),
+            ("n_features_in_", 7),
+            ("intercept_", float("nan")),
+            ("intercept_se_", True),
+            ("scale_se_", False),
+            ("scale_se_", None),
+            ("log_likelihood_", True),
+            ("converged_", 5),
+        ],
     )
     def test_other_numbers_of_a_tobit_model(self, tmp_path: Path, name: str, value: object) -> None:
         TobitRegressor().fit(FRAME, Y, censored=CENSORED).save(tmp_path / "tobit")
         rewrite(tmp_path / "tobit", lambda header, _: header["fitted"].update({name: value}))
         with pytest.raises(FileFormatError, match="does not describe a TobitRegressor"):
+            TobitRegressor.load(tmp_path / "tobit")
+
+    @pytest.mark.parametrize(
+        ("name", "shape"),
+        [("coef_se_", (3,)), ("coef_se_", (2, 1)), ("covariance_", (3, 3)), ("_covariance", (4,)), ("_covariance", ())],
+    )
+    def test_errors_of_a_tobit_model_of_another_shape(self, tmp_path: Path, name: str, shape: tuple[int, ...]) -> None:
+        TobitRegressor().fit(FRAME, Y, censored=CENSORED).save(tmp_path / "tobit")
+        put_array(tmp_path / "tobit", name, np.ones(shape))
+        with pytest.raises(FileFormatError, match=f"{name}: expected"):
             TobitRegressor.load(tmp_path / "tobit")
 
     def test_a_missing_file(self, tmp_path: Path) -> None:
@@ -255,6 +276,51 @@ class TestRefusals:
         with pytest.raises(FileFormatError, match=str(saved)):
             CensoredGP.load(saved)
 
+    def test_a_changed_header(self, saved: Path) -> None:
+        digest = read_header(saved)["header_digest"]
+        rewrite(saved, lambda header, _: header.update(header_digest=digest))
+        CensoredGP.load(saved)
+        rewrite(saved, lambda header, _: header.update(header_digest=digest, y_mean=header["y_mean"] + 1.0))
+        with pytest.raises(FileFormatError, match="damaged: its header does not match its digest"):
+            CensoredGP.load(saved)
+
+    @pytest.mark.parametrize(
+        ("leaf", "changes"),
+        [
+            ("trend", {"counts": [-1]}),
+            ("trend", {"counts": [0]}),
+            ("trend", {"counts": [True]}),
+            ("trend", {"counts": [3.0]}),
+            ("trend", {"counts": []}),
+            ("trend", {"counts": [3, 3]}),
+            ("trend", {"half": [0.0]}),
+            ("trend", {"high": [float("nan")]}),
+            ("season", {"count": -1}),
+            ("season", {"count": 2.5}),
+            ("rain", {"columns": 0}),
+            ("rain", {"columns": 2}),
+        ],
+        ids=str,
+    )
+    def test_features_that_are_none(self, tmp_path: Path, leaf: str, changes: dict[str, Any]) -> None:
+        path = tmp_path / "lowrank"
+        kernel = SquaredExponential(columns="t") + Periodic(5.0, columns="t") + Linear(columns="rain")
+        CensoredGP(kernel, inference="lowrank", optimizer=None).fit(FRAME, Y, censored=CENSORED).save(path)
+
+        def change(header: dict, _: dict) -> None:
+            features = header["features"]
+            leaves = {"trend": features["left"]["left"], "season": features["left"]["right"], "rain": features["right"]}
+            leaves[leaf].update(changes)
+
+        rewrite(path, change)
+        with pytest.raises(FileFormatError, match="does not describe a CensoredGP"):
+            CensoredGP.load(path)
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:
+        return dict(json.loads(archive.read("header.json")))
+
 
 def test_periodic_kernels_with_fixed_periods_come_back(tmp_path: Path) -> None:
     kernel = Periodic(Parameter(6.28, fixed=True), columns="t")
@@ -279,6 +345,13 @@ def test_a_tobit_model_is_the_same_after_a_round_trip(tmp_path: Path) -> None:
     loaded.fit(FRAME, Y)
 
 
+def test_a_tobit_model_with_infinite_errors_is_the_same_after_a_round_trip(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="repeat each other"):
+        tobit = TobitRegressor().fit(FRAME.assign(one=1.0, two=2.0), Y, censored=CENSORED)
+    tobit.save(tmp_path / "tobit.unmet")
+    pd.testing.assert_frame_equal(TobitRegressor.load(tmp_path / "tobit.unmet").summary(), tobit.summary())
+
+
 def test_one_estimator_does_not_load_the_others_file(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="contains a CensoredGP, not a TobitRegressor"):
         TobitRegressor.load(saved)
@@ -290,13 +363,7 @@ def test_one_estimator_does_not_load_the_others_file(saved: Path, tmp_path: Path
 def test_a_tobit_file_that_lacks_something_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tobit.unmet"
     TobitRegressor().fit(FRAME, Y).save(path)
-    with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    header = json.loads(parts["header.json"])
-    del header["fitted"]["scale_"]
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, blob in {**parts, "header.json": json.dumps(header).encode()}.items():
-            archive.writestr(name, blob)
+    rewrite(path, lambda header, _: header["fitted"].pop("scale_"))
     with pytest.raises(FileFormatError, match="does not describe a TobitRegressor"):
         TobitRegressor.load(path)
 

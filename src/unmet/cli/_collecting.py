@@ -54,7 +54,7 @@ def collect_until_stopped(
 
 def parse_headers(pairs: Iterable[str]) -> dict[str, str]:
     """Read ``Header=VARIABLE``; values come from the environment, so that no list of processes shows them."""
-    headers = {}
+    headers: dict[str, str] = {}
     for pair in pairs:
         name, equals, variable = pair.partition("=")
         # What stands behind the sign may be the secret itself, by mistake: it is not repeated.
@@ -62,6 +62,8 @@ def parse_headers(pairs: Iterable[str]) -> dict[str, str]:
             raise InputError(
                 "--header: expected a header and the name of an environment variable, as in Authorization=FEED_TOKEN."
             )
+        if name.lower() in (known.lower() for known in headers):
+            raise InputError(f"--header: {name} is given twice. Give each header once.")
         if variable not in os.environ:
             raise InputError(f"--header {name}: the environment variable {variable} is not set.")
         value = os.environ[variable]

@@ -179,12 +179,14 @@ def parse_map(pairs: list[str] | None) -> dict[str, str] | None:
     >>> parse_map(["at=Time of record"])
     {'at': 'Time of record'}
     """
-    mapping = {}
+    mapping: dict[str, str] = {}
     for pair in pairs or []:
-        ours, equals, theirs = pair.partition("=")
+        ours, equals, theirs = (part.strip() for part in pair.partition("="))
         if not (ours and equals and theirs):
             raise InputError(f"--map: expected our_name=their_column, got {pair!r}.")
-        mapping[ours.strip()] = theirs.strip()
+        if ours in mapping:
+            raise InputError(f"--map: {ours} is given twice, as {mapping[ours]!r} and as {theirs!r}. Give one column.")
+        mapping[ours] = theirs
     return mapping or None
 
 

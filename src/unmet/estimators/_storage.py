@@ -1,4 +1,4 @@
-"""Files of fitted models: a zip of arrays and one JSON header with their digests. No pickle, no code."""
+"""Files of fitted models: a zip of arrays and one JSON header with their digests and its own. No pickle, no code."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ __all__ = ["finite_array", "finite_number", "names_in", "read_archive", "restori
 
 _FORMAT = "unmet-model"
 _VERSION = 1
+_OWN_DIGEST = "header_digest"  # of the header without this entry; files of earlier versions have none
 _LARGEST = 1e300
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -50,10 +51,15 @@ def write_archive(path: str | os.PathLike[str], header: dict[str, Any], arrays: 
         blobs[name] = buffer.getvalue()
     digests = {name: hashlib.sha256(blob).hexdigest() for name, blob in blobs.items()}
     full = {"format": _FORMAT, "version": _VERSION, "digests": digests, **header}
+    plain = json.loads(json.dumps(full, default=_plain))
     with replacing(target) as aside, zipfile.ZipFile(aside, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr("header.json", json.dumps(full, default=_plain))
+        archive.writestr("header.json", json.dumps({**plain, _OWN_DIGEST: _digest(plain)}))
         for name, blob in blobs.items():
             archive.writestr(f"{name}.npy", blob)
+
+
+def _digest(header: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(header).encode()).hexdigest()
 
 
 def _plain(value: Any) -> Any:
@@ -81,6 +87,8 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
                     f"{path}: written in version {header.get('version')} of the format; this unmet reads {_VERSION}. "
                     "Install the version of unmet that wrote it, or fit again."
                 )
+            if (own := header.pop(_OWN_DIGEST, None)) is not None and own != _digest(header):
+                raise FileFormatError(f"{path}: damaged: its header does not match its digest. Fit again.")
             arrays = {}
             for name, digest in header["digests"].items():
                 blob = archive.read(f"{name}.npy")

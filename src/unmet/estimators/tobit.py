@@ -299,6 +299,8 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
             tobit = cls(**header["settings"])
             for name in _NUMBERS:
                 value = header["fitted"][name]
+                if isinstance(value, bool) != (name == "converged_"):
+                    raise InputError(f"{name}: expected {'true or false' if name == 'converged_' else 'a number'}")
                 if not isinstance(value, int | float) or (isinstance(value, int) and abs(value) > _LARGEST):
                     raise InputError(f"{name}: expected a number, got {value!r:.60}")
                 setattr(tobit, name, value)
@@ -308,8 +310,12 @@ class TobitRegressor(RegressorMixin, BaseEstimator):
             for name in _ARRAYS:
                 setattr(tobit, name, arrays[name])
             for name in ("coef_", "_centre"):
-                if finite_array(arrays, name).shape != (tobit.n_features_in_,):
-                    raise InputError(f"{name}: expected {tobit.n_features_in_} numbers, got shape {arrays[name].shape}")
+                finite_array(arrays, name)
+            d = tobit.n_features_in_
+            for name in _ARRAYS:
+                shape = (d + 2, d + 2) if "covariance" in name else (d,)
+                if arrays[name].shape != shape:
+                    raise InputError(f"{name}: expected an array of shape {shape}, got {arrays[name].shape}")
             if (names := names_in(header, tobit.n_features_in_)) is not None:
                 tobit.feature_names_in_ = names
         return tobit

@@ -169,11 +169,24 @@ def block_from_dict(description: dict[str, Any]) -> Block:
         return (SumBlock if kind == "sum" else ProductBlock)(left, right)
     rest = {k: v for k, v in description.items() if k != "block"}
     if kind == "explicit":
+        _check_counts("columns", rest["columns"])
         return Explicit(**rest)
     if kind == "harmonics":
+        _check_counts("count", rest["count"], least=0)
         return Harmonics(**rest)
     if kind == "eigenfunctions":
-        return Eigenfunctions(**{k: tuple(v) for k, v in rest.items()})
+        box = Eigenfunctions(**{k: tuple(v) for k, v in rest.items()})
+        _check_counts("counts", *box.counts)
+        sides = np.array([box.low, box.high, box.half], dtype=float)
+        if sides.shape != (3, len(box.counts)) or not np.isfinite(sides).all() or not (sides[2] > 0).all():
+            raise InputError("features: expected low, high and a positive half for each of counts")
+        return box
     if kind == "inducing":
         return Inducing(**{k: tuple(tuple(row) for row in v) for k, v in rest.items()})
     raise InputError(f"Unknown kind of features: {kind!r}.")
+
+
+def _check_counts(name: str, *counts: Any, least: int = 1) -> None:
+    """Raise `InputError` if numbers of features, of which there is at least one, are not whole or too small."""
+    if not counts or any(type(count) is not int or count < least for count in counts):
+        raise InputError(f"features: {name}: expected whole numbers of at least {least}, got {counts!r:.60}")

@@ -257,6 +257,18 @@ def test_a_record_with_a_flag_that_cannot_be_read_is_rejected_and_counted(flag: 
         read_records(status=table.assign(is_renting=flag), timezone="UTC")
 
 
+@pytest.mark.parametrize("flag", [2, -1, 2.0, 0.5, -1.0], ids=repr)
+def test_a_flag_that_is_another_number_than_0_and_1_cannot_be_read(tmp_path: Path, flag: float) -> None:
+    table = pd.DataFrame({"station": "a", "last_reported": range(1_600_000_000, 1_600_000_020), "available": 3})
+    path = tmp_path / "status.parquet"
+    table.assign(is_renting=[1] * 10 + [0] * 9 + [flag]).to_parquet(path)
+    with read_records(status=path, timezone="UTC") as records:
+        reasons = records.quality.set_index("reason")["rows"].to_dict()
+        found = records.connection.execute("SELECT renting, count(*) FROM status GROUP BY 1 ORDER BY 1").fetchall()
+    assert reasons["unreadable flag"] == 1
+    assert found == [(False, 9), (True, 10)]
+
+
 def test_true_and_false_are_no_numbers_of_vehicles() -> None:
     """A column `available` may tell whether a station is in service."""
     table = pd.DataFrame({"station": "a", "last_reported": range(1_600_000_000, 1_600_000_020), "available": True})

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from unmet.estimators import CensoredGP
@@ -141,18 +143,40 @@ def test_the_model_is_learnt_anew_when_it_must_be(folder, base, monkeypatch, cha
     assert any(why in note for note in told)
 
 
+def other_pickups(rows: pd.DataFrame) -> pd.Series:
+    return rows["observed"] + (rows.index % 500 == 0)
+
+
+def other_labels(rows: pd.DataFrame) -> pd.Series:
+    """Labels of another rule, one bin in 100: exposure is as it was."""
+    return rows["censored"] ^ (rows.index % 100 == 0)
+
+
+def few_other_labels(rows: pd.DataFrame) -> pd.Series:
+    return rows["censored"] ^ (rows.index % 2000 == 0)
+
+
 @pytest.mark.slow
-def test_changed_records_of_settled_bins_have_the_model_learnt_anew(folder, base, monkeypatch):
-    rows = pd.read_parquet(folder / "full.parquet")
-    rows.loc[rows.index % 500 == 0, "observed"] += 1
-    rows.to_parquet(folder / "changed.parquet")
+@pytest.mark.parametrize(
+    ("column", "change", "why"),
+    [
+        ("observed", other_pickups, "have other pickups"),
+        ("censored", other_labels, "labels (censored) before"),
+        ("censored", few_other_labels, "Only bins from"),
+    ],
+)
+def test_changed_records_of_settled_bins_have_the_model_learnt_anew(folder, base, monkeypatch, column, change, why):
+    table = pq.read_table(folder / "full.parquet")  # with its metadata, which has the places of zones
+    at = table.schema.get_field_index(column)
+    changed = pa.array(change(table.to_pandas()), type=table.schema.field(at).type)
+    pq.write_table(table.set_column(at, table.schema.field(at), changed), folder / "changed.parquet")
     monkeypatch.setattr("unmet.mobility.runs.run._prepare", _stop)
     told: list[str] = []
     demand = LatentDemand(draws=100, weather=folder / "weather.csv", timezone=ZONE)
     more = {"executor": serially, "progress": lambda done, zones, note: told.append(note), "base": base}
     with pytest.raises(Stopped):
-        demand.fit(folder / "changed.parquet", folder / "out-changed", **more)
-    assert any("have other pickups" in note for note in told)
+        demand.fit(folder / "changed.parquet", folder / f"out-{change.__name__}", **more)
+    assert any(why in note for note in told)
 
 
 @pytest.mark.slow

@@ -69,6 +69,16 @@ def test_a_hub_bears_the_name_of_its_largest_station():
     assert zones.frame[["zone", "name", "capacity"]].values.tolist() == [["hub:b", "Station 1", 35.0]]
 
 
+@pytest.mark.parametrize(
+    ("west", "east", "centre"), [(179.999, -179.999, 180.0), (179.998, -180.0, 179.999), (-179.998, 180.0, -179.999)]
+)
+def test_the_centre_of_a_hub_across_the_antimeridian_is_between_its_stations(west, east, centre):
+    frame = find_zones("superhubs:500m", stations((10.0, west), (10.001, east)), QualityLog()).frame
+    assert frame["lat"].tolist() == pytest.approx([10.0005])
+    assert frame["lon"].abs().tolist() == pytest.approx([abs(centre)], abs=1e-6)
+    assert abs(centre) == 180 or np.sign(frame["lon"].item()) == np.sign(centre)
+
+
 def test_a_station_near_two_points_goes_to_the_nearer_and_is_reported(tmp_path):
     path = tmp_path / "points.csv"
     path.write_text("name,lat,lon\nwest,40.7,-74.001\neast,40.7,-73.999\nfar,41,-73\n")

@@ -213,10 +213,18 @@ class PanelOptions:
         "1h", "panel", "text", "Length of a bin, from 5min to 1w, by the local wall clock.", '"1h"', check=_check_every
     )
     start: str | None = _option(
-        None, "panel", "moment", "Local time to start at; else where the records start.", '"2024-03-01"'
+        None,
+        "panel",
+        "moment",
+        "Local time to start at (a bin that it cuts is taken whole); else where the records start.",
+        '"2024-03-01"',
     )
     end: str | None = _option(
-        None, "panel", "moment", "Local time to end at; else where the records end.", '"2024-06-01"'
+        None,
+        "panel",
+        "moment",
+        "Local time to end at (a bin that it cuts is taken whole); else where the records end.",
+        '"2024-06-01"',
     )
     censored_rule: str = _option(
         "any",

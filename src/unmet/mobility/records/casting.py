@@ -201,7 +201,7 @@ def boolean(column: Column) -> str:
     if column.type == "BOOLEAN":
         return sql
     if column.type in _INTEGERS:
-        return f"TRY_CAST({sql} AS BOOLEAN)"
+        return f"CASE WHEN {sql} IN (0, 1) THEN {sql} = 1 END"
     written = f"trim(CAST({sql} AS VARCHAR))"
     digits = f"TRY_CAST({written} AS DOUBLE)"
     return f"coalesce(TRY_CAST({written} AS BOOLEAN), CASE WHEN {digits} IN (0, 1) THEN {digits} = 1 END)"
@@ -209,9 +209,7 @@ def boolean(column: Column) -> str:
 
 def unreadable_boolean(column: Column) -> str:
     """Return the SQL condition of a value that `boolean` cannot read, and that does not mean a missing one."""
-    if column.type == "BOOLEAN" or column.type in _INTEGERS:
-        return "false"
-    return _unreadable(column, boolean(column))
+    return "false" if column.type == "BOOLEAN" else _unreadable(column, boolean(column))
 
 
 def unreadable_number(column: Column, kind: str) -> str:

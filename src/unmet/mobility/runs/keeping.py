@@ -50,7 +50,7 @@ KEPT = "kept.npz"
 _FORMAT = 4  # also of the tables that a later run continues
 # Pickups of the new bins over those expected, as a logarithm: beyond, the model is learnt anew.
 _LARGEST_MISFIT = 0.25
-# Settled bins whose pickups, and mean change of exposure, may differ from those of the earlier run.
+# Settled bins whose pickups or labels, and mean change of exposure, may differ from those of the earlier run.
 _FEW_CHANGES, _SMALL_CHANGE = 1e-3, 0.01
 _SAME_PLACE = 5e-4  # degrees: some 50 m. Feeds correct positions by less.
 _DRAWS = ("lost", "walked_on", "walked_in")
@@ -247,14 +247,18 @@ def check_records(kept: Kept, file: PanelFile, inputs: Mapping[str, Any]) -> Non
     demand = path_literal(str(kept.folder / "demand.parquet"))
     sql = f"""
         SELECT count(*), count(*) FILTER (d.observed IS DISTINCT FROM p.observed), avg(abs(d.exposure - p.exposure)),
+            count(*) FILTER (d.censored::BOOLEAN IS DISTINCT FROM p.censored::BOOLEAN),
             (SELECT count(*) FROM panel WHERE start < $1 AND zone::VARCHAR NOT IN (SELECT unnest($2)))
         FROM read_parquet({demand}) d
         LEFT JOIN panel p ON p.zone::VARCHAR = d.zone AND p.start = d.start WHERE d.start < $1"""
     with reading(str(kept.folder)):
-        rows, changed, moved, now = fetch_one(file.connection, sql, [kept.settled, [*kept.failures, ""]])
+        rows, changed, moved, labels, now = fetch_one(file.connection, sql, [kept.settled, [*kept.failures, ""]])
     if rows != now or changed > _FEW_CHANGES * rows or (moved or 0.0) > _SMALL_CHANGE:
         what = f"{changed:,} of {rows:,} bins have other pickups, exposure moved by {moved or 0:.1%} on average"
         raise NotKept(f"records before {kept.settled:%Y-%m-%d} changed: {what}.")
+    if labels > _FEW_CHANGES * rows:  # another rule for censored bins, say: settled bins would keep their labels
+        what = f"{labels:,} of {rows:,} bins have others"
+        raise NotKept(f"labels (censored) before {kept.settled:%Y-%m-%d} changed: {what}.")
     if kept.places.keys() != file.places.keys() or any(
         abs(now - before) > _SAME_PLACE
         for zone, place in file.places.items()

@@ -303,7 +303,7 @@ def _make(
 
     def mean(column: str) -> list[float]:
         values = stations[column].to_numpy(dtype=float, na_value=np.nan)
-        return [float(values[i].mean()) if len(i) else float("nan") for i in members]
+        return [_mean_angle(values[i]) if len(i) else float("nan") for i in members]
 
     frame = pd.DataFrame(
         {
@@ -316,6 +316,18 @@ def _make(
         }
     )
     return Zones(frame, of_station, locate)
+
+
+def _mean_angle(degrees: Floats) -> float:
+    """Return the mean of angles near the first one, from -180 to 180: stations lie on both sides of the antimeridian.
+
+    Examples
+    --------
+    >>> _mean_angle(np.array([179.0, -178.0]))
+    -179.5
+    """
+    mean = np.mean(degrees - 360 * np.round((degrees - degrees[0]) / 360))
+    return float(mean - 360 * np.round(mean / 360))
 
 
 def _report_twice(stations: pd.DataFrame, twice: NDArray[np.bool_], fate: str, log: QualityLog) -> None:
