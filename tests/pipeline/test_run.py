@@ -270,7 +270,7 @@ def test_files_of_others_in_the_folder_are_left_alone(city, out):
         ({"weather": "{tmp}/garbage.csv"}, "not a text file"),
         ({"weather": "{city}/stations.csv"}, "weather"),
         ({"weather_columns": ("moonlight",)}, "no column of numbers 'moonlight'"),
-        ({"trips": ("{out}",)}, "inside the folder of the results"),
+        ({"trips": ("{out}/panel.parquet",)}, "inside the folder of the results"),
         ({"zones": "{tmp}/garbage.geojson"}, "garbage.geojson"),
         ({"holidays": "Atlantis"}, "no calendar"),
         ({"model": "oracle"}, "no model 'oracle'"),
