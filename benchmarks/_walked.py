@@ -85,20 +85,22 @@ def _listed(data: Path, stations: int, minutes: pd.DatetimeIndex) -> NDArray[np.
 
 def _expected(pickups: Table, ample: NDArray[np.bool_], minutes: pd.DatetimeIndex, by: str) -> Table:
     slot = (minutes.day_of_week * 24 + minutes.hour).to_numpy()
-    group = np.arange(len(minutes)) // {"day": 1440, "hour": 60}[by]
+    local = minutes.tz_localize(None)
     seen = np.where(ample, pickups, 0.0)
-    factor = np.ones(group[-1] + 1)
+    factor = np.ones(len(minutes))
     for _ in range(_TURNS):
         count = np.stack([np.bincount(slot, one, _SLOTS) for one in seen])
-        time = np.stack([np.bincount(slot, one * factor[group], _SLOTS) for one in ample])
-        level = count.sum(axis=1) / time.sum(axis=1)
-        shape = count.sum(axis=0) / (level @ time)
-        plain = level[:, None] * shape
+        time = np.stack([np.bincount(slot, one * factor, _SLOTS) for one in ample])
+        level = count.sum(axis=1) / np.maximum(time.sum(axis=1), 1.0)  # some stations never had that many
+        plain = level[:, None] * count.sum(axis=0) / (level @ time)
         week = plain * (count + _PRIOR) / (plain * time + _PRIOR)
-        in_group = sum(np.bincount(group, one, len(factor)) for one in seen)
-        likely = sum(np.bincount(group, one * mine[slot], len(factor)) for one, mine in zip(ample, week, strict=True))
-        factor = (in_group + 5.0) / (likely + 5.0)
-    return np.asarray(week[:, slot] * factor[group])
+        usual = sum(one * mine[slot] for one, mine in zip(ample, week, strict=True))
+        factor = np.ones(len(minutes))
+        for unit in {"day": ["D"], "hour": ["D", "h"]}[by]:  # hours are few pickups: their factor is beside the day's
+            group = pd.factorize(local.floor(unit))[0]
+            found, likely = np.bincount(group, seen.sum(axis=0)), np.bincount(group, usual * factor)
+            factor = factor * ((found + 5.0) / (likely + 5.0))[group]
+    return np.asarray(week[:, slot] * factor)
 
 
 def _metres(stations: pd.DataFrame) -> Table:
