@@ -1,4 +1,4 @@
-"""Walking on: chances against riders walked one by one, and the curve learnt from counts that it made."""
+"""Walking on: chances against riders walked one by one; curves and their files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import logsumexp
-from scipy.stats import poisson
+from walking_cities import TRUE, city
 
 from unmet import FileFormatError, InputError
 from unmet.mobility.demand import LatentDemand
@@ -16,29 +15,10 @@ from unmet.mobility.models.walking import (
     DEFAULT_WALKING,
     KNOTS,
     NO_WALKING,
-    Absorbed,
     Walking,
     Walks,
-    learn_walking,
     read_curve,
 )
-
-
-def city(seed: int, zones: int = 30, bins: int = 400, *, shares: bool = False) -> tuple[Walks, np.ndarray, np.ndarray]:
-    """Zones in a square kilometre, a seventh of them out in any bin; exposure and distances."""
-    rng = np.random.default_rng(seed)
-    place = rng.uniform(0, 1200, (zones, 2))
-    metres = np.hypot(*np.subtract.outer(place, place).transpose(1, 3, 0, 2)[[0, 1], [0, 1]])
-    out = rng.random((zones, bins)) < 0.15
-    exposure = np.where(out, 0.0, 1.0)
-    if shares:
-        exposure = np.where(out, rng.uniform(0, 0.5, out.shape), 1.0)
-    source, bin_, target = np.nonzero(
-        out[:, :, None] & (metres[:, None, :] <= 700) & ~np.eye(zones, dtype=bool)[:, None]
-    )
-    available = np.where(out[target, bin_], 0.0, 1.0)
-    walks = Walks(source, target, bin_, metres[source, target], 1 - exposure[source, bin_], available)
-    return walks, exposure, metres
 
 
 def test_chances_equal_riders_walked_one_by_one() -> None:
@@ -158,103 +138,11 @@ def test_whoever_walks_on_arrives() -> None:
     assert walks.background(DEFAULT_WALKING, rate).sum() == pytest.approx(on)
 
 
-def turned_away(walks: Walks, rate: np.ndarray) -> np.ndarray:
-    """Riders who find the source of each row empty."""
-    return rate[walks.source, walks.bin] * walks.out
-
-
-TRUE = Walking.from_values(np.array([0.6, 0.3, 0.2, 0.1, 0.05]))
-
-
-@pytest.mark.parametrize("dispersion", [0.0, 0.2])
-def test_the_curve_is_learnt_with_honest_errors(dispersion: float) -> None:
-    scores = []
-    for seed in range(6):
-        walks, exposure, _ = city(seed)
-        rng = np.random.default_rng([seed, 7])
-        true = Walking(DEFAULT_WALKING.theta + 0.35 * rng.standard_normal(5))  # drawn from the prior
-        rate = rng.uniform(0.5, 6, exposure.shape)
-        mean = exposure * rate + walks.background(true, rate)
-        shape = rng.gamma(1 / dispersion, dispersion, mean.shape) if dispersion else 1.0
-        y = rng.poisson(mean * shape).astype(float)
-        learnt = learn_walking(walks, y, exposure * rate, turned_away(walks, rate), dispersion=dispersion)
-        assert (np.diff(learnt.values) < 0).all()
-        scores.append((learnt.values - true.values)[:-1] / learnt.sd()[:-1])
-    assert np.abs(np.mean(scores)) < 0.6
-    assert 0.5 < np.std(scores) < 1.6
-
-
-def test_few_records_leave_the_prior_and_many_do_not() -> None:
-    walks, exposure, _ = city(1, bins=2)
-    rate = np.full(exposure.shape, 0.01)
-    nothing = learn_walking(walks, np.zeros(exposure.shape), exposure * rate, turned_away(walks, rate))
-    np.testing.assert_allclose(nothing.values, DEFAULT_WALKING.values, atol=0.03)
-    assert (nothing.sd()[:2] > 0.05).all()
-    walks, exposure, _ = city(1, bins=2000)
-    rate = np.full(exposure.shape, 5.0)
-    y = np.random.default_rng(0).poisson(exposure * rate).astype(float)  # nobody walks
-    assert not learn_walking(walks, y, exposure * rate, turned_away(walks, rate)).values.any()
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 1.0])
-def test_nobody_walks_if_that_is_more_probable_than_all_curves_together(share: float) -> None:
-    """The evidence of the curves by brute force: the mean of the likelihood over draws of the prior."""
-    walks, exposure, _ = city(5, bins=60)
-    rate = np.full(exposure.shape, 2.0)
-    rng = np.random.default_rng(4)
-    y = rng.poisson(exposure * rate + share * walks.background(DEFAULT_WALKING, rate)).astype(float)
-
-    def log_likelihood(walking: Walking) -> float:
-        mean = exposure * rate + walks.background(walking, rate)
-        reached = np.zeros(exposure.shape, dtype=bool)
-        reached[walks.target, walks.bin] = True
-        return float(poisson.logpmf(y, np.maximum(mean, 1e-9))[reached].sum())
-
-    theta = DEFAULT_WALKING.theta + 0.35 * rng.standard_normal((4000, 5))
-    curves = logsumexp([log_likelihood(Walking(one)) for one in theta]) - np.log(len(theta))
-    odds = log_likelihood(NO_WALKING) + np.log(0.1 / 0.9) - curves
-    assert abs(odds) > 0.3, "too close to tell from draws: choose another city"
-    learnt = learn_walking(walks, y, exposure * rate, turned_away(walks, rate))
-    assert (learnt.theta.size == 0) == (odds > 0)
-
-
 def test_less_information_leads_from_the_covariance_to_the_prior() -> None:
     known = Walking(DEFAULT_WALKING.theta, np.diag([0.01, 0.02, 0.03, 0.04, 0.05]))
     np.testing.assert_allclose(known.with_information(1.0).covariance, known.covariance)
     np.testing.assert_allclose(known.with_information(0.0).covariance, 0.35**2 * np.eye(5), atol=1e-12)
     assert (known.sd()[:-1] < known.with_information(0.5).sd()[:-1]).all()
-
-
-def test_missing_counts_are_left_out() -> None:
-    walks, exposure, _ = city(2, bins=50)
-    rate = np.full(exposure.shape, 3.0)
-    y = np.random.default_rng(0).poisson(exposure * rate + walks.background(TRUE, rate)).astype(float)
-    y[:, 25:] = np.nan
-    early = walks.bin < 25
-    columns = (walks.source, walks.target, walks.bin, walks.distance, walks.out, walks.available)
-    first = Walks(*(c[early] for c in columns))
-    half = learn_walking(first, y, exposure * rate, turned_away(first, rate))
-    whole = learn_walking(walks, y, exposure * rate, turned_away(walks, rate))
-    np.testing.assert_allclose(whole.theta, half.theta, atol=1e-2)
-
-
-def test_walkers_that_a_fit_took_for_own_riders_are_found() -> None:
-    walks, exposure, _ = city(3, bins=1500)
-    rng = np.random.default_rng(1)
-    rate = np.repeat(rng.uniform(2, 6, (len(exposure), 1)), exposure.shape[1], axis=1)
-    walkers = walks.background(TRUE, rate)
-    y = rng.poisson(exposure * rate + walkers).astype(float)
-    # A fit without any background: the walkers of a zone are spread over all of its bins.
-    zone = np.repeat(np.arange(len(exposure))[:, None], exposure.shape[1], axis=1)
-    own = exposure * rate * (1 + walkers.sum(axis=1) / (exposure * rate).sum(axis=1))[:, None]
-    absorbed = Absorbed.by(zone, len(exposure), own, np.zeros(own.shape), np.ones(own.shape, dtype=bool))
-    np.testing.assert_allclose(absorbed.level(walkers), ((exposure * rate).sum(axis=1) + 5) / (own.sum(axis=1) + 5))
-    riders = turned_away(walks, rate)
-    learnt = learn_walking(walks, y, own, riders, absorbed=absorbed)
-    found = walks.background(learnt, rate).sum() / walkers.sum()
-    assert found == pytest.approx(1.0, abs=0.05)
-    believed = walks.background(learn_walking(walks, y, own, riders), rate).sum() / walkers.sum()
-    assert believed < 0.95  # without it they stay own riders
 
 
 def test_curves_are_saved_and_refused() -> None:

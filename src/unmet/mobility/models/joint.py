@@ -18,7 +18,8 @@ from unmet.mobility.models.kept import KeptJoint
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shocks import Shocks, estimate_shocks, refine_dispersion
 from unmet.mobility.models.surroundings import rough_rates, walks_between
-from unmet.mobility.models.walking import DEFAULT_WALKING, Absorbed, Walking, Walks, learn_walking
+from unmet.mobility.models.walking import DEFAULT_WALKING, Walking, Walks
+from unmet.mobility.models.walking_learning import Absorbed, learn_walking
 from unmet.mobility.models.zone_table import ZoneTable
 
 __all__ = ["join_city"]

@@ -3,8 +3,8 @@
 A rider at an empty zone i tries the others in order of distance. The chance to be served at zone j, available in a
 share A of the time, is ``P(i→j) = w(d_ij) A_j Π_{k nearer} (1 − w(d_ik) A_k)``. So in a bin in which i is out for a
 share ``b``, zone j expects ``λ_i b P(i→j)`` walkers besides its own riders (a *background*), and
-``λ_i b (1 − Σ_j P(i→j))`` riders are lost. ``w`` falls with distance; it is learnt from the counts of zones near empty
-ones.
+``λ_i b (1 − Σ_j P(i→j))`` riders are lost. ``w`` falls with distance; `unmet.mobility.models.walking_learning` learns
+it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.folders import check_regular
-from unmet._typing import Array, BoolArray, IntArray
+from unmet._typing import Array, IntArray
 from unmet.mobility.zones.distance import curve_through
 
-__all__ = ["DEFAULT_WALKING", "NO_WALKING", "REACH", "Absorbed", "Walking", "Walks", "learn_walking", "read_curve"]
+__all__ = ["DEFAULT_WALKING", "NO_WALKING", "PRIOR_SD", "REACH", "Walking", "Walks", "read_curve"]
 
 KNOTS = np.array([0.0, 150.0, 250.0, 350.0, 500.0, 700.0])
 """Metres; between them ``w`` is a monotone cubic (`curve_through`), and beyond the last it is 0."""
@@ -39,14 +37,12 @@ REACH = float(KNOTS[-1])
 # in a system of 612 stations (standard errors up to .02): this curve has those means over the area of each ring. (There
 # are as many pairs of stations in a ring as it has area.)
 _MEASURED = np.array([0.616, 0.306, 0.158, 0.0745, 0.0091])
-# Standard deviation of the prior about it: of the logits of the first value and of the ratio of each to the one before.
-# Two systems were measured: .40, .22, .11 and .30, .20, .03 within 150 m, 250 and 350 m. In logits they are .1 to .4
-# apart, but for the last, whose standard error is as large as itself.
-_PRIOR_SD = 0.35
-# Probability, before the records are seen, that riders of a system do not walk on at all.
-_NOBODY = 0.1
-# Riders by which the level of a group of bins is shrunk to 1, and the least that it can be.
-_LEVEL_RIDERS, _LEAST_LEVEL = 5.0, 0.05
+PRIOR_SD = 0.35
+"""Standard deviation of the prior of `Walking.theta` about the measured one.
+
+Two systems were measured: .40, .22, .11 and .30, .20, .03 within 150 m, 250 and 350 m. In logits they are .1 to .4
+apart, but for the last, whose standard error is as large as itself."""
+_STEP = 1e-5  # of theta, for the curve's derivatives
 _MOST_ROWS = 10_000  # of a file with a curve
 
 
@@ -93,6 +89,12 @@ class Walking:
         """``w`` at distances in metres."""
         return curve_through(KNOTS, self.values, distance)
 
+    def jacobian(self, distance: Array) -> Array:
+        """Derivatives of ``w`` at distances by `theta`, shape (5, n): central differences, to some 1e-9."""
+        step = _STEP * np.eye(len(self.theta))
+        ahead, behind = (curve_through(KNOTS, _values(self.theta + sign * step), distance) for sign in (1, -1))
+        return np.asarray((ahead - behind) / (2 * _STEP))
+
     def draws(self, count: int, rng: np.random.Generator, distance: Array = KNOTS) -> Array:
         """``w`` at distances in metres, of curves drawn from what is known of it: shape (count, n). Each falls."""
         theta = np.broadcast_to(self.theta, (count, len(self.theta)))
@@ -106,7 +108,7 @@ class Walking:
 
     def with_information(self, share: float) -> Self:
         """The curve with a share of the information of the records: with 0, its covariance is the prior's."""
-        prior = np.eye(len(self.theta)) / _PRIOR_SD**2
+        prior = np.eye(len(self.theta)) / PRIOR_SD**2
         precision = prior + share * (np.linalg.inv(self.covariance) - prior)
         return replace(self, covariance=np.asarray(np.linalg.inv(precision), dtype=float))
 
@@ -216,20 +218,16 @@ class Walks:
         return len(self.source)
 
     @cached_property
-    def _events(self) -> tuple[IntArray, IntArray]:
-        """Number of the source's bin that a row belongs to, and the row's rank by distance within it."""
-        if not len(self):
-            return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
-        first = np.ones(len(self), dtype=bool)
-        first[1:] = (self.source[1:] != self.source[:-1]) | (self.bin[1:] != self.bin[:-1])
-        event = np.cumsum(first) - 1
-        return event, np.arange(len(self)) - np.flatnonzero(first)[event]
+    def _blocks(self) -> list[IntArray]:
+        """Rows of the bins of sources with the same number of neighbours: arrays of shape (neighbours, bins).
 
-    @cached_property
-    def _by_rank(self) -> list[IntArray]:
-        rank = self._events[1]
-        order = np.argsort(rank, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(rank))[:-1]) if len(rank) else []
+        Neighbours are in order of distance.
+        """
+        if not len(self):
+            return []
+        first = np.flatnonzero(np.concatenate([[True], (np.diff(self.source) != 0) | (np.diff(self.bin) != 0)]))
+        neighbours = np.diff(np.append(first, len(self)))
+        return [np.arange(n)[:, None] + first[neighbours == n] for n in np.unique(neighbours)]
 
     @cached_property
     def _distances(self) -> tuple[Array, IntArray]:
@@ -237,24 +235,44 @@ class Walks:
         distances, of_row = np.unique(self.distance, return_inverse=True)
         return distances, of_row
 
+    def _success(self, walking: Walking) -> Array:
+        """Chance of each row that a rider who comes by is served."""
+        distances, of_row = self._distances
+        return walking(distances)[of_row] * self.available
+
     def chances(self, walking: Walking) -> Array:
         """``P(i→j)`` of each row: not served by any nearer zone, then served by this one."""
-        event, _ = self._events
-        distances, of_row = self._distances
-        success = walking(distances)[of_row] * self.available
-        left = np.ones(int(event[-1]) + 1 if len(event) else 0)
-        chance = np.empty(len(self))
-        for rows in self._by_rank:
-            here = event[rows]
-            chance[rows] = left[here] * success[rows]
-            left[here] -= chance[rows]
+        success, chance = self._success(walking), np.empty(len(self))
+        for rows in self._blocks:
+            left = np.ones(rows.shape[1])
+            for here in rows:
+                chance[here] = served = left * success[here]
+                left -= served
         return chance
+
+    def slope(self, walking: Walking, weight: Array) -> Array:
+        """Derivatives of ``Σ weight · P(i→j)`` by `theta` of the curve.
+
+        The chain rule backwards: ``∂/∂s_k = left_k (weight_k − after_k)``, with ``after_k`` what is expected of a rider
+        who was not served at k, ``after_{k−1} = weight_k s_k + (1 − s_k) after_k``.
+        """
+        success, by_success = self._success(walking), np.empty(len(self))
+        for rows in self._blocks:
+            s = success[rows]
+            left = np.cumprod(1 - s, axis=0)
+            left[1:], left[0] = left[:-1].copy(), 1.0
+            after = np.zeros(rows.shape[1])
+            for k in range(len(rows) - 1, -1, -1):
+                here = weight[rows[k]]
+                by_success[rows[k]] = left[k] * (here - after)
+                after = here * s[k] + (1 - s[k]) * after
+        distances, of_row = self._distances
+        by_chance = np.bincount(of_row, by_success * self.available, minlength=len(distances))
+        return walking.jacobian(distances) @ by_chance
 
     def walked_on(self, walking: Walking, shape: tuple[int, int]) -> Array:
         """Chance that a rider who finds the zone empty is served elsewhere, shape (zones, bins)."""
-        total = np.zeros(shape)
-        np.add.at(total, (self.source, self.bin), self.chances(walking))
-        return total
+        return _sums(self.source, self.bin, self.chances(walking), shape)
 
     def background(self, walking: Walking, rate: Array) -> Array:
         """Walkers expected at each zone and bin, given the rates of all, both of shape (zones, bins)."""
@@ -262,149 +280,9 @@ class Walks:
 
     def arrivals(self, walking: Walking, riders: Array, shape: tuple[int, ...]) -> Array:
         """Walkers expected at each zone and bin, given the riders who find the source of each row empty."""
-        total = np.zeros(shape)
-        np.add.at(total, (self.target, self.bin), riders * self.chances(walking))
-        return total
+        return _sums(self.target, self.bin, riders * self.chances(walking), shape)
 
 
-def learn_walking(
-    walks: Walks,
-    observed: Array,
-    own: Array,
-    riders: Array,
-    *,
-    dispersion: Array | float = 0.0,
-    prior: Walking = DEFAULT_WALKING,
-    absorbed: Absorbed | None = None,
-) -> Walking:
-    """Learn ``w(d)`` from the counts of zones beside empty ones.
-
-    Counts are negative binomial about own riders plus walkers. The most probable curve under a normal prior of `theta`
-    about a given one, with the curvature there for its covariance (Laplace). If it is more probable that nobody walks,
-    that is returned: a curve near zero is far from any that was measured, so the normal prior does not reach it.
-
-    Parameters
-    ----------
-    walks : Walks
-        Who was out and who had stock.
-    observed : array of shape (zones, bins)
-        Pickups; NaN where none were recorded.
-    own : array of shape (zones, bins)
-        Pickups expected of a zone's own riders: exposure times rate. It must not have been learnt from the count of
-        the same zone and bin, or walkers would be taken for own riders (see `Shocks.left_out_mean`).
-    riders : array of shape (n,)
-        Riders expected to find the source of each row empty. They must not have been learnt from the count of the
-        row's target, or chance would be taken for walkers (see `Shocks.elsewhere`).
-    dispersion : float or array of shape (zones, bins)
-        Of the counts beyond Poisson, with what is not known of `own`.
-    prior : Walking
-        About which the curve is shrunk.
-    absorbed : Absorbed, optional
-        Walkers that `own` was fitted beside. Without it, `own` is taken to be right whatever the curve.
-    """
-    seen = np.isfinite(observed)
-    rows = seen[walks.target, walks.bin]
-    cells, cell = np.unique(walks.target[rows] * observed.shape[1] + walks.bin[rows], return_inverse=True)
-    y, mine, came = observed.ravel()[cells], own.ravel()[cells], riders[rows]
-    spread = np.broadcast_to(np.asarray(dispersion, dtype=float), observed.shape).ravel()[cells]
-    level = None if absorbed is None else _Levels.of(absorbed, observed, own, cells)
-
-    def log_likelihood(walking: Walking) -> float:
-        chance = walks.chances(walking)[rows]
-        walkers = np.asarray(np.bincount(cell, came * chance, minlength=len(cells)), dtype=float)
-        factor, elsewhere = (1.0, 0.0) if level is None else level(walkers)
-        return _log_counts(y, np.maximum(mine * factor + walkers, 1e-9), spread) + elsewhere
-
-    def negative(theta: Array) -> float:
-        distance = (theta - prior.theta) / _PRIOR_SD
-        return -log_likelihood(Walking(theta)) + 0.5 * float(distance @ distance)
-
-    found = minimize(negative, prior.theta, method="BFGS", options={"gtol": 1e-3 * max(1.0, np.sqrt(len(y)) / 10)})
-    precision = _hessian(negative, found.x)
-    # Laplace: the prior's volume that is left, ``|H|^-1/2 / sd^k``.
-    evidence = -float(found.fun) - 0.5 * float(np.linalg.slogdet(precision * _PRIOR_SD**2)[1])
-    if log_likelihood(NO_WALKING) + np.log(_NOBODY / (1 - _NOBODY)) > evidence:
-        return NO_WALKING
-    return Walking(found.x, np.asarray(np.linalg.inv(precision), dtype=float))
-
-
-@dataclass(frozen=True)
-class Absorbed:
-    """Own riders and walkers that the fits of zones were made with, by group of bins such as an hour of the day.
-
-    A fit takes the riders that its background leaves out for own riders. So when the curve gives a group more walkers
-    than its fit had, it has as many own riders less.
-
-    Attributes
-    ----------
-    group : integer array of shape (zones, bins)
-        Number of the group of each bin.
-    own, walkers : arrays of shape (groups,)
-        Expected in all bins of a group in which riders were counted.
-    """
-
-    group: IntArray
-    own: Array
-    walkers: Array
-
-    @classmethod
-    def by(cls, group: IntArray, groups: int, own: Array, walkers: Array, seen: BoolArray) -> Self:
-        """Sum the bins that were seen; all arrays are of shape (zones, bins)."""
-        sums = (np.bincount(group[seen], values[seen], minlength=groups) for values in (own, walkers))
-        return cls(group, *(np.asarray(total, dtype=float) for total in sums))
-
-    def level(self, walkers: Array) -> Array:
-        """Own riders of each group over those of its fit, given the walkers of each bin, shape (zones, bins)."""
-        return self.of_sums(np.bincount(self.group.ravel(), walkers.ravel(), minlength=len(self.own)))
-
-    def of_sums(self, came: NDArray[Any]) -> Array:
-        """The same, given the walkers of each group."""
-        left = self.own + self.walkers - came + _LEVEL_RIDERS
-        return np.asarray(np.maximum(left / (self.own + _LEVEL_RIDERS), _LEAST_LEVEL))
-
-
-@dataclass(frozen=True)
-class _Levels:
-    """Level of own riders of the cells that walkers may come to, and likelihood of the other cells at that level."""
-
-    absorbed: Absorbed
-    of_cell: IntArray
-    observed_elsewhere: Array
-    own_elsewhere: Array
-
-    @classmethod
-    def of(cls, absorbed: Absorbed, observed: Array, own: Array, cells: IntArray) -> _Levels:
-        group, y, expected = absorbed.group.ravel(), observed.ravel(), own.ravel()
-        rest = np.isfinite(y)
-        rest[cells] = False
-        sums = (np.bincount(group[rest], v[rest], minlength=len(absorbed.own)) for v in (y, expected))
-        return cls(absorbed, group[cells], *(np.asarray(total, dtype=float) for total in sums))
-
-    def __call__(self, walkers: Array) -> tuple[Array, float]:
-        """Factor of the own riders of each cell, and the log likelihood of the bins without walkers."""
-        level = self.absorbed.of_sums(np.bincount(self.of_cell, walkers, minlength=len(self.absorbed.own)))
-        elsewhere = self.observed_elsewhere * np.log(level) - self.own_elsewhere * level
-        return level[self.of_cell], float(elsewhere.sum())
-
-
-def _log_counts(y: Array, mean: Array, dispersion: Array) -> float:
-    """Log likelihood without what does not depend on the mean; Poisson counts are the limit of little dispersion."""
-    r = 1 / np.maximum(dispersion, 1e-6)
-    return float(np.sum(y * np.log(mean) - (y + r) * np.log1p(mean / r)))
-
-
-def _hessian(function: Any, at: Array, step: float = 0.02) -> Array:
-    """By central differences; eigenvalues below the prior's are those of the prior (nothing was learnt there)."""
-    size = len(at)
-    unit = step * np.eye(size)
-    H = np.empty((size, size))
-    centre = function(at)
-    for i in range(size):
-        for j in range(i + 1):
-            if i == j:
-                H[i, i] = (function(at + unit[i]) - 2 * centre + function(at - unit[i])) / step**2
-            else:
-                corners = [function(at + a * unit[i] + b * unit[j]) for a, b in ((1, 1), (1, -1), (-1, 1), (-1, -1))]
-                H[i, j] = H[j, i] = (corners[0] - corners[1] - corners[2] + corners[3]) / (4 * step**2)
-    values, vectors = np.linalg.eigh(H)
-    return (vectors * np.maximum(values, 1 / _PRIOR_SD**2)) @ vectors.T
+def _sums(zone: IntArray, bin_: IntArray, values: Array, shape: tuple[int, ...]) -> Array:
+    """Sum values by zone and bin."""
+    return np.bincount(zone * shape[1] + bin_, values, minlength=shape[0] * shape[1]).reshape(shape)
