@@ -25,7 +25,7 @@ from unmet._typing import Array, IntArray
 from unmet.mobility.models.held_out import HeldOut
 from unmet.mobility.models.kept import KeptJoint
 from unmet.mobility.models.shock_law import ShockLaw
-from unmet.mobility.models.surroundings import Received, Surroundings, relative_walking
+from unmet.mobility.models.surroundings import Received, Surroundings, relative_walking, sums_by_draw
 from unmet.mobility.models.walking import Walking, Walks
 from unmet.mobility.models.zone_table import ZoneTable
 
@@ -106,8 +106,8 @@ class JointCity:
 
     @property
     def zones_at_once(self) -> int:
-        """How many zones a worker can take with their draws, which are 32 bytes a bin and draw."""
-        return int(np.clip(_MOST_AT_ONCE // (32 * self.draws * len(self.start)), 1, 8))
+        """How many zones a worker can take with their draws, which are 16 bytes a bin and draw."""
+        return int(np.clip(_MOST_AT_ONCE // (16 * self.draws * len(self.start)), 1, 8))
 
     def describe(self, bins: pd.DataFrame) -> dict[str, Any]:
         """Describe how far riders walk, how large shocks are and which days were unusual, as JSON-able values.
@@ -139,7 +139,7 @@ class JointCity:
         i, at = self.zones.index(zone), self.start.get_indexer(start)
         if (at < 0).any():
             return None
-        none, no_riders = np.empty((0, len(at))), np.empty((0, len(at)), dtype=np.intp)
+        none, no_riders = np.empty((0, len(at)), dtype=np.float32), np.empty((0, len(at)), dtype=np.int32)
         return Surroundings(
             shock=self.shock_mean[i, at],
             shock_var=self.shock_var[i, at],
@@ -159,12 +159,14 @@ class JointCity:
             return None
         i, at = self.zones.index(zone), self.start.get_indexer(start)
         bins = slice(None) if np.array_equal(at, np.arange(len(self.start))) else at  # a slice copies nothing
-        chance = np.zeros((self.draws, len(self.start)))
+        chance = np.zeros((len(self.start), self.draws), dtype=np.float32)
         mine = np.flatnonzero(self.walks.source == i)
         on: list[tuple[IntArray, csc_array]] = []
         if mine.size and self.walking.theta.size:
             relative, of_row = relative_walking(self.walking, self.walks.distance[mine], self.draws, seed)
-            chance = (self._adding(self.walks.bin[mine]) @ (self._chances[mine] * relative[:, of_row]).T).T
+            chance = np.minimum(
+                sums_by_draw(self._chances[mine], self.walks.bin[mine], len(chance), relative, of_row), 1.0
+            ).astype(np.float32)
             for target in np.unique(self.walks.target[mine]):
                 received, drawn = self._split(int(target), seed)
                 here = np.flatnonzero(received.source == i)
@@ -173,21 +175,19 @@ class JointCity:
         return replace(
             found,
             shock_draws=(self.components[bins] @ self.features[i].astype(np.float32)).T,
-            walked_on=np.minimum(chance[:, bins], 1.0),
+            walked_on=chance[bins].T,
             riders_on=self._by_bin(on)[:, bins],
             riders_in=self._by_bin([(received.bin, drawn)])[:, bins],
         )
 
-    def _by_bin(self, parts: Sequence[tuple[IntArray, csc_array]]) -> IntArray:
+    def _by_bin(self, parts: Sequence[tuple[IntArray, csc_array]]) -> NDArray[np.int32]:
         """Sum riders by bin, shape (draws, bins), from pairs of bins and draws of shape (draws, n)."""
         if not parts:
-            return np.zeros((self.draws, len(self.start)), dtype=np.intp)
-        adding = self._adding(np.concatenate([bins for bins, _ in parts])).astype(np.intp)
-        return np.asarray((hstack([drawn for _, drawn in parts]) @ adding.T).toarray(), dtype=np.intp)
-
-    def _adding(self, bins: IntArray) -> csr_array:
-        """Matrix that sums rows by bin, shape (bins, n)."""
-        return csr_array((np.ones(len(bins)), (bins, np.arange(len(bins)))), shape=(len(self.start), len(bins)))
+            return np.zeros((self.draws, len(self.start)), dtype=np.int32)
+        bins = np.concatenate([bins for bins, _ in parts])
+        ones = np.ones(len(bins), dtype=np.int32)
+        adding = csr_array((ones, (np.arange(len(bins)), bins)), shape=(len(bins), len(self.start)))
+        return np.asarray((hstack([drawn for _, drawn in parts]) @ adding).toarray(), dtype=np.int32)
 
     def log_rate(self, table: ZoneTable) -> tuple[Array, Array]:
         """Mean and variance of the logarithm of every zone's rate with its shock, shape (zones, bins)."""

@@ -10,17 +10,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csc_array
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
 
 from unmet._typing import Array, IntArray
 from unmet.mobility.models.walking import DEFAULT_WALKING, REACH, Walking, Walks
 from unmet.mobility.models.zone_table import ZoneRecord, table_of
 
-__all__ = ["Received", "Surroundings", "relative_walking", "rough_rates", "rough_surroundings", "walks_between"]
+__all__ = [
+    "Received",
+    "Surroundings",
+    "relative_walking",
+    "rough_rates",
+    "rough_surroundings",
+    "sums_by_draw",
+    "walks_between",
+]
 
 # Seeds of what is drawn alike for all zones.
 _WALKING_SEED, _SPLIT_SEED = 3, 4
-_DRAWS_AT_ONCE = 50
 
 
 def walks_between(exposure: Array, stockout: Array, metres: Array, reach: float = REACH) -> Walks:
@@ -93,35 +101,34 @@ class Received:
         """
         rng = np.random.default_rng([_SPLIT_SEED, seed, self.zone])
         relative, of_row = relative_walking(walking, self.metres, draws, seed)
-        first = np.flatnonzero(np.diff(self.bin, prepend=-1))
-        parts = [np.empty((2, 0), dtype=np.intp)]
-        for begin in range(0, draws if len(self.bin) else 0, _DRAWS_AT_ONCE):
-            expected = self.walkers * relative[begin : begin + _DRAWS_AT_ONCE][:, of_row]
-            drawn, row = _walkers(expected, first, self.own[first], self.count[first].astype(np.int64), rng)
-            parts.append(np.stack([drawn + begin, row]))
-        at = np.concatenate(parts, axis=1)
-        return csc_array((np.ones(at.shape[1], dtype=np.int32), (at[0], at[1])), shape=(draws, len(self.bin)))
+        starts = np.diff(self.bin, prepend=-1) > 0
+        first, cell_of_row = np.flatnonzero(starts), np.cumsum(starts) - 1
+        total = sums_by_draw(self.walkers, cell_of_row, len(first), relative, of_row)
+        own, count = self.own[first, None], self.count[first, None].astype(np.int64)
+        number = rng.binomial(count, total / np.maximum(own + total, 1e-12))
+        cell, drawn = np.nonzero(number)
+        times = number[cell, drawn]
+        cell, drawn = np.repeat(cell, times), np.repeat(drawn, times)
+        left = rng.uniform(size=len(drawn)) * total[cell, drawn]
+        row, last = first[cell], np.append(first[1:], len(self.bin))[cell] - 1
+        going = np.arange(len(drawn))
+        while going.size:  # on to the next source of the bin while what is left exceeds what is expected from this one
+            at = row[going]
+            here = self.walkers[at] * relative[drawn[going], of_row[at]]
+            on = (left[going] >= here) & (at < last[going])
+            going = going[on]
+            left[going] -= here[on]
+            row[going] += 1
+        return csc_array((np.ones(len(row), dtype=np.int32), (drawn, row)), shape=(draws, len(self.bin)))
 
 
-def _walkers(
-    expected: Array, first: IntArray, own: Array, count: IntArray, rng: np.random.Generator
-) -> tuple[IntArray, IntArray]:
-    """Draw and row of each walker; `expected` has shape (draws, n), and `first` is the first row of each bin."""
-    total = np.add.reduceat(expected, first, axis=1)
-    number = rng.binomial(count, total / np.maximum(own + total, 1e-12))
-    drawn, cell = np.nonzero(number)
-    times = number[drawn, cell]
-    drawn, cell = np.repeat(drawn, times), np.repeat(cell, times)
-    left = rng.uniform(size=len(drawn)) * total[drawn, cell]
-    row, last = first[cell], np.append(first[1:], expected.shape[1])[cell] - 1
-    going = np.arange(len(drawn))
-    while going.size:  # on to the next source of the bin while what is left exceeds what is expected from this one
-        here = expected[drawn[going], row[going]]
-        on = (left[going] >= here) & (row[going] < last[going])
-        going = going[on]
-        left[going] -= here[on]
-        row[going] += 1
-    return drawn, row
+def sums_by_draw(values: Array, group: IntArray, groups: int, relative: Array, of_row: IntArray) -> Array:
+    """Sum values times the relative chance of their distance, by group and draw, shape (groups, draws).
+
+    There are few distances: a sum by distance first, for all draws at once, takes no array of (draws, rows).
+    """
+    by_distance = csr_array((values, (group, of_row)), shape=(groups, relative.shape[1]))
+    return np.asarray(by_distance @ relative.T)
 
 
 def relative_walking(walking: Walking, metres: Array, draws: int, seed: int) -> tuple[Array, IntArray]:
@@ -159,12 +166,12 @@ class Surroundings:
 
     shock: Array
     shock_var: Array
-    shock_draws: Array
+    shock_draws: NDArray[np.float32]
     prior_var: float
     background: Array
-    walked_on: Array
-    riders_on: IntArray
-    riders_in: IntArray
+    walked_on: NDArray[np.float32]
+    riders_on: NDArray[np.int32]
+    riders_in: NDArray[np.int32]
     within: float
 
 
@@ -187,8 +194,8 @@ def rough_surroundings(
     found = {}
     for i, data in enumerate(zones):
         at, count = table.start.get_indexer(data.start), len(data.start)
-        zero, none = np.zeros(count), np.empty((0, count))
-        riders = np.empty((0, count), dtype=np.intp)
+        zero, none = np.zeros(count), np.empty((0, count), dtype=np.float32)
+        riders = np.empty((0, count), dtype=np.int32)
         found[data.zone] = Surroundings(zero, zero, none, prior_var, background[i, at], none, riders, riders, 0.0)
     return found
 

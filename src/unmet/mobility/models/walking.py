@@ -285,4 +285,5 @@ class Walks:
 
 def _sums(zone: IntArray, bin_: IntArray, values: Array, shape: tuple[int, ...]) -> Array:
     """Sum values by zone and bin."""
-    return np.bincount(zone * shape[1] + bin_, values, minlength=shape[0] * shape[1]).reshape(shape)
+    total = np.bincount(zone * shape[1] + bin_, values, minlength=shape[0] * shape[1])
+    return np.asarray(total.reshape(shape), dtype=float)

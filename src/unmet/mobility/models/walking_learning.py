@@ -65,7 +65,7 @@ def learn_walking(
         return 0.5 * float(distance @ distance) - value, distance / PRIOR_SD - slope
 
     options = {"gtol": 1e-3 * max(1.0, np.sqrt(len(counts.y)) / 10)}
-    found = minimize(cost, prior.theta, jac=True, method="BFGS", options=options)
+    found = minimize(cost, prior.theta, jac=True, method="BFGS", options=options)  # type: ignore[call-overload]
     precision = _hessian(lambda theta: cost(theta)[1], found.x)
     # Laplace: the prior's volume that is left, ``|H|^-1/2 / sd^k``.
     evidence = -float(found.fun) - 0.5 * float(np.linalg.slogdet(precision * PRIOR_SD**2)[1])

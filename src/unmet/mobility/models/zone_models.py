@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from unmet._exceptions import NumericalError
@@ -131,7 +132,12 @@ def log_rate(gp: CensoredGP | KeptGP, data: ZoneData, level: float = 0.0) -> tup
 
 
 def _stopped(
-    data: ZoneData, rate: Array, shape: Array, served: Array, walked_on: Array, rng: np.random.Generator
+    data: ZoneData,
+    rate: Array,
+    shape: Array,
+    served: Array,
+    walked_on: Array | NDArray[np.float32],
+    rng: np.random.Generator,
 ) -> tuple[Array, Array]:
     """Draws and mean of what was lost while nothing was to rent.
 
