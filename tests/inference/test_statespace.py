@@ -51,12 +51,13 @@ def test_marginals_and_normaliser_equal_those_of_one_matrix(negative: bool) -> N
 def test_everywhere_contains_the_rows_and_the_prior_far_from_them() -> None:
     space, K = problem()
     posterior = space.marginals(Sites(np.full(len(K), 2.0), np.ones(len(K))))
-    mean, var = space.everywhere(posterior)
+    mean, var = posterior.everywhere, posterior.spread
     np.testing.assert_allclose(mean[space.place, space.step] + space.offset, posterior.mean, atol=1e-10)
     np.testing.assert_allclose(var[space.place, space.step], posterior.var, atol=1e-10)
     silent = space.marginals(Sites(np.zeros(len(K)), np.zeros(len(K))))
-    _, prior = space.everywhere(silent)
-    np.testing.assert_allclose(prior, np.repeat(np.sum(space.features**2, axis=1)[:, None], space.steps, axis=1))
+    np.testing.assert_allclose(
+        silent.spread, np.repeat(np.sum(space.features**2, axis=1)[:, None], space.steps, axis=1)
+    )
 
 
 def test_covariances_of_places_equal_those_of_one_matrix() -> None:

@@ -31,10 +31,14 @@ class Filtered(Marginals):
 
     Attributes
     ----------
+    everywhere, spread : arrays of shape (places, steps)
+        Posterior mean and variance of ``Φ z`` at all places and steps.
     means, covariances : arrays of shapes (steps, m) and (steps, m, m)
         Of z after the sites of each step (not smoothed).
     """
 
+    everywhere: Array = field(kw_only=True)
+    spread: Array = field(kw_only=True)
     means: Array = field(kw_only=True)
     covariances: Array = field(kw_only=True)
 
@@ -90,13 +94,21 @@ class StateSpace:
     def marginals(self, sites: Sites) -> Filtered:
         """The posterior under the given sites."""
         means, covariances, log_normaliser = self._filter(sites)
-        mean, var = np.empty(len(self.step)), np.empty(len(self.step))
+        shape = self.steps, len(self.features)
+        mean, var = np.empty(shape), np.empty(shape)
         for t, m_s, P_s, _ in self._smooth(means, covariances):
-            rows = slice(self._starts[t], self._starts[t + 1])
-            phi = self.features[self.place[rows]]
-            mean[rows] = self.offset[rows] + phi @ m_s
-            var[rows] = np.einsum("ij,ij->i", phi @ P_s, phi)
-        return Filtered(mean, var, log_normaliser, means=means, covariances=covariances)
+            mean[t] = self.features @ m_s
+            var[t] = np.einsum("ij,ij->i", self.features @ P_s, self.features)
+        at = self.step, self.place
+        return Filtered(
+            self.offset + mean[at],
+            var[at],
+            log_normaliser,
+            everywhere=mean.T,
+            spread=var.T,
+            means=means,
+            covariances=covariances,
+        )
 
     def gradient(self, sites: Sites) -> Gradient:
         """The log of the integral of the prior times the given sites, with its derivatives.
@@ -127,14 +139,6 @@ class StateSpace:
         errors = ahead - 2 * rho * cross + rho**2 * before
         decay = (self.steps - 1) * rho / q + (cross - rho * before) / q - rho * errors / q**2
         return Gradient(log_normaliser, features, decay, offset)
-
-    def everywhere(self, posterior: Filtered) -> tuple[Array, Array]:
-        """Posterior mean and variance of ``Φ z`` at all places and steps, shape (places, steps)."""
-        mean, var = np.empty((len(self.features), self.steps)), np.empty((len(self.features), self.steps))
-        for t, m_s, P_s, _ in self._smooth(posterior.means, posterior.covariances):
-            mean[:, t] = self.features @ m_s
-            var[:, t] = np.einsum("ij,ij->i", self.features @ P_s, self.features)
-        return mean, var
 
     def covariance(self, posterior: Filtered, first: IntArray, second: IntArray, step: IntArray) -> Array:
         """Posterior covariance of ``Φ z`` between two places at a step, for pairs in any order."""

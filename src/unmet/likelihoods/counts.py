@@ -19,9 +19,9 @@ from scipy import special
 from unmet._exceptions import InputError, NumericalError
 from unmet._parameters import Parameter, one_number, parameter_from_dict, parameter_to_dict
 from unmet._typing import Array, BoolArray, IntArray
-from unmet.likelihoods._background import BackgroundCurve, two_peaked_tilted
+from unmet.likelihoods._background import BackgroundCurve
 from unmet.likelihoods._count_curves import CountCurve
-from unmet.likelihoods._log_concave import log_concave_tilted
+from unmet.likelihoods._count_moments import count_tilted
 from unmet.likelihoods.base import Likelihood, Observations, Tilted, Units
 
 __all__ = ["NegativeBinomial", "Poisson"]
@@ -134,7 +134,7 @@ class _Counts(Likelihood):
         out = Tilted(np.zeros(n), np.zeros(n), np.zeros(n), np.ones(n), np.zeros((n, p)))
         for rows, curve in self._curves(obs):
             m, v = mean[rows] + self._shift(obs, rows), var[rows]
-            part = self._tilted(curve, m, v, p)
+            part = count_tilted(curve, m, v, p)
             out.log_z[rows], out.d1[rows], out.d2[rows] = part.log_z, part.d1, part.d2
             out.shrink[rows], out.d_theta[rows] = part.shrink, part.d_theta
         return out
@@ -158,26 +158,6 @@ class _Counts(Likelihood):
     def _shift(self, obs: Observations, rows: IntArray) -> Array | float:
         """From f to the log of the own expected count."""
         return self.log_level if obs.exposure is None else self.log_level + np.log(obs.exposure[rows])
-
-    def _tilted(self, curve: CountCurve | BackgroundCurve, mean: Array, var: Array, n_theta: int) -> Tilted:
-        """The same where ``mean`` is that of the log of the own expected count."""
-        counts = curve if isinstance(curve, CountCurve) else curve.counts
-        start = _poisson_mode(counts.y, mean, var)
-        if counts.at_least:  # its slope is never below that of the exact count, nor below 0
-            start = np.maximum(start, mean)
-        if isinstance(curve, CountCurve):
-            return _concave_tilted(curve, mean, var, start, n_theta)
-        concave = curve.concave_with(var)
-        if concave.all():
-            return _concave_tilted(curve, mean, var, start, n_theta)
-        n = mean.size
-        out = Tilted(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty((n, n_theta)))
-        for rows, rule in ((concave, _concave_tilted), (~concave, two_peaked_tilted)):
-            if rows.any():
-                part = rule(curve[rows], mean[rows], var[rows], start[rows], n_theta)
-                out.log_z[rows], out.d1[rows], out.d2[rows] = part.log_z, part.d1, part.d2
-                out.shrink[rows], out.d_theta[rows] = part.shrink, part.d_theta
-        return out
 
     def log_likelihood(self, obs: Observations, f: Array) -> Array:
         """Return ``log p(obs | f)`` per row; f has shape ``(n,)`` or ``(k, n)``."""
@@ -243,7 +223,7 @@ class _Counts(Likelihood):
     def _cdf(self, k: Array, mean: Array, var: Array) -> Array:
         """Return ``P(Y ≤ k)`` of a full bin: 1 minus the evidence of "at least k + 1"."""
         curve = CountCurve(k + 1, self._dispersion, at_least=True)
-        return -np.expm1(np.minimum(self._tilted(curve, mean, var, 0).log_z, 0.0))
+        return -np.expm1(np.minimum(count_tilted(curve, mean, var, 0).log_z, 0.0))
 
     def sample(self, f: Array, rng: np.random.Generator) -> Array:
         """Draw demand of full bins given latent values: whole numbers."""
@@ -347,15 +327,6 @@ class NegativeBinomial(_Counts):
         return cls(parameter_from_dict(description["parameter"]), log_level=description["log_level"])
 
 
-def _concave_tilted(curve: CountCurve | BackgroundCurve, mean: Array, var: Array, start: Array, n_theta: int) -> Tilted:
-    """Moments where the tilted density is log-concave."""
-
-    def by_dispersion(rows: IntArray, eta: Array) -> Array:
-        return curve[rows].by_log_dispersion(eta)[None]
-
-    return log_concave_tilted(curve, mean, var, start, by_dispersion if n_theta else None, n_theta)
-
-
 def _refuse(bad: BoolArray, expected: str, found: Callable[[int], str], advice: str) -> None:
     """Raise `InputError` if any row is bad; `found` describes the value of a row."""
     rows = np.flatnonzero(bad)
@@ -363,15 +334,6 @@ def _refuse(bad: BoolArray, expected: str, found: Callable[[int], str], advice: 
         shown = "; ".join(f"row {i} has {found(int(i))}" for i in rows[:5])
         more = "" if rows.size <= 5 else f" and {rows.size - 5} more rows"
         raise InputError(f"{expected}: {shown}{more}. {advice}.", row=int(rows[0]))
-
-
-def _poisson_mode(y: Array, mean: Array, var: Array) -> Array:
-    """Return the mode of ``Poisson(y | exp(η)) N(η | mean, var)``: solves ``η + v e^η = m + v y`` by Wright's ω."""
-    u = mean + var * y
-    t = u + np.log(var)
-    omega = special.wrightomega(t)  # v e^η
-    with np.errstate(divide="ignore"):
-        return np.where(t > 0, np.log(omega) - np.log(var), u - omega)
 
 
 def _smallest_count(

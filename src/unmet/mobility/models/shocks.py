@@ -130,7 +130,7 @@ def estimate_shocks(
     except NumericalError:  # sites of another law may leave no posterior under this one
         ep = expectation_propagation(space, likelihood, obs, None, tol=_TOLERANCE, max_sweeps=_SWEEPS)
     assert isinstance(ep.posterior, Filtered)
-    mean, var = space.everywhere(ep.posterior)
+    mean, var = ep.posterior.everywhere, ep.posterior.spread
     rest_mean, rest_var = mean.copy(), var.copy()
     tau, nu, kept = ep.sites.tau, ep.sites.nu, 1 - ep.sites.tau * ep.posterior.var
     rest_var[zone, bin_] = ep.posterior.var / kept
