@@ -15,7 +15,9 @@ from unmet.likelihoods.base import Observations
 from unmet.likelihoods.counts import Poisson
 
 
-def problem(seed: int = 0, places: int = 4, steps: int = 9, m: int = 3) -> tuple[StateSpace, np.ndarray]:
+def problem(
+    seed: int = 0, places: int = 4, steps: int = 9, m: int = 3, *, own: bool = False
+) -> tuple[StateSpace, np.ndarray]:
     """A ragged record in which one step has no row, and the prior covariance of its rows."""
     rng = np.random.default_rng(seed)
     phi, decay = rng.normal(size=(places, m)), rng.uniform(0.0, 0.95, m)
@@ -25,12 +27,16 @@ def problem(seed: int = 0, places: int = 4, steps: int = 9, m: int = 3) -> tuple
     space = StateSpace(phi, decay, step, place, rng.normal(size=len(step)), steps)
     lag = np.abs(np.subtract.outer(step, step))
     K = sum(np.multiply.outer(phi[place, k], phi[place, k]) * decay[k] ** lag for k in range(m))
+    if own:
+        variances = rng.uniform(0.0, 1.0, len(step))
+        space, K = replace(space, own=variances), K + np.diag(variances)
     return space, np.asarray(K)
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["components alone", "own variances"])
 @pytest.mark.parametrize("negative", [False, True], ids=["positive", "some negative precisions"])
-def test_marginals_and_normaliser_equal_those_of_one_matrix(negative: bool) -> None:
-    space, K = problem()
+def test_marginals_and_normaliser_equal_those_of_one_matrix(negative: bool, own: bool) -> None:
+    space, K = problem(own=own)
     rng = np.random.default_rng(1)
     n = len(K)
     tau, nu = rng.uniform(0.2, 3, n), rng.normal(size=n)
@@ -100,8 +106,9 @@ def test_ep_agrees_with_mcmc() -> None:
     assert (np.abs(np.sqrt(ep.posterior.var) - mcmc.sd) < 4.5 * mcmc.sd_error + 0.02 * mcmc.sd).all()
 
 
-def test_gradients_equal_finite_differences() -> None:
-    space, K = problem()
+@pytest.mark.parametrize("own", [False, True], ids=["components alone", "own variances"])
+def test_gradients_equal_finite_differences(own: bool) -> None:
+    space, K = problem(own=own)
     rng = np.random.default_rng(7)
     tau, nu = rng.uniform(0.2, 3, len(K)), rng.normal(size=len(K))
     tau[::5] = -0.02
@@ -119,7 +126,8 @@ def test_gradients_equal_finite_differences() -> None:
             assert getattr(got, name)[at] == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-7), (name, at)
 
 
-def test_precisions_too_negative_for_a_posterior_are_refused() -> None:
-    space, K = problem()
+@pytest.mark.parametrize("own", [False, True], ids=["components alone", "own variances"])
+def test_precisions_too_negative_for_a_posterior_are_refused(own: bool) -> None:
+    space, K = problem(own=own)
     with pytest.raises(NumericalError, match="too negative"):
         space.marginals(Sites(np.full(len(K), -50.0), np.zeros(len(K))))

@@ -1,11 +1,13 @@
 """EP over a Gaussian process in space and time, linear in the number of steps: a Kalman filter and smoother.
 
-``f = offset + Φ z_t`` at step t, with one row of Φ per place; each of the m components of z is a stationary
+``f = offset + Φ z_t + e`` at step t, with one row of Φ per place; each of the m components of z is a stationary
 Ornstein–Uhlenbeck process of variance 1, ``z_t = ρ z_{t−1} + √(1 − ρ²) ε`` (Hartikainen & Särkkä 2010). Their spatial
-covariance is ``Φ Φᵀ``. A step costs ``O(places · m² + m³)``, and memory is one m × m matrix a step.
+covariance is ``Φ Φᵀ``. ``e`` is independent from row to row, with the variance d that components leave out (as in the
+FITC approximation, Snelson & Ghahramani 2006). It is integrated out: a site ``(τ, ν)`` of f is one of ``f − e`` with
+``(τ, ν)/(1 + dτ)``. A step costs ``O(places · m² + m³)``, and memory is one m × m matrix a step.
 
 Naming: ``m⁻, P⁻`` mean and covariance of z before the sites of a step, ``m, P`` after them, ``ms, Ps`` after all;
-``Λ = Φᵀ T Φ`` and ``r = Φᵀ(ν − T f⁻)`` collect the sites of a step, where ``f⁻ = offset + Φ m⁻``.
+``Λ = Φᵀ T Φ`` and ``r = Φᵀ(ν − T f⁻)`` collect the sites of a step, where ``f⁻ = offset + Φ m⁻``; ``kept = 1 + dτ``.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from unmet._typing import Array, IntArray
 from unmet.inference.ep import Marginals, Sites
 
 __all__ = ["Filtered", "Gradient", "StateSpace"]
+
+_IMPROPER = "the sites leave no posterior: their precisions are too negative"
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,8 @@ class StateSpace:
         Prior mean of f at each row.
     steps : int
         How many there are.
+    own : float or array of shape (n,)
+        ``d``: variance of f at each row that no component has.
     """
 
     features: Array
@@ -85,6 +91,7 @@ class StateSpace:
     place: IntArray
     offset: Array
     steps: int
+    own: Array | float = 0.0
 
     @cached_property
     def _starts(self) -> IntArray:
@@ -93,7 +100,8 @@ class StateSpace:
 
     def marginals(self, sites: Sites) -> Filtered:
         """The posterior under the given sites."""
-        means, covariances, log_normaliser = self._filter(sites)
+        kept, within, log_own = self._of_components(sites)
+        means, covariances, log_normaliser = self._filter(within)
         shape = self.steps, len(self.features)
         mean, var = np.empty(shape), np.empty(shape)
         for t, m_s, P_s, _ in self._smooth(means, covariances):
@@ -101,9 +109,9 @@ class StateSpace:
             var[t] = np.einsum("ij,ij->i", self.features @ P_s, self.features)
         at = self.step, self.place
         return Filtered(
-            self.offset + mean[at],
-            var[at],
-            log_normaliser,
+            (self.offset + mean[at] + self.own * sites.nu) / kept,
+            self.own / kept + var[at] / kept**2,
+            log_normaliser + log_own,
             everywhere=mean.T,
             spread=var.T,
             means=means,
@@ -116,6 +124,7 @@ class StateSpace:
         By Fisher's identity they are posterior means of those of ``log p(z) + Σ (ν f − ½ τ f²)``: of ``(ν − τ f) z`` by
         a row of Φ, and of the transitions' ``−½ log q − (z_t − ρ z_{t−1})²/(2q)``, ``q = 1 − ρ²``, by ρ.
         """
+        _, sites, log_own = self._of_components(sites)
         means, covariances, log_normaliser = self._filter(sites)
         features, offset = np.zeros_like(self.features), np.empty(len(self.step))
         now, cross = np.zeros(len(self.decay)), np.zeros(len(self.decay))  # Σ E z_t², Σ E z_t z_{t−1}
@@ -138,7 +147,7 @@ class StateSpace:
         before, ahead = now - last, now - first  # sums over z_{t−1} and z_t
         errors = ahead - 2 * rho * cross + rho**2 * before
         decay = (self.steps - 1) * rho / q + (cross - rho * before) / q - rho * errors / q**2
-        return Gradient(log_normaliser, features, decay, offset)
+        return Gradient(log_normaliser + log_own, features, decay, offset)
 
     def covariance(self, posterior: Filtered, first: IntArray, second: IntArray, step: IntArray) -> Array:
         """Posterior covariance of ``Φ z`` between two places at a step, for pairs in any order."""
@@ -152,6 +161,16 @@ class StateSpace:
 
     def moved(self, posterior: Marginals, sites: Sites) -> None:
         """Not here: another pass costs as much as the moments."""
+
+    def _of_components(self, sites: Sites) -> tuple[Array | float, Sites, float]:
+        """``1 + dτ``, the sites of ``offset + Φ z``, and the log of the integral over e beyond those sites."""
+        if not np.any(self.own):
+            return 1.0, sites, 0.0
+        kept = 1 + self.own * sites.tau
+        if not (kept > 0).all():
+            raise NumericalError(_IMPROPER)
+        log_own = float(np.sum(self.own * sites.nu**2 / kept - np.log(kept)))
+        return kept, Sites(sites.tau / kept, sites.nu / kept), 0.5 * log_own
 
     def _filter(self, sites: Sites) -> tuple[Array, Array, float]:
         """``m`` and ``P`` of each step, and the log of the integral of prior times sites."""
@@ -218,7 +237,7 @@ def _updated(cov: Array, precision: Array) -> tuple[Array, float]:
     inner.flat[:: len(inner) + 1] += 1.0
     L, info = dpotrf(inner, lower=1, clean=1)
     if info:
-        raise NumericalError("the sites leave no posterior: their precisions are too negative")
+        raise NumericalError(_IMPROPER)
     W, _ = dtrtrs(L, root.T, lower=1)
     return W.T @ W, float(np.log(np.diag(L)).sum())
 

@@ -12,11 +12,18 @@ from known_city import known_panel, true_rate
 
 from unmet import FileFormatError, InputError
 from unmet.inference.ep import Sites
-from unmet.mobility.models import joint, joint_city
+from unmet.mobility.models import joint, joint_city, shock_law
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import join_city
 from unmet.mobility.models.joint_city import JointCity, hours_of_day
-from unmet.mobility.models.shock_law import ShockLaw, law_evidence, learn_law, own_dispersion, refine_law
+from unmet.mobility.models.shock_law import (
+    ShockLaw,
+    law_evidence,
+    learn_law,
+    own_dispersion,
+    refine_law,
+    spatial_features,
+)
 from unmet.mobility.models.shocks import estimate_shocks, refine_dispersion
 from unmet.mobility.models.surroundings import rough_rates, walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
@@ -60,6 +67,8 @@ def simulated(seed: int, zones: int = 20, bins: int = 1000, *, law: ShockLaw = L
         1 - exposure,
         usual + 0.5 * law.variance,
         np.zeros(usual.shape),
+        usual + 0.5 * law.variance,
+        np.zeros(usual.shape),
         metres,
         1.0,
         slot,
@@ -89,7 +98,7 @@ def test_derivatives_of_the_evidence_by_the_law_equal_finite_differences() -> No
     metres[5, :5] = metres[:5, 5] = np.nan  # and one whose place is not known
     step, place = np.nonzero(rng.random((40, 6)) < 0.8)
     sites = Sites(rng.uniform(0.2, 3, len(step)), rng.normal(size=len(step)))
-    given = (sites, place, step, rng.normal(size=len(step)), 40, metres, 0.5)
+    given = (sites, place, step, rng.normal(size=len(step)), rng.uniform(0, 0.3, len(step)), 40, metres, 0.5)
     logs = np.log([0.04, 6.0, 0.09, 3.0, 700.0])
 
     def evidence(logs: np.ndarray) -> tuple[float, np.ndarray]:
@@ -108,7 +117,7 @@ def test_the_evidence_leads_from_a_wrong_law_to_the_right_one() -> None:
         usual = table.log_rate - 0.5 * law.variance
         found = estimate_shocks(table.observed, table.exposure, usual, None, law, table.metres, dispersion=0.0)
         evidence.append(found.log_evidence)
-        law = refine_law(law, found.space, found.sites, table.log_rate, table.metres, 1.0)
+        law = refine_law(law, found.space, found.sites, table.log_rate, table.log_rate_var, table.metres, 1.0)
     assert np.diff(evidence)[0] > 10
     assert (np.diff(evidence) > -0.5).all()  # up to EP's own error
     np.testing.assert_allclose(list(law.to_dict().values()), list(LAW.to_dict().values()), rtol=0.45)
@@ -146,20 +155,50 @@ def test_shocks_of_hidden_bins_are_found_and_their_intervals_hold() -> None:
     assert (found.left_out_var[seen] > found.var[seen]).all()
 
 
-def test_shocks_elsewhere_are_those_of_a_posterior_without_the_count() -> None:
+def few_features(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let components have a part of the local variance only."""
+    monkeypatch.setattr(shock_law, "_FEATURES", count)
+    monkeypatch.setattr(shock_law, "_WORK", 1.0)
+
+
+@pytest.mark.parametrize("features", [60, 3], ids=["all features", "a part of them"])
+def test_shocks_elsewhere_are_those_of_a_posterior_without_the_count(features: int, monkeypatch) -> None:
+    few_features(monkeypatch, features)
     table, _, _, _ = simulated(6, zones=5, bins=12)
     found = estimate_shocks(table.observed, np.ones((5, 12)), table.log_rate, None, LAW, table.metres, dispersion=0.0)
+    assert found.own.any() == (features == 3)
     space, sites = found.space, found.sites
-    zone, other = (axis.ravel() for axis in np.meshgrid(np.arange(5), np.arange(5), indexing="ij"))
-    mean, var = found.elsewhere(zone, other, np.full(25, 7))
+    zone, other = np.nonzero(~np.eye(5, dtype=bool))
+    mean, var = found.elsewhere(zone, other, np.full(20, 7))
     for row, (i, j) in enumerate(zip(zone, other, strict=True)):
         left_out = (space.place == j) & (space.step == 7)
         assert left_out.sum() == 1
         rest = Sites(np.where(left_out, 0.0, sites.tau), np.where(left_out, 0.0, sites.nu))
         without = space.marginals(rest)
-        expected_mean, expected_var = without.everywhere, without.spread
-        assert mean[row] == pytest.approx(expected_mean[i, 7], abs=1e-9)
-        assert var[row] == pytest.approx(expected_var[i, 7], abs=1e-9)
+        at = np.flatnonzero((space.place == i) & (space.step == 7))
+        assert mean[row] == pytest.approx((without.mean - space.offset)[at[0]], abs=1e-9)
+        assert var[row] == pytest.approx(without.var[at[0]], abs=1e-9)
+
+
+def test_draws_of_shocks_have_their_mean_and_variance_whatever_components_leave_out(monkeypatch) -> None:
+    few_features(monkeypatch, 4)
+    table, _, _, _ = simulated(3, zones=10, bins=150)
+    table.observed[2, 40:60] = np.nan  # bins without a count
+    found = join_city(table, draws=1500, rounds=1)
+    assert (found.own_var > 0.02).all()
+    for i in (0, 2, 7):
+        around = found.of(found.zones[i], found.start)
+        assert around is not None
+        error = np.sqrt(found.shock_var[i] / 1500)
+        np.testing.assert_allclose(around.shock_draws.mean(axis=0), found.shock_mean[i], atol=5 * error.max())
+        np.testing.assert_allclose(around.shock_draws.var(axis=0), found.shock_var[i], rtol=0.2)
+
+
+def test_what_features_leave_out_keeps_the_variance_of_every_zone(monkeypatch) -> None:
+    few_features(monkeypatch, 3)
+    table, _, _, _ = simulated(1, zones=12, bins=10)
+    features, _, own = spatial_features(LAW, table.metres, 1.0, 10)
+    np.testing.assert_allclose(np.sum(features**2, axis=1) + own, LAW.variance)
 
 
 @pytest.mark.slow
@@ -327,7 +366,7 @@ def test_trips_of_hours_without_status_are_no_shock():
     panel.loc[outage, ["available_minutes", "exposure"]] = 0
     panel.loc[outage, "unknown_minutes"] = 60
     zones = [zone_data(rows) for _, rows in panel.groupby("zone")]
-    rates = {data.zone: (np.log(true_rate(data.slot)), np.full(len(data), 0.01)) for data in zones}
+    rates = {data.zone: (np.log(true_rate(data.slot)), np.full(len(data), 0.01)) * 2 for data in zones}
     places = {data.zone: (40.0, -74.0 + 0.002 * i) for i, data in enumerate(zones)}
     found = join_city(table_of(zones, rates, places), draws=2, rounds=1)
     np.testing.assert_allclose(found.rate, [true_rate(zones[0].slot)] * 8, rtol=0.5)

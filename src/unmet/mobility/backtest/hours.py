@@ -25,7 +25,7 @@ from unmet.mobility.models.registry import check_draws
 from unmet.mobility.models.surroundings import rough_surroundings
 from unmet.mobility.models.walking import DEFAULT_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
-from unmet.mobility.models.zone_models import fit_counts, log_rate
+from unmet.mobility.models.zone_models import fit_counts, log_rates
 from unmet.mobility.models.zone_table import ZoneTable, table_of
 from unmet.mobility.panel.opening import AnyPanel, opened
 
@@ -127,7 +127,7 @@ def fitted_table(
     rates = {}
     for data in zones:
         gp, _, level = fit_counts(replace(data, surroundings=around[data.zone]), seed)
-        rates[data.zone] = log_rate(gp, data, level)
+        rates[data.zone] = log_rates(gp, data, level, data.seen)
     return table_of(zones, rates, places)
 
 

@@ -50,6 +50,8 @@ class _Records:
         Pickups to learn from; NaN elsewhere.
     log_rate : array
         Logarithm of the expected usual rate, by the zone's own fit: the mean of the log-rate and half of its variance.
+    apart : array
+        Mean of the log of the usual rate by the zone's other weeks, whose variance is in the table.
     group : array of int
         Number of the zone and the hour of the day: each has a level of its own.
     walks : Walks
@@ -61,6 +63,7 @@ class _Records:
     table: ZoneTable
     observed: Array
     log_rate: Array
+    apart: Array
     group: IntArray
     walks: Walks
     alone: BoolArray
@@ -126,7 +129,7 @@ def join_city(
     usual, before = records.log_rate, background
     for _ in range(rounds):
         mean_rate = records.log_rate + level[records.group]
-        law, dispersion = _law(records, mean_rate, shocks, usual, before) if kept is None else _kept_law(kept, table)
+        law, dispersion = _law(records, level, shocks, usual, before) if kept is None else _kept_law(kept, table)
         usual = mean_rate - 0.5 * law.variance  # shocks of mean 0 raise the mean of a rate
         before = background
         shocks = estimate_shocks(
@@ -163,6 +166,9 @@ def join_city(
         shock_mean=shocks.mean,
         shock_var=shocks.var,
         components=shocks.draws(draws, np.random.default_rng([_SHOCK_SEED, seed])),
+        own_var=shocks.own,
+        precision=shocks.precision,
+        pull=shocks.pull,
         background=background,
         own=table.exposure * rate,
         rate=rate,
@@ -188,6 +194,7 @@ def _records(table: ZoneTable, hidden: BoolArray, curve: Walking) -> _Records:
         table=table,
         observed=observed,
         log_rate=np.where(known, table.log_rate + 0.5 * table.log_rate_var, np.nan),
+        apart=table.apart,
         group=_GROUPS * np.arange(len(table.zones))[:, None] + hours_of_day(table),
         walks=walks,
         alone=alone,
@@ -195,18 +202,21 @@ def _records(table: ZoneTable, hidden: BoolArray, curve: Walking) -> _Records:
 
 
 def _law(
-    records: _Records, mean_rate: Array, shocks: Shocks | None, usual: Array, background: Array
+    records: _Records, level: Array, shocks: Shocks | None, usual: Array, background: Array
 ) -> tuple[ShockLaw, _Dispersion]:
     """Learn how large and wide shocks are, from the residuals or from the shocks of the turn before.
 
-    `usual` and `background` are those that the shocks were estimated with.
+    `level` are the levels of the groups; `usual` and `background` are those that the shocks were estimated with.
     """
     table, observed = records.table, records.observed
+    level = level[records.group]
     if shocks is not None:
-        law = refine_law(shocks.law, shocks.space, shocks.sites, mean_rate, table.metres, table.hours)
+        # A fit takes up a part of the shocks of its own bins: beside it they look too small and too smooth.
+        usual_apart = records.apart + level, table.apart_var
+        law = refine_law(shocks.law, shocks.space, shocks.sites, *usual_apart, table.metres, table.hours)
         return law, _Dispersion(*refine_dispersion(shocks, observed, table.exposure, usual, background))
     # Walkers would look like shocks that neighbours share: residuals are taken where there are none.
-    expected = np.where(records.alone, records.own(mean_rate), np.nan)
+    expected = np.where(records.alone, records.own(records.log_rate + level), np.nan)
     law = learn_law(observed, expected, table.metres, table.hours)
     own = own_dispersion(observed, expected, law)
     return law, _Dispersion(float(np.average(own, weights=1e-9 + np.nansum(observed, axis=1))), own)

@@ -31,6 +31,7 @@ from unmet.mobility.models.zone_table import ZoneTable
 
 __all__ = ["JointCity", "hours_of_day"]
 
+_OWN_SEED = 6  # of what is drawn for each zone apart
 _UNUSUAL_DAYS = 5  # that are described
 _MOST_AT_ONCE = 250_000_000  # bytes of draws that a worker is given
 _MOST_REMEMBERED = 300_000_000  # bytes of draws of riders received: those of some hundred zones and a year of hours
@@ -57,6 +58,10 @@ class JointCity:
         What each component of the shocks means for each zone; shock of each zone and bin.
     components : array of shape (bins, draws, m)
         Joint draws of the components.
+    own_var : array of shape (zones,)
+        Variance of each zone's shocks that no component has.
+    precision, pull : arrays of shape (zones, bins)
+        What each bin's count says of its shock: a Gaussian factor ``exp(pull · h − ½ precision · h²)``.
     background : array of shape (zones, bins)
         Walkers expected.
     own : array of shape (zones, bins)
@@ -83,6 +88,9 @@ class JointCity:
     shock_mean: Array
     shock_var: Array
     components: NDArray[np.float32]
+    own_var: Array
+    precision: Array
+    pull: Array
     background: Array
     own: Array
     rate: Array
@@ -174,11 +182,23 @@ class JointCity:
         received, drawn = self._split(i, seed)
         return replace(
             found,
-            shock_draws=(self.components[bins] @ self.features[i].astype(np.float32)).T,
+            shock_draws=self._shock_draws(i, seed)[bins].T,
             walked_on=chance[bins].T,
             riders_on=self._by_bin(on)[:, bins],
             riders_in=self._by_bin([(received.bin, drawn)])[:, bins],
         )
+
+    def _shock_draws(self, zone: int, seed: int) -> NDArray[np.float32]:
+        """Draws of a zone's shocks, shape (bins, draws): its components, and given them its own part."""
+        shared = self.components @ self.features[zone].astype(np.float32)
+        if not self.own_var[zone]:
+            return shared
+        kept = 1 + self.own_var[zone] * self.precision[zone]
+        mean, factor = self.own_var[zone] * self.pull[zone] / kept, 1 / kept
+        sd = np.sqrt(self.own_var[zone] / kept)
+        noise = np.random.default_rng([_OWN_SEED, seed, zone]).standard_normal(shared.shape, dtype=np.float32)
+        shift, scale, spread = (v.astype(np.float32)[:, None] for v in (mean, factor, sd))
+        return np.asarray(shared * scale + shift + spread * noise, dtype=np.float32)
 
     def _by_bin(self, parts: Sequence[tuple[IntArray, csc_array]]) -> NDArray[np.int32]:
         """Sum riders by bin, shape (draws, bins), from pairs of bins and draws of shape (draws, n)."""
@@ -276,6 +296,9 @@ _ARRAYS = (
     "shock_mean",
     "shock_var",
     "components",
+    "own_var",
+    "precision",
+    "pull",
     "background",
     "own",
     "rate",

@@ -42,6 +42,8 @@ class Shocks:
     ----------
     law : ShockLaw
         Its prior.
+    own : array of shape (zones,)
+        Variance of each zone's shocks that no component has.
     mean, var : arrays of shape (zones, bins)
         Of h.
     left_out_mean, left_out_var : arrays of shape (zones, bins)
@@ -53,6 +55,7 @@ class Shocks:
     """
 
     law: ShockLaw
+    own: Array
     mean: Array
     var: Array
     left_out_mean: Array
@@ -70,17 +73,33 @@ class Shocks:
         from `zone` to `other` are expected with it: a rate of `zone` that has learnt from the count of `other` would
         be high where that count is high by chance, and the chance would be taken for walkers.
         """
-        tau, pull = np.zeros(self.mean.shape), np.zeros(self.mean.shape)
         place, step = self.space.place, self.space.step
-        tau[place, step] = self.sites.tau
+        tau, pull = self.precision, np.zeros(self.mean.shape)
         pull[place, step] = self.sites.tau * (self.space.offset + self.mean[place, step]) - self.sites.nu
+        of_components = 1 + self.own[:, None] * tau  # h is what components say of it, divided by this, and its own part
         shared = self.space.covariance(self.filtered, zone, other, bin_)
+        shared = shared / (of_components[zone, bin_] * of_components[other, bin_])
         kept = 1 - tau[other, bin_] * self.var[other, bin_]
         mean = self.mean[zone, bin_] + shared * pull[other, bin_] / kept
         return mean, self.var[zone, bin_] + shared**2 * tau[other, bin_] / kept
 
+    @property
+    def precision(self) -> Array:
+        """Precision of the site of each zone and bin; 0 where nothing was seen."""
+        return self._at_rows(self.sites.tau)
+
+    @property
+    def pull(self) -> Array:
+        """``ν − τ offset`` of the site of each zone and bin; 0 where nothing was seen."""
+        return self._at_rows(self.sites.nu - self.sites.tau * self.space.offset)
+
+    def _at_rows(self, values: Array) -> Array:
+        found = np.zeros(self.mean.shape)
+        found[self.space.place, self.space.step] = values
+        return found
+
     def draws(self, size: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        """Joint draws of the components, shape ``(bins, size, m)``; ``features @ z`` is h of the zones."""
+        """Joint draws of the components, shape ``(bins, size, m)``; ``features @ z`` is h of the zones but its own."""
         return self.space.sample(self.filtered, size, rng)
 
 
@@ -117,10 +136,10 @@ def estimate_shocks(
     start : Sites, optional
         Of an earlier estimate with the same bins seen.
     """
-    features, decay = spatial_features(law, metres, hours)
+    features, decay, own = spatial_features(law, metres, hours, observed.shape[1])
     seen: BoolArray = np.isfinite(observed) & (exposure > 0) & np.isfinite(log_rate)
     bin_, zone = np.nonzero(seen.T)
-    space = StateSpace(features, decay, bin_, zone, log_rate[zone, bin_], observed.shape[1])
+    space = StateSpace(features, decay, bin_, zone, log_rate[zone, bin_], observed.shape[1], own[zone])
     y = observed[zone, bin_]
     others = None if background is None else background[zone, bin_]
     obs = Observations(y, y, exposure[zone, bin_], background=others)
@@ -130,13 +149,14 @@ def estimate_shocks(
     except NumericalError:  # sites of another law may leave no posterior under this one
         ep = expectation_propagation(space, likelihood, obs, None, tol=_TOLERANCE, max_sweeps=_SWEEPS)
     assert isinstance(ep.posterior, Filtered)
-    mean, var = ep.posterior.everywhere, ep.posterior.spread
+    mean, var = ep.posterior.everywhere.copy(), ep.posterior.spread + own[:, None]
+    mean[zone, bin_], var[zone, bin_] = ep.posterior.mean - space.offset, ep.posterior.var
     rest_mean, rest_var = mean.copy(), var.copy()
     tau, nu, kept = ep.sites.tau, ep.sites.nu, 1 - ep.sites.tau * ep.posterior.var
     rest_var[zone, bin_] = ep.posterior.var / kept
     rest_mean[zone, bin_] = (ep.posterior.mean - ep.posterior.var * nu) / kept - space.offset
     sites = Sites(tau, nu)
-    return Shocks(law, mean, var, rest_mean, rest_var, dispersion, ep.log_z, space, ep.posterior, sites)
+    return Shocks(law, own, mean, var, rest_mean, rest_var, dispersion, ep.log_z, space, ep.posterior, sites)
 
 
 def refine_dispersion(

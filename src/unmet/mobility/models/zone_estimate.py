@@ -29,7 +29,7 @@ from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, MODELS,
 from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.models.walking import NO_WALKING, Walking
 from unmet.mobility.models.zone_data import ZoneData, zone_data
-from unmet.mobility.models.zone_models import fit_counts, log_rate
+from unmet.mobility.models.zone_models import fit_counts, log_rates
 
 __all__ = ["DemandModel", "ZoneEstimate", "ZoneFit", "estimate_zone", "fit_usual_rate"]
 
@@ -247,7 +247,10 @@ def _arranged(
 
 @dataclass(frozen=True)
 class ZoneFit:
-    """A zone as `unmet.mobility.models.zone_table.table_of` needs it: its record, and its log-rate without shocks."""
+    """A zone as `unmet.mobility.models.zone_table.table_of` needs it: its record, and its log-rate without shocks.
+
+    `apart` is the log-rate by the other weeks alone: what moved a week is not in it.
+    """
 
     zone: str
     start: pd.DatetimeIndex
@@ -258,6 +261,8 @@ class ZoneFit:
     slot: IntArray
     log_rate: Array
     log_rate_var: Array
+    apart: Array
+    apart_var: Array
 
 
 def fit_usual_rate(
@@ -272,12 +277,13 @@ def fit_usual_rate(
     if kept is None and (not data.seen.any() or not data.has_counts):
         raise InputError("No bin had anything to rent, or the pickups are not counts.")
     hidden = find_held_out(data.zone, data.observed, data.exposure, model.seed)
-    gp, _, level = fit_counts(data.without(hidden), _seed(data.zone, model.seed))
-    mean, var = log_rate(gp, data, level)
+    learnt_from = data.without(hidden)
+    gp, _, level = fit_counts(learnt_from, _seed(data.zone, model.seed))
+    mean, var, apart, apart_var = log_rates(gp, data, level, learnt_from.seen)
     if around is not None:  # the mean rate, as of a zone without known shocks
-        mean = mean + 0.5 * around.prior_var
+        mean, apart = mean + 0.5 * around.prior_var, apart + 0.5 * around.prior_var
     record = (data.zone, data.start, data.minutes, data.observed, data.exposure, data.stockout, data.slot)
-    return ZoneFit(*record, mean, var)
+    return ZoneFit(*record, mean, var, apart, apart_var)
 
 
 def _seed(zone: str, seed: int) -> int:

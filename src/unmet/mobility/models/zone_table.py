@@ -29,6 +29,8 @@ class ZoneTable:
         As of a zone's data; NaN, 0 and 0 where a zone has no row.
     log_rate, log_rate_var : arrays of shape (zones, bins)
         Of the rate without shocks; NaN where it is not known.
+    apart, apart_var : arrays of shape (zones, bins)
+        The same by the zone's other weeks alone; NaN where it is not known.
     metres : array of shape (zones, zones)
         Distances; NaN where not known.
     hours : float
@@ -44,6 +46,8 @@ class ZoneTable:
     stockout: Array
     log_rate: Array
     log_rate_var: Array
+    apart: Array
+    apart_var: Array
     metres: Array
     hours: float
     slot: IntArray
@@ -82,7 +86,9 @@ class ZoneRecord(Protocol):
 
 
 def table_of(
-    zones: Sequence[ZoneRecord], rates: Mapping[str, tuple[Array, Array]], places: Mapping[str, tuple[float, float]]
+    zones: Sequence[ZoneRecord],
+    rates: Mapping[str, tuple[Array, Array, Array, Array]],
+    places: Mapping[str, tuple[float, float]],
 ) -> ZoneTable:
     """Arrange zones over common bins.
 
@@ -91,7 +97,7 @@ def table_of(
     zones : sequence of ZoneData
         The zones.
     rates : mapping
-        Zone → mean and variance of its log-rate.
+        Zone → mean and variance of its log-rate, and both by its other weeks alone.
     places : mapping
         Zone → latitude and longitude; zones that are missing share the city's shocks alone.
     """
@@ -99,16 +105,17 @@ def table_of(
     moments = np.unique(np.concatenate([data.start.as_unit(unit).asi8 for data in zones]))
     start = pd.DatetimeIndex(moments.view(f"M8[{unit}]")).tz_localize("UTC")
     shape = (len(zones), len(start))
-    observed, log_rate = np.full(shape, np.nan), np.full(shape, np.nan)
-    exposure, stockout, var = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    observed, log_rate, apart = (np.full(shape, np.nan) for _ in range(3))
+    exposure, stockout, var, apart_var = (np.zeros(shape) for _ in range(4))
     slot = np.zeros(len(start), dtype=np.intp)
     for i, data in enumerate(zones):
         at = start.get_indexer(data.start)
         slot[at] = data.slot
         observed[i, at], exposure[i, at], stockout[i, at] = data.observed, data.exposure, data.stockout
-        log_rate[i, at], var[i, at] = rates[data.zone]
+        log_rate[i, at], var[i, at], apart[i, at], apart_var[i, at] = rates[data.zone]
     lat, lon = np.array([places.get(data.zone, (np.nan, np.nan)) for data in zones], dtype=float).T
     names = tuple(data.zone for data in zones)
     hours = zones[0].minutes / 60
     metres = metres_between(lat[:, None], lon[:, None], lat, lon)
-    return ZoneTable(names, start, observed, exposure, stockout, log_rate, var, metres, hours, slot)
+    rate = (log_rate, var, apart, apart_var)
+    return ZoneTable(names, start, observed, exposure, stockout, *rate, metres, hours, slot)

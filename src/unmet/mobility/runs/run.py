@@ -43,7 +43,7 @@ from unmet.mobility.runs.worker import EstimateZone, ModelSettings, ZoneBatch, e
 __all__ = ["Prepared", "Progress", "RunResult", "read_run", "run_estimates"]
 
 # Raised when checkpoints of earlier versions can no longer be read.
-_FORMAT = 4
+_FORMAT = 5
 
 
 class Prepared(UnmetError):
