@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -68,6 +69,19 @@ def test_where_to_act_is_ranked_by_lost_trips_per_hour_out_of_stock(tables, plai
     assert found["lost_per_stockout_hour"].to_numpy() == pytest.approx(cost.to_numpy())
     keys = list(zip(found["zone"], found["hour_of_week"], strict=True))
     assert found["lost_per_stockout_hour"].to_numpy() == pytest.approx(cost.loc[keys].to_numpy())
+
+
+def test_demand_of_the_hours_of_the_week_is_that_of_their_bins_where_riders_walk(plain_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(plain_run.folder, run)
+    demand = pd.read_parquet(run / "demand.parquet")
+    past = demand["observed"].notna()
+    demand.loc[past, "demand_mean"] += np.where(demand["zone"][past] == demand["zone"].iloc[0], 0.5, -0.25)
+    demand.to_parquet(run / "demand.parquet")
+    with open_run(run, plain_run.panel, trust=True) as source:
+        weeks = week_table(source, [series.week for _, series in each_zone(source)])
+    expected = demand[past].groupby("zone")["demand_mean"].sum()
+    assert weeks.groupby("zone")["demand_mean"].sum().to_dict() == pytest.approx(expected.to_dict())
 
 
 def test_a_minute_out_of_stock_is_no_habit():

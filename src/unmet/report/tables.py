@@ -218,7 +218,7 @@ def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataF
             "lost_mean": together["lost"],
             "lost_q05": together["low"],
             "lost_q95": together["high"],
-            "demand_mean": together["observed"] + together["lost"],
+            "demand_mean": together["demand"],
             "stockout_hours": stockout / 60.0,
             "open_hours": np.nan_to_num(together["open"]) / 60.0,
             "extrapolated_bins": together["extrapolated"].astype(np.int64),
