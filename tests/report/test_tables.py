@@ -37,6 +37,19 @@ def test_the_headline_is_the_runs_own(tables, plain_run):
     assert found["stockout_share"] == pytest.approx(stockout / (stockout + available))
 
 
+def test_the_headline_leaves_out_what_the_totals_leave_out(plain_run):
+    with open_run(plain_run.folder, plain_run.panel) as source:
+        source.zones["left_out"] = pd.Series([None] * 11 + ["it has a valet"], dtype=object)
+        source.zones.loc[11, ["available_minutes", "stockout_minutes"]] = 1e6
+        zones = zone_table(source, true_demand(source, plain_run.truth))
+        found = headline(source, zones)
+    rest = source.zones[:11]
+    stockout = rest["stockout_minutes"].sum()
+    assert found["stockout_hours"] == pytest.approx(stockout / 60)
+    assert found["stockout_share"] == pytest.approx(stockout / (stockout + rest["available_minutes"].sum()))
+    assert found["true_demand"] == zones["true_demand"][:11].sum()
+
+
 def test_the_truth_is_what_was_wanted_at_open_stations(tables, city):
     zones, _, found, _ = tables
     wanted = city.truth[city.truth["fate"] != "closed"]
