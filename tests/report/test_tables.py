@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,19 @@ def test_the_headline_is_the_runs_own(tables, plain_run):
     panel = pd.read_parquet(plain_run.panel)
     stockout, available = panel["stockout_minutes"].sum(), panel["available_minutes"].sum()
     assert found["stockout_share"] == pytest.approx(stockout / (stockout + available))
+
+
+def test_the_headline_leaves_out_what_the_totals_leave_out(plain_run):
+    with open_run(plain_run.folder, plain_run.panel) as source:
+        source.zones["left_out"] = pd.Series([None] * 11 + ["it has a valet"], dtype=object)
+        source.zones.loc[11, ["available_minutes", "stockout_minutes"]] = 1e6
+        zones = zone_table(source, true_demand(source, plain_run.truth))
+        found = headline(source, zones)
+    rest = source.zones[:11]
+    stockout = rest["stockout_minutes"].sum()
+    assert found["stockout_hours"] == pytest.approx(stockout / 60)
+    assert found["stockout_share"] == pytest.approx(stockout / (stockout + rest["available_minutes"].sum()))
+    assert found["true_demand"] == zones["true_demand"][:11].sum()
 
 
 def test_the_truth_is_what_was_wanted_at_open_stations(tables, city):
@@ -68,6 +82,19 @@ def test_where_to_act_is_ranked_by_lost_trips_per_hour_out_of_stock(tables, plai
     assert found["lost_per_stockout_hour"].to_numpy() == pytest.approx(cost.to_numpy())
     keys = list(zip(found["zone"], found["hour_of_week"], strict=True))
     assert found["lost_per_stockout_hour"].to_numpy() == pytest.approx(cost.loc[keys].to_numpy())
+
+
+def test_demand_of_the_hours_of_the_week_is_that_of_their_bins_where_riders_walk(plain_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(plain_run.folder, run)
+    demand = pd.read_parquet(run / "demand.parquet")
+    past = demand["observed"].notna()
+    demand.loc[past, "demand_mean"] += np.where(demand["zone"][past] == demand["zone"].iloc[0], 0.5, -0.25)
+    demand.to_parquet(run / "demand.parquet")
+    with open_run(run, plain_run.panel, trust=True) as source:
+        weeks = week_table(source, [series.week for _, series in each_zone(source)])
+    expected = demand[past].groupby("zone")["demand_mean"].sum()
+    assert weeks.groupby("zone")["demand_mean"].sum().to_dict() == pytest.approx(expected.to_dict())
 
 
 def test_a_minute_out_of_stock_is_no_habit():

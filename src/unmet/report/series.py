@@ -22,9 +22,9 @@ DRAWN = ("observed", "rate", "low", "high", "lost", "stockout", "off")
 """Per bin and per day: observed trips, the rate and its 90% limits, lost trips, and the shares of time out of stock
 and closed or unknown."""
 
-WEEKLY = ("observed", "lost", "low", "high", "stockout", "open", "bins", "extrapolated")
-"""Per hour of the week, summed over the period: trips, lost trips and their 90% limits, minutes out of stock and
-minutes open, bins, and extrapolated bins."""
+WEEKLY = ("observed", "demand", "lost", "low", "high", "stockout", "open", "bins", "extrapolated")
+"""Per hour of the week, summed over the period: trips, demand, lost trips and their 90% limits, minutes out of stock
+and minutes open, bins, and extrapolated bins."""
 
 _ROWS_AT_ONCE = 1_000_000
 _NORMAL_Q95 = 1.6448536269514722
@@ -92,7 +92,7 @@ def _week_limits(source: RunSource, level: str) -> dict[str, dict[str, Array]]:
 
 
 _NO_LIMITS = {"low": np.full(HOURS_OF_WEEK, np.nan), "high": np.full(HOURS_OF_WEEK, np.nan)}
-_FETCHED = ("observed", "rate", "low", "high", "lost", "stockout", "off", "extrapolated")
+_FETCHED = ("observed", "demand", "rate", "low", "high", "lost", "stockout", "off", "extrapolated")
 
 
 def each_zone(source: RunSource) -> Iterator[tuple[int, ZoneSeries]]:
@@ -124,7 +124,7 @@ def _fetch(source: RunSource, first: int, last: int) -> dict[str, Array]:
              d AS (SELECT s.number AS z, demand.* FROM demand JOIN chosen s USING (zone))
         SELECT coalesce(p.z, d.z)::INTEGER AS z, b.number::INTEGER AS b, p.observed,
             {column("rate_mean")} AS rate, {column("rate_q05")} AS low, {column("rate_q95")} AS high,
-            {column("lost_mean")} AS lost, p.stockout, p.off,
+            {column("demand_mean")} AS demand, {column("lost_mean")} AS lost, p.stockout, p.off,
             {flagged}::DOUBLE AS extrapolated
         FROM p FULL JOIN d ON p.z = d.z AND p.start = d.start
         JOIN bin_numbers b ON b.start = coalesce(p.start, d.start)"""
@@ -146,7 +146,7 @@ def _arrange(
     counted = np.isfinite(own["observed"])
     week = {
         "observed": _summed(own["observed"], by_slot),
-        "lost": _summed(np.where(counted, own["lost"], np.nan), by_slot),
+        **{name: _summed(np.where(counted, own[name], np.nan), by_slot) for name in ("demand", "lost")},
         **limits,
         "stockout": _summed(own["stockout"] * minutes, by_slot),
         "open": _summed((1 - own["off"]) * minutes, by_slot),
@@ -191,7 +191,7 @@ class SystemSeries:
             sums[name] += np.nan_to_num(bins[name])
         for count, name in (("seen", "observed"), ("known", "stockout"), ("estimated", "lost")):
             sums[count] += np.isfinite(bins[name])
-        for name in ("observed", "lost", "stockout", "open", "extrapolated"):
+        for name in ("observed", "demand", "lost", "stockout", "open", "extrapolated"):
             self.week[name] += np.nan_to_num(series.week[name])
         self.week["bins"] = np.maximum(self.week["bins"], series.week["bins"])
 

@@ -162,7 +162,10 @@ def flag_counts(source: RunSource) -> dict[str, dict[str, int]]:
 
 
 def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
-    """Return the totals of the system with intervals, and the share of open zone-time out of stock."""
+    """Return the totals of the system with intervals, and the share of open zone-time out of stock.
+
+    They are those of the zones that were estimated and are not left out of the totals.
+    """
     system = source.totals[source.totals["level"] == "system"].set_index("quantity")
     found: dict[str, Any] = {
         name: {limit: float(system[limit].to_dict()[name]) for limit in _LIMITS}
@@ -171,7 +174,8 @@ def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
     }
     demand = found["demand"]["mean"]
     found["lost_share"] = found["lost"]["mean"] / demand if demand > 0 else None
-    minutes = {state.removesuffix("_minutes"): float(source.zones[state].sum()) for state in STATE_MINUTES}
+    some = source.counted.to_numpy()
+    minutes = {state.removesuffix("_minutes"): float(source.zones.loc[some, state].sum()) for state in STATE_MINUTES}
     is_open = minutes["available"] + minutes["stockout"]
     found["minutes"] = minutes
     found["stockout_share"] = minutes["stockout"] / is_open if is_open > 0 else None
@@ -183,7 +187,7 @@ def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
         "not_converged": int((zones["converged"] == False).sum()),  # noqa: E712 - missing is neither
     }
     if "true_demand" in zones.columns:
-        found["true_demand"] = int(zones.loc[zones["status"] == "ok", "true_demand"].sum())
+        found["true_demand"] = int(zones.loc[some, "true_demand"].sum())
     return found
 
 
@@ -218,7 +222,7 @@ def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataF
             "lost_mean": together["lost"],
             "lost_q05": together["low"],
             "lost_q95": together["high"],
-            "demand_mean": together["observed"] + together["lost"],
+            "demand_mean": together["demand"],
             "stockout_hours": stockout / 60.0,
             "open_hours": np.nan_to_num(together["open"]) / 60.0,
             "extrapolated_bins": together["extrapolated"].astype(np.int64),

@@ -28,3 +28,19 @@ def test_draws_of_lost_trips_spread_as_the_stockouts_do():
     assert unsure.mean() == pytest.approx(sure.mean(), rel=0.02)
     # 68 bins, each with 6 riders an hour and a deviation of a quarter of an hour.
     assert unsure.var() - sure.var() == pytest.approx(68 * (6 * 15 / 60) ** 2, rel=0.25)
+
+
+def test_pickups_of_a_mostly_unknown_bin_say_nothing_of_its_stockout():
+    panel = rows(0.0)
+    panel["observed"] = np.random.default_rng(5).negative_binomial(2, 0.25, len(panel)).astype(float)  # dispersed
+    panel["evidence"], hidden = "status+trips", np.arange(len(panel)) % 40 == 7
+    minutes = [f"{state}_minutes" for state in ("available", "stockout", "unknown")]
+    panel.loc[hidden, minutes] = 10, 10, 40
+    panel.loc[hidden, "out_minutes"], panel.loc[hidden, "exposure"], panel.loc[hidden, "censored"] = 10, 10 / 60, True
+    model = DemandModel("exposure", draws=50)
+    quiet, busy = (
+        estimate_zone(panel.assign(observed=panel["observed"].mask(hidden, pickups)), model).rows[hidden]
+        for pickups in (0.0, 30.0)
+    )
+    assert busy["lost_mean"].to_numpy() == pytest.approx(quiet["lost_mean"].to_numpy())
+    assert busy["lost_mean"].to_numpy() == pytest.approx(busy["rate_mean"].to_numpy() / 6, rel=0.1)

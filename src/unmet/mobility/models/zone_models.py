@@ -161,11 +161,13 @@ def _stopped(
 
     Given `served` at exposure a, the bin's own gamma factor has shape ``r + served`` and rate ``r + aλ``. Those lost in
     a stock-out of share b, of whom a share walks on, are Poisson about ``b λ (1 − share)`` times it. Where b is itself
-    uncertain, draws of it are beta distributed.
+    uncertain, draws of it are beta distributed. Pickups of a bin without exposure, as it is mostly unknown, say nothing
+    of the factor.
     """
     lost, lost_mean = np.zeros(rate.shape), np.zeros(len(data))
     out = (data.stockout > 0) & np.isfinite(data.observed)
-    y, a, b = served[..., out], data.exposure[out], data.stockout[out]
+    a, b = data.exposure[out], data.stockout[out]
+    y = np.where(a > 0, served[..., out], 0.0)
     factor = (shape + y) / (shape + a * rate[:, out])
     expected = b * rate[:, out] * (1 - walked_on[:, out]) * factor
     lost_mean[out] = expected.mean(axis=0)

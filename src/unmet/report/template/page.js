@@ -40,7 +40,7 @@ function _cards(choose) {
   const bar = element("div", { class: "stack", "aria-hidden": "true" });
   bar.append(element("i", { style: `flex:${1 - (share || 0)};background:var(--demand)` }), element("i", { style: `flex:${share || 0};background:var(--lost)` }));
   return [
-    card("Observed trips", number(observed.mean), [note(`in ${counted(daysOfChoice(), "day")}`), note(counted(counts.chosen ?? counts.all - counts.failed, "zone"))]),
+    card("Observed trips", number(observed.mean), [note(`in ${counted(daysOfChoice(), "day")}`), note(counted(counts.chosen ?? zones.zone.filter((_, i) => !failed(i) && !leftOut(i)).length, "zone"))]),
     card("Demand", number(Math.round(demand.mean)), [note(`90%: ${interval(Math.round(demand.q05), Math.round(demand.q95))}`), ...(known(truth) ? [element("p", { class: "note truth" }, `true demand: ${number(truth)}`)] : [])]),
     card("Lost trips", out === null ? "unknown" : number(Math.round(lost.mean)), [note(`90%: ${interval(Math.round(lost.q05), Math.round(lost.q95))}`), note(`${percent(share)} of demand`), bar], { class: "lost" }),
     card("Out of stock", percent(out), [note("of the open time"), note(`${number(Math.round(hours))} zone-hours`)]),

@@ -343,7 +343,7 @@ async function drawWeek() {
   const mean = (total, slot) => (week.bins[slot] > 0 && known(total) ? total / (week.bins[slot] * length) : null);
   const asked = (s) => inChoice(MONDAY + s * 3600000);
   const observed = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s], s) : null)));
-  const demand = slots.map((day) => day.map((s) => (asked(s) ? mean(week.observed[s] + week.lost[s], s) : null)));
+  const demand = slots.map((day) => day.map((s) => (asked(s) ? mean(week.demand[s], s) : null)));
   const lost = slots.map((day) => day.map((s) => (asked(s) ? mean(week.lost[s], s) : null)));
   const facts = slots.map((day) => day.map((s) => [
     number(week.lost[s]), interval(week.low[s], week.high[s]), percent(week.open[s] > 0 ? week.stockout[s] / week.open[s] : NaN),
