@@ -8,6 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from unmet.mobility.records.quality import QualityLog
 from unmet.report.source import open_run
 from unmet.report.trust import check_run
 
@@ -55,6 +56,19 @@ def test_pickups_that_rare_looks_miss_are_a_finding(source):
     found = by_name(replace(source, summary=half))["missing_pickups"]
     assert not found.good
     assert found.sentence.startswith("50% of the pickups are expected")
+
+
+@pytest.mark.parametrize(("rows", "says"), [(9, None), (11, "1.1% of the rows of trips were rejected (duplicate)")])
+def test_rejected_rows_are_a_finding_from_one_per_cent_on(source, rows, says):
+    log = QualityLog()
+    for name in ("trips", "status"):
+        log.total(name, 1000)
+    log.add("trips", "duplicate", "rejected", rows - 3)
+    log.add("trips", "missing time", "rejected", 3)
+    log.add("status", "duplicate", "rejected", 200)  # the last record of a second is used: nothing is lost
+    found = by_name(replace(source, quality=log.frame()))["rejected"]
+    assert found.good == (says is None)
+    assert found.sentence == (says or "hardly any row is rejected")
 
 
 def test_hours_that_are_mostly_unknown_are_counted(source):

@@ -15,6 +15,7 @@ from unmet.report.source import RunSource
 __all__ = ["Check", "check_run", "summarise_checks"]
 
 _MANY_EXPECTED = 0.25  # share of the pickups
+_MANY_REJECTED = 0.01  # share of the rows of a kind of records
 _MOSTLY = 0.5
 _LARGE_BIAS, _COVERAGE = 0.05, (0.85, 0.95)
 _BEYOND = 3.0  # times the most trips ever observed in a bin of the zone
@@ -49,7 +50,7 @@ class Check:
 
 
 def check_run(source: RunSource) -> list[Check]:
-    """Check a run: stations left out, odd zones, unknown time, pickups, fits, held-out bins, simpler assumptions."""
+    """Check a run: stations left out, odd zones, unknown time, pickups, rows, fits, held-out bins, simpler models."""
     zones = source.zones[source.zones["status"] == "ok"]
     found = [
         _left_out(source.zones),
@@ -58,6 +59,7 @@ def check_run(source: RunSource) -> list[Check]:
         _mostly_unknown(source),
         _beyond_observed(source),
         _missing_pickups(source.summary),
+        _rejected(source.quality),
         _fits(source.zones),
         _held_out(source),
         _simpler(source),
@@ -103,6 +105,20 @@ def _missing_pickups(summary: Mapping[str, Any]) -> Check:
         good = False
         found = f"{share:.0%} of the pickups are expected, not seen: looks at the feed are far apart; give trips"
     return Check("missing_pickups", good, found, {"expected_share": round(share, 4)})
+
+
+def _rejected(quality: pd.DataFrame) -> Check:
+    """Kinds of records of which many rows were rejected. A repeated reading or record of status is no loss."""
+    parts, shares = [], {}
+    if not quality.empty:
+        lost = (quality["source"] == "trips") | (quality["reason"] != "duplicate")
+        for name, rows in quality[(quality["action"] == "rejected") & lost].groupby("source", sort=False):
+            share = float(rows["share"].sum())
+            shares[str(name)] = round(share, 4)
+            if share >= _MANY_REJECTED:
+                reason = rows["reason"].iloc[int(rows["rows"].argmax())]
+                parts.append(f"{share:.1%} of the rows of {name} were rejected ({reason})")
+    return Check("rejected", not parts, "; ".join(parts) or "hardly any row is rejected", {"shares": shares})
 
 
 def _left_out(zones: pd.DataFrame) -> Check:

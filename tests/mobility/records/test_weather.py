@@ -60,6 +60,15 @@ def test_readings_of_one_time_are_counted_and_the_last_holds() -> None:
     assert found[:2] == [(0,), (2,)]
 
 
+def test_readings_of_one_time_in_several_files_are_put_together(tmp_path: Path) -> None:
+    (tmp_path / "rain.csv").write_text("time,rain\n2021-01-01 08:00,1\n2021-01-01 09:00,2\n")
+    (tmp_path / "temperature.csv").write_text("time,temp\n2021-01-01 08:00,5\n2021-01-01 09:00,\n")
+    with read(tmp_path) as records:
+        found = records.connection.execute('SELECT rain, temp FROM weather ORDER BY "at"').fetchall()
+        assert found == [(1.0, 5.0), (2.0, None)]
+        assert "duplicate" not in records.quality["reason"].to_list()
+
+
 def test_a_pressure_of_999_9_is_no_missing_value() -> None:
     weather = pd.DataFrame({"date": ["2021-01-01", "2021-01-02"], "pressure": [999.9, 1013.0]})
     with read(weather) as records:

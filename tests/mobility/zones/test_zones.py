@@ -88,6 +88,13 @@ def test_a_station_near_two_points_goes_to_the_nearer_and_is_reported(tmp_path):
     assert reasons(log) == {"station in two zones": 1, "zone without stations": 1, "station in no zone": 1}
 
 
+def test_names_of_points_stay_as_written_and_points_without_one_are_numbered(tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text("name,lat,lon\n007,40.7,-74\n7.10,40.71,-74\nNA,40.72,-74\n,40.73,-74\n")
+    found = find_zones(f"superhubs:{path}:200m", stations((40.7, -74)), QualityLog())
+    assert found.frame["zone"].tolist() == ["007", "7.10", "NA", "point 4"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from unmet._exceptions import InputError
 from unmet._storage.sql import fetch_all
 from unmet.mobility.clock.bins import DAY, Bins, Integers, cut_bins, parse_every
+from unmet.mobility.panel.clocks import check_clocks
 from unmet.mobility.panel.groups import Workers, ZoneGroups, make_groups
 from unmet.mobility.panel.learnt import Learnt
 from unmet.mobility.panel.options import PanelOptions
@@ -267,6 +268,8 @@ def gather(
     if log is not None and activity is not None:
         if span is not None:
             events = station_events(records.connection, order, records.folder)
+            if not options.force:
+                check_clocks(feed, *events, options.timezone)
         kept = kept_zones(options.keep, zones.frame)
         found = find_implausible(activity, *events, silent)
         found = find_implausible(with_own_silences(activity, found, log, feed), *events, silent)

@@ -49,7 +49,7 @@ def make_weather(
         "nonexistent": f"at_utc IS NULL AND {clock.skipped('at_local')} > 0",
     }
     reasons = {"missing or impossible time": f"moment IS NULL OR moment {IMPOSSIBLE}"}
-    rows, occurred, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
+    _, occurred, seen = count_reasons(workspace, "weather", staged, timed, reasons, oddities, log)
     log.add("weather", "hour that came twice", "noted", seen["doubled"], "the first occurrence was used")
     log.add(
         "weather",
@@ -59,14 +59,19 @@ def make_weather(
         "moved forward by the clock change",
     )
     where = "".join(f"WHERE ({condition}) IS NOT TRUE" for name, condition in reasons.items() if name in occurred)
-    values = ", ".join(f"{name} AS {identifier(header)}" for header, name in names.items())
+    # Of each column the last reading that is not missing: other columns of the same time may be in another file.
+    values = ", ".join(f"arg_max({name}, rn) AS {identifier(header)}" for header, name in names.items())
+    readings = ", ".join(f"count({name})" for name in names.values())
     with reading(staged.label):
+        again = fetch_one(
+            workspace.connection,
+            f"SELECT sum(n) FROM (SELECT greatest({readings}, 1) - 1 AS n FROM {timed} {where} GROUP BY moment)",
+        )[0]
         workspace.connection.execute(
             f"""CREATE TABLE weather AS SELECT moment AS "at", {values} FROM {timed} {where}
-            QUALIFY row_number() OVER (PARTITION BY moment ORDER BY rn DESC) = 1 ORDER BY moment"""
+            GROUP BY moment ORDER BY moment"""
         )
-        kept = fetch_one(workspace.connection, "SELECT count(*) FROM weather")[0]
-    log.add("weather", "duplicate", "rejected", rows - kept, "same time: the last row was used")
+    log.add("weather", "duplicate", "rejected", int(again or 0), "same time: the last reading was used")
     _blank_missing(workspace, numeric, log)
     _blank_wild(workspace, numeric, log)
     _compare_units(workspace, numeric, log)

@@ -185,7 +185,7 @@ def _around_points(path: Path, radius: float, stations: pd.DataFrame, log: Quali
 def _read_points(path: Path) -> pd.DataFrame:
     check_regular(path)
     try:
-        points = pd.read_csv(path)
+        points = pd.read_csv(path, dtype=str, keep_default_na=False).fillna("")  # 007 is a name, not a number
     except FileNotFoundError:
         raise InputError(f"There is no file {str(path)!r} with the points of the super-hubs.") from None
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
@@ -200,9 +200,8 @@ def _read_points(path: Path) -> pd.DataFrame:
         bad = ~points[column].abs().le(most)
         if bad.any():
             raise FileFormatError(f"{path}: row {int(bad.argmax()) + 2}: {column} is not a number within ±{most}.")
-    if "name" not in points:
-        points["name"] = [f"point {i + 1}" for i in range(len(points))]
-    points["name"] = points["name"].astype(str)
+    given = points["name"] if "name" in points else [""] * len(points)
+    points["name"] = [name or f"point {i + 1}" for i, name in enumerate(given)]
     if points["name"].duplicated().any():
         twice = points["name"][points["name"].duplicated()].iloc[0]
         raise FileFormatError(f"{path}: two points have the name {twice!r}; give each its own.")
