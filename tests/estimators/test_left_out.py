@@ -26,7 +26,7 @@ def test_left_out_rates_equal_the_posterior_given_the_other_sites(inference: str
     rows, group = np.arange(5, 80), np.arange(80) // 11  # the first rows were not learnt from
     gp = CensoredGP(KERNEL, likelihood="poisson", optimizer=None, inference=inference)
     gp.fit(x[rows], y[rows], exposure=exposure[rows])
-    mean, var = left_out_log_rate(gp, x, rows, group)
+    mean, var, ahead = left_out_log_rate(gp, x, rows, group)
     sites, level = gp._inference.sites, gp._model.likelihood.log_level
     for one in np.unique(group):
         here, given = np.flatnonzero(group == one), np.flatnonzero(group[rows] != one)
@@ -38,8 +38,10 @@ def test_left_out_rates_equal_the_posterior_given_the_other_sites(inference: str
         inner = np.linalg.solve(
             np.eye(len(given)) + sites.tau[given][:, None] * K, sites.tau[given][:, None] * across.T
         )
-        expected = np.diag(KERNEL(x[here])) - np.einsum("ij,ji->i", across, inner)
-        np.testing.assert_allclose(var[here], expected, atol=2e-3)
+        expected = KERNEL(x[here]) - across @ inner
+        np.testing.assert_allclose(var[here], np.diag(expected), atol=2e-3)
+        np.testing.assert_allclose(ahead[here][:-1], np.diag(expected, 1), atol=2e-3)
+        assert np.isnan(ahead[here][-1])
 
 
 def test_left_out_rates_are_near_those_of_other_fits() -> None:
@@ -47,7 +49,7 @@ def test_left_out_rates_are_near_those_of_other_fits() -> None:
     group = np.arange(80) // 8
     settings = {"likelihood": "poisson", "optimizer": None, "inference": "dense"}
     gp = CensoredGP(KERNEL, **settings).fit(x, y, exposure=exposure)
-    mean, var = left_out_log_rate(gp, x, np.arange(80), group)
+    mean, var, _ = left_out_log_rate(gp, x, np.arange(80), group)
     for one in np.unique(group):
         others = group != one
         again = CensoredGP(KERNEL, **settings).fit(x[others], y[others], exposure=exposure[others])
@@ -61,5 +63,5 @@ def test_rows_that_no_fit_used_are_predicted_as_usual() -> None:
     x, y, exposure = counts()
     gp = CensoredGP(KERNEL, likelihood="poisson", optimizer=None).fit(x, y, exposure=exposure)
     ahead = np.linspace(11, 14, 7)[:, None]
-    mean, _ = left_out_log_rate(gp, np.vstack([x, ahead]), np.arange(80), np.append(np.arange(80), np.full(7, 99)))
+    mean, *_ = left_out_log_rate(gp, np.vstack([x, ahead]), np.arange(80), np.append(np.arange(80), np.full(7, 99)))
     np.testing.assert_allclose(mean[80:], np.log(gp.predict_quantiles(ahead, [0.5], kind="latent")[:, 0]), rtol=1e-9)

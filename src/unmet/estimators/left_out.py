@@ -13,8 +13,10 @@ from unmet.estimators.censored_gp import CensoredGP
 __all__ = ["left_out_log_rate"]
 
 
-def left_out_log_rate(gp: CensoredGP, X: Any, rows: IntArray, group: NDArray[Any]) -> tuple[Array, Array]:
+def left_out_log_rate(gp: CensoredGP, X: Any, rows: IntArray, group: NDArray[Any]) -> tuple[Array, Array, Array]:
     """Mean and variance of the log-rate at X, for each row without the training rows of its group.
+
+    The third array is the covariance of each row with the next one of its group; NaN for the last one.
 
     EP's cavity of a whole group: with the posterior ``N(μ, Σ)`` at its rows and their sites ``(T, ν)``, it has the
     covariance ``(I − ΣT)⁻¹ Σ`` and the mean ``(I − ΣT)⁻¹ (μ − Σν)``. Hyper-parameters and the sites of the other rows
@@ -38,19 +40,19 @@ def left_out_log_rate(gp: CensoredGP, X: Any, rows: IntArray, group: NDArray[Any
     >>> x, y = np.arange(20.0)[:, None], np.full(20, 3.0)
     >>> y[10] = 30.0
     >>> gp = CensoredGP(likelihood="poisson", optimizer=None).fit(x, y)
-    >>> mean, _ = left_out_log_rate(gp, x, np.arange(20), np.arange(20))
+    >>> mean, *_ = left_out_log_rate(gp, x, np.arange(20), np.arange(20))
     >>> bool(mean[10] < np.log(gp.predict(x[10:11]))[0])
     True
     """
     inputs, posterior, sites = gp._inputs(X), gp._inference.posterior, gp._inference.sites
     tau, nu = np.zeros(len(inputs)), np.zeros(len(inputs))
     tau[rows], nu[rows] = sites.tau, sites.nu
-    mean, var = np.empty(len(inputs)), np.empty(len(inputs))
+    mean, var, ahead = np.empty(len(inputs)), np.empty(len(inputs)), np.full(len(inputs), np.nan)
     for one in np.unique(group):
         at = np.flatnonzero(group == one)
         mu, cov = posterior.joint(inputs[at])
         inner = np.eye(len(at)) - cov * tau[at]
         solved = np.linalg.solve(inner, np.column_stack([cov, mu - cov @ nu[at]]))
-        mean[at], var[at] = solved[:, -1], np.diagonal(solved)
+        mean[at], var[at], ahead[at[:-1]] = solved[:, -1], np.diagonal(solved), np.diagonal(solved, 1)[: len(at) - 1]
     likelihood = gp._model.likelihood
-    return np.log(likelihood.rate(mean)), var
+    return np.log(likelihood.rate(mean)), var, ahead

@@ -68,7 +68,7 @@ def simulated(seed: int, zones: int = 20, bins: int = 1000, *, law: ShockLaw = L
         usual + 0.5 * law.variance,
         np.zeros(usual.shape),
         usual + 0.5 * law.variance,
-        np.zeros(usual.shape),
+        np.zeros((zones, 2)),
         metres,
         1.0,
         slot,
@@ -98,7 +98,7 @@ def test_derivatives_of_the_evidence_by_the_law_equal_finite_differences() -> No
     metres[5, :5] = metres[:5, 5] = np.nan  # and one whose place is not known
     step, place = np.nonzero(rng.random((40, 6)) < 0.8)
     sites = Sites(rng.uniform(0.2, 3, len(step)), rng.normal(size=len(step)))
-    given = (sites, place, step, rng.normal(size=len(step)), rng.uniform(0, 0.3, len(step)), 40, metres, 0.5)
+    given = (sites, place, step, rng.normal(size=len(step)), rng.uniform(0, 0.3, (6, 2)), 40, metres, 0.5)
     logs = np.log([0.04, 6.0, 0.09, 3.0, 700.0])
 
     def evidence(logs: np.ndarray) -> tuple[float, np.ndarray]:
@@ -117,7 +117,7 @@ def test_the_evidence_leads_from_a_wrong_law_to_the_right_one() -> None:
         usual = table.log_rate - 0.5 * law.variance
         found = estimate_shocks(table.observed, table.exposure, usual, None, law, table.metres, dispersion=0.0)
         evidence.append(found.log_evidence)
-        law = refine_law(law, found.space, found.sites, table.log_rate, table.log_rate_var, table.metres, 1.0)
+        law = refine_law(law, found.space, found.sites, table.log_rate, table.apart_error, table.metres, 1.0)
     assert np.diff(evidence)[0] > 10
     assert (np.diff(evidence) > -0.5).all()  # up to EP's own error
     np.testing.assert_allclose(list(law.to_dict().values()), list(LAW.to_dict().values()), rtol=0.45)
@@ -366,7 +366,8 @@ def test_trips_of_hours_without_status_are_no_shock():
     panel.loc[outage, ["available_minutes", "exposure"]] = 0
     panel.loc[outage, "unknown_minutes"] = 60
     zones = [zone_data(rows) for _, rows in panel.groupby("zone")]
-    rates = {data.zone: (np.log(true_rate(data.slot)), np.full(len(data), 0.01)) * 2 for data in zones}
+    usual = {data.zone: np.log(true_rate(data.slot)) for data in zones}
+    rates = {zone: (f, np.full(len(f), 0.01), f, np.zeros(2)) for zone, f in usual.items()}
     places = {data.zone: (40.0, -74.0 + 0.002 * i) for i, data in enumerate(zones)}
     found = join_city(table_of(zones, rates, places), draws=2, rounds=1)
     np.testing.assert_allclose(found.rate, [true_rate(zones[0].slot)] * 8, rtol=0.5)

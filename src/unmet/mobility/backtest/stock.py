@@ -164,7 +164,7 @@ def _cut(
 
 
 def _table(zones: Sequence[ZoneData], places: Mapping[str, tuple[float, float]]) -> ZoneTable:
-    none = {data.zone: (np.zeros(len(data)),) * 4 for data in zones}
+    none = {data.zone: (*(np.zeros(len(data)),) * 3, np.zeros(2)) for data in zones}
     return table_of(zones, none, places)
 
 

@@ -51,7 +51,7 @@ class _Records:
     log_rate : array
         Logarithm of the expected usual rate, by the zone's own fit: the mean of the log-rate and half of its variance.
     apart : array
-        Mean of the log of the usual rate by the zone's other weeks, whose variance is in the table.
+        Mean of the log of the usual rate by the zone's other weeks, whose error is in the table.
     group : array of int
         Number of the zone and the hour of the day: each has a level of its own.
     walks : Walks
@@ -212,7 +212,7 @@ def _law(
     level = level[records.group]
     if shocks is not None:
         # A fit takes up a part of the shocks of its own bins: beside it they look too small and too smooth.
-        usual_apart = records.apart + level, table.apart_var
+        usual_apart = records.apart + level, table.apart_error
         law = refine_law(shocks.law, shocks.space, shocks.sites, *usual_apart, table.metres, table.hours)
         return law, _Dispersion(*refine_dispersion(shocks, observed, table.exposure, usual, background))
     # Walkers would look like shocks that neighbours share: residuals are taken where there are none.

@@ -6,7 +6,7 @@ evidence once there is one: it uses all counts, those next to empty zones too, a
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ _FEATURES, _WORK = 60, 2e9  # work is steps times features cubed
 # Zones from which the law is learnt: all pairs are looked at.
 _MOST_ZONES = 400
 # Zones and bins whose evidence refines it: those with the most trips. So few zones have all their features.
-_REFINED_ZONES, _REFINED_BINS, _REFINING_STEPS = 40, 1500, 8
+_REFINED_ZONES, _REFINED_BINS, _REFINING_STEPS = 30, 1500, 8
 _NOT_POSSIBLE = 1e12  # cost of a law that has no evidence
 
 
@@ -115,7 +115,7 @@ def refine_law(
     space: StateSpace,
     sites: Sites,
     log_rate: Array,
-    log_rate_var: Array,
+    error: Array,
     metres: Array,
     hours: float,
 ) -> ShockLaw:
@@ -130,9 +130,10 @@ def refine_law(
         Where to start.
     space, sites
         Of an estimate of the shocks.
-    log_rate, log_rate_var : arrays of shape (zones, bins)
-        Log of the rate, with the mean effect of shocks, and what is not known of it. It should not have been learnt
-        from the same bins.
+    log_rate : array of shape (zones, bins)
+        Log of the rate, with the mean effect of shocks. It should not have been learnt from the same bins.
+    error : array of shape (zones, 2)
+        Variance of its error, and the error's correlation from one bin to the next.
     metres, hours
         As of `learn_law`.
     """
@@ -144,7 +145,7 @@ def refine_law(
     rows = np.isin(space.place, zones) & (space.step >= first) & (space.step < first + steps)
     place, step = np.searchsorted(zones, space.place[rows]), space.step[rows] - first
     near, at = metres[np.ix_(zones, zones)], (space.place[rows], space.step[rows])
-    usual = log_rate[at], log_rate_var[at]
+    usual = log_rate[at], error[zones]
     held = Sites(sites.tau[rows], sites.nu[rows])
     centre = _logs(ShockLaw())
 
@@ -167,7 +168,7 @@ def law_evidence(
     place: IntArray,
     step: IntArray,
     log_rate: Array,
-    log_rate_var: Array | float,
+    error: Array,
     steps: int,
     metres: Array,
     hours: float,
@@ -180,16 +181,22 @@ def law_evidence(
         The law.
     sites, place, step : arrays of shape (n,)
         Sites of counts, with their zones and bins, in order of bins.
-    log_rate, log_rate_var : arrays of shape (n,)
-        Log of the rate of each, with the mean effect of shocks, and its variance apart from them.
+    log_rate : array of shape (n,)
+        Log of the rate of each, with the mean effect of shocks.
+    error : array of shape (zones, 2)
+        As of `refine_law`: a process of each zone's own that is no shock.
     steps : int
         Number of bins.
     metres, hours
         As of `learn_law`; there are at most as many zones as features.
     """
     features, decay, _ = spatial_features(law, metres, hours, steps)
-    by = StateSpace(features, decay, step, place, log_rate - 0.5 * law.variance, steps, log_rate_var).gradient(sites)
-    return by.log_normaliser, _by_law(law, metres, hours, features, by)
+    count = len(decay)
+    features = np.concatenate([features, np.diag(np.sqrt(error[:, 0]))], axis=1)
+    decay = np.append(decay, error[:, 1])
+    by = StateSpace(features, decay, step, place, log_rate - 0.5 * law.variance, steps).gradient(sites)
+    by = replace(by, features=by.features[:, :count], decay=by.decay[:count])
+    return by.log_normaliser, _by_law(law, metres, hours, features[:, :count], by)
 
 
 def _by_law(law: ShockLaw, metres: Array, hours: float, features: Array, by: Gradient) -> Array:

@@ -186,7 +186,7 @@ def rough_surroundings(
     Fitted without them, zones beside empty ones would take walkers for riders of their own, and later turns would free
     themselves of that but slowly.
     """
-    unknown = {data.zone: (np.full(len(data.start), np.nan),) * 4 for data in zones}
+    unknown = {data.zone: (*(np.full(len(data.start), np.nan),) * 3, np.zeros(2)) for data in zones}
     table = table_of(zones, unknown, places)
     stockout = np.where(np.isfinite(table.observed), table.stockout, 0.0)
     walks = walks_between(table.exposure, stockout, table.metres)

@@ -249,7 +249,7 @@ def _arranged(
 class ZoneFit:
     """A zone as `unmet.mobility.models.zone_table.table_of` needs it: its record, and its log-rate without shocks.
 
-    `apart` is the log-rate by the other weeks alone: what moved a week is not in it.
+    `apart` is the log-rate by the other weeks alone: see `unmet.mobility.models.zone_models.log_rates`.
     """
 
     zone: str
@@ -262,7 +262,7 @@ class ZoneFit:
     log_rate: Array
     log_rate_var: Array
     apart: Array
-    apart_var: Array
+    apart_error: Array
 
 
 def fit_usual_rate(
@@ -279,11 +279,11 @@ def fit_usual_rate(
     hidden = find_held_out(data.zone, data.observed, data.exposure, model.seed)
     learnt_from = data.without(hidden)
     gp, _, level = fit_counts(learnt_from, _seed(data.zone, model.seed))
-    mean, var, apart, apart_var = log_rates(gp, data, level, learnt_from.seen)
+    mean, var, apart, apart_error = log_rates(gp, data, level, learnt_from.seen)
     if around is not None:  # the mean rate, as of a zone without known shocks
         mean, apart = mean + 0.5 * around.prior_var, apart + 0.5 * around.prior_var
     record = (data.zone, data.start, data.minutes, data.observed, data.exposure, data.stockout, data.slot)
-    return ZoneFit(*record, mean, var, apart, apart_var)
+    return ZoneFit(*record, mean, var, apart, apart_error)
 
 
 def _seed(zone: str, seed: int) -> int:

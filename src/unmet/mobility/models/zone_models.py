@@ -39,6 +39,7 @@ hours in Jersey City (`benchmarks/check_first_minutes.py`): the truth is nearer 
 errors of both 0 and a quarter."""
 # Model `share`: minutes from which a bin counts as a day, and α and β of a share that is learnt near uniform.
 _DAY = 12 * 60
+_MOST_LASTING = 0.99  # largest correlation of errors from one bin to the next
 _NEAR_ONE = Parameter(1.0, bounds=(1e-2, 1e3), prior=LogNormal(1.0, 0.5))
 
 
@@ -135,18 +136,23 @@ def log_rate(gp: CensoredGP | KeptGP, data: ZoneData, level: float = 0.0) -> tup
 def log_rates(
     gp: CensoredGP | KeptGP, data: ZoneData, level: float, seen: BoolArray
 ) -> tuple[Array, Array, Array, Array]:
-    """Return mean and variance of the log-rate in every bin, and both by the zone's other weeks alone.
+    """Return mean and variance of the log-rate in every bin, its mean by the zone's other weeks, and their error.
 
-    `seen` are the bins that the model was fitted to. What moved a week is not in the last two, nor are its counts. In
-    short records a tenth is left out at a time, but at least a day. A kept fit gives the first two twice.
+    `seen` are the bins that the model was fitted to. What moved a week is not in the third, nor are its counts. The
+    error has two numbers: the mean variance, weighted by trips, and the correlation from one bin to the next. In short
+    records a tenth is left out at a time, but at least a day. A kept fit gives its own mean and no error.
     """
     mean, var = log_rate(gp, data, level)
     if isinstance(gp, KeptGP):
-        return mean, var, mean, var
+        return mean, var, mean, np.zeros(2)
     days = data.inputs["t"].to_numpy()
     week = np.floor(days / np.clip(np.ptp(days) / 10, 1, 7))
-    apart, apart_var = left_out_log_rate(gp, data.inputs, np.flatnonzero(seen), week)
-    return mean, var, apart - level, apart_var
+    apart, apart_var, ahead = left_out_log_rate(gp, data.inputs, np.flatnonzero(seen), week)
+    trips = np.exp(apart - apart.max())
+    followed = np.isfinite(ahead)
+    error = float(np.average(apart_var, weights=trips))
+    covariance = float(np.average(ahead[followed], weights=trips[followed])) if followed.any() else 0.0
+    return mean, var, apart - level, np.array([error, np.clip(covariance / error, 0.0, _MOST_LASTING)])
 
 
 def _stopped(

@@ -29,8 +29,10 @@ class ZoneTable:
         As of a zone's data; NaN, 0 and 0 where a zone has no row.
     log_rate, log_rate_var : arrays of shape (zones, bins)
         Of the rate without shocks; NaN where it is not known.
-    apart, apart_var : arrays of shape (zones, bins)
-        The same by the zone's other weeks alone; NaN where it is not known.
+    apart : array of shape (zones, bins)
+        Log-rate by the zone's other weeks alone; NaN where it is not known.
+    apart_error : array of shape (zones, 2)
+        Variance of its error, and the error's correlation from one bin to the next.
     metres : array of shape (zones, zones)
         Distances; NaN where not known.
     hours : float
@@ -47,7 +49,7 @@ class ZoneTable:
     log_rate: Array
     log_rate_var: Array
     apart: Array
-    apart_var: Array
+    apart_error: Array
     metres: Array
     hours: float
     slot: IntArray
@@ -97,7 +99,7 @@ def table_of(
     zones : sequence of ZoneData
         The zones.
     rates : mapping
-        Zone → mean and variance of its log-rate, and both by its other weeks alone.
+        Zone → mean and variance of its log-rate; its mean by the other weeks alone, and the error of that.
     places : mapping
         Zone → latitude and longitude; zones that are missing share the city's shocks alone.
     """
@@ -106,16 +108,17 @@ def table_of(
     start = pd.DatetimeIndex(moments.view(f"M8[{unit}]")).tz_localize("UTC")
     shape = (len(zones), len(start))
     observed, log_rate, apart = (np.full(shape, np.nan) for _ in range(3))
-    exposure, stockout, var, apart_var = (np.zeros(shape) for _ in range(4))
+    exposure, stockout, var = (np.zeros(shape) for _ in range(3))
+    error = np.zeros((len(zones), 2))
     slot = np.zeros(len(start), dtype=np.intp)
     for i, data in enumerate(zones):
         at = start.get_indexer(data.start)
         slot[at] = data.slot
         observed[i, at], exposure[i, at], stockout[i, at] = data.observed, data.exposure, data.stockout
-        log_rate[i, at], var[i, at], apart[i, at], apart_var[i, at] = rates[data.zone]
+        log_rate[i, at], var[i, at], apart[i, at], error[i] = rates[data.zone]
     lat, lon = np.array([places.get(data.zone, (np.nan, np.nan)) for data in zones], dtype=float).T
     names = tuple(data.zone for data in zones)
     hours = zones[0].minutes / 60
     metres = metres_between(lat[:, None], lon[:, None], lat, lon)
-    rate = (log_rate, var, apart, apart_var)
+    rate = (log_rate, var, apart, error)
     return ZoneTable(names, start, observed, exposure, stockout, *rate, metres, hours, slot)

@@ -92,7 +92,7 @@ def join_zones(
     if len(fits) < LEAST_ZONES:
         return None
     say("Estimating shocks and walking for the whole city.")
-    rates = {fit.zone: (fit.log_rate, fit.log_rate_var, fit.apart, fit.apart_var) for fit in fits}
+    rates = {fit.zone: (fit.log_rate, fit.log_rate_var, fit.apart, fit.apart_error) for fit in fits}
     table = table_of(fits, rates, places)
     settings: dict[str, Any] = {"walking": model.walking()}
     if kept is None:
@@ -236,7 +236,7 @@ def _path(folder: Path, zones: Sequence[str]) -> Path:
     return folder / f"fits-{hashlib.sha256(json.dumps(list(zones)).encode()).hexdigest()[:16]}.npz"
 
 
-_ARRAYS = ("observed", "exposure", "stockout", "slot", "log_rate", "log_rate_var", "apart", "apart_var")
+_ARRAYS = ("observed", "exposure", "stockout", "slot", "log_rate", "log_rate_var", "apart", "apart_error")
 
 
 def _write_fits(path: Path, fits: Sequence[ZoneFit]) -> None:
