@@ -73,14 +73,14 @@ class Shocks:
         from `zone` to `other` are expected with it: a rate of `zone` that has learnt from the count of `other` would
         be high where that count is high by chance, and the chance would be taken for walkers.
         """
-        place, step = self.space.place, self.space.step
-        tau, pull = self.precision, np.zeros(self.mean.shape)
-        pull[place, step] = self.sites.tau * (self.space.offset + self.mean[place, step]) - self.sites.nu
-        of_components = 1 + self.own[:, None] * tau  # h is what components say of it, divided by this, and its own part
+        tau = self.precision
         shared = self.space.covariance(self.filtered, zone, other, bin_)
-        shared = shared / (of_components[zone, bin_] * of_components[other, bin_])
+        # Two zones share components only; h is these over 1 + dτ, and its own part (`unmet.inference.statespace`).
+        within = 1 + self.own[:, None] * tau
+        shared = shared / (within[zone, bin_] * within[other, bin_])
         kept = 1 - tau[other, bin_] * self.var[other, bin_]
-        mean = self.mean[zone, bin_] + shared * pull[other, bin_] / kept
+        back = (tau * self.mean - self.pull)[other, bin_]
+        mean = self.mean[zone, bin_] + shared * back / kept
         return mean, self.var[zone, bin_] + shared**2 * tau[other, bin_] / kept
 
     @property
