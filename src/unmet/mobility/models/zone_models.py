@@ -39,6 +39,7 @@ hours in Jersey City (`benchmarks/check_first_minutes.py`): the truth is nearer 
 errors of both 0 and a quarter."""
 # Model `share`: minutes from which a bin counts as a day, and α and β of a share that is learnt near uniform.
 _DAY = 12 * 60
+_LEFT_OUT_ROWS = 168  # left out at a time, whose covariance matrix is needed
 _MOST_LASTING = 0.99  # largest correlation of errors from one bin to the next
 _NEAR_ONE = Parameter(1.0, bounds=(1e-2, 1e3), prior=LogNormal(1.0, 0.5))
 
@@ -139,14 +140,14 @@ def log_rates(
     """Return mean and variance of the log-rate in every bin, its mean by the zone's other weeks, and their error.
 
     `seen` are the bins that the model was fitted to. What moved a week is not in the third, nor are its counts. The
-    error has two numbers: the mean variance, weighted by trips, and the correlation from one bin to the next. In short
-    records a tenth is left out at a time, but at least a day. A kept fit gives its own mean and no error.
+    error has two numbers: the mean variance, weighted by trips, and the correlation from one bin to the next. With short
+    records or bins less is left out at a time, but at least a day. A kept fit gives its own mean and no error.
     """
     mean, var = log_rate(gp, data, level)
     if isinstance(gp, KeptGP):
         return mean, var, mean, np.zeros(2)
     days = data.inputs["t"].to_numpy()
-    week = np.floor(days / np.clip(np.ptp(days) / 10, 1, 7))
+    week = np.floor(days / np.clip(min(np.ptp(days) / 10, _LEFT_OUT_ROWS * data.minutes / 1440), 1, 7))
     apart, apart_var, ahead = left_out_log_rate(gp, data.inputs, np.flatnonzero(seen), week)
     trips = np.exp(apart - apart.max())
     followed = np.isfinite(ahead)
