@@ -140,8 +140,9 @@ def log_rates(
     """Return mean and variance of the log-rate in every bin, its mean by the zone's other weeks, and their error.
 
     `seen` are the bins that the model was fitted to. What moved a week is not in the third, nor are its counts. The
-    error has two numbers: the mean variance, weighted by trips, and the correlation from one bin to the next. With short
-    records or bins less is left out at a time, but at least a day. A kept fit gives its own mean and no error.
+    error has two numbers: the mean variance, weighted by trips, and the correlation from one bin to the next. Where
+    records or bins are short, less is left out at a time, but at least a day. A kept fit gives its own mean and no
+    error.
     """
     mean, var = log_rate(gp, data, level)
     if isinstance(gp, KeptGP):
