@@ -50,8 +50,6 @@ class _Records:
         Pickups to learn from; NaN elsewhere.
     log_rate : array
         Logarithm of the expected usual rate, by the zone's own fit: the mean of the log-rate and half of its variance.
-    apart : array
-        Mean of the log of the usual rate by the zone's other weeks, whose error is in the table.
     group : array of int
         Number of the zone and the hour of the day: each has a level of its own.
     walks : Walks
@@ -63,7 +61,6 @@ class _Records:
     table: ZoneTable
     observed: Array
     log_rate: Array
-    apart: Array
     group: IntArray
     walks: Walks
     alone: BoolArray
@@ -194,7 +191,6 @@ def _records(table: ZoneTable, hidden: BoolArray, curve: Walking) -> _Records:
         table=table,
         observed=observed,
         log_rate=np.where(known, table.log_rate + 0.5 * table.log_rate_var, np.nan),
-        apart=table.apart,
         group=_GROUPS * np.arange(len(table.zones))[:, None] + hours_of_day(table),
         walks=walks,
         alone=alone,
@@ -212,8 +208,8 @@ def _law(
     level = level[records.group]
     if shocks is not None:
         # A fit takes up a part of the shocks of its own bins: beside it they look too small and too smooth.
-        usual_apart = records.apart + level, table.apart_error
-        law = refine_law(shocks.law, shocks.space, shocks.sites, *usual_apart, table.metres, table.hours)
+        other_weeks = table.apart + level, table.apart_error
+        law = refine_law(shocks.law, shocks.space, shocks.sites, *other_weeks, table.metres, table.hours)
         return law, _Dispersion(*refine_dispersion(shocks, observed, table.exposure, usual, background))
     # Walkers would look like shocks that neighbours share: residuals are taken where there are none.
     expected = np.where(records.alone, records.own(records.log_rate + level), np.nan)

@@ -152,7 +152,7 @@ def log_rates(
     apart, apart_var, ahead = left_out_log_rate(gp, data.inputs, np.flatnonzero(seen), week)
     trips = np.exp(apart - apart.max())
     followed = np.isfinite(ahead)
-    error = float(np.average(apart_var, weights=trips))
+    error = max(float(np.average(apart_var, weights=trips)), 1e-12)
     covariance = float(np.average(ahead[followed], weights=trips[followed])) if followed.any() else 0.0
     return mean, var, apart - level, np.array([error, np.clip(covariance / error, 0.0, _MOST_LASTING)])
 
