@@ -73,6 +73,12 @@ def test_a_file_that_cannot_be_used_is_refused_with_the_reason(tmp_path, table, 
         read_zones(tmp_path / "own.csv", silent)
 
 
+def test_a_file_of_nothing_but_a_header_is_refused(tmp_path):
+    (tmp_path / "own.csv").write_text("zone,day,pickups,stockout,rain\n")
+    with pytest.raises(FileFormatError, match="no row below the header"):
+        read_zones(tmp_path / "own.csv")
+
+
 def test_a_missing_data_file_is_named_with_its_origin(tmp_path, monkeypatch):
     monkeypatch.setenv("UNMET_DATA", str(tmp_path))
     with pytest.raises(InputError, match=r"daily_counts_and_stockouts_2017\.csv\.gz is missing.*github\.com.*--data"):

@@ -149,7 +149,7 @@ def _status(summary: dict[str, Any]) -> str:
             f"; time between records: {every}" if every else ""
         )
     if summary["minutes"]["available"] + summary["minutes"]["stockout"] == 0:
-        return "none; supply cannot be computed from trips without station capacities (--stations)"
+        return "none; supply cannot be computed from trips without station capacities (--stations) and ends"
     return "none; supply is computed from departures and arrivals, which is weaker evidence"
 
 

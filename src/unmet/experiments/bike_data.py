@@ -144,6 +144,8 @@ def read_zones(path: Path, say: Say = print) -> list[Zone]:
     features = [c for c in table.columns if c not in _KEYS]
     if not features:
         raise FileFormatError(f"{path}: no weather; expected one or more numeric columns besides {', '.join(_KEYS)}.")
+    if table.empty:
+        raise FileFormatError(f"{path}: there is no row below the header; expected one for each zone and day.")
     table = table.assign(day=pd.to_datetime(table.day, errors="coerce"))
     for column in ("pickups", "stockout", *features):
         table[column] = pd.to_numeric(table[column], errors="coerce")

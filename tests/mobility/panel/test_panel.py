@@ -200,6 +200,46 @@ def test_without_status_supply_is_netted_and_marked_as_weaker():
     assert result.summary["supply_from"] == "trips, netted"
 
 
+def test_a_trip_without_an_end_does_not_empty_its_station_for_ever():
+    back_and_forth = [(f"{h:02d}:{m:02d}", f"{h:02d}:{m + 5:02d}", *ab) for h in (8, 9, 10) for m, ab in _TO_AND_FRO]
+    trips, stations = rides(*back_and_forth), places(a=(40.7, 5), b=(40.8, 5))
+    trips.loc[[0], "end_station_id"] = None
+    result = build_panel(trips, stations=stations, timezone=ZONE)
+    whole = build_panel(trips.drop(index=0), stations=stations, timezone=ZONE)
+    columns = ["stockout_minutes", "unknown_minutes", "available_minutes"]
+    later = slice("2021-07-01 09:00", None)
+    one, other = (r.panel.set_index("start_local").sort_index()[columns].loc[later] for r in (result, whole))
+    pd.testing.assert_frame_equal(one, other)
+    assert result.panel["observed"].sum() == len(trips)
+    assert result.quality.set_index("reason").loc["an end is not known", "rows"] == 1
+    assert not result.summary["remarks"]
+
+
+_TO_AND_FRO = [(m, ("a", "b") if m % 20 < 10 else ("b", "a")) for m in range(0, 50, 2)]
+
+
+@pytest.mark.parametrize("lost", ["end_station_id", "ended_at"])
+@pytest.mark.parametrize("every", [1, 5])
+def test_supply_is_not_netted_from_trips_of_which_many_have_no_end(lost, every):
+    trips = rides(*[(f"08:{m:02d}", f"08:{m + 5:02d}", *ab) for m, ab in _TO_AND_FRO])
+    trips.loc[::every, lost] = None
+    result = build_panel(trips, stations=places(a=(40.7, 5), b=(40.8, 5)), timezone=ZONE, force=True)
+    assert not {"empty", "vehicles"} & set(result.summary["reasons"])
+    assert set(result.panel["evidence"]) == {"trips"}
+    assert "supply is not computed" in result.summary["remarks"][0]
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_trips_that_end_away_from_stations_are_netted_if_as_many_come_back(back):
+    trips = rides(*[(f"08:{m:02d}", f"08:{m + 5:02d}", *ab) for m, ab in _TO_AND_FRO])
+    trips = trips.assign(start_lat=40.7, start_lng=-74.0, end_lat=40.8, end_lng=-74.0)
+    trips.loc[::5, "end_station_id"] = None
+    if back:
+        trips.loc[1::5, "start_station_id"] = None
+    result = build_panel(trips, stations=places(a=(40.7, 5), b=(40.8, 5)), timezone=ZONE, force=True)
+    assert set(result.panel["evidence"]) == {"netted" if back else "trips"}
+
+
 def test_trips_without_capacity_leave_supply_unknown():
     frame = build_panel(rides(("08:00", "08:05", "a", "b")), timezone=ZONE).panel
     assert frame["unknown_minutes"].tolist() == frame["minutes"].tolist()

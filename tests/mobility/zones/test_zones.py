@@ -101,6 +101,7 @@ def test_names_of_points_stay_as_written_and_points_without_one_are_numbered(tmp
         ("name,x,y\na,1,2\n", "columns lat and lon"),
         ("name,lat,lon\na,40,here\n", "row 2: lon"),
         ("name,lat,lon\na,40,-74\na,41,-74\n", "two points have the name"),
+        ("name,lat,lon\n", "no row below the header"),
         ("", "cannot be read"),
     ],
 )

@@ -76,6 +76,11 @@ def find_remarks(
         "trips seem to be missing. Pickups are inferred from the status where it has records."
         for begin, end in evidence.missing.tolist()
     ]
+    if evidence.incomplete is not None:
+        remarks.append(
+            f"Of {evidence.incomplete:.1%} of the trips an end is not known, or is at no station: supply is not "
+            "computed from trips, and is unknown. Give status (--status), or trips with stations and times of both ends."
+        )
     if evidence.activity is not None:
         looks = _on_looks(evidence, pickups_from, timezone)
         remarks += looks

@@ -18,8 +18,19 @@ from unmet.mobility.clock.bins import DAY, Bins, Integers, wall_minutes
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.zones.build import Zones
 
-__all__ = ["TripCounts", "check_resolution", "count_trips", "loose_starts", "station_events", "trip_moves", "trip_span"]
+__all__ = [
+    "TripCounts",
+    "check_resolution",
+    "count_trips",
+    "incomplete_trips",
+    "loose_starts",
+    "station_events",
+    "trip_moves",
+    "trip_span",
+]
 
+# A trip of which it is known where its vehicle left and where and when it came: at a station, or elsewhere.
+_WHOLE = "coalesce(start_ix, start_lat) IS NOT NULL AND coalesce(end_ix, end_lat) IS NOT NULL AND ended_at IS NOT NULL"
 _FEWEST_ROUNDED = 50  # trips; one of 60 starts at a full hour
 _VECTORS = 100  # of 2,048 rows at a time from DuckDB
 
@@ -215,18 +226,35 @@ def station_events(connection: DuckDBPyConnection, order: Integers, folder: Path
     return found[0], found[1]
 
 
-def trip_moves(connection: DuckDBPyConnection, order: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return every pickup (-1) and return (+1) at a station, sorted by station (its position in `order`) and time.
+def incomplete_trips(connection: DuckDBPyConnection) -> tuple[int, float]:
+    """Count the trips of stations of which an end is not known, and return by what share moves do not balance.
 
-    The minute of a move is the first full minute after it. Within a minute, returns come first.
+    The share is that of these trips or, if it is larger, by which the other trips leave more or fewer vehicles at
+    stations than they take.
+    """
+    trips, whole, left, came = fetch_one(
+        connection,
+        f"""SELECT count(*), count(*) FILTER ({_WHOLE}), count(start_ix) FILTER ({_WHOLE}),
+            count(end_ix) FILTER ({_WHOLE}) FROM trips WHERE start_ix IS NOT NULL OR end_ix IS NOT NULL""",
+    )
+    shares = (trips - whole) / max(trips, 1), abs(left - came) / max(left, came, 1)
+    return trips - whole, max(shares)
+
+
+def trip_moves(connection: DuckDBPyConnection, order: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return the pickups (-1) and returns (+1) at stations, sorted by station (its position in `order`) and time.
+
+    They are those of trips of which both ends are known, so that no vehicle is made or lost. The minute of a move is
+    the first full minute after it. Within a minute, returns come first.
     """
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     found = connection.execute(
-        """SELECT ix, holds, change FROM (
-            SELECT start_ix AS ix, (epoch_us(started_at) + 59999999) // 60000000 AS holds, -1 AS change FROM trips
+        f"""WITH whole AS (FROM trips WHERE {_WHOLE})
+        SELECT ix, holds, change FROM (
+            SELECT start_ix AS ix, (epoch_us(started_at) + 59999999) // 60000000 AS holds, -1 AS change FROM whole
             UNION ALL
-            SELECT end_ix, (epoch_us(ended_at) + 59999999) // 60000000, 1 FROM trips WHERE ended_at IS NOT NULL)
+            SELECT end_ix, (epoch_us(ended_at) + 59999999) // 60000000, 1 FROM whole)
         WHERE ix IS NOT NULL ORDER BY holds, change DESC"""
     ).fetchnumpy()
     station = place[np.asarray(found["ix"], dtype=np.int64)]

@@ -5,6 +5,10 @@ rebalancing: a pickup from an empty station shows that vehicles were brought, a 
 taken. The level is then kept at its bound. The level at the beginning is unknown, so two levels are followed, one from
 empty and one from full. They are equal once both met a bound. The station had a vehicle if the lower level is positive,
 had none if the upper level is zero, and is undetermined otherwise.
+
+Only trips of which both ends are known are netted: without its end, a vehicle that was ridden to another station would
+be gone for ever. If more than one trip in twenty lacks an end, or more than one vehicle in twenty leaves the stations
+and does not come back, all is undetermined.
 """
 
 from __future__ import annotations

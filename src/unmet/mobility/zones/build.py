@@ -195,6 +195,8 @@ def _read_points(path: Path) -> pd.DataFrame:
     missing = [c for c in ("lat", "lon") if c not in points]
     if missing:
         raise FileFormatError(f"{path}: expected columns lat and lon, found {', '.join(points.columns)}.")
+    if points.empty:
+        raise FileFormatError(f"{path}: there is no row below the header; expected one for each point.")
     for column, most in (("lat", 90), ("lon", 180)):
         points[column] = pd.to_numeric(points[column], errors="coerce")
         bad = ~points[column].abs().le(most)
