@@ -79,7 +79,7 @@ def find_remarks(
     if evidence.incomplete is not None:
         remarks.append(
             f"Of {evidence.incomplete:.1%} of the trips an end is not known, or is at no station: supply is not "
-            "computed from trips, and is unknown. Give status (--status), or trips with stations and times of both ends."
+            "computed from trips, and is unknown. Give --status, or trips with stations and times of both ends."
         )
     if evidence.activity is not None:
         looks = _on_looks(evidence, pickups_from, timezone)
