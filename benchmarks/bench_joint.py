@@ -1,4 +1,4 @@
-"""What the city as one costs: realistic simulated cities, hourly, from the panel to all tables, on two processes.
+"""Time the city as one: realistic simulated cities, hourly, from the panel to all tables, on two processes.
 
 600 zones and a year of hours should take at most 25 minutes on two processors and 1 GB for each worker, and the cost
 should grow as zones and bins do. Cities of two sizes are estimated; what the larger one costs more is the cost of its
