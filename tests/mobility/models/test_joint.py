@@ -11,7 +11,9 @@ import pytest
 from known_city import known_panel, true_rate
 
 from unmet import FileFormatError, InputError
-from unmet.inference.ep import Sites
+from unmet.inference.ep import Sites, expectation_propagation
+from unmet.likelihoods.base import Observations
+from unmet.likelihoods.counts import Poisson
 from unmet.mobility.models import joint, joint_city, shock_law
 from unmet.mobility.models.factors import city_factor, local_factor, usual_rate
 from unmet.mobility.models.joint import join_city
@@ -24,6 +26,7 @@ from unmet.mobility.models.shock_law import (
     refine_law,
     spatial_features,
 )
+from unmet.mobility.models.shock_stretches import Pairs
 from unmet.mobility.models.shocks import estimate_shocks, refine_dispersion
 from unmet.mobility.models.surroundings import rough_rates, walks_between
 from unmet.mobility.models.walking import NO_WALKING, Walking
@@ -116,7 +119,9 @@ def test_the_evidence_leads_from_a_wrong_law_to_the_right_one() -> None:
     for _ in range(4):
         usual = table.log_rate - 0.5 * law.variance
         found = estimate_shocks(table.observed, table.exposure, usual, None, law, table.metres, dispersion=0.0)
-        evidence.append(found.log_evidence)
+        y, exposure = (values[found.space.place, found.space.step] for values in (table.observed, table.exposure))
+        ep = expectation_propagation(found.space, Poisson(), Observations(y, y, exposure), found.sites, tol=1e-3)
+        evidence.append(ep.log_z)
         law = refine_law(law, found.space, found.sites, table.log_rate, table.apart_error, table.metres, 1.0)
     assert np.diff(evidence)[0] > 10
     assert (np.diff(evidence) > -0.5).all()  # up to EP's own error
@@ -165,11 +170,13 @@ def few_features(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 def test_shocks_elsewhere_are_those_of_a_posterior_without_the_count(features: int, monkeypatch) -> None:
     few_features(monkeypatch, features)
     table, _, _, _ = simulated(6, zones=5, bins=12)
-    found = estimate_shocks(table.observed, np.ones((5, 12)), table.log_rate, None, LAW, table.metres, dispersion=0.0)
+    zone, other = np.nonzero(~np.eye(5, dtype=bool))
+    pairs = Pairs(zone, other, np.full(20, 7))
+    given = (table.observed, np.ones((5, 12)), table.log_rate, None, LAW, table.metres)
+    found = estimate_shocks(*given, dispersion=0.0, pairs=pairs)
     assert found.own.any() == (features == 3)
     space, sites = found.space, found.sites
-    zone, other = np.nonzero(~np.eye(5, dtype=bool))
-    mean, var = found.elsewhere(zone, other, np.full(20, 7))
+    mean, var = found.elsewhere()
     for row, (i, j) in enumerate(zip(zone, other, strict=True)):
         left_out = (space.place == j) & (space.step == 7)
         assert left_out.sum() == 1

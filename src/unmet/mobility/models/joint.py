@@ -16,11 +16,13 @@ from unmet.mobility.models.held_out import HeldOut, measure
 from unmet.mobility.models.joint_city import JointCity, hours_of_day
 from unmet.mobility.models.kept import KeptJoint
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
+from unmet.mobility.models.shock_stretches import Pairs
 from unmet.mobility.models.shocks import Shocks, estimate_shocks, refine_dispersion
 from unmet.mobility.models.surroundings import rough_rates, walks_between
 from unmet.mobility.models.walking import DEFAULT_WALKING, Walking, Walks
 from unmet.mobility.models.walking_learning import Absorbed, learn_walking
 from unmet.mobility.models.zone_table import ZoneTable
+from unmet.spreading import Spread, in_turn
 
 __all__ = ["join_city"]
 
@@ -93,6 +95,7 @@ def join_city(
     rounds: int = _ROUNDS,
     hidden: BoolArray | None = None,
     kept: KeptJoint | None = None,
+    spread: Spread = in_turn,
 ) -> JointCity:
     """Learn shocks and walking from all zones, in turns.
 
@@ -112,6 +115,8 @@ def join_city(
         Bins to hold out, on which bias and coverage are measured.
     kept : KeptJoint, optional
         What was learnt from earlier bins: only the shocks are then estimated.
+    spread : callable
+        Where stretches of weeks are estimated: see `unmet.spreading`. It changes no digit.
     """
     if kept is not None:
         walking = kept.walking
@@ -139,10 +144,12 @@ def join_city(
             dispersion=dispersion.common,
             hours=table.hours,
             start=None if shocks is None else shocks.sites,
+            pairs=Pairs(walks.source, walks.target, walks.bin),
+            spread=spread,
         )
         riders = walks.out * _turned_away(walks, shocks, usual)
         if walking is None and len(walks):
-            curve = _learn_curve(records, shocks, riders, dispersion, absorbed)
+            curve = _learn_curve(records, shocks, riders, dispersion, absorbed, curve)
         background = walks.arrivals(curve, riders, records.observed.shape)
         # A kept fit is of rates with the walkers taken off: its level is right.
         last = level
@@ -150,9 +157,9 @@ def join_city(
             level = np.log(absorbed.level(np.where(np.isfinite(records.observed), background, 0.0)))
     assert shocks is not None
     if walking is None and len(walks) and curve.theta.size:
-        curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before))
+        curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before, spread))
         other = walks.out * _turned_away(walks, shocks, usual, left_out=1.0)
-        curve = curve.in_doubt(_learn_curve(records, shocks, other, dispersion, absorbed))
+        curve = curve.in_doubt(_learn_curve(records, shocks, other, dispersion, absorbed, curve))
     rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * shocks.var))
     joint = JointCity(
         zones=table.zones,
@@ -224,18 +231,24 @@ def _kept_law(kept: KeptJoint, table: ZoneTable) -> tuple[ShockLaw, _Dispersion]
 
 
 def _learn_curve(
-    records: _Records, shocks: Shocks, riders: Array, dispersion: _Dispersion, absorbed: Absorbed
+    records: _Records, shocks: Shocks, riders: Array, dispersion: _Dispersion, absorbed: Absorbed, start: Walking
 ) -> Walking:
     """Learn how far riders walk, each count by a rate that does not know it."""
     # At the level of the fits: how it changes with the curve is `absorbed`.
     fitted = records.log_rate - 0.5 * shocks.law.variance
     own = np.nan_to_num(records.own(fitted + shocks.left_out_mean, shocks.left_out_var))
     spread = dispersion.common + shocks.left_out_var
-    return learn_walking(records.walks, records.observed, own, riders, dispersion=spread, absorbed=absorbed)
+    return learn_walking(records.walks, records.observed, own, riders, dispersion=spread, absorbed=absorbed, start=start)
 
 
 def _left_by_shocks(
-    records: _Records, shocks: Shocks, usual: Array, background: Array, dispersion: _Dispersion, before: Array
+    records: _Records,
+    shocks: Shocks,
+    usual: Array,
+    background: Array,
+    dispersion: _Dispersion,
+    before: Array,
+    spread: Spread,
 ) -> float:
     """Part of the information on walkers that is left when shocks are not known but estimated with them.
 
@@ -256,13 +269,14 @@ def _left_by_shocks(
         dispersion=dispersion.common,
         hours=table.hours,
         start=shocks.sites,
+        spread=spread,
     )
 
     def slope(known: Shocks, factor: float) -> float:
         own = np.nan_to_num(records.own(usual + known.left_out_mean, known.left_out_var))
         mean = np.maximum(own + factor * background, 1e-9)
-        spread = dispersion.common + known.left_out_var
-        return float(np.sum((background * (observed - mean) / (mean * (1 + spread * mean)))[seen]))
+        excess = dispersion.common + known.left_out_var
+        return float(np.sum((background * (observed - mean) / (mean * (1 + excess * mean)))[seen]))
 
     here = slope(shocks, 1.0)
     held = here - slope(shocks, more)
@@ -272,7 +286,7 @@ def _left_by_shocks(
 def _turned_away(walks: Walks, shocks: Shocks, usual: Array, left_out: float = _LEFT_OUT) -> Array:
     """Rate of the source of each walk, with a part of what the target's count says of it left out."""
     at = walks.source, walks.bin
-    mean, rest = shocks.elsewhere(walks.source, walks.target, walks.bin)
+    mean, rest = shocks.elsewhere()
     mean = left_out * mean + (1 - left_out) * shocks.mean[at]
     rest = left_out * rest + (1 - left_out) * shocks.var[at]
     return np.asarray(np.nan_to_num(np.exp(usual[at] + mean + 0.5 * rest)))

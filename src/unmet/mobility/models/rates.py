@@ -76,7 +76,10 @@ def mid_quantiles(draws: Array, levels: Sequence[float]) -> Array:
     >>> mid_quantiles(np.array([[0.0]] * 19 + [[1.0]]), [0.05, 0.95]).ravel().round(2)
     array([0.  , 0.95])
     """
-    ordered = np.sort(draws, axis=0)
+    found = np.repeat(np.asarray(draws[:1], dtype=float), len(levels), axis=0)
+    # Most bins are known: there all draws are the same, and so are all quantiles.
+    varies = (draws != draws[0]).any(axis=0)
+    ordered = np.sort(draws[:, varies], axis=0)
     count = len(ordered)
 
     def middle(values: Array) -> tuple[Array, Array, Array]:
@@ -84,7 +87,6 @@ def mid_quantiles(draws: Array, levels: Sequence[float]) -> Array:
         less, up_to = (ordered < values).sum(axis=0), (ordered <= values).sum(axis=0)
         return less, up_to, 0.5 * (less + up_to)
 
-    found = np.empty((len(levels), ordered.shape[1]))
     for row, level in enumerate(levels):
         wanted = level * count
         value = ordered[min(int(wanted), count - 1)]
@@ -94,5 +96,5 @@ def mid_quantiles(draws: Array, levels: Sequence[float]) -> Array:
         other = np.take_along_axis(ordered, beside[None], axis=0)[0]
         step = middle(other)[2] - here
         part = np.divide(wanted - here, step, out=np.zeros_like(step), where=step != 0)
-        found[row] = value + part * (other - value)
+        found[row, varies] = value + part * (other - value)
     return found

@@ -14,19 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
-from unmet._exceptions import NumericalError
 from unmet._parameters import Parameter
-from unmet._typing import Array, BoolArray, IntArray
-from unmet.inference.ep import Sites, expectation_propagation
+from unmet._typing import Array, BoolArray
+from unmet.inference.ep import Sites
 from unmet.inference.statespace import Filtered, StateSpace
 from unmet.likelihoods.base import Observations
-from unmet.likelihoods.counts import NegativeBinomial, Poisson
+from unmet.likelihoods.counts import NegativeBinomial
 from unmet.mobility.models.shock_law import ShockLaw, spatial_features
+from unmet.mobility.models.shock_stretches import Pairs, smooth_counts
+from unmet.spreading import Spread, in_turn
 
 __all__ = ["Shocks", "estimate_shocks", "refine_dispersion"]
 
-# Movement of a site, in units of the posterior, at which EP stops: far below what matters for an interval.
-_TOLERANCE, _SWEEPS = 1e-3, 15
 # Dispersions whose evidence is computed (a spline goes through them); standard deviation of the log of a zone's about
 # that of all; counts of a zone that are used.
 _DISPERSIONS = np.geomspace(1e-3, 1.0, 10)
@@ -50,8 +49,8 @@ class Shocks:
         The same without the count of that zone and bin (EP's cavity).
     dispersion : float
         Of counts beside it.
-    log_evidence : float
-        EP's.
+    pairs, shared : Pairs, array of shape (n,)
+        Pairs of zones in a bin, and the posterior covariance of what components contribute to both.
     """
 
     law: ShockLaw
@@ -61,23 +60,25 @@ class Shocks:
     left_out_mean: Array
     left_out_var: Array
     dispersion: float
-    log_evidence: float
+    pairs: Pairs | None
+    shared: Array
     space: StateSpace
     filtered: Filtered
     sites: Sites
 
-    def elsewhere(self, zone: IntArray, other: IntArray, bin_: IntArray) -> tuple[Array, Array]:
-        """Mean and variance of h of a zone without the count of another zone in the same bin, for many pairs.
+    def elsewhere(self) -> tuple[Array, Array]:
+        """Mean and variance of h of the first zone of each pair without the count of the second in the same bin.
 
-        The site of the other zone is taken out of the joint posterior of both (a cavity of two variables). Walkers
-        from `zone` to `other` are expected with it: a rate of `zone` that has learnt from the count of `other` would
-        be high where that count is high by chance, and the chance would be taken for walkers.
+        The site of the second zone is taken out of the joint posterior of both (a cavity of two variables). Walkers
+        from the first to the second are expected with it: a rate that has learnt from the count of the second would be
+        high where that count is high by chance, and the chance would be taken for walkers.
         """
+        assert self.pairs is not None, "shocks were estimated without pairs"
+        zone, other, bin_ = self.pairs.first, self.pairs.second, self.pairs.step
         tau = self.precision
-        shared = self.space.covariance(self.filtered, zone, other, bin_)
         # Two zones share components only; h is these over 1 + dτ, and its own part (`unmet.inference.statespace`).
         within = 1 + self.own[:, None] * tau
-        shared = shared / (within[zone, bin_] * within[other, bin_])
+        shared = self.shared / (within[zone, bin_] * within[other, bin_])
         kept = 1 - tau[other, bin_] * self.var[other, bin_]
         back = (tau * self.mean - self.pull)[other, bin_]
         mean = self.mean[zone, bin_] + shared * back / kept
@@ -114,6 +115,8 @@ def estimate_shocks(
     dispersion: float,
     hours: float = 1.0,
     start: Sites | None = None,
+    pairs: Pairs | None = None,
+    spread: Spread = in_turn,
 ) -> Shocks:
     """Estimate h from the counts of all zones.
 
@@ -135,6 +138,10 @@ def estimate_shocks(
         Length of a bin.
     start : Sites, optional
         Of an earlier estimate with the same bins seen.
+    pairs : Pairs, optional
+        Pairs of zones in a bin for which `Shocks.elsewhere` is asked.
+    spread : callable
+        Where stretches of weeks are estimated: see `unmet.spreading`.
     """
     features, decay, own = spatial_features(law, metres, hours, observed.shape[1])
     seen: BoolArray = np.isfinite(observed) & (exposure > 0) & np.isfinite(log_rate)
@@ -143,20 +150,16 @@ def estimate_shocks(
     y = observed[zone, bin_]
     others = None if background is None else background[zone, bin_]
     obs = Observations(y, y, exposure[zone, bin_], background=others)
-    likelihood = NegativeBinomial(Parameter(dispersion, fixed=True)) if dispersion > 0 else Poisson()
-    try:
-        ep = expectation_propagation(space, likelihood, obs, start, tol=_TOLERANCE, max_sweeps=_SWEEPS)
-    except NumericalError:  # sites of another law may leave no posterior under this one
-        ep = expectation_propagation(space, likelihood, obs, None, tol=_TOLERANCE, max_sweeps=_SWEEPS)
-    assert isinstance(ep.posterior, Filtered)
-    mean, var = ep.posterior.everywhere.copy(), ep.posterior.spread + own[:, None]
-    mean[zone, bin_], var[zone, bin_] = ep.posterior.mean - space.offset, ep.posterior.var
+    found = smooth_counts(space, obs, dispersion, start, pairs=pairs, spread=spread)
+    posterior, sites = found.filtered, found.sites
+    mean, var = posterior.everywhere.copy(), posterior.spread + own[:, None]
+    mean[zone, bin_], var[zone, bin_] = posterior.mean - space.offset, posterior.var
     rest_mean, rest_var = mean.copy(), var.copy()
-    tau, nu, kept = ep.sites.tau, ep.sites.nu, 1 - ep.sites.tau * ep.posterior.var
-    rest_var[zone, bin_] = ep.posterior.var / kept
-    rest_mean[zone, bin_] = (ep.posterior.mean - ep.posterior.var * nu) / kept - space.offset
-    sites = Sites(tau, nu)
-    return Shocks(law, own, mean, var, rest_mean, rest_var, dispersion, ep.log_z, space, ep.posterior, sites)
+    tau, nu, kept = sites.tau, sites.nu, 1 - sites.tau * posterior.var
+    rest_var[zone, bin_] = posterior.var / kept
+    rest_mean[zone, bin_] = (posterior.mean - posterior.var * nu) / kept - space.offset
+    left_out = rest_mean, rest_var
+    return Shocks(law, own, mean, var, *left_out, dispersion, pairs, found.shared, space, posterior, sites)
 
 
 def refine_dispersion(

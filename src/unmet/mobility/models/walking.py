@@ -13,7 +13,7 @@ import csv
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,6 +44,7 @@ Two systems were measured: .40, .22, .11 and .30, .20, .03 within 150 m, 250 and
 apart, but for the last, whose standard error is as large as itself."""
 _STEP = 1e-5  # of theta, for the curve's derivatives
 _MOST_ROWS = 10_000  # of a file with a curve
+_BLOCK = 20_000  # rows of walks whose arrays stay in the cache
 
 
 @dataclass(frozen=True)
@@ -218,16 +219,23 @@ class Walks:
         return len(self.source)
 
     @cached_property
-    def _blocks(self) -> list[IntArray]:
-        """Rows of the bins of sources with the same number of neighbours: arrays of shape (neighbours, bins).
+    def _blocks(self) -> list[tuple[slice, int]]:
+        """Stretches of rows with the same number of neighbours in each bin, and that number.
 
-        Neighbours are in order of distance.
+        They are short enough for their arrays to stay in the cache.
         """
         if not len(self):
             return []
-        first = np.flatnonzero(np.concatenate([[True], (np.diff(self.source) != 0) | (np.diff(self.bin) != 0)]))
-        neighbours = np.diff(np.append(first, len(self)))
-        return [np.arange(n)[:, None] + first[neighbours == n] for n in np.unique(neighbours)]
+        changes = (np.diff(self.source) != 0) | (np.diff(self.bin) != 0)
+        first = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(self)]])
+        neighbours = np.diff(first)
+        blocks = []
+        runs = np.concatenate([[0], np.flatnonzero(np.diff(neighbours)) + 1, [len(neighbours)]])
+        for begin, end in pairwise(runs.tolist()):
+            count = int(neighbours[begin])
+            step = max(_BLOCK // count, 1)
+            blocks += [(slice(first[i], first[min(i + step, end)]), count) for i in range(begin, end, step)]
+        return blocks
 
     @cached_property
     def _distances(self) -> tuple[Array, IntArray]:
@@ -243,11 +251,9 @@ class Walks:
     def chances(self, walking: Walking) -> Array:
         """``P(i→j)`` of each row: not served by any nearer zone, then served by this one."""
         success, chance = self._success(walking), np.empty(len(self))
-        for rows in self._blocks:
-            left = np.ones(rows.shape[1])
-            for here in rows:
-                chance[here] = served = left * success[here]
-                left -= served
+        for rows, count in self._blocks:
+            s = success[rows].reshape(-1, count)
+            chance[rows].reshape(-1, count)[:] = s * _left(s)
         return chance
 
     def slope(self, walking: Walking, weight: Array) -> Array:
@@ -257,15 +263,14 @@ class Walks:
         who was not served at k, ``after_{k−1} = weight_k s_k + (1 − s_k) after_k``.
         """
         success, by_success = self._success(walking), np.empty(len(self))
-        for rows in self._blocks:
-            s = success[rows]
-            left = np.cumprod(1 - s, axis=0)
-            left[1:], left[0] = left[:-1].copy(), 1.0
-            after = np.zeros(rows.shape[1])
-            for k in range(len(rows) - 1, -1, -1):
-                here = weight[rows[k]]
-                by_success[rows[k]] = left[k] * (here - after)
-                after = here * s[k] + (1 - s[k]) * after
+        for rows, count in self._blocks:
+            s, here = (np.ascontiguousarray(values[rows].reshape(-1, count).T) for values in (success, weight))
+            after, found = np.zeros(s.shape[1]), np.empty(s.shape)
+            for k in range(count - 1, -1, -1):
+                gain = here[k] - after
+                found[k] = gain
+                after = after + gain * s[k]
+            by_success[rows].reshape(-1, count)[:] = (_left(s, axis=0) * found).T
         distances, of_row = self._distances
         by_chance = np.bincount(of_row, by_success * self.available, minlength=len(distances))
         return walking.jacobian(distances) @ by_chance
@@ -281,6 +286,13 @@ class Walks:
     def arrivals(self, walking: Walking, riders: Array, shape: tuple[int, ...]) -> Array:
         """Walkers expected at each zone and bin, given the riders who find the source of each row empty."""
         return _sums(self.target, self.bin, riders * self.chances(walking), shape)
+
+
+def _left(success: Array, axis: int = 1) -> Array:
+    """Chance that a rider was served by no nearer neighbour; neighbours are along the axis."""
+    left = np.roll(np.cumprod(1 - success, axis=axis), 1, axis=axis)
+    left[(slice(None), 0) if axis else 0] = 1.0
+    return np.asarray(left)
 
 
 def _sums(zone: IntArray, bin_: IntArray, values: Array, shape: tuple[int, ...]) -> Array:

@@ -31,6 +31,7 @@ def learn_walking(
     dispersion: Array | float = 0.0,
     prior: Walking = DEFAULT_WALKING,
     absorbed: Absorbed | None = None,
+    start: Walking | None = None,
 ) -> Walking:
     """Learn ``w(d)`` from the counts of zones beside empty ones.
 
@@ -56,6 +57,8 @@ def learn_walking(
         About which the curve is shrunk.
     absorbed : Absorbed, optional
         Walkers that `own` was fitted beside. Without it, `own` is taken to be right whatever the curve.
+    start : Walking, optional
+        Where the search starts, such as the curve of the turn before; by default the prior.
     """
     counts = _Counts.of(walks, observed, own, riders, dispersion, absorbed)
 
@@ -65,7 +68,8 @@ def learn_walking(
         return 0.5 * float(distance @ distance) - value, distance / PRIOR_SD - slope
 
     options = {"gtol": 1e-3 * max(1.0, np.sqrt(len(counts.y)) / 10)}
-    found = minimize(cost, prior.theta, jac=True, method="BFGS", options=options)  # type: ignore[call-overload]
+    begin = prior.theta if start is None or start.theta.size != prior.theta.size else start.theta
+    found = minimize(cost, begin, jac=True, method="BFGS", options=options)  # type: ignore[call-overload]
     precision = _hessian(lambda theta: cost(theta)[1], found.x)
     # Laplace: the prior's volume that is left, ``|H|^-1/2 / sd^k``.
     evidence = -float(found.fun) - 0.5 * float(np.linalg.slogdet(precision * PRIOR_SD**2)[1])

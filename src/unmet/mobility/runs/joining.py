@@ -17,7 +17,7 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError, UnmetError
 from unmet._storage.writing import replacing, writing
-from unmet.execution import Executor, work_through
+from unmet.execution import Executor, count_workers, serially, work_through
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.held_out import find_held_out
@@ -31,6 +31,7 @@ from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.reference import PanelReference, check_reachable
 from unmet.mobility.runs.keeping import Kept, check_still_fits
 from unmet.mobility.runs.worker import JOINT, ZoneBatch, fit_batch
+from unmet.spreading import spread_over_processes
 
 __all__ = ["join_zones"]
 
@@ -105,7 +106,9 @@ def join_zones(
         expected = table.exposure * np.exp(table.log_rate + 0.5 * table.log_rate_var)
         check_still_fits(kept, table.start, np.where(table.exposure > 0, table.observed, np.nan), expected)
         settings = {"kept": kept.joint, "rounds": 2}
-    joint = join_city(table, draws=model.draws, seed=model.seed, **settings)
+    # In processes of this machine, whatever the executor: see `unmet.spreading`.
+    with spread_over_processes(1 if executor is serially else min(jobs, count_workers(None))) as spread:
+        joint = join_city(table, draws=model.draws, seed=model.seed, spread=spread, **settings)
     with replacing(path, scratch=scratch) as aside:
         joint.save(aside)
     return joint
