@@ -359,8 +359,8 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
         ),
         (lambda p: p.assign(exposure=0.0, observed=0), "No bin had anything to rent"),
         (lambda p: p.assign(observed=1e8), r"observed must be 0 to 10,000,000, or missing"),
-        (lambda p: p.assign(available_minutes=500), "the minutes of the states must not exceed those of the bin"),
-        (lambda p: p.assign(minutes=np.nan), "the minutes of the states must not exceed those of the bin"),
+        (lambda p: p.assign(available_minutes=500), "unknown_minutes must sum to minutes"),
+        (lambda p: p.assign(minutes=np.nan), "unknown_minutes must sum to minutes"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused_with_the_reason(spoil, message):
