@@ -164,6 +164,14 @@ def test_weather_columns_are_a_list_of_names() -> None:
             fit(panel("a"), weather=panel("a")[["start"]], timezone="UTC", weather_columns=columns)
 
 
+def test_no_weather_column_is_not_every_weather_column() -> None:
+    hours = pd.date_range("2024-01-01", periods=700, freq="h", tz="UTC")
+    rain = pd.DataFrame({"time": hours, "rain": np.arange(700.0)})
+    for columns in ([], ()):
+        with pytest.raises(InputError, match=r"weather_columns: expected at least one name of a column; got none\."):
+            fit(panel("a"), weather=rain, timezone="UTC", weather_columns=columns)
+
+
 def test_a_time_zone_is_checked_without_weather_too() -> None:
     with pytest.raises(InputError, match="'Mars' is not a known time zone"):
         fit(panel("a"), timezone="Mars")

@@ -75,7 +75,7 @@ def bin_features(
     weather : path or frame, optional
         A table with a time and numbers: see `read_weather`.
     weather_columns : sequence of str, optional
-        Columns of the weather to use; all by default.
+        Columns of the weather to use, at least one; all by default.
     timezone : str, optional
         Time zone of naive times in `weather`; that of the panel by default.
     holidays : str, optional
@@ -97,9 +97,8 @@ def bin_features(
         frame = add_holidays(frame, country, subdivision or None)
     if timezone is not None:
         zone_info(timezone)
-    if weather_columns is not None and (isinstance(weather_columns, str) or not isinstance(weather_columns, Sequence)):
-        raise InputError(f"weather_columns: expected a list of names of columns; got {weather_columns!r:.60}.")
-    if weather_columns and weather is None:
+    _check_columns(weather_columns)
+    if weather_columns is not None and weather is None:
         raise InputError("weather_columns: columns were given, but no weather; give the weather as well (--weather).")
     if weather is not None:
         found = _with_weather(frame, recorded, panel, weather, weather_columns, timezone or panel.timezone)
@@ -107,6 +106,18 @@ def bin_features(
         found = BinFeatures(frame, pd.DataFrame(columns=["column", "first", "last", "bins"]), QualityLog().frame())
     own = [c for c in frame.columns if c != "start" and c in panel.columns]
     return replace(found, frame=found.frame.drop(columns=own))
+
+
+def _check_columns(columns: Sequence[str] | None) -> None:
+    if columns is None:
+        return
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise InputError(f"weather_columns: expected a list of names of columns; got {columns!r:.60}.")
+    if not columns:
+        raise InputError(
+            "weather_columns: expected at least one name of a column; got none. Leave weather_columns out to use all "
+            "columns, and the weather (--weather) to use none."
+        )
 
 
 def _with_weather(
@@ -230,6 +241,7 @@ def read_weather(
     >>> weather["at"].dt.hour.tolist()
     [5, 6]
     """
+    _check_columns(columns)
     frame, log = _read(given, timezone, columns)
     return frame, log.frame()
 
