@@ -69,6 +69,7 @@ def make_panel(days=28, seed=0, level=6.0, dispersion=0.05):
 
 
 PANEL, WANTED, RATE = make_panel()
+NOTHING_KNOWN = {"available_minutes": 0, "stockout_minutes": 0, "closed_minutes": 0, "unknown_minutes": 60}
 
 
 @pytest.fixture(scope="module")
@@ -352,9 +353,17 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
         (lambda p: p.assign(zone=["a", "b"] * (len(p) // 2)), "rows of one zone"),
         (lambda p: p.iloc[:0], "rows of one zone"),
         (
-            lambda p: p.assign(
-                exposure=0.0, observed=np.nan, available_minutes=0, stockout_minutes=0, closed_minutes=0
-            ).assign(unknown_minutes=p["minutes"]),
+            lambda p: p.assign(exposure=0.0, observed=np.nan, **NOTHING_KNOWN),
+            "has no record",
+        ),
+        (
+            lambda p: p.assign(exposure=0.0, observed=1.0, evidence="trips", **NOTHING_KNOWN),
+            r"Its [\d,]+ pickups are recorded, but its supply is unknown in every bin, .* Give its status",
+        ),
+        (
+            lambda p: p.assign(exposure=0.0, observed=np.nan, **NOTHING_KNOWN).assign(
+                future=p.index > 900, unknown_minutes=np.where(p.index > 900, 0, 60)
+            ),
             "has no record",
         ),
         (lambda p: p.assign(exposure=0.0, observed=0), "No bin had anything to rent"),
