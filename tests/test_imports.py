@@ -16,7 +16,7 @@ import unmet
 ROOT = Path(unmet.__file__).parent
 
 # Every part may import itself and the common ground.
-GROUND = {"_normal", "_linalg", "_memory", "_numbers", "_exceptions", "_typing", "_parameters", "_stamp"}
+GROUND = {"_normal", "_linalg", "_memory", "_numbers", "_exceptions", "_typing", "_parameters", "_signals", "_stamp"}
 SCIENCE = {"kernels", "likelihoods", "inference", "evidence", "estimators"}
 DATA = {f"mobility.{name}" for name in ("clock", "records", "zones", "supply", "panel", "features")}
 ESTIMATES = {f"mobility.{name}" for name in ("models", "runs", "demand")}
@@ -66,6 +66,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     | {"pipeline", "report", "simulate"}
     | DATA
     | ESTIMATES,
+    "__main__": {"cli"},
 }
 
 

@@ -161,7 +161,7 @@ ARROWS = {
 """Imports between parts, without those that others imply; `tests/test_figures.py` compares them with the code."""
 GROUND = (
     ("_storage", "execution", "spreading", "engines", "censoring", "metrics"),
-    ("_exceptions", "_linalg", "_memory", "_normal", "_numbers", "_parameters", "_stamp", "_typing"),
+    ("_exceptions", "_linalg", "_memory", "_normal", "_numbers", "_parameters", "_signals", "_stamp", "_typing"),
 )
 """Parts that import only each other and those in the row below them."""
 _ROW, _BOX = 52, (104, 30)

@@ -165,6 +165,7 @@ def test_an_interrupted_run_says_how_to_go_on(panel, tmp_path, monkeypatch):
         (["--holidays", "Atlantis"], "no calendar"),
         (["--weather", "nowhere.csv", "--timezone", "UTC"], "no such file"),
         (["--weather", "nowhere.csv"], "no such file"),
+        (["--weather-columns", ""], "expected at least one name of a column"),
     ],
 )
 def test_what_makes_no_sense_is_explained_with_exit_code_2(panel, tmp_path, monkeypatch, capsys, options, said):

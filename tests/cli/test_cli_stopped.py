@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,35 @@ setattr(module, name, stop)
 del sys.argv[1:4]
 main()
 """
+
+
+# Sends itself a signal when the entry point of the package begins to import the command line.
+STOPPED_EARLY = """
+import importlib, os, sys
+module, _, name = sys.argv[1].partition(":")
+main = getattr(importlib.import_module(module), name)
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[2]:
+            os.kill(os.getpid(), int(sys.argv[3]))
+sys.meta_path.insert(0, Stop())
+main()
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize("at", ["unmet.cli", "typer", "unmet.cli.targets"])
+def test_a_command_that_is_stopped_while_it_is_imported_ends_with_the_same_exit_code(number, code, at):
+    entry = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]["unmet"]
+    ended = subprocess.run(
+        [sys.executable, "-c", STOPPED_EARLY, entry, at, str(int(number))],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", "")
 
 
 @pytest.fixture(scope="module")

@@ -69,6 +69,7 @@ def make_panel(days=28, seed=0, level=6.0, dispersion=0.05):
 
 
 PANEL, WANTED, RATE = make_panel()
+NOTHING_KNOWN = {"available_minutes": 0, "stockout_minutes": 0, "closed_minutes": 0, "unknown_minutes": 60}
 
 
 @pytest.fixture(scope="module")
@@ -352,15 +353,23 @@ def test_the_kernel_grows_with_what_the_data_can_tell():
         (lambda p: p.assign(zone=["a", "b"] * (len(p) // 2)), "rows of one zone"),
         (lambda p: p.iloc[:0], "rows of one zone"),
         (
-            lambda p: p.assign(
-                exposure=0.0, observed=np.nan, available_minutes=0, stockout_minutes=0, closed_minutes=0
-            ).assign(unknown_minutes=p["minutes"]),
+            lambda p: p.assign(exposure=0.0, observed=np.nan, **NOTHING_KNOWN),
+            "has no record",
+        ),
+        (
+            lambda p: p.assign(exposure=0.0, observed=1.0, evidence="trips", **NOTHING_KNOWN),
+            r"Its [\d,]+ pickups are recorded, but its supply is unknown in every bin, .* Give its status",
+        ),
+        (
+            lambda p: p.assign(exposure=0.0, observed=np.nan, **NOTHING_KNOWN).assign(
+                future=p.index > 900, unknown_minutes=np.where(p.index > 900, 0, 60)
+            ),
             "has no record",
         ),
         (lambda p: p.assign(exposure=0.0, observed=0), "No bin had anything to rent"),
         (lambda p: p.assign(observed=1e8), r"observed must be 0 to 10,000,000, or missing"),
-        (lambda p: p.assign(available_minutes=500), "the minutes of the states must not exceed those of the bin"),
-        (lambda p: p.assign(minutes=np.nan), "the minutes of the states must not exceed those of the bin"),
+        (lambda p: p.assign(available_minutes=500), "unknown_minutes must sum to minutes"),
+        (lambda p: p.assign(minutes=np.nan), "unknown_minutes must sum to minutes"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused_with_the_reason(spoil, message):

@@ -56,8 +56,8 @@ def test_a_city_that_is_a_link_is_named_after_the_link(tmp_path):
         (tmp_path / "cities").mkdir(exist_ok=True)
         (tmp_path / "cities" / name).symlink_to(tmp_path / name / "2024-05-01")
     cities = find_cities(tmp_path / "cities", tmp_path / "out")
-    assert [(city.name, city.settings.out.name) for city in cities] == [("bergen", "bergen"), ("oslo", "oslo")]
-    assert cities[1].settings.trips == (str(tmp_path / "cities" / "oslo" / "city" / "trips.parquet"),)
+    assert [(city.name, city.settings_for(1).out.name) for city in cities] == [("bergen", "bergen"), ("oslo", "oslo")]
+    assert cities[1].settings_for(1).trips == (str(tmp_path / "cities" / "oslo" / "city" / "trips.parquet"),)
 
 
 def test_a_folder_that_has_no_name_gives_a_city_none(tmp_path):
@@ -101,6 +101,33 @@ def test_a_city_that_fails_has_a_reason_and_the_others_are_done(done):
     assert "trips" in next(row.reason for row in rows if row.city == "Nowhere")
 
 
+def test_a_city_whose_settings_are_not_valid_does_not_stop_the_others(source, tmp_path):
+    """Sent to workers as one piece of work, or one after another."""
+    (tmp_path / "cities").mkdir()
+    (tmp_path / "cities" / "Bergen").symlink_to(source / "Bergen")
+    for name, text in (("Torn", '[records]\ntrips = ["city'), ("Unknown", CONFIG + "[panel]\nevry = '1h'")):
+        (tmp_path / "cities" / name).mkdir()
+        (tmp_path / "cities" / name / "unmet.toml").write_text(text)
+    for number, jobs in enumerate((1, 2)):
+        out = tmp_path / f"out{number}"
+        rows = run_cities(find_cities(tmp_path / "cities", out), out, executor=serially, jobs=jobs)
+        assert [row.city for row in rows if row.reason is None] == ["Bergen"]
+        reasons = {row.city: row.reason for row in rows if row.reason is not None}
+        assert "Torn/unmet.toml: is not valid TOML" in reasons["Torn"]
+        assert "Did you mean 'every'?" in reasons["Unknown"]
+        assert "1 of 3 cities are estimated" in (out / PAGE).read_text(encoding="utf-8")
+    command = ["fleet", str(tmp_path / "cities"), "--out", str(out), "--engine", "serial", "--jobs", "1"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 1
+    assert "2 of 3 cities" in result.output
+
+
+def test_a_listed_file_that_does_not_exist_is_a_mistake_of_the_list(source, tmp_path):
+    (source / "list.toml").write_text('cities = ["Bergen", "Brgen"]')
+    with pytest.raises(InputError, match="Brgen: cannot read the settings: No such file"):
+        find_cities(source / "list.toml", tmp_path)
+
+
 def test_one_city_after_another_gives_the_same_tables_as_cities_in_parallel(done, source, tmp_path):
     out, rows = done
     cities = [city for city in find_cities(source, tmp_path) if city.name == "Bergen"]
@@ -121,7 +148,7 @@ def test_cities_can_be_sent_to_other_processes(source, tmp_path):
     (city, *_) = find_cities(source, tmp_path)
     assert isinstance(city, City)
     assert len(pickle.dumps(city)) < 10_000
-    assert city.settings.trips[0].startswith("/")
+    assert city.settings_for(1).trips[0].startswith("/")
 
 
 def test_the_command_prints_a_table_and_reports_failures(done, source):

@@ -163,6 +163,7 @@ def test_dates_need_no_quotes(tmp_path):
         ("[panel]\nrebalancing = 2.5", ["expected a whole number", "2.5 (a number)"]),
         ("[records]\nforce = 1", ["expected true or false", "1 (a whole number)"]),
         ("[records]\ntrips = []", ["expected a path, or a list of paths", "an empty list"]),
+        ("[records]\nweather_columns = []", ["expected a column, or a list of columns", "an empty list"]),
         ("[records]\ntrips = ['a.csv', 3]", ["a list of paths", "a list"]),
         ("[records]\nmap = 'a=b'", ["a table of names", "the text 'a=b'"]),
         ("[records]\ntimezone = 2021-01-01", ["expected text", "2021-01-01 (a date)"]),

@@ -270,6 +270,7 @@ def test_files_of_others_in_the_folder_are_left_alone(city, out):
         ({"weather": "{tmp}/garbage.csv"}, "not a text file"),
         ({"weather": "{city}/stations.csv"}, "weather"),
         ({"weather_columns": ("moonlight",)}, "no column of numbers 'moonlight'"),
+        ({"weather_columns": ()}, "expected at least one name of a column"),
         ({"trips": ("{out}/panel.parquet",)}, "inside the folder of the results"),
         ({"zones": "{tmp}/garbage.geojson"}, "garbage.geojson"),
         ({"holidays": "Atlantis"}, "no calendar"),

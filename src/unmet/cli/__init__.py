@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import tempfile
 import traceback
 from contextlib import suppress
 from itertools import pairwise
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from unmet import __version__
 from unmet._exceptions import InputError, UnmetError
+from unmet._signals import stop_on_signals
 from unmet._storage.writing import system_reason
 from unmet.cli._ending import print_error
 from unmet.cli._help import Group, add_command
@@ -86,11 +85,14 @@ add_command(app, "simulate", simulate_command, _TRUST)
 app.add_typer(reproduce_app, name="reproduce", rich_help_panel=_TRUST)
 
 
-def main() -> None:
-    """Run the command line. An error prints one paragraph and sets the exit code; ``--debug`` adds the traceback."""
+def main(received: list[int] | None = None) -> None:
+    """Run the command line. An error prints one paragraph and sets the exit code; ``--debug`` adds the traceback.
+
+    `received` is what `unmet._signals.stop_on_signals` returned, if it was called before.
+    """
     arguments = sys.argv[1:]
     debug, as_json = _DEBUG in arguments, "--json" in arguments
-    received = _stop_on_signals()
+    received = stop_on_signals() if received is None else received
     try:
         arguments = [argument for argument in arguments if argument != _DEBUG]
         for argument in arguments:
@@ -115,26 +117,6 @@ def main() -> None:
         with suppress(OSError):  # the disk that the output goes to may be full
             print_error(code, error, message, as_json=as_json)
         sys.exit(code)
-
-
-def _stop_on_signals() -> list[int]:
-    """Let SIGTERM end a command as Ctrl-C does; return a list that gets the number of the signal.
-
-    Later signals are ignored: they would interrupt the clean-up. A signal that the caller ignores stays ignored.
-    """
-    received: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        for each in usual:
-            signal.signal(each, signal.SIG_IGN)
-        received.append(number)
-        raise KeyboardInterrupt
-
-    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    usual = [number for number, handler in defaults.items() if signal.getsignal(number) is handler]
-    for number in usual:
-        signal.signal(number, stop)
-    return received
 
 
 def _explain(error: Exception) -> tuple[int, str]:

@@ -147,7 +147,7 @@ def parse_columns(text: str | None) -> tuple[str, ...] | None:
     >>> parse_columns("temperature, rain")
     ('temperature', 'rain')
     """
-    return tuple(name.strip() for name in (text or "").split(",") if name.strip()) or None
+    return None if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def parse_duration(text: str, flag: str, least: float = 0.0) -> float:

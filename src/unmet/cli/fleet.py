@@ -38,7 +38,8 @@ def fleet_command(
     """Estimate many cities, and write one table and one page over all of them.
 
     Each city is run as `unmet run` with its unmet.toml. Writes fleet.html, which links to the report of each city, and
-    cities.parquet, with one row per city. A city that fails does not stop the others.
+    cities.parquet, with one row per city. A city that fails, also because its unmet.toml is not valid, does not stop
+    the others.
 
     You can interrupt it at any time. The same command continues.
 

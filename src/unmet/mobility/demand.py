@@ -57,7 +57,7 @@ class LatentDemand:
     weather : path or frame, optional
         A table with a time and numbers.
     weather_columns : sequence of str, optional
-        Columns of the weather to use; all by default.
+        Columns of the weather to use, at least one; all by default.
     timezone : str, optional
         Time zone of naive times in `weather`; that of the panel by default.
     holidays : str, optional

@@ -48,10 +48,16 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class City:
-    """A city: its name, which is also that of its folder of results, and its settings."""
+    """A city: its name, which is also that of its folder of results, and its settings, or what is wrong with them."""
 
     name: str
-    settings: RunSettings
+    settings: RunSettings | UnmetError
+
+    def settings_for(self, jobs: int) -> RunSettings:
+        """Return the settings for a number of workers; raise what is wrong with them."""
+        if isinstance(self.settings, UnmetError):
+            raise self.settings
+        return replace(self.settings, jobs=jobs)
 
 
 def find_cities(source: Path, out: Path) -> list[City]:
@@ -66,10 +72,15 @@ def find_cities(source: Path, out: Path) -> list[City]:
     out : Path
         Folder of the results: each city has a folder in it.
 
+    Returns
+    -------
+    list of City
+        A city whose file is not valid has the error in place of its settings.
+
     Raises
     ------
     InputError
-        If there is no city, two have the same name, a folder may not be read, or a file of settings is not valid.
+        If there is no city, two have the same name, a folder may not be read, or a listed file does not exist.
     """
     configs = _inside(source) if source.is_dir() else _listed(source)
     if not configs:
@@ -86,7 +97,16 @@ def find_cities(source: Path, out: Path) -> list[City]:
                 f"{source}: a city is named {name!r}, after the folder of its {CONFIG_NAME}. Rename the folder: a name "
                 f"is UTF-8 text, and not empty, {PAGE} or {TABLE}."
             )
-    return [City(name, make_settings(path, out=real_path(out / name))) for name, path in found]
+    return [City(name, _settings(path, real_path(out / name))) for name, path in found]
+
+
+def _settings(path: Path, out: Path) -> RunSettings | UnmetError:
+    try:
+        return make_settings(path, out=out)
+    except UnmetError as error:
+        if not os.path.lexists(path):
+            raise  # the list is wrong, not the city
+        return error
 
 
 def _inside(source: Path) -> list[Path]:
@@ -211,7 +231,7 @@ def _prepare(city: City, executor: Executor = serially, jobs: int = 1) -> None:
     from unmet.mobility.runs.run import Prepared
 
     with suppress(Prepared):
-        run(replace(city.settings, jobs=jobs), executor=executor, prepare=True)
+        run(city.settings_for(jobs), executor=executor, prepare=True)
 
 
 def _finish_all(
@@ -256,7 +276,7 @@ def cities_table(cities: Sequence[CitySummary]) -> pd.DataFrame:
 
 def _finish(city: City, executor: Executor, jobs: int) -> CitySummary:
     """Run a city that is prepared."""
-    outcome = run(replace(city.settings, jobs=jobs), executor=executor)
+    outcome = run(city.settings_for(jobs), executor=executor)
     info, zones = outcome.estimate.info, outcome.estimate.zones
     totals, minutes = info["totals"], outcome.panel["minutes"]
     checks = json.loads(outcome.report.with_name("quality.json").read_text(encoding="utf-8"))

@@ -196,7 +196,7 @@ def _check(settings: RunSettings) -> LatentDemand:
         add_holidays(some_day, country, subdivision or None)
     if settings.weather is not None:
         read_weather(settings.weather, settings.timezone, settings.weather_columns)
-    elif settings.weather_columns:
+    elif settings.weather_columns is not None:
         raise InputError("weather_columns: columns were given without weather (--weather).")
     if settings.truth is not None:
         check_truth(Path(settings.truth))

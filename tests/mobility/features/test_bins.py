@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from unmet import InputError
 from unmet.mobility.features.bins import bin_features
 from unmet.mobility.panel.opening import opened
 
@@ -61,3 +62,33 @@ def test_columns_of_the_calendar_in_the_weather_are_left_out_and_named():
         found = bin_features(file, weather=readings, timezone=ZONE)
     assert found.weather == ("rain",)
     assert "day_of_week: not used" in found.quality["detail"].tolist()
+
+
+@pytest.mark.parametrize(("first", "horizon"), [("2023-03-01 00:00", 0), ("2025-03-01 00:00", 0), ("2024-03-13", 3)])
+def test_weather_of_another_period_is_refused_with_both_periods(first, horizon):
+    """Also weather of days to come alone: nothing tells its effect."""
+    readings = weather(first, 100)
+    said = (
+        rf"no reading in the period of the records\. Readings are of {first[:10]} .* UTC, "
+        r"bins of 2024-03-08 05:00 to 2024-03-12 04:00 UTC\. Give the weather of that period, or none"
+    )
+    with opened(days_of_march()) as file, pytest.raises(InputError, match=said):
+        bin_features(file, weather=readings, timezone=ZONE, horizon=horizon)
+
+
+def test_weather_without_a_time_that_can_be_read_is_refused():
+    with opened(days_of_march()) as file, pytest.raises(InputError, match="Readings are of no time, bins of 2024"):
+        bin_features(file, weather=weather("1800-01-01", 50), timezone=ZONE)
+
+
+def test_a_column_with_hardly_any_reading_is_not_the_same_in_every_bin():
+    readings = weather("2024-03-07", 7 * 24).assign(snow=0.0, wind=np.nan)
+    readings.loc[30, "wind"] = 5.0
+    readings["sun"] = readings["rain"].where(readings["time"] >= "2024-03-13")
+    with opened(days_of_march()) as file:
+        found = bin_features(file, weather=readings, timezone=ZONE, horizon=1)
+    assert found.weather == ("rain",)
+    of = dict(found.quality[["detail", "reason"]].to_numpy().tolist())
+    assert of["snow: not used"] == "same in every bin"
+    assert of["wind: not used: 1 of 5 bins have one"] == "hardly any reading in the period"
+    assert of["sun: not used: 0 of 5 bins have one"] == "hardly any reading in the period"

@@ -136,6 +136,22 @@ def test_supply_and_time_out_of_stock_fit_into_the_bin() -> None:
     )
 
 
+@pytest.mark.parametrize("minutes", [0, 30, 58, 62])
+def test_minutes_of_the_states_sum_to_those_of_the_bin(minutes: int) -> None:
+    """Minutes in no state were taken for closed ones by some, and for unknown ones by others."""
+    rows = panel("a")
+    rows.loc[5, ["available_minutes", "exposure"]] = minutes, min(minutes, 60) / 60
+    said = reason(rows)
+    assert "available_minutes, stockout_minutes, closed_minutes, unknown_minutes must sum to minutes" in said
+    assert "1 bins differ, the first at 2024-01-01 05:00:00+00:00" in said
+    assert f"minutes 60, available_minutes {minutes}, stockout_minutes 0" in said
+
+
+@pytest.mark.parametrize("minutes", [59, 61])
+def test_minutes_of_the_states_may_be_rounded(minutes: int) -> None:
+    assert not fit(panel("a").assign(available_minutes=lambda p: minutes - p["stockout_minutes"])).failures
+
+
 def test_numbers_of_weather_in_a_panel_may_be_too_large_to_use() -> None:
     rain = np.where(np.arange(672) % 7 == 0, 1e308, np.arange(672) % 3)
     found = LatentDemand("exposure", draws=20).fit(panel("a").assign(rain=rain), executor=serially)
@@ -146,6 +162,14 @@ def test_weather_columns_are_a_list_of_names() -> None:
     for columns in ("rain", 5):
         with pytest.raises(UnmetError, match=r"weather_columns: expected a list of names of columns; got"):
             fit(panel("a"), weather=panel("a")[["start"]], timezone="UTC", weather_columns=columns)
+
+
+def test_no_weather_column_is_not_every_weather_column() -> None:
+    hours = pd.date_range("2024-01-01", periods=700, freq="h", tz="UTC")
+    rain = pd.DataFrame({"time": hours, "rain": np.arange(700.0)})
+    for columns in ([], ()):
+        with pytest.raises(InputError, match=r"weather_columns: expected at least one name of a column; got none\."):
+            fit(panel("a"), weather=rain, timezone="UTC", weather_columns=columns)
 
 
 def test_a_time_zone_is_checked_without_weather_too() -> None:

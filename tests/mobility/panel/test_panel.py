@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import polars as pl
 import pytest
 
 from unmet import _exceptions
+from unmet.execution import serially
+from unmet.mobility.demand import LatentDemand
 from unmet.mobility.panel import PANEL_COLUMNS, build_panel, read_panel, write_panel
 from unmet.mobility.panel.options import PanelOptions
 
@@ -227,6 +230,10 @@ def test_supply_is_not_netted_from_trips_of_which_many_have_no_end(lost, every):
     assert not {"empty", "vehicles"} & set(result.summary["reasons"])
     assert set(result.panel["evidence"]) == {"trips"}
     assert "supply is not computed" in result.summary["remarks"][0]
+    failures = LatentDemand("weekly-mean", draws=20).fit(result, executor=serially).failures
+    assert set(failures) == {"a", "b"}
+    said = r"pickups are recorded, but its supply is unknown.*nearly all trips have stations and times of both ends"
+    assert all(re.search(said, reason) for reason in failures.values())
 
 
 @pytest.mark.parametrize("back", [True, False])

@@ -41,7 +41,8 @@ def reference(rows: list[list[str]]) -> tuple[list[tuple[object, ...]], Counter[
     """Accepted trips and the count of rejected rows by reason."""
     accepted: list[tuple[object, ...]] = []
     rejected: Counter[str] = Counter()
-    seen: set[str] = set()
+    seen: dict[str, tuple[datetime, str]] = {}
+    others: set[tuple[str, datetime, str]] = set()
     for trip_id, start_text, end_text, start_id, end_id, lat, lon in rows:
         if not start_text:
             rejected["missing time"] += 1
@@ -70,9 +71,15 @@ def reference(rows: list[list[str]]) -> tuple[list[tuple[object, ...]], Counter[
             rejected["unknown station"] += 1
             continue
         if trip_id and trip_id in seen:
-            rejected["duplicate"] += 1
-            continue
-        seen.add(trip_id)
+            apart, same_place = abs(start - seen[trip_id][0]), start_id == seen[trip_id][1]
+            if apart > timedelta(minutes=1) and same_place and apart <= timedelta(days=1):
+                rejected["conflicting trip id"] += 1
+                continue
+            if apart <= timedelta(minutes=1) or (trip_id, start, start_id) in others:
+                rejected["duplicate"] += 1
+                continue
+            others.add((trip_id, start, start_id))
+        seen.setdefault(trip_id, (start, start_id))
         accepted.append((trip_id or None, start, end, CANON.get(start_id), CANON.get(end_id)))
     return accepted, rejected
 
@@ -132,6 +139,34 @@ def test_a_duplicate_is_told_by_the_bike_where_there_is_no_trip_id() -> None:
     )
     with read_records(trips, timezone="UTC", force=True) as records:
         assert records.connection.execute("SELECT count(*) FROM trips").fetchall() == [(3,)]
+
+
+def test_trips_that_share_an_id_and_nothing_else_are_different_trips() -> None:
+    """Ids that begin anew each year, or are of two operators. All but the first were left out as duplicates."""
+    trips = frame(
+        ride_id=["1", "2", "1", "2", "1"],
+        started_at=["2020-01-01 08:00", "2020-01-01 09:00", "2021-01-01 10:00", "2020-01-01 12:00", "2021-01-01 10:00"],
+        start_station_id=["a", "b", "a", "c", "a"],
+    )
+    with read_records(trips, timezone="UTC", force=True) as records:
+        found = records.connection.execute("SELECT trip_id, start_station FROM trips").fetchall()
+        quality = records.quality.set_index("reason")
+    assert sorted(found) == [("1", "a"), ("1", "a"), ("2", "b"), ("2", "c")]
+    assert quality.loc["trip id of another trip", ["action", "rows"]].tolist() == ["noted", 2]
+    assert quality.loc["duplicate", ["action", "rows"]].tolist() == ["rejected", 1]  # the last row is the third
+
+
+def test_a_trip_whose_start_was_corrected_or_rounded_counts_once() -> None:
+    trips = frame(
+        ride_id=["1", "1", "2", "2"],
+        started_at=["2020-01-01 08:00", "2020-01-01 08:20", "2020-01-01 09:00:31", "2020-01-01 09:01"],
+        start_station_id=["a", "a", "b", "Second"],
+    )
+    with read_records(trips, timezone="UTC", force=True) as records:
+        found = records.connection.execute("SELECT trip_id, started_at FROM trips ORDER BY 1").fetchall()
+        rejected = records.quality.query("action == 'rejected'").set_index("reason")["rows"].to_dict()
+    assert [(trip, f"{at:%H:%M:%S}") for trip, at in found] == [("1", "08:00:00"), ("2", "09:00:31")]
+    assert rejected == {"conflicting trip id": 1, "duplicate": 1}
 
 
 def test_equal_rows_without_any_id_may_be_two_riders_and_stay() -> None:

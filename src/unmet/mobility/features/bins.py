@@ -75,7 +75,7 @@ def bin_features(
     weather : path or frame, optional
         A table with a time and numbers: see `read_weather`.
     weather_columns : sequence of str, optional
-        Columns of the weather to use; all by default.
+        Columns of the weather to use, at least one; all by default.
     timezone : str, optional
         Time zone of naive times in `weather`; that of the panel by default.
     holidays : str, optional
@@ -88,6 +88,7 @@ def bin_features(
     BinFeatures
     """
     bins = panel.bins()
+    recorded = len(bins)
     if horizon:
         bins = pd.concat([bins, future_bins(bins, horizon, panel.timezone)], ignore_index=True)
     frame = add_calendar(bins)
@@ -96,21 +97,38 @@ def bin_features(
         frame = add_holidays(frame, country, subdivision or None)
     if timezone is not None:
         zone_info(timezone)
-    if weather_columns is not None and (isinstance(weather_columns, str) or not isinstance(weather_columns, Sequence)):
-        raise InputError(f"weather_columns: expected a list of names of columns; got {weather_columns!r:.60}.")
-    if weather_columns and weather is None:
+    _check_columns(weather_columns)
+    if weather_columns is not None and weather is None:
         raise InputError("weather_columns: columns were given, but no weather; give the weather as well (--weather).")
     if weather is not None:
-        found = _with_weather(frame, panel, weather, weather_columns, timezone or panel.timezone)
+        found = _with_weather(frame, recorded, panel, weather, weather_columns, timezone or panel.timezone)
     else:
         found = BinFeatures(frame, pd.DataFrame(columns=["column", "first", "last", "bins"]), QualityLog().frame())
     own = [c for c in frame.columns if c != "start" and c in panel.columns]
     return replace(found, frame=found.frame.drop(columns=own))
 
 
+def _check_columns(columns: Sequence[str] | None) -> None:
+    if columns is None:
+        return
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise InputError(f"weather_columns: expected a list of names of columns; got {columns!r:.60}.")
+    if not columns:
+        raise InputError(
+            "weather_columns: expected at least one name of a column; got none. Leave weather_columns out to use all "
+            "columns, and the weather (--weather) to use none."
+        )
+
+
 def _with_weather(
-    frame: pd.DataFrame, panel: PanelFile, weather: Given, columns: Sequence[str] | None, timezone: str | None
+    frame: pd.DataFrame,
+    recorded: int,
+    panel: PanelFile,
+    weather: Given,
+    columns: Sequence[str] | None,
+    timezone: str | None,
 ) -> BinFeatures:
+    """Add the weather to bins, of which the first `recorded` are those of the records."""
     if timezone is None:
         if not is_frame(weather):
             expand(weather, "weather")  # a missing file is reported first
@@ -130,15 +148,35 @@ def _with_weather(
     readings = _as_rare_as(frame, readings)
     joined = add_weather(frame, readings)
     names = [name for name in readings.columns if name != "at"]
-    used = tuple(name for name in names if joined.panel[name].nunique() > 1)
+    known = joined.panel.iloc[:recorded][names].count()
+    if names and not known.any():
+        raise InputError(_elsewhere(frame.iloc[:recorded], readings))
+    used = tuple(name for name in names if joined.panel[name].nunique() > 1 and known[name])
     for name in names:
         if name not in used:
-            log.add("weather", "same in every bin", "noted", len(frame), f"{name}: not used", of=len(frame))
+            reason, why = "same in every bin", ""
+            if 2 * known[name] < recorded:
+                reason, why = "hardly any reading in the period", f": {known[name]:,} of {recorded:,} bins have one"
+            log.add("weather", reason, "noted", len(frame), f"{name}: not used{why}", of=len(frame))
     local = pd.DatetimeIndex(joined.panel["start_local"])
     week = pd.DatetimeIndex(describe_periods(period_numbers(local))["week"])
     means = (_means(joined.panel, used, name, days) for name, days in (("week", week), ("day", local.normalize())))
     filled = _with_usual_weather(joined.panel, readings, used, timezone)
     return BinFeatures(filled, joined.gaps, log.frame(), used, *means)
+
+
+def _elsewhere(bins: pd.DataFrame, readings: pd.DataFrame) -> str:
+    """Describe readings of which none is in the bins of the records."""
+    at = readings.dropna(how="all", subset=readings.columns.drop("at"))["at"]
+    spans = [
+        f"{times.min():%Y-%m-%d %H:%M} to {times.max():%Y-%m-%d %H:%M} UTC" if len(times) else "no time"
+        for times in (at, bins["start"].dt.tz_convert("UTC"))
+    ]
+    return (
+        f"weather: there is no reading in the period of the records. Readings are of {spans[0]}, bins of {spans[1]}. "
+        "Give the weather of that period, or none (--weather). If it is of that period, check the column of its times, "
+        "and the order of day and month."
+    )
 
 
 def _as_rare_as(bins: pd.DataFrame, readings: pd.DataFrame) -> pd.DataFrame:
@@ -203,6 +241,7 @@ def read_weather(
     >>> weather["at"].dt.hour.tolist()
     [5, 6]
     """
+    _check_columns(columns)
     frame, log = _read(given, timezone, columns)
     return frame, log.frame()
 

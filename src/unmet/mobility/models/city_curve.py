@@ -115,7 +115,7 @@ def learn_curve(
 
 def continued(kept: KeptCurve, bins: pd.DataFrame) -> pd.DataFrame:
     """Give the curve of `city_curve` for other bins, from the rows of any zone with the features of their bins."""
-    states = dict.fromkeys(STATE_MINUTES, 0.0)
+    states = dict.fromkeys(STATE_MINUTES, 0.0) | {"closed_minutes": bins["minutes"]}
     frame = bins.assign(zone="all zones", observed=0.0, exposure=0.0, censored=False, **states)
     with threadpool_limits(limits=1):
         data = zone_data(frame.drop(columns="out_minutes", errors="ignore"), kept.scales)
@@ -222,7 +222,7 @@ def _totals(data: ZoneData) -> pd.DataFrame:
 def _as_one_zone(bins: pd.DataFrame, totals: pd.DataFrame) -> ZoneData:
     frame = bins.sort_values("start", ignore_index=True)
     totals = totals.loc[pd.DatetimeIndex(frame["start"])]
-    states = dict.fromkeys(STATE_MINUTES, 0.0)
+    states = dict.fromkeys(STATE_MINUTES, 0.0) | {"closed_minutes": frame["minutes"]}
     frame = frame.assign(zone="all zones", observed=0.0, exposure=0.0, censored=False, **states)
     # Set after `zone_data`, which raises the exposure of bins with pickups: right for a zone, wrong for a share.
     seen, usual = totals["seen"].to_numpy(), totals["usual"].to_numpy()

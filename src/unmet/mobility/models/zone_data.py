@@ -37,6 +37,7 @@ _NEEDED = tuple(name for name in PANEL_COLUMNS if name in (*NEEDED_COLUMNS, *STA
 NOT_COVARIATES = {*PANEL_COLUMNS, *INFERRED_COLUMNS, "holiday", "future", CITY_RATE, "weather_usual"}
 _LARGEST_COUNT = 1e7  # trips in a bin, as for counts in `unmet.estimators`
 _ROUNDED = 0.01  # minutes, and shares of a bin
+_ALL_ROUNDED = 1.01  # minutes: sum of the states, each rounded to whole minutes
 _LARGEST_COVARIATE = 1e12  # as for readings of weather
 # Minutes. A pickup proves that a vehicle was there for a moment, even if no minute began with one. One moment per bin,
 # not per pickup: over many bins, the count of minutes that began with a vehicle is unbiased. Pickups of closed time are
@@ -281,20 +282,23 @@ def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
     too_much = exposure * minutes + _out_of_stock(frame) > (1 + _ROUNDED) * minutes
     label = ~frame["censored"].isin([0, 1]).to_numpy()
     state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)
+    unlike = ~(np.abs(states.sum(axis=1) - minutes) <= _ALL_ROUNDED)
+    if "future" in frame:
+        unlike &= ~frame["future"].to_numpy(dtype=bool)  # no state is known there
     for wrong, words in (
         ((observed < 0) | (observed > _LARGEST_COUNT), f"observed must be 0 to {_LARGEST_COUNT:,.0f}, or missing"),
         (share, "exposure must be a share, 0 to 1"),
         (state, "the minutes of each state must be 0 or more"),
-        (~(states.sum(axis=1) <= minutes + _ROUNDED), "the minutes of the states must not exceed those of the bin"),
+        (unlike, f"{', '.join(STATE_MINUTES)} must sum to minutes (what is not known is unknown_minutes)"),
         (label, "censored must be true or false"),
         *((wrong, f"{name} must be 0 to the minutes of the bin, or missing") for name, wrong in outside.items()),
         (too_much, "exposure and the time out of stock must fit into the bin"),
     ):
         if wrong.any():
             row = frame[wrong].iloc[0]
+            found = ", ".join(f"{name} {row[name]}" for name in ("observed", "exposure", "minutes", *STATE_MINUTES))
             raise InputError(
-                f"zone {row['zone']}: {words}; {int(wrong.sum())} bins differ, the first at {row['start']}: "
-                f"observed {row['observed']}, exposure {row['exposure']}, stock-out minutes {row['stockout_minutes']}"
+                f"zone {row['zone']}: {words}; {int(wrong.sum())} bins differ, the first at {row['start']}: {found}"
             )
 
 

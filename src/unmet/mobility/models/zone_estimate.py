@@ -181,9 +181,7 @@ def estimate_zone(
     began = time.process_time()
     data = _arranged(panel, city, around, kept)
     if not data.seen.any() and kept is None:
-        has_record = bool((panel["unknown_minutes"] < panel["minutes"]).any())
-        why = "No bin had anything to rent" if has_record else "The zone has no record in this period"
-        raise InputError(f"{why}, so its demand cannot be estimated.")
+        raise InputError(_nothing_to_learn(panel))
     if model.zone_model.supply == "exposure" and kept is None:
         data.check_supply()
     rates = model.zone_model(data, model.draws, _seed(data.zone, model.seed))
@@ -235,6 +233,22 @@ def _sums(
     draws = (rates.lost, *(nobody if d is None else d for d in (rates.walked_on, rates.walked_in)))
     lost, on, came = (np.asarray(adding @ values.T) for values in draws)
     return observed, lost, on, came
+
+
+def _nothing_to_learn(panel: pd.DataFrame) -> str:
+    """Describe why no row of a zone has both pickups and supply."""
+    past = panel[~panel["future"].astype(bool)] if "future" in panel else panel
+    trips = past["observed"].sum()
+    why, hint = "No bin had anything to rent", ""
+    if (past["unknown_minutes"] >= past["minutes"]).all():
+        why = "The zone has no record in this period"
+        if trips > 0:
+            why = f"Its {trips:,.0f} pickups are recorded, but its supply is unknown in every bin"
+            hint = (
+                " Give its status (--status). Without any status, supply is computed from trips if stations have a "
+                "capacity and nearly all trips have stations and times of both ends: see the remarks of the panel."
+            )
+    return f"{why}, so its demand cannot be estimated.{hint}"
 
 
 def _arranged(

@@ -6,7 +6,7 @@ from math import gcd
 
 from unmet._storage.sql import fetch_all, fetch_one, reading
 from unmet.mobility.records.files import Workspace
-from unmet.mobility.records.quality import QualityLog
+from unmet.mobility.records.quality import Action, QualityLog
 from unmet.mobility.records.staging import Staged, create_table, repeated_keys
 
 __all__ = ["drop_duplicates"]
@@ -14,6 +14,7 @@ __all__ = ["drop_duplicates"]
 _KEY = "CASE WHEN trip_id IS NOT NULL THEN hash(trip_id) WHEN bike IS NOT NULL THEN hash(bike, started, start_raw) END"
 _SAME = "started, ended, start_raw, end_raw"
 _DAY = "coalesce(started_local, started_utc)::DATE"  # by the file's own clock, at whose midnight exports are cut
+_MINUTE, _DATE = 60_000_000, 86_400_000_000  # microseconds
 # Times may be rounded, so that equal trips are common. That each of so many different ones occurs an even number of
 # times by chance has a probability below 1e-6.
 _FEWEST = 20
@@ -24,9 +25,13 @@ def drop_duplicates(
 ) -> str | None:
     """Make a table of the rows (`rn`) of trips to leave out. None if there are none.
 
-    These are all but the first trip of each id; without an id, of each bike, start and time. If a file has neither, two
-    equal rows may be two riders, and both are kept, unless all trips of the day occur equally often: then the day was
-    given several times.
+    These are all but the first trip of each id; without an id, of each bike, start and time. Rows that share an id are
+    one trip if they start within a minute of each other (times may be rounded, and stations named otherwise), or at the
+    same station within a day (the start was corrected). Others are different trips, and are kept: ids may begin anew,
+    or be of two operators.
+
+    If a file has neither id nor bike, two equal rows may be two riders, and both are kept, unless all trips of the day
+    occur equally often: then the day was given several times.
 
     Parameters
     ----------
@@ -46,16 +51,41 @@ def drop_duplicates(
         suspects, keys = repeated_keys(workspace, keyed, "k", rows)
         log.add("trips", "no trip or bike id", "noted", rows - keys, "duplicates cannot be found one by one")
         if suspects is not None:
-            # Equal hashes may differ in their values: the values decide.
-            values = "trip_id, CASE WHEN trip_id IS NULL THEN (bike, started, start_raw) END"
-            nth = f"row_number() OVER (PARTITION BY {values} ORDER BY rn)"
-            source = f"{keyed} WHERE k IN (SELECT k FROM {suspects})"
-            _drop(workspace, dropped, f"SELECT rn, {outside or 'false'} AS outside, {nth} > 1 AS again FROM {source}")
-        _log(workspace, dropped, "duplicate", "same trip id, or same bike, start and time: the first was used", log)
+            _drop_repeated(workspace, f"{keyed} WHERE k IN (SELECT k FROM {suspects})", dropped, outside, log)
         if keys < rows:
             _drop_copied_days(workspace, f"{keyed} WHERE rn NOT IN (SELECT rn FROM {dropped})", dropped, outside, log)
         found = fetch_one(workspace.connection, f"SELECT count(*) FROM {dropped}")[0]
     return dropped if found else None
+
+
+def _drop_repeated(workspace: Workspace, trips: str, dropped: str, outside: str | None, log: QualityLog) -> None:
+    """Add trips that occur again, by their id or their bike, to the trips to leave out."""
+    again = workspace.name("again")
+    # Equal hashes may differ in their values: the values decide.
+    values = "trip_id, CASE WHEN trip_id IS NULL THEN (bike, started, start_raw) END"
+    workspace.connection.execute(
+        f"""CREATE TABLE {again} AS SELECT rn, outside, trip_id, started, start_raw,
+            CASE WHEN trip_id IS NULL OR apart <= {_MINUTE} THEN 'same'
+                WHEN apart <= {_DATE} AND start_raw IS NOT DISTINCT FROM place THEN 'corrected' ELSE 'other' END AS kind
+        FROM (SELECT rn, {outside or "false"} AS outside, trip_id, started, start_raw,
+                row_number() OVER same AS nth, first(start_raw) OVER same AS place,
+                abs(epoch_us(started) - epoch_us(first(started) OVER same)) AS apart
+            FROM {trips} WINDOW same AS (PARTITION BY {values} ORDER BY rn))
+        WHERE nth > 1"""
+    )
+    copy = "row_number() OVER (PARTITION BY trip_id, started, start_raw ORDER BY rn) > 1"
+    workspace.connection.execute(
+        f"""UPDATE {again} SET kind = 'same' WHERE kind = 'other' AND rn IN
+        (SELECT rn FROM (SELECT rn, {copy} AS copy FROM {again} WHERE kind = 'other') WHERE copy)"""
+    )
+    findings: tuple[tuple[str, str, Action, str], ...] = (
+        ("same", "duplicate", "rejected", "same trip id, or same bike, start and time: the first was used"),
+        ("corrected", "conflicting trip id", "rejected", "same trip id and station, other start: the first was used"),
+        ("other", "trip id of another trip", "noted", "other start: both were counted"),
+    )
+    for kind, reason, action, detail in findings:
+        _log(workspace, f"{again} WHERE kind = '{kind}'", reason, detail, log, action)
+    workspace.connection.execute(f"INSERT INTO {dropped} SELECT rn, outside FROM {again} WHERE kind <> 'other'")
 
 
 def _drop_copied_days(workspace: Workspace, trips: str, dropped: str, outside: str | None, log: QualityLog) -> None:
@@ -92,7 +122,9 @@ def _drop(workspace: Workspace, table: str, judged: str) -> None:
     workspace.connection.execute(f"INSERT INTO {table} SELECT rn, outside FROM ({judged}) WHERE again")
 
 
-def _log(workspace: Workspace, table: str, reason: str, detail: str, log: QualityLog) -> None:
+def _log(
+    workspace: Workspace, table: str, reason: str, detail: str, log: QualityLog, action: Action = "rejected"
+) -> None:
     count, outside = fetch_one(workspace.connection, f"SELECT count(*), count(*) FILTER (outside) FROM {table}")
-    log.add("trips", reason, "rejected", count - outside, detail, of=log.within.get("trips"))
+    log.add("trips", reason, action, count - outside, detail, of=log.within.get("trips"))
     log.add("trips", f"{reason}, outside the chosen period", "noted", outside, "not in the panel")
