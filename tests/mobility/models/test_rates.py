@@ -39,3 +39,11 @@ def test_mid_quantiles_stay_between_the_smallest_and_the_largest_draw():
     found = mid_quantiles(draws, [0.01, 0.99])
     np.testing.assert_array_equal(found[:, 0], [4.0, 4.0])
     np.testing.assert_array_equal(found[:, 1], [0.0, 1.0])
+
+
+def test_mid_quantiles_of_columns_do_not_depend_on_those_beside_them():
+    draws = np.random.default_rng(3).poisson(0.4, (50, 30)).astype(float)
+    draws[:, ::4] = 7.0
+    alone = np.concatenate([mid_quantiles(draws[:, [i]], LEVELS) for i in range(30)], axis=1)
+    np.testing.assert_array_equal(mid_quantiles(draws, LEVELS), alone)
+    assert (mid_quantiles(draws, LEVELS)[:, ::4] == 7.0).all()

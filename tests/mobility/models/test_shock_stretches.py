@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -75,7 +77,7 @@ def test_processes_change_no_digit_and_a_start_is_used(monkeypatch) -> None:
 
 
 def test_shocks_that_last_for_long_are_estimated_in_one_piece() -> None:
-    space, _ = counted()
-    lasting = StateSpace(space.features, np.full(3, np.exp(-1 / 100)), *(space.step, space.place, space.offset), 3000)
+    short = replace(counted()[0], steps=3000)
+    lasting = replace(short, decay=np.full(3, np.exp(-1 / 100)))
     assert shock_stretches._bounds(lasting) == [0, 3000]
-    assert len(shock_stretches._bounds(StateSpace(*(space.features, space.decay, space.step, space.place, space.offset), 3000))) == 4
+    assert shock_stretches._bounds(short) == [0, 1000, 2000, 3000]

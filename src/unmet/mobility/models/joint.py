@@ -238,7 +238,9 @@ def _learn_curve(
     fitted = records.log_rate - 0.5 * shocks.law.variance
     own = np.nan_to_num(records.own(fitted + shocks.left_out_mean, shocks.left_out_var))
     spread = dispersion.common + shocks.left_out_var
-    return learn_walking(records.walks, records.observed, own, riders, dispersion=spread, absorbed=absorbed, start=start)
+    return learn_walking(
+        records.walks, records.observed, own, riders, dispersion=spread, absorbed=absorbed, start=start
+    )
 
 
 def _left_by_shocks(

@@ -8,6 +8,8 @@ of workers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -93,12 +95,12 @@ def smooth_counts(
     order = np.argsort(pairs.step, kind="stable")
     ordered = Pairs(pairs.first[order], pairs.second[order], pairs.step[order])
     bounds = _bounds(space)
-    items = [_stretch(space, obs, dispersion, start, ordered, *core) for core in zip(bounds, bounds[1:], strict=False)]
+    items = [_stretch(space, obs, dispersion, start, ordered, *core) for core in pairwise(bounds)]
     parts: list[Smoothed] = spread(_smooth, [None] * len(items))(items)
     shared = np.empty(len(order))
     shared[order] = np.concatenate([part.shared for part in parts])
-    sites = Sites(*(np.concatenate([getattr(part.sites, name) for part in parts]) for name in ("tau", "nu")))
-    return Smoothed(_joined([part.filtered for part in parts]), sites, shared)
+    tau, nu = (np.concatenate([getattr(part.sites, name) for part in parts]) for name in ("tau", "nu"))
+    return Smoothed(_joined([part.filtered for part in parts]), Sites(tau, nu), shared)
 
 
 def _bounds(space: StateSpace) -> list[int]:
@@ -122,7 +124,12 @@ def _stretch(
     inside = slice(*np.searchsorted(pairs.step, [first, last]))
     own = np.broadcast_to(space.own, space.step.shape)[rows]
     part = replace(
-        space, step=space.step[rows] - begin, place=space.place[rows], offset=space.offset[rows], steps=end - begin, own=own
+        space,
+        step=space.step[rows] - begin,
+        place=space.place[rows],
+        offset=space.offset[rows],
+        steps=end - begin,
+        own=own,
     )
     return _Stretch(
         part,
@@ -138,11 +145,11 @@ def _smooth(_: None, stretch: _Stretch) -> Smoothed:
     """Estimate a stretch, and leave out its margins."""
     space, dispersion = stretch.space, stretch.dispersion
     likelihood = NegativeBinomial(Parameter(dispersion, fixed=True)) if dispersion > 0 else Poisson()
-    settings = {"tol": _TOLERANCE, "max_sweeps": _SWEEPS}
+    run = partial(expectation_propagation, space, likelihood, stretch.obs, tol=_TOLERANCE, max_sweeps=_SWEEPS)
     try:
-        ep = expectation_propagation(space, likelihood, stretch.obs, stretch.start, **settings)
+        ep = run(start=stretch.start)
     except NumericalError:  # sites of another law may leave no posterior under this one
-        ep = expectation_propagation(space, likelihood, stretch.obs, None, **settings)
+        ep = run(start=None)
     found = ep.posterior
     assert isinstance(found, Filtered)
     pairs, steps = stretch.pairs, slice(*stretch.core)

@@ -155,9 +155,9 @@ def estimate_shocks(
     mean, var = posterior.everywhere.copy(), posterior.spread + own[:, None]
     mean[zone, bin_], var[zone, bin_] = posterior.mean - space.offset, posterior.var
     rest_mean, rest_var = mean.copy(), var.copy()
-    tau, nu, kept = sites.tau, sites.nu, 1 - sites.tau * posterior.var
+    kept = 1 - sites.tau * posterior.var
     rest_var[zone, bin_] = posterior.var / kept
-    rest_mean[zone, bin_] = (posterior.mean - posterior.var * nu) / kept - space.offset
+    rest_mean[zone, bin_] = (posterior.mean - posterior.var * sites.nu) / kept - space.offset
     left_out = rest_mean, rest_var
     return Shocks(law, own, mean, var, *left_out, dispersion, pairs, found.shared, space, posterior, sites)
 

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import UnmetError
+from unmet._storage.arrays import write_arrays
 from unmet._storage.hashes import file_hash, frame_hash
 from unmet._storage.sql import fetch_frame, fetch_one, path_literal, reading
 from unmet._typing import Array
@@ -185,7 +186,7 @@ def write_kept(
         "failures": dict(failures),
     }
     with path.open("wb") as stream:
-        np.savez_compressed(stream, header=np.array(json.dumps(content, default=str)), **arrays)
+        write_arrays(stream, {"header": np.array(json.dumps(content, default=str)), **arrays})
 
 
 def read_kept(folder: Path, sha256: str | None) -> Kept | None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._memory import check_memory
+from unmet._storage.arrays import write_arrays
 from unmet._typing import Array, IntArray
 from unmet.mobility.runs.totals import ZoneDraws
 
@@ -105,7 +106,7 @@ def write_draws(path: Path, draws: Mapping[str, PeriodDraws]) -> None:
     names = sorted(draws)
     arrays = {f"{i}_{name}": own for i, key in enumerate(names) for name, own in draws[key].to_parts().items()}
     with path.open("wb") as file:
-        np.savez_compressed(file, keys=np.array(names, dtype=np.str_), **arrays)  # type: ignore[arg-type]
+        write_arrays(file, {"keys": np.array(names, dtype=np.str_), **arrays})
 
 
 def read_draws(path: Path) -> dict[str, PeriodDraws]:
