@@ -176,7 +176,7 @@ def test_shocks_elsewhere_are_those_of_a_posterior_without_the_count(features: i
     found = estimate_shocks(*given, dispersion=0.0, pairs=pairs)
     assert found.own.any() == (features == 3)
     space, sites = found.space, found.sites
-    mean, var = found.elsewhere()
+    mean, var = found.elsewhere
     for row, (i, j) in enumerate(zip(zone, other, strict=True)):
         left_out = (space.place == j) & (space.step == 7)
         assert left_out.sum() == 1

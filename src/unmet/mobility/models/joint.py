@@ -129,6 +129,7 @@ def join_city(
     level = last = np.zeros(len(absorbed.own))
     shocks: Shocks | None = None
     usual, before = records.log_rate, background
+    pairs = Pairs(walks.source, walks.target, walks.bin)
     for _ in range(rounds):
         mean_rate = records.log_rate + level[records.group]
         law, dispersion = _law(records, level, shocks, usual, before) if kept is None else _kept_law(kept, table)
@@ -144,7 +145,7 @@ def join_city(
             dispersion=dispersion.common,
             hours=table.hours,
             start=None if shocks is None else shocks.sites,
-            pairs=Pairs(walks.source, walks.target, walks.bin),
+            pairs=pairs,
             spread=spread,
         )
         riders = walks.out * _turned_away(walks, shocks, usual)
@@ -157,9 +158,10 @@ def join_city(
             level = np.log(absorbed.level(np.where(np.isfinite(records.observed), background, 0.0)))
     assert shocks is not None
     if walking is None and len(walks) and curve.theta.size:
-        curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before, spread))
         other = walks.out * _turned_away(walks, shocks, usual, left_out=1.0)
-        curve = curve.in_doubt(_learn_curve(records, shocks, other, dispersion, absorbed, curve))
+        all_left_out = _learn_curve(records, shocks, other, dispersion, absorbed, curve, laplace=False)
+        curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before, spread))
+        curve = curve.in_doubt(all_left_out)
     rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * shocks.var))
     joint = JointCity(
         zones=table.zones,
@@ -231,7 +233,14 @@ def _kept_law(kept: KeptJoint, table: ZoneTable) -> tuple[ShockLaw, _Dispersion]
 
 
 def _learn_curve(
-    records: _Records, shocks: Shocks, riders: Array, dispersion: _Dispersion, absorbed: Absorbed, start: Walking
+    records: _Records,
+    shocks: Shocks,
+    riders: Array,
+    dispersion: _Dispersion,
+    absorbed: Absorbed,
+    start: Walking,
+    *,
+    laplace: bool = True,
 ) -> Walking:
     """Learn how far riders walk, each count by a rate that does not know it."""
     # At the level of the fits: how it changes with the curve is `absorbed`.
@@ -288,7 +297,7 @@ def _left_by_shocks(
 def _turned_away(walks: Walks, shocks: Shocks, usual: Array, left_out: float = _LEFT_OUT) -> Array:
     """Rate of the source of each walk, with a part of what the target's count says of it left out."""
     at = walks.source, walks.bin
-    mean, rest = shocks.elsewhere()
+    mean, rest = shocks.elsewhere
     mean = left_out * mean + (1 - left_out) * shocks.mean[at]
     rest = left_out * rest + (1 - left_out) * shocks.var[at]
     return np.asarray(np.nan_to_num(np.exp(usual[at] + mean + 0.5 * rest)))

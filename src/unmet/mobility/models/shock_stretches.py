@@ -8,7 +8,7 @@ of workers.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
@@ -38,6 +38,11 @@ class Pairs:
     first: IntArray
     second: IntArray
     step: IntArray
+
+    @cached_property
+    def order(self) -> IntArray:
+        """Numbers of the pairs in order of their steps."""
+        return np.argsort(self.step, kind="stable")
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ def smooth_counts(
     """
     none = np.empty(0, dtype=np.intp)
     pairs = Pairs(none, none, none) if pairs is None else pairs
-    order = np.argsort(pairs.step, kind="stable")
+    order = pairs.order
     ordered = Pairs(pairs.first[order], pairs.second[order], pairs.step[order])
     bounds = _bounds(space)
     items = [_stretch(space, obs, dispersion, start, ordered, *core) for core in pairwise(bounds)]

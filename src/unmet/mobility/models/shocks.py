@@ -9,6 +9,7 @@ and bins at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +67,7 @@ class Shocks:
     filtered: Filtered
     sites: Sites
 
+    @cached_property
     def elsewhere(self) -> tuple[Array, Array]:
         """Mean and variance of h of the first zone of each pair without the count of the second in the same bin.
 

@@ -32,6 +32,7 @@ def learn_walking(
     prior: Walking = DEFAULT_WALKING,
     absorbed: Absorbed | None = None,
     start: Walking | None = None,
+    laplace: bool = True,
 ) -> Walking:
     """Learn ``w(d)`` from the counts of zones beside empty ones.
 
@@ -59,6 +60,8 @@ def learn_walking(
         Walkers that `own` was fitted beside. Without it, `own` is taken to be right whatever the curve.
     start : Walking, optional
         Where the search starts, such as the curve of the turn before; by default the prior.
+    laplace : bool
+        Whether to compute the covariance, and whether nobody walks. Without it the covariance is 0.
     """
     counts = _Counts.of(walks, observed, own, riders, dispersion, absorbed)
 
@@ -67,9 +70,14 @@ def learn_walking(
         value, slope = counts.log_likelihood(Walking(theta))
         return 0.5 * float(distance @ distance) - value, distance / PRIOR_SD - slope
 
-    options = {"gtol": 1e-3 * max(1.0, np.sqrt(len(counts.y)) / 10)}
-    begin = prior.theta if start is None or start.theta.size != prior.theta.size else start.theta
+    begin, options = prior.theta, {"gtol": 1e-3 * max(1.0, np.sqrt(len(counts.y)) / 10)}
+    if start is not None and start.theta.size == begin.size:
+        begin = start.theta
+        if np.linalg.matrix_rank(start.covariance) == begin.size:
+            options["hess_inv0"] = (start.covariance + start.covariance.T) / 2
     found = minimize(cost, begin, jac=True, method="BFGS", options=options)  # type: ignore[call-overload]
+    if not laplace:
+        return Walking(found.x)
     precision = _hessian(lambda theta: cost(theta)[1], found.x)
     # Laplace: the prior's volume that is left, ``|H|^-1/2 / sd^k``.
     evidence = -float(found.fun) - 0.5 * float(np.linalg.slogdet(precision * PRIOR_SD**2)[1])
@@ -156,10 +164,10 @@ class _Counts:
     ----------
     walks : Walks
         All walks.
-    rows, cell : integer arrays
-        The walks to a zone that was counted, and the cell of each.
+    cell : integer array
+        The cell that each walk leads to.
     riders : array
-        Riders who find the source of each of these rows empty.
+        Riders who find the source of each walk empty; 0 for a walk to a zone that was not counted.
     y, own, dispersion : arrays of shape (cells,)
         Pickups, own riders expected, dispersion.
     levels : _Levels or None
@@ -167,7 +175,6 @@ class _Counts:
     """
 
     walks: Walks
-    rows: IntArray
     cell: IntArray
     riders: Array
     y: Array
@@ -185,16 +192,19 @@ class _Counts:
         dispersion: Array | float,
         absorbed: Absorbed | None,
     ) -> _Counts:
-        rows = np.flatnonzero(np.isfinite(observed)[walks.target, walks.bin])
-        at = walks.target[rows] * observed.shape[1] + walks.bin[rows]
-        cells, cell = np.unique(at, return_inverse=True)
+        at = walks.target * observed.shape[1] + walks.bin
+        counted = np.isfinite(observed).ravel()[at]
+        come_to = np.zeros(observed.size, dtype=bool)
+        come_to[at[counted]] = True
+        cells, number = np.flatnonzero(come_to), np.cumsum(come_to) - 1
+        cell, riders = np.where(counted, number[at], 0), np.where(counted, riders, 0.0)
         spread = np.broadcast_to(np.asarray(dispersion, dtype=float), observed.shape).ravel()[cells]
         levels = None if absorbed is None else _Levels.of(absorbed, observed, own, cells)
-        return cls(walks, rows, cell, riders[rows], observed.ravel()[cells], own.ravel()[cells], spread, levels)
+        return cls(walks, cell, riders, observed.ravel()[cells], own.ravel()[cells], spread, levels)
 
     def log_likelihood(self, walking: Walking) -> tuple[float, Array]:
         """Log likelihood of a curve, without what does not depend on it, and its derivatives by `theta`."""
-        came = self.riders * self.walks.chances(walking)[self.rows]
+        came = self.riders * self.walks.chances(walking)
         walkers = np.asarray(np.bincount(self.cell, came, minlength=len(self.y)), dtype=float)
         if self.levels is None:
             value, by_walkers = _log_counts(self.y, self.own + walkers, self.dispersion)
@@ -207,9 +217,7 @@ class _Counts:
             by_walkers = by_walkers + (by_level * self.levels.absorbed.slope(level))[self.levels.of_cell]
         if not walking.theta.size:
             return value, np.empty(0)
-        weight = np.zeros(len(self.walks))
-        weight[self.rows] = self.riders * by_walkers[self.cell]
-        return value, self.walks.slope(walking, weight)
+        return value, self.walks.slope(walking, self.riders * by_walkers[self.cell])
 
 
 def _log_counts(y: Array, mean: Array, dispersion: Array) -> tuple[float, Array]:
