@@ -164,3 +164,13 @@ def test_a_curve_in_doubt_varies_along_its_distance_to_the_other_one() -> None:
     across = np.array([0.0, 1.0, 0.0, 0.0, 0.0])
     assert across @ found.covariance @ across == pytest.approx(0.04)
     assert curve.in_doubt(NO_WALKING) is curve
+
+
+def test_rows_of_a_zone_are_found_in_order():
+    rng = np.random.default_rng(5)
+    exposure = rng.random((6, 40))
+    metres = rng.uniform(50, 900, (6, 6))
+    walks = walks_between(exposure, 1 - exposure, (metres + metres.T) / 2)
+    for zone in range(7):
+        np.testing.assert_array_equal(walks.of_source(zone), np.flatnonzero(walks.source == zone))
+        np.testing.assert_array_equal(walks.of_target(zone), np.flatnonzero(walks.target == zone))

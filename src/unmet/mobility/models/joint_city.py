@@ -34,7 +34,9 @@ __all__ = ["JointCity", "hours_of_day"]
 _OWN_SEED = 6  # of what is drawn for each zone apart
 _UNUSUAL_DAYS = 5  # that are described
 _MOST_AT_ONCE = 250_000_000  # bytes of draws that a worker is given
-_MOST_REMEMBERED = 300_000_000  # bytes of draws of riders received: those of some hundred zones and a year of hours
+# Bytes of draws of riders received that are remembered: those of some three hundred zones and a year of hours. Zones are
+# asked for from south to north. In a city of 600 zones some 130 are as far north as those in reach.
+_MOST_REMEMBERED = 1_000_000_000
 
 
 def hours_of_day(table: ZoneTable) -> IntArray:
@@ -168,7 +170,7 @@ class JointCity:
         i, at = self.zones.index(zone), self.start.get_indexer(start)
         bins = slice(None) if np.array_equal(at, np.arange(len(self.start))) else at  # a slice copies nothing
         chance = np.zeros((len(self.start), self.draws), dtype=np.float32)
-        mine = np.flatnonzero(self.walks.source == i)
+        mine = self.walks.of_source(i)
         on: list[tuple[IntArray, csc_array]] = []
         if mine.size and self.walking.theta.size:
             relative, of_row = relative_walking(self.walking, self.walks.distance[mine], self.draws, seed)
@@ -216,7 +218,7 @@ class JointCity:
 
     def received(self, zone: int) -> Received:
         """Riders counted at a zone who may have walked in."""
-        rows = np.flatnonzero(self.walks.target == zone)
+        rows = self.walks.of_target(zone)
         if not self.walking.theta.size:
             rows = rows[:0]
         source, bin_ = self.walks.source[rows], self.walks.bin[rows]

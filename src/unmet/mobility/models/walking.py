@@ -218,6 +218,20 @@ class Walks:
     def __len__(self) -> int:
         return len(self.source)
 
+    def of_source(self, zone: int) -> IntArray:
+        """Rows of an empty zone, in order."""
+        return np.arange(*np.searchsorted(self.source, [zone, zone + 1]))
+
+    def of_target(self, zone: int) -> IntArray:
+        """Rows of a neighbour, in order."""
+        order, target = self._by_target
+        return order[slice(*np.searchsorted(target, [zone, zone + 1]))]
+
+    @cached_property
+    def _by_target(self) -> tuple[IntArray, IntArray]:
+        order = np.argsort(self.target, kind="stable")
+        return order, self.target[order]
+
     @cached_property
     def _blocks(self) -> list[tuple[slice, int]]:
         """Stretches of rows with the same number of neighbours in each bin, and that number.
