@@ -11,6 +11,7 @@ from walking_cities import TRUE, city
 
 from unmet import FileFormatError, InputError
 from unmet.mobility.demand import LatentDemand
+from unmet.mobility.models.surroundings import walks_between
 from unmet.mobility.models.walking import (
     DEFAULT_WALKING,
     KNOTS,
