@@ -200,7 +200,10 @@ class ProductBlock(_PairBlock):
     def residual(self, kernel: Product, X: Array, full: bool) -> Array:
         # (Q₁ + R₁) ∘ (Q₂ + R₂) − Q₁ ∘ Q₂
         pairs = ((self.left, kernel.left), (self.right, kernel.right))
-        (r1, q1), (r2, q2) = ((b.residual(k, X, full), _explained(b, k, X, full)) for b, k in pairs)
+        r1, r2 = (block.residual(part, X, full) for block, part in pairs)
+        if not (r1.any() or r2.any()):
+            return r1
+        q1, q2 = (_explained(block, part, X, full) for block, part in pairs)
         return r1 * q2 + q1 * r2 + r1 * r2
 
     def left_out(self, kernel: Product) -> float:

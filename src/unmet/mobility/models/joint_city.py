@@ -34,7 +34,7 @@ __all__ = ["JointCity", "hours_of_day"]
 _OWN_SEED = 6  # of what is drawn for each zone apart
 _UNUSUAL_DAYS = 5  # that are described
 _MOST_AT_ONCE = 250_000_000  # bytes of draws that a worker is given
-# Bytes of draws of riders received that are remembered: those of some 300 zones and a year of hours. Zones are asked for
+# Bytes of draws of riders received that are remembered: those of 300 zones and a year of hours. Zones are asked for
 # from south to north: in a city of 600 zones some 130 are as far north as those in reach.
 _MOST_REMEMBERED = 1_000_000_000
 
