@@ -247,9 +247,8 @@ def _learn_curve(
     fitted = records.log_rate - 0.5 * shocks.law.variance
     own = np.nan_to_num(records.own(fitted + shocks.left_out_mean, shocks.left_out_var))
     spread = dispersion.common + shocks.left_out_var
-    return learn_walking(
-        records.walks, records.observed, own, riders, dispersion=spread, absorbed=absorbed, start=start
-    )
+    data = records.walks, records.observed, own, riders
+    return learn_walking(*data, dispersion=spread, absorbed=absorbed, start=start, laplace=laplace)
 
 
 def _left_by_shocks(
