@@ -27,7 +27,6 @@ from unmet.mobility.features.bins import bin_features
 from unmet.mobility.models.joint import join_city
 from unmet.mobility.models.walking import NO_WALKING
 from unmet.mobility.models.zone_data import zone_data
-from unmet.mobility.models.zone_models import LASTING
 from unmet.mobility.panel.file import open_panel
 
 SHARE, AMPLE, FIRST = 0.1, 5.0, 1 / 6
@@ -95,13 +94,13 @@ def replayed(
             "pickups": np.minimum(first, 5).astype(int),
             "hours": 1,
             "truth": rest,
-            "joint": (1 - FIRST) * rate * _factor(LASTING * within, first, rate),
+            "joint": (1 - FIRST) * rate * _factor(joint.lasting * within, first, rate),
             "shocks": (1 - FIRST) * rate,
             "one factor": (1 - FIRST) * plain * _factor(whole, first, plain),
             "plain": (1 - FIRST) * plain,
         }
     )
-    print(f"dispersion beside the shocks {joint.dispersion:.3f}, in all {whole:.3f}; {joint.law}")
+    print(f"dispersion beside the shocks {joint.dispersion:.3f}, of which {joint.lasting:.2f} lasts, in all {whole:.3f}; {joint.law}")
     sums = found.groupby("pickups").sum()
     error = np.sqrt(sums["truth"]) / sums["plain"]
     columns = ["truth", "joint", "shocks", "one factor"]

@@ -75,6 +75,7 @@ def simulated(seed: int, zones: int = 20, bins: int = 1000, *, law: ShockLaw = L
         metres,
         1.0,
         slot,
+        np.full(observed.shape, np.nan),
     )
     return table, h, rate, walkers
 

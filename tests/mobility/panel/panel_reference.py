@@ -494,8 +494,11 @@ def panel(
             }
             if by_trips:
                 row["observed"] = sum(t.start in members and begin <= t.started // 60 < end for t in trips)
+                middle = (begin + end) / 2
+                row["observed_early"] = sum(t.start in members and begin <= t.started // 60 < middle for t in trips)
                 row["returns"] = sum(t.end in members and begin <= t.ended // 60 < end for t in trips)
             else:
+                row["observed_early"] = None
                 row |= (
                     inferred(system, members, begin, end, rebalancing) if known else {"observed": None, "returns": None}
                 )

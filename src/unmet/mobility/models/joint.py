@@ -15,6 +15,7 @@ from unmet._typing import Array, BoolArray, IntArray
 from unmet.mobility.models.held_out import HeldOut, measure
 from unmet.mobility.models.joint_city import JointCity, hours_of_day
 from unmet.mobility.models.kept import KeptJoint
+from unmet.mobility.models.lasting import learn_lasting
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shock_stretches import Pairs
 from unmet.mobility.models.shocks import Shocks, estimate_shocks, refine_dispersion
@@ -180,6 +181,7 @@ def join_city(
         rate=rate,
         dispersion=dispersion.common,
         within=dispersion.own,
+        lasting=_lasting(records, dispersion) if kept is None else kept.lasting,
         level=last.reshape(len(table.zones), -1),  # the shocks belong to this one
         observed=table.observed,
         walks=walks,
@@ -230,6 +232,13 @@ def _law(
 def _kept_law(kept: KeptJoint, table: ZoneTable) -> tuple[ShockLaw, _Dispersion]:
     own = np.array([kept.within.get(zone, kept.dispersion) for zone in table.zones])
     return kept.law, _Dispersion(kept.dispersion, own)
+
+
+def _lasting(records: _Records, dispersion: _Dispersion) -> float:
+    # Walkers come while a neighbour is out, for a part of the bin: they would look like riders who come in groups.
+    own = np.where(records.alone, records.observed, np.nan)
+    table = records.table
+    return learn_lasting(table.early, own, table.exposure, records.group, dispersion.common)
 
 
 def _learn_curve(

@@ -71,7 +71,9 @@ class JointCity:
     rate : array of shape (zones, bins)
         Riders expected to come to the zone first, in a full bin.
     dispersion, within : float, array of shape (zones,)
-        Of counts beside the shocks; and of the rest of a bin given what was seen of it.
+        Of counts beside the shocks, over all zones and of each.
+    lasting : float
+        Part of it that the seen and the hidden part of a bin share: see `unmet.mobility.models.lasting`.
     level : array of shape (zones, 48)
         Log by which a zone's rate at an hour of the day, apart at weekends, differs from that of its own fit.
     observed : array of shape (zones, bins)
@@ -98,6 +100,7 @@ class JointCity:
     rate: Array
     dispersion: float
     within: Array
+    lasting: float
     level: Array
     observed: Array
     walks: Walks
@@ -107,7 +110,7 @@ class JointCity:
     def kept(self) -> KeptJoint:
         """Give the parts that later bins are estimated with."""
         within = dict(zip(self.zones, self.within.tolist(), strict=True))
-        return KeptJoint(self.law, self.walking, self.dispersion, within, self.held_out)
+        return KeptJoint(self.law, self.walking, self.dispersion, within, self.lasting, self.held_out)
 
     @property
     def draws(self) -> int:
@@ -160,6 +163,7 @@ class JointCity:
             riders_on=no_riders,
             riders_in=no_riders,
             within=float(self.within[i]),
+            lasting=self.lasting,
         )
 
     def of(self, zone: str, start: pd.DatetimeIndex, seed: int = 0) -> Surroundings | None:
@@ -260,6 +264,7 @@ class JointCity:
             "law": self.law.to_dict(),
             "walking": self.walking.to_dict(),
             "dispersion": self.dispersion,
+            "lasting": self.lasting,
             "held_out": None if self.held_out is None else self.held_out.to_dict(),
         }
         walks = {f"walks_{f.name}": getattr(self.walks, f.name) for f in fields(self.walks)}
@@ -280,6 +285,7 @@ class JointCity:
                     law=ShockLaw.from_dict(header["law"]),
                     walking=Walking.from_dict(header["walking"]),
                     dispersion=float(header["dispersion"]),
+                    lasting=float(header["lasting"]),
                     held_out=HeldOut.from_dict(header["held_out"]),
                     walks=Walks(*(file[f"walks_{f.name}"] for f in fields(Walks))),
                     **{name: file[name] for name in _ARRAYS},

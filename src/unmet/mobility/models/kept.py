@@ -140,17 +140,18 @@ class KeptJoint:
     walking: Walking
     dispersion: float
     within: dict[str, float]
+    lasting: float
     held_out: HeldOut | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Give a JSON-able description."""
         learnt = {"law": self.law.to_dict(), "walking": self.walking.to_dict()}
         held_out = None if self.held_out is None else self.held_out.to_dict()
-        return {**learnt, "dispersion": self.dispersion, "within": self.within, "held_out": held_out}
+        return {**learnt, "dispersion": self.dispersion, "within": self.within, "lasting": self.lasting, "held_out": held_out}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Self:
         """Read back what `to_dict` gave."""
         law, walking = ShockLaw.from_dict(description["law"]), Walking.from_dict(description["walking"])
         held_out = HeldOut.from_dict(description["held_out"])
-        return cls(law, walking, description["dispersion"], description["within"], held_out)
+        return cls(law, walking, description["dispersion"], description["within"], description["lasting"], held_out)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
 
 from unmet._typing import Array, IntArray
+from unmet.mobility.models.lasting import USUAL_LASTING
 from unmet.mobility.models.walking import DEFAULT_WALKING, REACH, Walking, Walks
 from unmet.mobility.models.zone_table import ZoneRecord, table_of
 
@@ -160,8 +161,8 @@ class Surroundings:
         Chance that a rider who finds the zone empty is served elsewhere.
     riders_on, riders_in : integer arrays of shape (draws, n)
         Draws of the riders who walked on from here and were counted elsewhere, and who walked in.
-    within : float
-        Dispersion of the rest of a bin given what was seen of it.
+    within, lasting : float
+        Dispersion of the zone's counts beside the shocks, and the part of it that lasts through a bin.
     """
 
     shock: Array
@@ -173,6 +174,7 @@ class Surroundings:
     riders_on: NDArray[np.int32]
     riders_in: NDArray[np.int32]
     within: float
+    lasting: float
 
 
 def rough_surroundings(
@@ -196,7 +198,7 @@ def rough_surroundings(
         at, count = table.start.get_indexer(data.start), len(data.start)
         zero, none = np.zeros(count), np.empty((0, count), dtype=np.float32)
         riders = np.empty((0, count), dtype=np.int32)
-        found[data.zone] = Surroundings(zero, zero, none, prior_var, background[i, at], none, riders, riders, 0.0)
+        found[data.zone] = Surroundings(zero, zero, none, prior_var, background[i, at], none, riders, riders, 0.0, USUAL_LASTING)
     return found
 
 

@@ -94,6 +94,8 @@ class ZoneData:
         covariates; and, with a city model, its curve and errors: ``shared_log_rate``, ``shared_off_1`` ...
     covariates : tuple of str
         Names of the covariates among the inputs.
+    early : array
+        Pickups in the first half of the bin; NaN where they are not known.
     flags : array of str
         Remarks on each row, joined by semicolons.
     notes : dict
@@ -125,6 +127,7 @@ class ZoneData:
     slot: IntArray
     inputs: pd.DataFrame
     covariates: tuple[str, ...]
+    early: Array
     flags: np.ndarray
     notes: dict[str, int]
     hyperparameters: Hyperparameters | None = None
@@ -222,6 +225,7 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
         slot=hour_of_week(local).astype(np.intp),
         inputs=inputs,
         covariates=covariates,
+        early=_early(frame),
         flags=np.full(len(frame), "", dtype=object),
         notes={"exposure_raised_to_a_moment": int(repaired.sum()), "covariate_gaps_filled": int(gaps.sum())},
         scales=scales,
@@ -272,6 +276,12 @@ def _out_of_stock(frame: pd.DataFrame) -> Array:
     return np.where(np.isnan(expected), listed, expected)
 
 
+def _early(frame: pd.DataFrame) -> Array:
+    """Pickups in the first half of the bins; missing in panels of other software."""
+    found = frame["observed_early"] if "observed_early" in frame else np.full(len(frame), np.nan)
+    return np.asarray(found, dtype=float)
+
+
 def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
     """Refuse impossible numbers; observed trips may be missing, shares and minutes may not."""
     states = frame[list(STATE_MINUTES)].to_numpy(dtype=float)
@@ -280,6 +290,7 @@ def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
     expected = {name: frame[name].to_numpy(dtype=float) for name in ("out_minutes", "out_sd") if name in frame}
     outside = {name: (values < 0) | (values > minutes + _ROUNDED) for name, values in expected.items()}
     too_much = exposure * minutes + _out_of_stock(frame) > (1 + _ROUNDED) * minutes
+    early = _early(frame)
     label = ~frame["censored"].isin([0, 1]).to_numpy()
     state = ~(np.isfinite(states) & (states >= 0)).all(axis=1)
     unlike = ~(np.abs(states.sum(axis=1) - minutes) <= _ALL_ROUNDED)
@@ -287,6 +298,7 @@ def _check(frame: pd.DataFrame, observed: Array, exposure: Array) -> None:
         unlike &= ~frame["future"].to_numpy(dtype=bool)  # no state is known there
     for wrong, words in (
         ((observed < 0) | (observed > _LARGEST_COUNT), f"observed must be 0 to {_LARGEST_COUNT:,.0f}, or missing"),
+        ((early < 0) | (early > observed), "observed_early must be 0 to observed, or missing"),
         (share, "exposure must be a share, 0 to 1"),
         (state, "the minutes of each state must be 0 or more"),
         (unlike, f"{', '.join(STATE_MINUTES)} must sum to minutes (what is not known is unknown_minutes)"),

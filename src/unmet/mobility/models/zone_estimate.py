@@ -273,6 +273,7 @@ class ZoneFit:
     exposure: Array
     stockout: Array
     slot: IntArray
+    early: Array
     log_rate: Array
     log_rate_var: Array
     apart: Array
@@ -296,7 +297,7 @@ def fit_usual_rate(
     mean, var, apart, apart_error = log_rates(gp, data, level, learnt_from.seen)
     if around is not None:  # the mean rate, as of a zone without known shocks
         mean, apart = mean + 0.5 * around.prior_var, apart + 0.5 * around.prior_var
-    record = (data.zone, data.start, data.minutes, data.observed, data.exposure, data.stockout, data.slot)
+    record = (data.zone, data.start, data.minutes, data.observed, data.exposure, data.stockout, data.slot, data.early)
     return ZoneFit(*record, mean, var, apart, apart_error)
 
 

@@ -26,17 +26,11 @@ from unmet.mobility.models.rates import Rates
 from unmet.mobility.models.surroundings import Surroundings
 from unmet.mobility.models.zone_data import CITY_ERRORS, CITY_RATE, ZoneData
 
-__all__ = ["LASTING", "cgp", "exposure", "fit_counts", "log_rate", "log_rates", "ncgp", "ncgp_a", "share", "tobit"]
+__all__ = ["cgp", "exposure", "fit_counts", "log_rate", "log_rates", "ncgp", "ncgp_a", "share", "tobit"]
 
 # Seeds of the errors that all zones share: draw s uses the same ones in every zone, and so does draw s of the total.
 _DISPERSION_SEED, _CURVE_SEED = 0, 1
 
-LASTING = 0.25
-"""Part of the spread of a bin's count, beside the shocks, that its seen part and its hidden part share.
-
-Riders who come in groups spread counts, and say nothing of those who come later. Chosen with the first ten minutes of
-hours in Jersey City (`benchmarks/check_first_minutes.py`): the truth is nearer to 0 than to 1, and within the standard
-errors of both 0 and a quarter."""
 # Model `share`: minutes from which a bin counts as a day, and α and β of a share that is learnt near uniform.
 _DAY = 12 * 60
 _LEFT_OUT_ROWS = 168  # left out at a time, whose covariance matrix is needed
@@ -212,13 +206,13 @@ def _among_neighbours(
 ) -> Rates:
     """Rates of a zone whose neighbours are known: with shocks, walkers from there and to there.
 
-    What the seen part of a bin says of the rest is the part of its own factor that lasts (`LASTING`).
+    What the seen part of a bin says of the rest is the part of its own factor that lasts (`Surroundings.lasting`).
     """
     rng = np.random.default_rng(seed)
     rate = usual * np.exp(around.shock_draws)
     shape = shape * gp.dispersion_ / max(around.within, 1e-3)
     served = data.observed - around.riders_in
-    lost, lost_mean = _stopped(data, rate, shape / LASTING, served, around.walked_on, rng)
+    lost, lost_mean = _stopped(data, rate, shape / around.lasting, served, around.walked_on, rng)
     future = None
     if np.isnan(data.observed).any():
         future = rng.poisson(rate * rng.gamma(np.broadcast_to(shape, rate.shape)) / shape).astype(float)

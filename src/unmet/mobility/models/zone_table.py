@@ -39,6 +39,8 @@ class ZoneTable:
         Length of a bin.
     slot : integer array of shape (bins,)
         Hour of the week, by the wall clock.
+    early : array of shape (zones, bins)
+        Pickups in the first half of a bin; NaN where they are not known.
     """
 
     zones: tuple[str, ...]
@@ -53,6 +55,7 @@ class ZoneTable:
     metres: Array
     hours: float
     slot: IntArray
+    early: Array
 
 
 class ZoneRecord(Protocol):
@@ -86,6 +89,10 @@ class ZoneRecord(Protocol):
     def slot(self) -> IntArray:
         """Hour of the week."""
 
+    @property
+    def early(self) -> Array:
+        """Pickups in the first half of the bin; NaN where they are not known."""
+
 
 def table_of(
     zones: Sequence[ZoneRecord],
@@ -107,7 +114,7 @@ def table_of(
     moments = np.unique(np.concatenate([data.start.as_unit(unit).asi8 for data in zones]))
     start = pd.DatetimeIndex(moments.view(f"M8[{unit}]")).tz_localize("UTC")
     shape = (len(zones), len(start))
-    observed, log_rate, apart = (np.full(shape, np.nan) for _ in range(3))
+    observed, early, log_rate, apart = (np.full(shape, np.nan) for _ in range(4))
     exposure, stockout, var = (np.zeros(shape) for _ in range(3))
     error = np.zeros((len(zones), 2))
     slot = np.zeros(len(start), dtype=np.intp)
@@ -115,10 +122,11 @@ def table_of(
         at = start.get_indexer(data.start)
         slot[at] = data.slot
         observed[i, at], exposure[i, at], stockout[i, at] = data.observed, data.exposure, data.stockout
+        early[i, at] = data.early
         log_rate[i, at], var[i, at], apart[i, at], error[i] = rates[data.zone]
     lat, lon = np.array([places.get(data.zone, (np.nan, np.nan)) for data in zones], dtype=float).T
     names = tuple(data.zone for data in zones)
     hours = zones[0].minutes / 60
     metres = metres_between(lat[:, None], lon[:, None], lat, lon)
     rate = (log_rate, var, apart, error)
-    return ZoneTable(names, start, observed, exposure, stockout, *rate, metres, hours, slot)
+    return ZoneTable(names, start, observed, exposure, stockout, *rate, metres, hours, slot, early)

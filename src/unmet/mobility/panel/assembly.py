@@ -335,11 +335,13 @@ def _moves(
     supply: ZoneSupply,
 ) -> dict[str, NDArray[np.int32]]:
     """Count pickups and returns: from trips if there are any, else inferred if the status is known, else missing."""
-    names = ["observed", "returns", *(INFERRED_COLUMNS if evidence.inferred else ())]
+    names = ["observed", "observed_early", "returns", *(INFERRED_COLUMNS if evidence.inferred else ())]
     result = {name: np.full(known.shape, -1, dtype=np.int32) for name in names}
     if evidence.inferred:
         to_infer = known & ~evidence.covered
         for name, table in result.items():
+            if name == "observed_early":  # nobody knows when between two looks
+                continue
             table[to_infer] = 0
             if supply.moved is not None and name in supply.moved.columns:
                 table[to_infer] = _whole(supply.moved, name, zones, to_infer)[to_infer]
@@ -351,7 +353,8 @@ def _moves(
                 result[name][to_infer] += pairs[to_infer]
     if trips is not None:
         few = slice(int(zones[0]) - trips.first, int(zones[-1]) + 1 - trips.first)
-        for name, counted in {"observed": trips.pickups, "returns": trips.returns}.items():
+        known_trips = {"observed": trips.pickups, "observed_early": trips.early, "returns": trips.returns}
+        for name, counted in known_trips.items():
             if counted is not None:
                 np.copyto(result[name], counted[few], where=evidence.covered)
     return result

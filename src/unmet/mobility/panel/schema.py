@@ -137,6 +137,10 @@ SCHEMA: tuple[PanelColumn, ...] = (
         "Pickups, from trips or inferred from status. Missing where there is neither.",
         needed=True,
     ),
+    _count(
+        "observed_early",
+        "Pickups in the first half of the bin. Missing where there is no trip record.",
+    ),
     _count("returns", "Returns, from the same records as `observed`."),
     *(
         PanelColumn(name, INTEGER, _STATE_MEANINGS[name], f"{name}::INTEGER", np.int16)  # one per state, in their order

@@ -41,8 +41,9 @@ class TripCounts:
 
     Attributes
     ----------
-    pickups, returns : array, shape (zones, bins)
-        Numbers of trips, on disk. `returns` is None if no trip has an end in a zone.
+    pickups, early, returns : array, shape (zones, bins)
+        Numbers of trips, on disk; `early` are pickups in the first half of a bin. `returns` is None if no trip has an
+        end in a zone.
     used : int
         Trips that start in a zone and a bin.
     starts, moves : array
@@ -52,6 +53,7 @@ class TripCounts:
     """
 
     pickups: NDArray[np.int32]
+    early: NDArray[np.int32]
     returns: NDArray[np.int32] | None
     used: int
     starts: Integers
@@ -65,7 +67,7 @@ class TripCounts:
         some = slice(begin - self.first, end - self.first)
         returns = None if self.returns is None else np.array(self.returns[some])
         nothing = np.empty(0, dtype=np.int64)
-        return TripCounts(np.array(self.pickups[some]), returns, self.used, nothing, nothing, begin)
+        return TripCounts(np.array(self.pickups[some]), np.array(self.early[some]), returns, self.used, nothing, nothing, begin)
 
 
 def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -125,8 +127,9 @@ def count_trips(
 ) -> TripCounts:
     """Count trips by zone and bin, in one pass. Report trips that are in no zone or in no bin."""
     shape = (len(zones), len(bins))
-    pickups, returns = (
-        open_memmap(folder / f"trips-{name}.npy", mode="w+", dtype=np.int32, shape=shape) for name in ("out", "in")
+    pickups, early, returns = (
+        open_memmap(folder / f"trips-{name}.npy", mode="w+", dtype=np.int32, shape=shape)
+        for name in ("out", "early", "in")
     )
     started, ended = (np.zeros(span[2] - span[0] + 1, dtype=bool) for _ in range(2))
     outside = nowhere = loose = used = found = 0
@@ -140,6 +143,7 @@ def count_trips(
         zone = np.maximum(zone_of[station], chunk["start_at"].to_numpy())
         started[start - span[0]] = True
         inside = _add(pickups, zone, start, bins)
+        _add(early, np.where(_early(start, bins), zone, -1), start, bins)
         outside += int((~inside).sum())
         nowhere += int((inside & (zone < 0)).sum())
         loose += int((inside & (zone < 0) & (station < 0)).sum())
@@ -160,7 +164,7 @@ def count_trips(
         nowhere -= loose
     log.add("trips", "start in no zone", "noted", nowhere, "not in the panel")
     starts, moves = span[0] + np.flatnonzero(started), span[0] + np.flatnonzero(started | ended)
-    return TripCounts(pickups, returns if found else None, used, starts, moves)
+    return TripCounts(pickups, early, returns if found else None, used, starts, moves)
 
 
 def check_resolution(starts: Integers, every: int, used: int, timezone: str) -> None:
@@ -196,6 +200,12 @@ def _add(table: NDArray[np.int32], zone: Integers, minute: NDArray[np.int32], bi
     # A number of the table's type: NumPy is thirty times slower if it must convert.
     np.add.at(table.reshape(-1), zone[chosen] * len(bins) + bin_[chosen], np.int32(1))
     return inside
+
+
+def _early(minute: NDArray[np.int32], bins: Bins) -> NDArray[np.bool_]:
+    """Return which minutes are in the first half of their bin."""
+    bin_ = np.clip(bins.of(minute), 0, len(bins) - 1)
+    return np.asarray(2 * (minute - bins.edges[bin_]) < bins.minutes[bin_])
 
 
 def _chunks(connection: DuckDBPyConnection, sql: str) -> Iterator[pd.DataFrame]:

@@ -125,6 +125,7 @@ class _Record:
     exposure: Any
     stockout: Any
     slot: Any
+    early: Any
 
 
 def _records(file: PanelFile, kept: Kept | None) -> Iterator[ZoneRecord]:
@@ -239,7 +240,7 @@ def _path(folder: Path, zones: Sequence[str]) -> Path:
     return folder / f"fits-{hashlib.sha256(json.dumps(list(zones)).encode()).hexdigest()[:16]}.npz"
 
 
-_ARRAYS = ("observed", "exposure", "stockout", "slot", "log_rate", "log_rate_var", "apart", "apart_error")
+_ARRAYS = ("observed", "exposure", "stockout", "slot", "early", "log_rate", "log_rate_var", "apart", "apart_error")
 
 
 def _write_fits(path: Path, fits: Sequence[ZoneFit]) -> None:

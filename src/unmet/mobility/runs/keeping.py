@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 KEPT = "kept.npz"
-_FORMAT = 4  # also of the tables that a later run continues
+_FORMAT = 5  # also of the tables that a later run continues
 # Pickups of the new bins over those expected, as a logarithm: beyond, the model is learnt anew.
 _LARGEST_MISFIT = 0.25
 # Settled bins whose pickups or labels, and mean change of exposure, may differ from those of the earlier run.
