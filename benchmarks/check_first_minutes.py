@@ -100,7 +100,8 @@ def replayed(
             "plain": (1 - FIRST) * plain,
         }
     )
-    print(f"dispersion beside the shocks {joint.dispersion:.3f}, of which {joint.lasting:.2f} lasts, in all {whole:.3f}; {joint.law}")
+    beside = f"{joint.dispersion:.3f}, of which {joint.lasting:.2f} lasts"
+    print(f"dispersion beside the shocks {beside}, in all {whole:.3f}; {joint.law}")
     sums = found.groupby("pickups").sum()
     error = np.sqrt(sums["truth"]) / sums["plain"]
     columns = ["truth", "joint", "shocks", "one factor"]

@@ -29,11 +29,11 @@ __all__ = ["join_city"]
 
 _ROUNDS = 3
 _GROUPS = 48  # hours of a day, apart at weekends
-# Part of what a count says of its neighbour's rate that is left out where walkers between the two are learnt. All of it
-# would be right if usual rates, law and supply were known. Estimated in turns, simulated cities had a seventh too few
-# walkers with 1, and lost riders were 6 % short with 0.5 (`docs/design/joint.md`). The distance to all of it is one
-# standard deviation of the curve.
-_LEFT_OUT = 0.625
+# Part of what a count says of its neighbour's rate that is left out where walkers between the two are learnt, in a city
+# of 40 zones, and more for each doubling. All of it would be right if usual rates, law and supply were known, as they
+# nearly are where many zones tell. Small cities have too few walkers with much, and large ones lose too few riders with
+# little (`docs/design/joint.md`). The distance to all of it is one standard deviation of the curve.
+_LEFT_OUT, _MORE_LEFT_OUT, _LEAST_LEFT_OUT = 0.625, 0.15, 0.4
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
 _MORE_WALKERS, _LEAST_LEFT = 0.1, 0.05  # relative step to see what shocks take up; they never take up all
@@ -131,6 +131,7 @@ def join_city(
     shocks: Shocks | None = None
     usual, before = records.log_rate, background
     pairs = Pairs(walks.source, walks.target, walks.bin)
+    left_out = _left_out(len(table.zones))
     for _ in range(rounds):
         mean_rate = records.log_rate + level[records.group]
         law, dispersion = _law(records, level, shocks, usual, before) if kept is None else _kept_law(kept, table)
@@ -149,7 +150,7 @@ def join_city(
             pairs=pairs,
             spread=spread,
         )
-        riders = walks.out * _turned_away(walks, shocks, usual)
+        riders = walks.out * _turned_away(walks, shocks, usual, left_out)
         if walking is None and len(walks):
             curve = _learn_curve(records, shocks, riders, dispersion, absorbed, curve)
         background = walks.arrivals(curve, riders, records.observed.shape)
@@ -159,7 +160,7 @@ def join_city(
             level = np.log(absorbed.level(np.where(np.isfinite(records.observed), background, 0.0)))
     assert shocks is not None
     if walking is None and len(walks) and curve.theta.size:
-        other = walks.out * _turned_away(walks, shocks, usual, left_out=1.0)
+        other = walks.out * _turned_away(walks, shocks, usual, 1.0)
         all_left_out = _learn_curve(records, shocks, other, dispersion, absorbed, curve, laplace=False)
         curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before, spread))
         curve = curve.in_doubt(all_left_out)
@@ -302,7 +303,12 @@ def _left_by_shocks(
     return float(np.clip((here - slope(again, more)) / held, _LEAST_LEFT, 1.0)) if held > 0 else 1.0
 
 
-def _turned_away(walks: Walks, shocks: Shocks, usual: Array, left_out: float = _LEFT_OUT) -> Array:
+def _left_out(zones: int) -> float:
+    more = _MORE_LEFT_OUT * np.log2(zones / 40)
+    return float(np.clip(_LEFT_OUT + more, _LEAST_LEFT_OUT, 1.0))
+
+
+def _turned_away(walks: Walks, shocks: Shocks, usual: Array, left_out: float) -> Array:
     """Rate of the source of each walk, with a part of what the target's count says of it left out."""
     at = walks.source, walks.bin
     mean, rest = shocks.elsewhere

@@ -147,7 +147,8 @@ class KeptJoint:
         """Give a JSON-able description."""
         learnt = {"law": self.law.to_dict(), "walking": self.walking.to_dict()}
         held_out = None if self.held_out is None else self.held_out.to_dict()
-        return {**learnt, "dispersion": self.dispersion, "within": self.within, "lasting": self.lasting, "held_out": held_out}
+        spread = {"dispersion": self.dispersion, "within": self.within, "lasting": self.lasting}
+        return {**learnt, **spread, "held_out": held_out}
 
     @classmethod
     def from_dict(cls, description: dict[str, Any]) -> Self:

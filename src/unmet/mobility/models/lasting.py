@@ -51,7 +51,7 @@ def split_spread(early: Array, observed: Array, cell: IntArray) -> tuple[float, 
     pairs, same = whole * (whole - 1), first * (first - 1) + rest * (rest - 1)
 
     def cells(values: Array) -> Array:
-        return np.bincount(of, values, minlength=int(of.max(initial=0)) + 1)
+        return np.asarray(np.bincount(of, values, minlength=int(of.max(initial=0)) + 1), dtype=float)
 
     apart = cells(whole) ** 2 - cells(whole**2)  # pairs of riders of different bins
     alike = cells(first) ** 2 - cells(first**2) + cells(rest) ** 2 - cells(rest**2)

@@ -198,7 +198,8 @@ def rough_surroundings(
         at, count = table.start.get_indexer(data.start), len(data.start)
         zero, none = np.zeros(count), np.empty((0, count), dtype=np.float32)
         riders = np.empty((0, count), dtype=np.int32)
-        found[data.zone] = Surroundings(zero, zero, none, prior_var, background[i, at], none, riders, riders, 0.0, USUAL_LASTING)
+        walkers = background[i, at], none, riders, riders
+        found[data.zone] = Surroundings(zero, zero, none, prior_var, *walkers, 0.0, USUAL_LASTING)
     return found
 
 

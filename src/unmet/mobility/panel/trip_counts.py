@@ -65,9 +65,10 @@ class TripCounts:
         if end - begin == len(self.pickups):
             return self
         some = slice(begin - self.first, end - self.first)
+        pickups, early = np.array(self.pickups[some]), np.array(self.early[some])
         returns = None if self.returns is None else np.array(self.returns[some])
         nothing = np.empty(0, dtype=np.int64)
-        return TripCounts(np.array(self.pickups[some]), np.array(self.early[some]), returns, self.used, nothing, nothing, begin)
+        return TripCounts(pickups, early, returns, self.used, nothing, nothing, begin)
 
 
 def loose_starts(connection: DuckDBPyConnection) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
