@@ -29,11 +29,12 @@ __all__ = ["join_city"]
 
 _ROUNDS = 3
 _GROUPS = 48  # hours of a day, apart at weekends
-# Part of what a count says of its neighbour's rate that is left out where walkers between the two are learnt, in a city
-# of 40 zones, and more for each doubling. All of it would be right if usual rates, law and supply were known, as they
-# nearly are where many zones tell. Small cities have too few walkers with much, and large ones lose too few riders with
-# little (`docs/design/joint.md`). The distance to all of it is one standard deviation of the curve.
-_LEFT_OUT, _MORE_LEFT_OUT, _LEAST_LEFT_OUT = 0.625, 0.15, 0.4
+# Part of what a count says of its neighbour's rate that is left out where walkers between the two are learnt: of a city
+# of 40 zones, more for each doubling, and at least. All of it would be right if usual rates, law and supply were known,
+# as they nearly are where many zones tell. With much left out small cities have too few walkers, and with little large
+# ones have too few lost riders (`docs/design/joint.md`). The distance to the curve with `_DOUBT` more left out, or less
+# where that is more than all, is one standard deviation of the curve.
+_LEFT_OUT, _MORE_LEFT_OUT, _LEAST_LEFT_OUT, _DOUBT = 0.625, 0.15, 0.4, 0.375
 # A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
 _FEW_WALKERS = 0.02
 _MORE_WALKERS, _LEAST_LEFT = 0.1, 0.05  # relative step to see what shocks take up; they never take up all
@@ -160,10 +161,11 @@ def join_city(
             level = np.log(absorbed.level(np.where(np.isfinite(records.observed), background, 0.0)))
     assert shocks is not None
     if walking is None and len(walks) and curve.theta.size:
-        other = walks.out * _turned_away(walks, shocks, usual, 1.0)
-        all_left_out = _learn_curve(records, shocks, other, dispersion, absorbed, curve, laplace=False)
+        doubt = _DOUBT if left_out + _DOUBT <= 1 else -_DOUBT
+        riders = walks.out * _turned_away(walks, shocks, usual, left_out + doubt)
+        other = _learn_curve(records, shocks, riders, dispersion, absorbed, curve, laplace=False)
         curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before, spread))
-        curve = curve.in_doubt(all_left_out)
+        curve = curve.in_doubt(other)
     rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * shocks.var))
     joint = JointCity(
         zones=table.zones,
