@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from io import StringIO
 
+import pandas as pd
 import pytest
 from rich.table import Table
 from rich.text import Text
 
 from unmet.cli._console import Console
-from unmet.cli._tables import add_zone_column
+from unmet.cli._tables import _worst, add_zone_column
 
 CELLS = ("Baldwin at Montgomery", "1,234,567", "12,345", "12,000 – 13,000")
 
@@ -52,3 +53,9 @@ def test_a_terminal_without_a_width_gets_whole_words(columns, monkeypatch):
     stream = StringIO()
     Console(file=stream).print(Text("Sentrum lost 12"))
     assert stream.getvalue() == "Sentrum lost 12\n"
+
+
+def test_zones_left_out_of_the_totals_are_not_among_those_with_most_lost_trips():
+    zones = pd.DataFrame({"zone": ["a", "b"], "status": "ok", "lost_mean": [9.0, 5.0], "left_out": ["closed", None]})
+    assert _worst(zones)["zone"].tolist() == ["b"]
+    assert _worst(zones.drop(columns="left_out"))["zone"].tolist() == ["a", "b"]

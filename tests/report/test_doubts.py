@@ -40,3 +40,12 @@ def test_a_clean_run_has_only_what_is_always_true_and_what_its_zones_show(source
     some = int((zones["lost_mean"] >= 1).sum())
     assert any(f"for {some} of the {some} zones" in text for text in unsure)
     assert any(text.startswith("In 49% of the time it is unknown") for text in unsure)
+
+
+def test_supply_that_could_not_be_computed_from_trips_is_not_said_to_be(source):
+    computed = replace(source, summary={"trips": {"used": 1}})
+    assert any("computed from trips" in text for text in list_doubts(computed, [], {}, None))
+    zones = source.zones.assign(available_minutes=0, stockout_minutes=0, unknown_minutes=60)
+    unknown = list_doubts(replace(computed, zones=zones), [], {}, None)
+    assert not any("computed from trips" in text for text in unknown)
+    assert any(text.startswith("In 100% of the time it is unknown") for text in unknown)

@@ -111,7 +111,8 @@ def _totals_table(result: RunResult) -> Table:
 
 
 def _worst(zones: pd.DataFrame) -> pd.DataFrame:
-    fitted = zones[(zones["status"] == "ok") & (zones["lost_mean"] > 0)]
+    inside = zones["left_out"].isna() if "left_out" in zones else True
+    fitted = zones[(zones["status"] == "ok") & inside & (zones["lost_mean"] > 0)]
     return fitted.nlargest(_WORST, "lost_mean")
 
 

@@ -86,4 +86,6 @@ def _extrapolated(source: RunSource) -> str:
 def _netted(source: RunSource) -> str:
     if not source.summary or source.summary.get("status"):
         return ""
+    if not source.zones[["available_minutes", "stockout_minutes"]].to_numpy().any():
+        return ""  # nothing could be computed: all time is unknown
     return "Without station status, times without vehicles are computed from trips: weak evidence."
