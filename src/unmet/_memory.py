@@ -7,7 +7,7 @@ from pathlib import Path
 
 from unmet._exceptions import InputError
 
-__all__ = ["available_memory", "check_memory"]
+__all__ = ["available_memory", "check_memory", "size_in_words"]
 
 # Limit and use of a container, in versions 2 and 1 of control groups.
 _CONTAINERS = (
@@ -45,12 +45,20 @@ def check_memory(numbers: int, what: str, instead: str) -> None:
     available, needed = available_memory(), 8 * numbers
     if available is not None and needed > available:
         raise InputError(
-            f"{what} takes about {_gb(needed)} of memory; {_gb(available)} are available. {instead}".strip()
+            f"{what} takes about {size_in_words(needed)} of memory; {size_in_words(available)} are available. {instead}".strip()
         )
 
 
-def _gb(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB" if size < 100e9 else f"{size / 1e9:,.0f} GB"
+def size_in_words(size: int) -> str:
+    """Write a number of bytes in MB or GB.
+
+    Examples
+    --------
+    >>> size_in_words(3_200_000), size_in_words(7_500_000_000), size_in_words(10**15)
+    ('3.2 MB', '7.5 GB', '1,000,000 GB')
+    """
+    number, unit = (size / 1e6, "MB") if size < 1e9 else (size / 1e9, "GB")
+    return f"{number:,.1f} {unit}" if number < 100 else f"{number:,.0f} {unit}"
 
 
 def _of_machine() -> int | None:

@@ -94,6 +94,13 @@ def test_east_of_the_date_line_a_longitude_is_near_its_time_zone(lat: float, lon
     check_not_swapped(lat, lon, timezone, "stations.csv", {}, [])
 
 
+def test_a_wrong_time_zone_is_named_first() -> None:
+    with pytest.raises(FileFormatError, match=r"far from Asia/Kathmandu. Correct the time zone \(--timezone\), or if"):
+        check_not_swapped(40.72, -74.04, "Asia/Kathmandu", "stations.csv", {}, [])
+    with pytest.raises(FileFormatError, match="seem to be swapped"):
+        check_not_swapped(-174.0, 40.7, "America/New_York", "stations.csv", {}, [])
+
+
 def test_a_latitude_beyond_all_numbers_is_not_called_swapped() -> None:
     for lat, lon in ((1e308, -74.0), (40.0, 181.0), (4_500_000.0, 580_000.0)):
         with pytest.raises(FileFormatError, match=r"these are no degrees") as error:

@@ -147,6 +147,22 @@ def other_pickups(rows: pd.DataFrame) -> pd.Series:
     return rows["observed"] + (rows.index % 500 == 0)
 
 
+def one_crowded_bin(rows: pd.DataFrame) -> pd.Series:
+    """One bin in 10,000, with a tenth of all pickups."""
+    return rows["observed"] + (rows.index == 100) * rows["observed"].sum() // 10
+
+
+def one_zone_busier(rows: pd.DataFrame) -> pd.Series:
+    """Fewer than one pickup in a thousand, all at the zone with the fewest."""
+    quiet = rows.groupby("zone")["observed"].sum().idxmin()
+    first = rows.index[rows["zone"] == quiet][:3]
+    return rows["observed"] + rows.index.isin(first) * max(1, rows["observed"].sum() // 4000)
+
+
+def one_late_trip(rows: pd.DataFrame) -> pd.Series:
+    return rows["observed"] + (rows.index == 100)
+
+
 def other_labels(rows: pd.DataFrame) -> pd.Series:
     """Labels of another rule, one bin in 100: exposure is as it was."""
     return rows["censored"] ^ (rows.index % 100 == 0)
@@ -160,7 +176,10 @@ def few_other_labels(rows: pd.DataFrame) -> pd.Series:
 @pytest.mark.parametrize(
     ("column", "change", "why"),
     [
-        ("observed", other_pickups, "have other pickups"),
+        ("observed", other_pickups, "bins, exposure by 0.0% on average"),
+        ("observed", one_crowded_bin, "in 1 of"),
+        ("observed", one_zone_busier, "much of it in one zone"),
+        ("observed", one_late_trip, "1 pickups before"),
         ("censored", other_labels, "labels (censored) before"),
         ("censored", few_other_labels, "Only bins from"),
     ],

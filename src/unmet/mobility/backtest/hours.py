@@ -135,6 +135,8 @@ def compare_hidden(table: ZoneTable, truth: Array, hidden: BoolArray, draws: int
     """Score the joint model and both factor baselines on hidden bins: of full supply, and of none in `table`."""
     rng = np.random.default_rng([seed, 1])
     y = truth[hidden]
+    if not y.any():
+        raise InputError("There is no pickup in the hidden hours: errors relative to them cannot be scored.")
     # Supply in the hidden bins is known, or nobody would be expected to walk there.
     stocked = replace(table, observed=np.where(hidden, truth, table.observed), exposure=table.exposure + hidden)
     joint = join_city(stocked, draws=20, seed=seed, hidden=hidden)

@@ -118,7 +118,7 @@ def continued(kept: KeptCurve, bins: pd.DataFrame) -> pd.DataFrame:
     states = dict.fromkeys(STATE_MINUTES, 0.0) | {"closed_minutes": bins["minutes"]}
     frame = bins.assign(zone="all zones", observed=0.0, exposure=0.0, censored=False, **states)
     with threadpool_limits(limits=1):
-        data = zone_data(frame.drop(columns="out_minutes", errors="ignore"), kept.scales)
+        data = zone_data(frame.drop(columns=["out_minutes", "observed_early"], errors="ignore"), kept.scales)
         at = data.inputs.assign(**{_MOMENT: kept.moment})
         rate = kept.gp.predict_quantiles(at, [0.5])[:, 0]
         draws = np.log(kept.gp.sample(at, _DRAWS, random_state=kept.seed) / rate)

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmet._exceptions import InputError
+from unmet._memory import size_in_words
 from unmet._storage.sql import fetch_all
 from unmet.mobility.clock.bins import DAY, Bins, Integers, cut_bins, parse_every
 from unmet.mobility.panel.clocks import check_clocks
@@ -415,12 +416,12 @@ def _period(log: StatusLog | None, span: tuple[int, int, int] | None, options: P
 
 def _check_room(zones: int, bins: int, folder: Path) -> None:
     """Refuse a panel whose columns do not fit on the disk of temporary files, before anything is written there."""
-    counts = 2 * np.dtype(np.int32).itemsize  # pickups and returns
+    counts = 3 * np.dtype(np.int32).itemsize  # pickups, those of the first half of the bin, and returns
     need = zones * bins * (counts + sum(np.dtype(kind).itemsize for kind in stored_types(True).values()))
     if need > shutil.disk_usage(folder).free:
         raise InputError(
             f"The panel would have {zones * bins:,} rows ({zones:,} zones, {bins:,} bins) and take "
-            f"{need / 1e9:,.0f} GB, more than the free space on the disk of {folder.parent}. Use larger zones "
+            f"{size_in_words(need)}, more than the free space on the disk of {folder.parent}. Use larger zones "
             "(--zones), longer bins (--every) or a shorter period (--start, --end), or set TMPDIR to another disk."
         )
 

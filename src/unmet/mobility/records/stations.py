@@ -286,10 +286,15 @@ def check_not_swapped(
         f"--map {a}={named[b]!r} --map {b}={named[a]!r}" for a, b in fields if a in named and b in named
     ).replace("'", '"')
     remedy = f"swap them with {swapped}" if swapped else "correct lat and lon in the document"
-    why = "a latitude is between -90 and 90" if abs(lat) > 90 else f"that is far from {timezone}"
+    where = f"the middle of the system is at latitude {lat:.4f}, longitude {lon:.4f}"
+    if abs(lat) > 90:
+        raise FileFormatError(
+            f"{label}: latitude and longitude seem to be swapped: {where}, and a latitude is between -90 and 90. "
+            f"If they are, {remedy}."
+        )
     raise FileFormatError(
-        f"{label}: latitude and longitude seem to be swapped: the middle of the system is at latitude {lat:.4f}, "
-        f"longitude {lon:.4f}, and {why}. If they are, {remedy}; if not, check the time zone."
+        f"{label}: {where}, which is far from {timezone}. Correct the time zone (--timezone), or if latitude and "
+        f"longitude are swapped, {remedy}."
     )
 
 

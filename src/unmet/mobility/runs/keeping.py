@@ -51,8 +51,10 @@ KEPT = "kept.npz"
 _FORMAT = 5  # also of the tables that a later run continues
 # Pickups of the new bins over those expected, as a logarithm: beyond, the model is learnt anew.
 _LARGEST_MISFIT = 0.25
-# Settled bins whose pickups or labels, and mean change of exposure, may differ from those of the earlier run.
+# Settled bins whose labels may differ from those of the earlier run, pickups that may be more or fewer, and mean change
+# of exposure; of one zone, pickups and mean change.
 _FEW_CHANGES, _SMALL_CHANGE = 1e-3, 0.01
+_OF_ZONE, _SOME, _CHANGE_OF_ZONE = 0.02, 3, 0.02
 _SAME_PLACE = 5e-4  # degrees: some 50 m. Feeds correct positions by less.
 _DRAWS = ("lost", "walked_on", "walked_in")
 _BY_PERIOD = "period_"  # draws by period, of the names of `PeriodDraws.to_parts`
@@ -233,8 +235,14 @@ def read_kept(folder: Path, sha256: str | None) -> Kept | None:
         return None
 
 
-def check_records(kept: Kept, file: PanelFile, inputs: Mapping[str, Any]) -> None:
-    """Raise `NotKept` if the settled bins are not those of the earlier run, or too much time has passed."""
+def check_records(kept: Kept, file: PanelFile, inputs: Mapping[str, Any]) -> str | None:
+    """Raise `NotKept` if the settled bins are not those of the earlier run, or too much time has passed.
+
+    Returns
+    -------
+    str or None
+        A sentence if a few pickups of settled bins, which are taken over, differ from those of the panel.
+    """
     for name, value in kept.inputs.items():
         if inputs.get(name) != value:
             raise NotKept(f"the {name} changed.")
@@ -245,21 +253,7 @@ def check_records(kept: Kept, file: PanelFile, inputs: Mapping[str, Any]) -> Non
     end = file.bins()["start"].iloc[-1]
     if not kept.end < end <= kept.end + pd.Timedelta(days=MOST_DAYS):
         raise NotKept(f"its records end on {kept.end:%Y-%m-%d}, the new ones on {end:%Y-%m-%d}.")
-    demand = path_literal(str(kept.folder / "demand.parquet"))
-    sql = f"""
-        SELECT count(*), count(*) FILTER (d.observed IS DISTINCT FROM p.observed), avg(abs(d.exposure - p.exposure)),
-            count(*) FILTER (d.censored::BOOLEAN IS DISTINCT FROM p.censored::BOOLEAN),
-            (SELECT count(*) FROM panel WHERE start < $1 AND zone::VARCHAR NOT IN (SELECT unnest($2)))
-        FROM read_parquet({demand}) d
-        LEFT JOIN panel p ON p.zone::VARCHAR = d.zone AND p.start = d.start WHERE d.start < $1"""
-    with reading(str(kept.folder)):
-        rows, changed, moved, labels, now = fetch_one(file.connection, sql, [kept.settled, [*kept.failures, ""]])
-    if rows != now or changed > _FEW_CHANGES * rows or (moved or 0.0) > _SMALL_CHANGE:
-        what = f"{changed:,} of {rows:,} bins have other pickups, exposure moved by {moved or 0:.1%} on average"
-        raise NotKept(f"records before {kept.settled:%Y-%m-%d} changed: {what}.")
-    if labels > _FEW_CHANGES * rows:  # another rule for censored bins, say: settled bins would keep their labels
-        what = f"{labels:,} of {rows:,} bins have others"
-        raise NotKept(f"labels (censored) before {kept.settled:%Y-%m-%d} changed: {what}.")
+    told = _check_bins(kept, file)
     if kept.places.keys() != file.places.keys() or any(
         abs(now - before) > _SAME_PLACE
         for zone, place in file.places.items()
@@ -268,6 +262,43 @@ def check_records(kept: Kept, file: PanelFile, inputs: Mapping[str, Any]) -> Non
         raise NotKept("the places of zones changed.")
     if kept.areas != file.areas:  # the rates of areas in settled bins are taken over
         raise NotKept("the areas changed.")
+    return told
+
+
+def _check_bins(kept: Kept, file: PanelFile) -> str | None:
+    """Raise `NotKept` if pickups, exposure or labels of settled bins changed by more than a little."""
+    demand = path_literal(str(kept.folder / "demand.parquet"))
+    sql = f"""
+        WITH both_of AS (SELECT d.zone, d.exposure - p.exposure AS moved,
+            d.observed IS DISTINCT FROM p.observed AS changed,
+            abs(coalesce(d.observed, 0) - coalesce(p.observed, 0)) AS trips, coalesce(d.observed, 0) AS before,
+            d.censored::BOOLEAN IS DISTINCT FROM p.censored::BOOLEAN AS relabelled
+            FROM read_parquet({demand}) d
+            LEFT JOIN panel p ON p.zone::VARCHAR = d.zone AND p.start = d.start WHERE d.start < $1),
+        by_zone AS (SELECT count(*) AS rows, count(*) FILTER (changed) AS changed, sum(trips) AS trips,
+            sum(before) AS before, avg(abs(moved)) AS moved, count(*) FILTER (relabelled) AS labels
+            FROM both_of GROUP BY zone)
+        SELECT sum(rows), sum(changed), sum(trips), sum(before), sum(moved * rows) / sum(rows), sum(labels),
+            bool_or(trips > greatest({_SOME}, {_OF_ZONE} * before) OR moved > {_CHANGE_OF_ZONE}),
+            (SELECT count(*) FROM panel WHERE start < $1 AND zone::VARCHAR NOT IN (SELECT unnest($2))) FROM by_zone"""
+    with reading(str(kept.folder)):
+        found = fetch_one(file.connection, sql, [kept.settled, [*kept.failures, ""]])
+    rows, changed, trips, before, moved, labels, one_zone, now = (value or 0 for value in found)
+    what = (
+        f"{trips:,.0f} of {before:,.0f} pickups in {changed:,} of {rows:,} bins, exposure by {moved:.1%} on average"
+        + (", much of it in one zone" if one_zone else "")
+    )
+    few = _FEW_CHANGES
+    if rows != now or changed > few * rows or trips > few * before or moved > _SMALL_CHANGE or one_zone:
+        raise NotKept(f"records before {kept.settled:%Y-%m-%d} changed: {what}.")
+    if labels > few * rows:  # another rule for censored bins, say: settled bins would keep their labels
+        what = f"{labels:,} of {rows:,} bins have others"
+        raise NotKept(f"labels (censored) before {kept.settled:%Y-%m-%d} changed: {what}.")
+    if not trips:
+        return None
+    return (
+        f"{trips:,.0f} pickups before {kept.settled:%Y-%m-%d} are new or gone: they are too few to estimate it again."
+    )
 
 
 def features_hash(file: PanelFile, settled: pd.Timestamp) -> str | None:

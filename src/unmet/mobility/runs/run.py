@@ -182,8 +182,11 @@ def run_estimates(
         kept = None if base is None else read_kept(Path(base), (read_info(Path(base)) or {}).get("kept"))
         if kept is not None:
             try:
-                check_records(kept, file, inputs)
-                info = work(_continuing(attempt, kept))
+                told = check_records(kept, file, inputs)
+                continuing = _continuing(attempt, kept)
+                if told:
+                    continuing.note(told)
+                info = work(continuing)
                 return load_result(place.out, info)
             except NotKept as why:
                 attempt.note(f"The model of the earlier run is learnt again: {why}")
