@@ -45,7 +45,8 @@ def check_memory(numbers: int, what: str, instead: str) -> None:
     available, needed = available_memory(), 8 * numbers
     if available is not None and needed > available:
         raise InputError(
-            f"{what} takes about {size_in_words(needed)} of memory; {size_in_words(available)} are available. {instead}".strip()
+            f"{what} takes about {size_in_words(needed)} of memory; {size_in_words(available)} are available. "
+            f"{instead}".strip()
         )
 
 

@@ -179,7 +179,7 @@ def few_other_labels(rows: pd.DataFrame) -> pd.Series:
         ("observed", other_pickups, "bins, exposure by 0.0% on average"),
         ("observed", one_crowded_bin, "in 1 of"),
         ("observed", one_zone_busier, "much of it in one zone"),
-        ("observed", one_late_trip, "1 pickups before"),
+        ("observed", one_late_trip, "changed by 1, too few"),
         ("censored", other_labels, "labels (censored) before"),
         ("censored", few_other_labels, "Only bins from"),
     ],

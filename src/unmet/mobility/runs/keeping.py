@@ -296,9 +296,7 @@ def _check_bins(kept: Kept, file: PanelFile) -> str | None:
         raise NotKept(f"labels (censored) before {kept.settled:%Y-%m-%d} changed: {what}.")
     if not trips:
         return None
-    return (
-        f"{trips:,.0f} pickups before {kept.settled:%Y-%m-%d} are new or gone: they are too few to estimate it again."
-    )
+    return f"Pickups before {kept.settled:%Y-%m-%d} changed by {trips:,.0f}, too few to count them again in the totals."
 
 
 def features_hash(file: PanelFile, settled: pd.Timestamp) -> str | None:
