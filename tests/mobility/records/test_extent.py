@@ -70,7 +70,7 @@ def test_too_many_bins_ask_for_the_period() -> None:
 
 
 def test_a_panel_larger_than_the_disk_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unmet.mobility.panel.evidence.shutil.disk_usage", lambda _: SimpleNamespace(free=10_000))
+    monkeypatch.setattr("unmet.mobility.panel.period.shutil.disk_usage", lambda _: SimpleNamespace(free=10_000))
     with pytest.raises(InputError, match=r"would have 1,4\d\d rows \(3 zones, 4\d\d bins\)"):
         build_panel(make_trips(), timezone="UTC")
 

@@ -5,24 +5,21 @@ The evidence of the system goes to every worker. Records are cut by groups of zo
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmet._exceptions import InputError
-from unmet._memory import size_in_words
 from unmet._storage.sql import fetch_all
-from unmet.mobility.clock.bins import DAY, Bins, Integers, cut_bins, parse_every
+from unmet.mobility.clock.bins import Bins, Integers, cut_bins, parse_every
 from unmet.mobility.panel.clocks import check_clocks
 from unmet.mobility.panel.groups import Workers, ZoneGroups, make_groups
 from unmet.mobility.panel.learnt import Learnt
 from unmet.mobility.panel.options import PanelOptions
+from unmet.mobility.panel.period import check_room, find_period, local_time
 from unmet.mobility.panel.plausibility import (
     Implausible,
     disbelieved_stations,
@@ -31,7 +28,6 @@ from unmet.mobility.panel.plausibility import (
     mark_carried,
     with_own_silences,
 )
-from unmet.mobility.panel.schema import stored_types
 from unmet.mobility.panel.trip_counts import (
     TripCounts,
     check_resolution,
@@ -66,10 +62,6 @@ from unmet.mobility.zones.build import Zones
 __all__ = ["Evidence", "ZoneRecords", "gather"]
 
 NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
-_LONGEST_WITHOUT_RECORDS = 366 * DAY
-# Memory that a minute of the period takes, in counts of the feed and the like; and what any `--memory` leaves room for.
-_BYTES_PER_MINUTE, _LEAST_ROOM = 100, 400_000_000
-_MOST_BINS = 200_000  # 22 years of hours; more are made only for a period that was chosen
 # Share of trips without a known end, or of vehicles that leave stations and do not come back. In one simulated city
 # lost riders of supply netted from the other trips were 0.77 of those with all ends at this share, and 0.51 at twice it
 # (in the five of six zones that could be estimated there).
@@ -226,8 +218,8 @@ def gather(
     if log is not None and polls is not None:  # until the last poll, the last record held
         log = replace(log, last_minute=max(log.last_minute, int(polls.minutes[-1]) - 1))
     span = trip_span(records.connection) if "trips" in records.tables else None
-    bins = cut_bins(*_period(log, span, options), parse_every(options.every), records.timezone)
-    _check_room(len(zones), len(bins), records.folder)
+    bins = cut_bins(*find_period(log, span, options), parse_every(options.every), records.timezone)
+    check_room(len(zones), len(bins), records.folder)
     learnt = None if learnt is None or not learnt.fits(bins, zones.frame) else learnt
     first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
     trips = moves = None
@@ -299,7 +291,7 @@ def gather(
             if learnt is None:
                 progress("learning which listed vehicles and docks can be used")
             else:
-                progress(f"listed vehicles as learnt until {_local(learnt.end, options.timezone)}")
+                progress(f"listed vehicles as learnt until {local_time(learnt.end, options.timezone)}")
             supply = learn_supply(source, log, overrides, options.timezone, learnt)
             supply = replace(supply, timelines=supply.timelines.with_trips(nothing, nothing))
     of_zones = ZoneRecords(0, len(zones), log, trips, moves, *events)
@@ -381,53 +373,6 @@ def _polls(records: Records) -> Polls | None:
         return None
     minutes, fresh = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(2))
     return Polls(minutes, minutes[fresh == 1])
-
-
-def _period(log: StatusLog | None, span: tuple[int, int, int] | None, options: PanelOptions) -> tuple[int, int]:
-    """Return the first and last minute. Refuse a period without records, or more than a year longer than they are."""
-    firsts = ([log.first_minute] if log else []) + ([span[0]] if span else [])
-    lasts = ([log.last_minute] if log else []) + ([span[1]] if span else [])
-    start, end = options.period()
-    first = min(firsts) if start is None else start
-    last = max(lasts) if end is None else end - 1
-    timezone = options.timezone
-    found = f"the records run from {_local(min(firsts), timezone)} to {_local(max(lasts), timezone)} ({timezone})"
-    if last < min(firsts) or first > max(lasts):
-        raise InputError(f"The chosen period has no record: {found}. Check --start and --end.")
-    if min(firsts) - first > _LONGEST_WITHOUT_RECORDS or last - max(lasts) > _LONGEST_WITHOUT_RECORDS:
-        raise InputError(
-            f"The panel would start or end more than a year away from the records: {found}. Check --start and --end."
-        )
-    bins = (last - first) // parse_every(options.every)
-    if bins > _MOST_BINS and (start is None or end is None):
-        raise InputError(
-            f"The panel would have {bins:,} bins of {options.every}: {found}. Some records may have a wrong time. "
-            "Choose the period with --start and --end, or longer bins with --every."
-        )
-    need = _BYTES_PER_MINUTE * (last - first)
-    if need > max(parse_memory(options.memory), _LEAST_ROOM):
-        raise InputError(
-            f"The period of {(last - first) / (365.25 * DAY):,.1f} years would take {need / 1e6:,.0f} MB of memory: "
-            f"{found}. Some records may have a wrong time. Choose the period with --start and --end, or raise --memory "
-            f"(now {options.memory})."
-        )
-    return first, last
-
-
-def _check_room(zones: int, bins: int, folder: Path) -> None:
-    """Refuse a panel whose columns do not fit on the disk of temporary files, before anything is written there."""
-    counts = 3 * np.dtype(np.int32).itemsize  # pickups, those of the first half of the bin, and returns
-    need = zones * bins * (counts + sum(np.dtype(kind).itemsize for kind in stored_types(True).values()))
-    if need > shutil.disk_usage(folder).free:
-        raise InputError(
-            f"The panel would have {zones * bins:,} rows ({zones:,} zones, {bins:,} bins) and take "
-            f"{size_in_words(need)}, more than the free space on the disk of {folder.parent}. Use larger zones "
-            "(--zones), longer bins (--every) or a shorter period (--start, --end), or set TMPDIR to another disk."
-        )
-
-
-def _local(minute: int, timezone: str) -> str:
-    return f"{pd.Timestamp(minute * 60, unit='s', tz='UTC').tz_convert(timezone):%Y-%m-%d %H:%M}"
 
 
 def _covered(bins: Bins, holes: Integers) -> NDArray[np.bool_]:
