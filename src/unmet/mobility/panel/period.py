@@ -32,7 +32,8 @@ def find_period(log: StatusLog | None, span: tuple[int, int, int] | None, option
     first = min(firsts) if start is None else start
     last = max(lasts) if end is None else end - 1
     timezone = options.timezone
-    found = f"the records run from {local_time(min(firsts), timezone)} to {local_time(max(lasts), timezone)} ({timezone})"
+    since, until = (local_time(minute, timezone) for minute in (min(firsts), max(lasts)))
+    found = f"the records run from {since} to {until} ({timezone})"
     if last < min(firsts) or first > max(lasts):
         raise InputError(f"The chosen period has no record: {found}. Check --start and --end.")
     if min(firsts) - first > _LONGEST_WITHOUT_RECORDS or last - max(lasts) > _LONGEST_WITHOUT_RECORDS:
