@@ -19,8 +19,8 @@ MOST_COVARIATES = 50
 """Largest number of columns, of the weather or of a panel, that explain demand."""
 # Most rows of Parquet files that have more rows than this for each byte. Times of records differ: usual files have less
 # than one row per byte. Looks in each minute of a year at quiet stations, with ten changes a day, have 25 to 47 in the
-# best encoding. 50 million equal rows are read in seconds.
-_MOST_DENSE, _DENSE = 50_000_000, 50
+# best encoding. Ten million equal rows are read in seconds.
+_MOST_DENSE, _DENSE = 10_000_000, 50
 
 
 def check_columns(number: int, label: str) -> None:
