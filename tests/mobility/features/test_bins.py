@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from unmet import InputError
-from unmet.mobility.features.bins import bin_features
+from unmet.mobility.features.bins import bin_features, read_weather
 from unmet.mobility.panel.opening import opened
 
 ZONE = "America/New_York"
@@ -92,3 +92,27 @@ def test_a_column_with_hardly_any_reading_is_not_the_same_in_every_bin():
     assert of["snow: not used"] == "same in every bin"
     assert of["wind: not used: 1 of 5 bins have one"] == "hardly any reading in the period"
     assert of["sun: not used: 0 of 5 bins have one"] == "hardly any reading in the period"
+
+
+def many_readings(columns: int) -> pd.DataFrame:
+    readings = weather("2024-03-07", 7 * 24)
+    more = {f"c{i}": np.roll(readings["rain"], i) for i in range(1, columns)}
+    return pd.concat([readings, pd.DataFrame(more), pd.DataFrame({"sky": ["clear"] * len(readings)})], axis=1)
+
+
+def test_more_columns_of_weather_than_a_model_should_have_are_refused():
+    readings = many_readings(51)
+    with pytest.raises(InputError, match=r"weather frame: 51 columns of numbers .* at most 50\. .*--weather-columns"):
+        read_weather(readings, ZONE)
+    with pytest.raises(InputError, match=r"51 columns of numbers"):
+        read_weather(readings, ZONE, list(readings.columns.drop(["time", "sky"])))
+    assert len(read_weather(many_readings(50), ZONE)[0].columns) == 51
+    assert list(read_weather(readings, ZONE, ["c7", "rain"])[0].columns) == ["at", "c7", "rain"]
+
+
+def test_covariates_of_the_panel_and_the_weather_count_together():
+    days = days_of_march().assign(events=[0.0, 1.0, 0.0, 2.0, 0.0])
+    with opened(days) as file, pytest.raises(InputError, match=r"panel and the weather: 51 columns .* of the panel"):
+        bin_features(file, weather=many_readings(50), timezone=ZONE)
+    with opened(days) as file:
+        assert len(bin_features(file, weather=many_readings(49), timezone=ZONE).weather) == 49

@@ -148,3 +148,13 @@ def test_a_daily_reading_holds_through_a_day_of_25_hours() -> None:
 def test_weather_that_cannot_be_joined_is_refused(weather: pd.DataFrame, message: str) -> None:
     with pytest.raises(InputError, match=message):
         add_weather(make_panel("2021-01-01", 3, "1h"), weather)
+
+
+@pytest.mark.filterwarnings("error")
+def test_many_columns_are_joined_without_a_warning() -> None:
+    weather = pd.DataFrame({f"c{i}": [float(i)] for i in range(300)}).assign(at=pd.to_datetime(["2021-01-01"]))
+    panel = make_panel("2021-01-01", 3, "1h").set_index(pd.Index([4, 4, 2]))
+    result = add_weather(panel, weather).panel
+    assert result.shape == (3, len(panel.columns) + 300)
+    assert result["c7"].tolist() == [7.0] * 3
+    assert list(result.index) == [4, 4, 2]

@@ -175,3 +175,30 @@ def test_no_weather_column_is_not_every_weather_column() -> None:
 def test_a_time_zone_is_checked_without_weather_too() -> None:
     with pytest.raises(InputError, match="'Mars' is not a known time zone"):
         fit(panel("a"), timezone="Mars")
+
+
+def with_columns(number: int) -> pd.DataFrame:
+    rows = panel("a")
+    values = np.random.default_rng(0).integers(0, 9, (len(rows), number)).astype("int8")
+    more = pd.DataFrame(values, columns=[f"c{i}" for i in range(number)])
+    return pd.concat([rows, more, pd.DataFrame({"note": ["x"] * len(rows)})], axis=1).assign(holiday=False)
+
+
+def test_a_panel_with_more_covariates_than_a_model_should_have_is_refused(tmp_path: Path) -> None:
+    with_columns(51).to_parquet(tmp_path / "panel.parquet")
+    with (
+        pytest.raises(InputError, match=r"panel\.parquet: 51 columns of numbers .* at most 50\. Remove columns"),
+        open_panel(tmp_path / "panel.parquet"),
+    ):
+        pass
+    with pytest.raises(InputError, match=r"panel: 51 columns of numbers"):
+        fit(with_columns(51))
+    assert not fit(with_columns(50)).failures
+
+
+def test_a_panel_with_too_many_columns_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    rows = with_columns(2_000)
+    rows.to_parquet(tmp_path / "panel.parquet")
+    for given in (tmp_path / "panel.parquet", rows):
+        with pytest.raises(InputError, match=r"panel(\.parquet)?: it has 2,013 columns; expected at most 2,000"):
+            fit(given)

@@ -102,7 +102,8 @@ def test_names_of_points_stay_as_written_and_points_without_one_are_numbered(tmp
         ("name,lat,lon\na,40,here\n", "row 2: lon"),
         ("name,lat,lon\na,40,-74\na,41,-74\n", "two points have the name"),
         ("name,lat,lon\n", "no row below the header"),
-        ("", "cannot be read"),
+        ("", "the file is empty"),
+        ('name,lat,lon\na,40,-74,1,2\n\n\nb,1\n"', "cannot be read"),
     ],
 )
 def test_a_bad_file_of_points_is_refused_by_name(tmp_path, text, message):

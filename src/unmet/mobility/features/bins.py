@@ -17,9 +17,11 @@ from unmet.mobility.clock.periods import describe_periods, period_numbers
 from unmet.mobility.clock.timezones import zone_info
 from unmet.mobility.features.covariates import add_calendar, add_holidays, add_weather
 from unmet.mobility.features.season import usual_weather
+from unmet.mobility.panel.columns import covariates_of
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.schema import CALENDAR_COLUMNS, COMPUTED_COLUMNS
 from unmet.mobility.records.files import Given, Workspace, expand, is_frame
+from unmet.mobility.records.limits import check_covariates
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.weather import make_weather
 
@@ -148,6 +150,11 @@ def _with_weather(
     readings = _as_rare_as(frame, readings)
     joined = add_weather(frame, readings)
     names = [name for name in readings.columns if name != "at"]
+    check_covariates(
+        len(names) + len(covariates_of(panel.columns)),
+        f"{panel.label} and the weather",
+        "Name fewer of the weather with --weather-columns (weather_columns=), or remove columns of the panel.",
+    )
     known = joined.panel.iloc[:recorded][names].count()
     if names and not known.any():
         raise InputError(_elsewhere(frame.iloc[:recorded], readings))

@@ -199,15 +199,17 @@ def add_weather(panel: pd.DataFrame, weather: pd.DataFrame, max_age: str | pd.Ti
     order = np.argsort(at.to_numpy(), kind="stable")
     times = at.to_numpy()[order]
     age = _max_age(times, max_age)
-    result = panel.copy()
     starts = start.to_numpy()
     position = np.searchsorted(times, starts, side="right") - 1
     known = position >= 0
     if len(times):
         known &= starts - times[np.maximum(position, 0)] <= age.to_timedelta64()
+    added = {}
     for column in columns:
         values = weather[column].to_numpy(dtype=np.float64, na_value=np.nan)[order]
-        result[column] = np.where(known, values[np.maximum(position, 0)] if len(times) else np.nan, np.nan)
+        added[column] = np.where(known, values[np.maximum(position, 0)] if len(times) else np.nan, np.nan)
+    # Joined at once: a frame into which columns are inserted one by one becomes slow, and pandas warns.
+    result = pd.concat([panel, pd.DataFrame(added, index=panel.index)], axis=1)
     return Weathered(result, _gaps(result, start, columns), age)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,9 +28,11 @@ from unmet._storage.sql import (
     register,
 )
 from unmet.mobility.clock.bins import hour_of_week
-from unmet.mobility.panel.schema import COMPUTED_COLUMNS, NEEDED_COLUMNS, SCHEMA, STATE_MINUTES
+from unmet.mobility.panel.columns import FEWER_COLUMNS, check_names, check_types, covariates_of, outer_names
+from unmet.mobility.panel.schema import NEEDED_COLUMNS, STATE_MINUTES
+from unmet.mobility.records.limits import check_covariates, check_parquet
 
-__all__ = ["METADATA", "PanelFile", "check_names", "open_panel", "read_metadata"]
+__all__ = ["METADATA", "PanelFile", "open_panel", "read_metadata"]
 
 METADATA = "unmet."
 """Prefix of the keys that `unmet` writes into the metadata of a panel file."""
@@ -322,7 +323,8 @@ def open_panel(
     with connect() as connection:
         quoted = path_literal(str(file))
         with reading(label):
-            names = _outer_names(connection, quoted)
+            check_parquet(connection, quoted, label)
+            names = outer_names(connection, quoted)
             index = [identifier(name) for name in names if INDEX_COLUMNS.fullmatch(name)]
             chosen = f"* EXCLUDE ({', '.join(index)})" if index else "*"
             connection.execute(f"CREATE VIEW panel AS SELECT {chosen} FROM ({parquet_rows(connection, quoted)})")
@@ -335,48 +337,10 @@ def open_panel(
                 f"{label}: this is not a panel: there is no column {', '.join(map(repr, missing))}; "
                 f"found: {', '.join(columns)}."
             )
-        _check_types(label, columns)
+        check_types(label, columns)
+        check_covariates(len(covariates_of(columns)), label, FEWER_COLUMNS)
         zones = _zones(connection, label)
         yield PanelFile(connection, label, zones, columns, metadata, sha256 or file_hash(file), file)
-
-
-def check_names(names: Iterable[str], label: str) -> None:
-    """Refuse columns of a panel whose names differ at most by letter case, and names of columns that are computed.
-
-    DuckDB ignores letter case and renames the second of two, which would then be taken for a covariate.
-    """
-    found = list(names)
-    times = Counter(map(str.casefold, found))
-    for name in found:
-        if times[name.casefold()] > 1:
-            raise FileFormatError(
-                f"{label}: column {name!r} occurs {times[name.casefold()]} times (letter case is ignored); expected "
-                "different names. Rename or leave out the others."
-            )
-        if COMPUTED_COLUMNS.fullmatch(name.casefold()):
-            raise FileFormatError(
-                f"{label}: {name!r} is the name of a column that is computed. Rename it, or leave it out."
-            )
-
-
-def _outer_names(connection: duckdb.DuckDBPyConnection, file: str) -> list[str]:
-    """List the columns of a Parquet file (a quoted path) as it names them, without fields within a column."""
-    names, inner = [], 0
-    for name, children in fetch_all(connection, f"SELECT name, num_children FROM parquet_schema({file}) OFFSET 1"):
-        if not inner:
-            names.append(name)
-        inner = max(inner - 1, 0) + (children or 0)
-    return names
-
-
-def _check_types(label: str, columns: dict[str, str]) -> None:
-    wrong = [
-        f"column {column.name!r} is {columns[column.name]}; expected {column.type.words}"
-        for column in SCHEMA
-        if column.name in columns and not column.type.accepted.fullmatch(columns[column.name])
-    ]
-    if wrong:
-        raise FileFormatError(f"{label}: {'. '.join(wrong)}. Build the panel with build_panel or `unmet panel`.")
 
 
 def _zones(connection: duckdb.DuckDBPyConnection, label: str) -> tuple[str, ...]:

@@ -16,8 +16,10 @@ from unmet._exceptions import InputError
 from unmet._storage.parquet import write_parquet
 from unmet._storage.temporary import temporary_folder
 from unmet.mobility.panel.build import Panel
-from unmet.mobility.panel.file import PanelFile, check_names, open_panel
+from unmet.mobility.panel.columns import check_names
+from unmet.mobility.panel.file import PanelFile, open_panel
 from unmet.mobility.records.files import is_frame
+from unmet.mobility.records.limits import check_columns
 
 __all__ = ["AnyPanel", "opened"]
 
@@ -49,7 +51,9 @@ def opened(panel: AnyPanel) -> Iterator[PanelFile]:
 
 
 def _write_frame(frame: Any, path: Path) -> None:
-    check_names(_names(frame), "panel")
+    names = _names(frame)
+    check_columns(len(names), "panel")
+    check_names(names, "panel")
     try:
         write_parquet(frame, path)
     except (duckdb.Error, TypeError, ValueError) as error:

@@ -6,7 +6,6 @@ files with the same header, or one frame. CSV columns are named by position, so 
 
 from __future__ import annotations
 
-import csv
 import glob
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +21,8 @@ from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.files import check_listable
 from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading, register
 from unmet.collect.history import SEGMENT, find_histories
+from unmet.mobility.records.heads import read_head
+from unmet.mobility.records.limits import check_columns, check_parquet
 from unmet.mobility.records.unpacking import check_path, may_have_records, unpack
 
 __all__ = [
@@ -45,7 +46,6 @@ _JSON = (".json", ".json.gz")
 _WORDS = {"status": "station_status", "stations": "station_information"}
 # Names of feeds that are kept beside those of the stations.
 _FEEDS = ("gbfs", "system_", "station_", "vehicle_", "free_bike_status", "geofencing_zones", "manifest")
-_HEAD = 1 << 16
 MOST_TABLES = 100
 """Largest number of different headers among the files of a source."""
 _FILE_BYTES = 120_000  # memory that DuckDB takes for each file that it reads together with others, as measured
@@ -233,9 +233,11 @@ def open_files(workspace: Workspace, paths: Sequence[Path]) -> list[InputTable]:
     """
     names = (f"{workspace.name('unpacked')}.csv" for _ in count())
     groups: dict[tuple[Any, ...], list[tuple[Path, str]]] = {}
-    room = workspace.memory // _FILE_BYTES
+    room, dense = workspace.memory // _FILE_BYTES, 0
     for path in paths:
         for file, label in unpack(path, workspace.folder, names, room):
+            if _is_parquet(file):
+                dense = check_parquet(workspace.connection, path_literal(str(file)), label, dense)
             groups.setdefault(_shape(workspace, file, label), []).append((file, label))
             if len(groups) > MOST_TABLES:
                 raise InputError(f"{label}: the files have more than {MOST_TABLES} different headers; give fewer.")
@@ -252,6 +254,7 @@ def _frame_table(workspace: Workspace, frame: Any, source: str) -> InputTable:
         except (duckdb.InvalidInputException, duckdb.NotImplementedException, TypeError, ValueError) as error:
             raise InputError(f"{label}: {type(frame).__name__} cannot be read as a table: {error}") from error
         columns = _described(workspace, name)
+    check_columns(len(columns), label)
     return InputTable(label, name, columns, lazy=False)
 
 
@@ -260,8 +263,12 @@ def _described(workspace: Workspace, relation: str) -> dict[str, Column]:
     return {row[0]: Column(identifier(row[0]), row[1]) for row in rows}
 
 
+def _is_parquet(path: Path) -> bool:
+    return path.name.lower().endswith(".parquet")
+
+
 def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
-    if path.name.lower().endswith(".parquet"):
+    if _is_parquet(path):
         quoted = path_literal(str(path))
         with reading(label):
             columns = _described(workspace, f"read_parquet({quoted})")
@@ -272,7 +279,7 @@ def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
         header = [name if name in written else name.rpartition("_")[0] for name in columns]
         names = zip(_distinct(header), columns.items(), strict=True)
         return ("parquet", *((shown, name, column.type) for shown, (name, column) in names))
-    head, header = _csv_head(path, label)
+    head, header = read_head(path, label)
     return ("csv", head, *header)
 
 
@@ -351,41 +358,3 @@ def malformed_lines(workspace: Workspace, table: InputTable, count_rows: Callabl
 def _count_lines(path: Path) -> int:
     with path.open("rb") as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-
-
-@dataclass(frozen=True)
-class _CsvHead:
-    """Format of a CSV file. `blank` is the number of empty lines before its header."""
-
-    delimiter: str
-    encoding: str
-    blank: int
-
-
-def _csv_head(path: Path, label: str) -> tuple[_CsvHead, list[str]]:
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(_HEAD)
-    except OSError as error:
-        raise FileFormatError(f"{label}: cannot be opened: {error}") from error
-    if not head.strip():
-        raise FileFormatError(f"{label}: the file is empty.")
-    if b"\0" in head:
-        raise FileFormatError(
-            f"{label}: this is not a text file (it contains NUL bytes). If it was exported as Unicode or UTF-16, "
-            "export it again as UTF-8."
-        )
-    encoding = "utf-8"
-    try:
-        # The last line is left out: its last character may be cut in two.
-        text = (head[: head.rfind(b"\n") + 1] or head).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text, encoding = head.decode("latin-1"), "latin-1"
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    blank = next((i for i, line in enumerate(lines) if line.strip()), 0)
-    delimiter = max(",;\t|", key=lines[blank].count)
-    try:
-        header = next(csv.reader([lines[blank]], delimiter=delimiter))
-    except csv.Error as error:
-        raise FileFormatError(f"{label}: the first line is not a CSV header: {error}") from error
-    return _CsvHead(delimiter, encoding, blank), [name.strip() for name in header]

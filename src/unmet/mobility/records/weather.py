@@ -10,6 +10,7 @@ from unmet.mobility.records.casting import DateOrder, Time, number, time
 from unmet.mobility.records.dates import date_order
 from unmet.mobility.records.files import Given, InputTable, Workspace, open_tables
 from unmet.mobility.records.headers import Headers
+from unmet.mobility.records.limits import check_covariates
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.staging import IMPOSSIBLE, Staged, clock_for, count_reasons, epoch_unit, stage
 
@@ -87,6 +88,9 @@ def _choose(
     """Return the headers of the columns to use: all columns of numbers, or the named ones, which must exist."""
     found = list(dict.fromkeys(h for table, m in tables for h in _numeric(workspace, table, m, log, columns)))
     label = tables[0][0].label
+    check_covariates(
+        len(found), label, "Name those to use with --weather-columns (weather_columns=), or remove the others."
+    )
     if not found and not columns:
         raise FileFormatError(f"{label}: there is no column of numbers besides the time.")
     unknown = [name for name in columns or () if name not in found]

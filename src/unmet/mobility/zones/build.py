@@ -32,6 +32,7 @@ from scipy.spatial.distance import squareform
 
 from unmet._exceptions import FileFormatError, InputError, MissingExtraError
 from unmet._storage.folders import check_regular
+from unmet.mobility.records.heads import read_head
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.stations import MOVED_METRES
 from unmet.mobility.records.unpacking import DEFAULT_MEMORY
@@ -42,6 +43,7 @@ __all__ = ["Zones", "find_zones", "report_moved"]
 
 Floats = NDArray[np.float64]
 _NOWHERE = -1
+_PACKED = (".gz", ".bz2", ".zip", ".xz", ".zst")  # which pandas unpacks
 _BYTES_PER_PAIR = 48  # distances of all pairs of stations, and the arrays on the way to them
 Locator = Callable[[Floats, Floats], NDArray[np.int64]]
 
@@ -184,6 +186,8 @@ def _around_points(path: Path, radius: float, stations: pd.DataFrame, log: Quali
 
 def _read_points(path: Path) -> pd.DataFrame:
     check_regular(path)
+    if path.is_file() and path.suffix.lower() not in _PACKED:
+        read_head(path, str(path))  # refuses too many columns
     try:
         points = pd.read_csv(path, dtype=str, keep_default_na=False).fillna("")  # 007 is a name, not a number
     except FileNotFoundError:
