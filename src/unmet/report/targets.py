@@ -83,7 +83,7 @@ def plan_run(
         levels = levels_from_panel(source.connection, source.zones, source.bins, period, source.unusable)
     elif levels is None:
         timezone = str(source.summary.get("timezone", "UTC"))
-        levels = levels_from_status(source.zones, status, stations, timezone)
+        levels = levels_from_status(source.zones, status, stations, timezone, period.day)
     plan = make_plan(source.zones, rates, levels, period, chosen)
     return ride_plan(plan, source.zones, habits_of(source))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -133,6 +135,19 @@ def test_the_level_is_that_at_the_end_of_the_records_or_the_usual_one():
     assert "usual" in usual.source
 
 
+def test_a_later_day_of_the_forecast_begins_with_the_usual_level():
+    """Vans come in between: the level at the end of the records is that of days before."""
+    connection, zones, _, bins = tables()
+    three_days = bins.assign(future=np.arange(len(bins)) >= len(bins) - 72)
+    first = three_days[three_days["future"]]["start_local"].iloc[0]
+    levels = [
+        levels_from_panel(connection, zones, three_days, choose_period(three_days, str(first.date() + timedelta(days))))
+        for days in range(3)
+    ]
+    assert ["usual" in found.source for found in levels] == [False, True, True]
+    assert levels[1].level.tolist() == [1.0, 3.0]
+
+
 def test_listed_vehicles_that_nobody_can_rent_are_no_part_of_the_level():
     connection, zones, _, bins = tables()
     unusable = pd.DataFrame({"zone": [zones["zone"][1], zones["zone"][1], "elsewhere"], "unusable": [1.2, 0.9, 5.0]})
@@ -163,6 +178,13 @@ def test_the_last_record_of_each_station_counts():
     found = levels_from_status(zones, status, None, "UTC")
     assert found.level.tolist() == [5.0, 4.0]
     assert found.broken.tolist() == [1, 0]
+    assert found.source.endswith("without 1 station that is not in this run (z9)")
+    moment = found.source.split("status of ")[1][:10]
+    for days, words in ((1, ""), (30, ", 30 days before the day of the plan"), (-3, ", 3 days after the day")):
+        day = pd.Timestamp(moment) + timedelta(days)
+        source = levels_from_status(zones, status, None, "UTC", day).source
+        assert words in source
+        assert ("days" in source) == bool(words)
     with pytest.raises(InputError, match="none of its stations"):
         levels_from_status(zones, status[status["station_id"] == "z9"], None, "UTC")
     closed = status.assign(is_installed=[True, False, True, True, True])

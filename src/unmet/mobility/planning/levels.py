@@ -67,13 +67,9 @@ def levels_from_panel(
     if "supply_mean" not in columns:
         return Levels(unknown, np.zeros(len(zones), dtype=np.intp), "unknown: the panel has no supply")
     last = int((~bins["future"]).sum())
-    chosen = (
-        np.arange(max(last - _LAST_BINS, 0), last)
-        if period.follows or period.forecast
-        else np.array([rows[0] for rows in period.similar])
-    )
+    chosen = np.arange(max(last - _LAST_BINS, 0), last) if period.follows else _usual_starts(period, bins)
     connection.register("level_bins", pd.DataFrame({"number": chosen}))
-    how = "arg_max(supply_mean, b.number)" if period.follows or period.forecast else "avg(supply_mean)"
+    how = "arg_max(supply_mean, b.number)" if period.follows else "avg(supply_mean)"
     frame = fetch_frame(
         connection,
         f"""SELECT z.number AS zone, {how} AS level
@@ -85,7 +81,7 @@ def levels_from_panel(
     connection.unregister("level_bins")
     unknown[frame["zone"].to_numpy()] = np.rint(frame["level"].to_numpy(dtype=float))
     broken = np.zeros(len(zones), dtype=np.intp)
-    if not (period.follows or period.forecast):
+    if not period.follows:
         return Levels(unknown, broken, "usual at the start of the period")
     words = "at the end of the records"
     if unusable is not None and len(unusable):
@@ -97,7 +93,18 @@ def levels_from_panel(
     return Levels(unknown - broken, broken, words)
 
 
-def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, timezone: str) -> Levels:
+def _usual_starts(period: Period, bins: pd.DataFrame) -> IntArray:
+    """Rows of the first bin of the period on the latest days of its weekday, or of any if the records have none."""
+    if not period.forecast:
+        return np.array([rows[0] for rows in period.similar], dtype=np.intp)
+    first = np.array([rows[0] for rows in period.recent], dtype=np.intp)
+    same = bins["start_local"].dt.day_of_week.to_numpy()[first] == period.weekday
+    return first[same] if same.any() else first
+
+
+def levels_from_status(
+    zones: pd.DataFrame, status: Given, stations: Given, timezone: str, day: pd.Timestamp | None = None
+) -> Levels:
     """Take the level from the last record of each station in status files or GBFS ``station_status`` documents.
 
     A station that is not installed has no level: nobody can rent there, and vans bring nothing.
@@ -107,9 +114,12 @@ def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, time
     zones : pandas.DataFrame
         ``zone, stations`` of the run; `stations` lists the ids of a zone's stations.
     status, stations : path, list of paths or frame
-        Status, and the table of stations if the ids of the status are not those of the run.
+        Status, and the table of stations if the ids of the status are not those of the run. Stations that are not in
+        the run are named in the source.
     timezone : str
         Time zone of the system.
+    day : Timestamp, optional
+        Day of the plan. The source says how old the status is, or how far ahead, if that is more than a day.
     """
     with read_records(status=status, stations=stations, timezone=timezone, max_rejected=1.0) as records:
         frame = fetch_frame(
@@ -125,7 +135,7 @@ def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, time
     level = np.full(len(zones), np.nan)
     broken = np.zeros(len(zones), dtype=np.intp)
     for i, (zone, members) in enumerate(zip(zones["zone"], zones["stations"], strict=True)):
-        found = [s for s in (members if isinstance(members, list) else [zone]) if str(s) in frame.index]
+        found = [s for s in _stations(zone, members) if str(s) in frame.index]
         if found:
             rows = frame.loc[[str(s) for s in found]]
             level[i], broken[i] = rows["available"].sum(), rows["disabled"].sum()
@@ -140,11 +150,29 @@ def levels_from_status(zones: pd.DataFrame, status: Given, stations: Given, time
             "with --stations if the ids differ."
         )
     words = f"reported by the status of {frame['moment'].max():%Y-%m-%d %H:%M} UTC"
+    words += _days_apart(pd.Timestamp(frame["moment"].max()), day, timezone)
+    members = {str(s) for zone, own in zip(zones["zone"], zones["stations"], strict=True) for s in _stations(zone, own)}
+    if unknown := [str(station) for station in frame.index if str(station) not in members]:
+        some = ", ".join(unknown[:3]) + (", …" if len(unknown) > 3 else "")
+        are = "station that is" if len(unknown) == 1 else "stations that are"
+        words += f", without {len(unknown):,} {are} not in this run ({some})"
     if removed:
         words += f", without {removed:,} {'station that is' if removed == 1 else 'stations that are'} not installed"
     if rejected:
         words += f", without {rejected:,} rejected {'row' if rejected == 1 else 'rows'} ({reasons})"
     return Levels(level, broken, words)
+
+
+def _days_apart(moment: pd.Timestamp, day: pd.Timestamp | None, timezone: str) -> str:
+    utc = moment.tz_localize("UTC") if moment.tzinfo is None else moment
+    apart = 0 if day is None else (day.normalize() - utc.tz_convert(timezone).tz_localize(None).normalize()).days
+    if abs(apart) <= 1:
+        return ""
+    return f", {abs(apart):,} days {'before' if apart > 0 else 'after'} the day of the plan"
+
+
+def _stations(zone: str, members: object) -> list[object]:
+    return members if isinstance(members, list) else [zone]
 
 
 def _rejected(quality: pd.DataFrame) -> tuple[int, str]:
