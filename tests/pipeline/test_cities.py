@@ -123,9 +123,19 @@ def test_a_city_whose_settings_are_not_valid_does_not_stop_the_others(source, tm
 
 
 def test_a_listed_file_that_does_not_exist_is_a_mistake_of_the_list(source, tmp_path):
-    (source / "list.toml").write_text('cities = ["Bergen", "Brgen"]')
-    with pytest.raises(InputError, match="Brgen: cannot read the settings: No such file"):
-        find_cities(source / "list.toml", tmp_path)
+    for listed in ('["Bergen", "Brgen"]', '["Brgen", "Olso"]'):  # two were said to have the name of their folder
+        (source / "list.toml").write_text(f"cities = {listed}")
+        with pytest.raises(InputError, match="Brgen: cannot read the settings: No such file"):
+            find_cities(source / "list.toml", tmp_path)
+
+
+def test_one_city_under_two_names_is_refused(tmp_path):
+    """It was counted twice in the sums of the fleet."""
+    (tmp_path / "oslo").mkdir()
+    (tmp_path / "oslo" / "unmet.toml").write_text(CONFIG)
+    (tmp_path / "link").symlink_to(tmp_path / "oslo")
+    with pytest.raises(InputError, match="'link' and 'oslo' are links to the same city"):
+        find_cities(tmp_path, tmp_path / "out")
 
 
 def test_one_city_after_another_gives_the_same_tables_as_cities_in_parallel(done, source, tmp_path):

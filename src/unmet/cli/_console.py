@@ -11,13 +11,24 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Console"]
+__all__ = ["Console", "one_line"]
 
 # Control characters but tab and line end, as the symbols that Unicode has for them, or as "�".
 _VISIBLE = {i: chr(0x2400 + i) for i in range(32) if chr(i) not in "\t\n"}
 _VISIBLE |= {127: "\u2421", **dict.fromkeys(range(128, 160), "\ufffd")}
 # Marks of direction would show the rest of the line, such as a number, in another order.
 _VISIBLE |= dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
+
+
+def one_line(name: str) -> Text:
+    r"""Give a name for a cell of a table, without the lines that it may have.
+
+    Examples
+    --------
+    >>> one_line("Oslo\nLost: 0").plain
+    'Oslo␊Lost: 0'
+    """
+    return Text(name.translate({ord("\n"): "\u240a", ord("\t"): "\u2409"}))
 
 
 _WIDEST, _NARROWEST = 1000, 20  # columns: more than any table has, and fewer than any terminal

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unmet.cli import _options as flags
-from unmet.cli._console import Console
+from unmet.cli._console import Console, one_line
 from unmet.cli._ending import end_with_failures
 from unmet.cli._progress import stoppable, zone_progress
 
@@ -64,7 +64,7 @@ def fleet_command(
         for row in sorted((row for row in rows if row.reason is None), key=lambda row: -row.lost):
             numbers = f"{row.zones:,}", f"{row.observed:,.0f}", f"{row.lost:,.0f}"
             interval = f"{row.lost_q05:,.0f} to {row.lost_q95:,.0f}"
-            table.add_row(Text(row.city), *numbers, interval, f"{row.lost_share:.1%}", f"{row.walked_on:,.0f}")
+            table.add_row(one_line(row.city), *numbers, interval, f"{row.lost_share:.1%}", f"{row.walked_on:,.0f}")
         console.print(table)
         console.print(Text.assemble("Page: ", (str(out / PAGE), "bold")), soft_wrap=True)
     failed = [row for row in rows if row.reason is not None or row.zones_failed]

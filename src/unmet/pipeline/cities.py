@@ -91,7 +91,10 @@ def find_cities(source: Path, out: Path) -> list[City]:
     twice = [name for name, count in names.items() if count > 1]
     if twice:
         raise InputError(f"{source}: two cities are named {twice[0]!r}, after the folder of their {CONFIG_NAME}.")
-    for name in names:
+    for name, path in found:
+        same = [other for other, config in found if other != name and real_path(config) == real_path(path)]
+        if same and os.path.lexists(path):
+            raise InputError(f"{source}: {name!r} and {same[0]!r} are links to the same city. Leave one of them out.")
         if name in ("", PAGE, TABLE) or not _is_utf8(name):
             raise InputError(
                 f"{source}: a city is named {name!r}, after the folder of its {CONFIG_NAME}. Rename the folder: a name "
@@ -133,6 +136,9 @@ def _listed(source: Path) -> list[Path]:
     if not (isinstance(cities, list) and cities) or not all(map(_is_path, cities)) or len(document) > 1:
         raise InputError(f'{source}: expected one list, such as cities = ["oslo/{CONFIG_NAME}", "bergen"].')
     paths = [source.parent / city for city in cities]
+    for path in paths:
+        if not os.path.lexists(path):
+            raise InputError(f"{path}: cannot read the settings: No such file or directory. Correct the list {source}.")
     return [path / CONFIG_NAME if path.is_dir() else path for path in paths]
 
 
