@@ -14,7 +14,7 @@ import pandas as pd
 from unmet._exceptions import UninformativeWarning
 from unmet._storage.temporary import temporary_folder
 from unmet.execution import Executor, in_processes
-from unmet.mobility.clock.horizon import horizon_bins, usual_minutes
+from unmet.mobility.clock.horizon import bins_ahead
 from unmet.mobility.features.bins import BinFeatures, bin_features
 from unmet.mobility.models.city import learn_city_from_rows
 from unmet.mobility.models.registry import DEFAULT_DRAWS, DEFAULT_MODEL, ZoneModel, find_model
@@ -158,7 +158,7 @@ class LatentDemand:
         """
         settings = self.settings()
         with opened(panel) as file, temporary_folder() as folder:
-            steps = horizon_bins(self.horizon, usual_minutes(file.bins()))
+            steps = bins_ahead(self.horizon, file.bins(), file.timezone)
             features = bin_features(
                 file,
                 weather=self.weather,

@@ -116,3 +116,17 @@ def test_covariates_of_the_panel_and_the_weather_count_together():
         bin_features(file, weather=many_readings(50), timezone=ZONE)
     with opened(days) as file:
         assert len(bin_features(file, weather=many_readings(49), timezone=ZONE).weather) == 49
+
+
+@pytest.mark.parametrize(("value", "noted"), [(9999.0, True), (-9999.0, True), (3.0, False)])
+def test_readings_ahead_far_from_those_of_the_records_are_noted(value, noted):
+    """A code for missing, such as 9999, was forecast from without a word."""
+    readings = weather("2024-03-07", 24 * 9)
+    readings["rain"] = np.where(readings["time"] >= pd.Timestamp("2024-03-13", tz=ZONE), value, readings["rain"] * 10)
+    with opened(days_of_march()) as file:
+        found = bin_features(file, weather=readings, timezone=ZONE, horizon=3)
+    far = found.quality[found.quality["reason"] == "far from all readings of the records"]
+    assert len(far) == noted
+    if noted:
+        assert far["rows"].item() == 3
+        assert far["detail"].item().startswith(f"rain: {value:g} to {value:g}, where the records have ")

@@ -10,7 +10,7 @@ import pandas as pd
 from unmet._exceptions import InputError
 from unmet.mobility.clock.bins import cut_bins
 
-__all__ = ["future_bins", "horizon_bins", "usual_minutes"]
+__all__ = ["bins_ahead", "future_bins", "horizon_bins", "usual_minutes"]
 
 _UNITS = {"min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 _LONGEST = (5 * 365 + 2) * 24 * 60  # minutes of five years
@@ -40,6 +40,31 @@ def horizon_bins(horizon: str | None, minutes: int) -> int:
     if rest:
         raise InputError(f"horizon: {horizon} is not a whole number of the panel's bins of {minutes} minutes.")
     return bins
+
+
+def bins_ahead(horizon: str | None, bins: pd.DataFrame, timezone: str | None) -> int:
+    """Return the number of bins after those of a panel in a length of time; a day is one of the wall clock.
+
+    Parameters
+    ----------
+    horizon : str or None
+        Such as ``12h``, ``7d`` or ``2w``.
+    bins, timezone
+        As of `future_bins`.
+
+    Examples
+    --------
+    >>> start = pd.to_datetime(["2020-11-01 03:00"], utc=True)  # before midnight, then clocks are set back
+    >>> hour = pd.DataFrame({"start": start, "start_local": pd.to_datetime(["2020-10-31 23:00"]), "minutes": 60})
+    >>> bins_ahead("1d", hour, "America/New_York"), bins_ahead("24h", hour, "America/New_York")
+    (25, 24)
+    """
+    minutes = usual_minutes(bins)
+    count = horizon_bins(horizon, minutes)
+    if not count or timezone is None or minutes >= _UNITS["d"] or str(horizon).strip().lower()[-1] not in "dw":
+        return count
+    later = future_bins(bins, count + _UNITS["d"] // minutes, timezone)["start_local"]
+    return int((later < later.iloc[0] + pd.Timedelta(minutes=count * minutes)).sum())
 
 
 def future_bins(bins: pd.DataFrame, count: int, timezone: str | None = None) -> pd.DataFrame:

@@ -165,11 +165,23 @@ def _with_weather(
             if 2 * known[name] < recorded:
                 reason, why = "hardly any reading in the period", f": {known[name]:,} of {recorded:,} bins have one"
             log.add("weather", reason, "noted", len(frame), f"{name}: not used{why}", of=len(frame))
+    _note_far_ahead(joined.panel[list(used)], recorded, log)
     local = pd.DatetimeIndex(joined.panel["start_local"])
     week = pd.DatetimeIndex(describe_periods(period_numbers(local))["week"])
     means = (_means(joined.panel, used, name, days) for name, days in (("week", week), ("day", local.normalize())))
     filled = _with_usual_weather(joined.panel, readings, used, timezone)
     return BinFeatures(filled, joined.gaps, log.frame(), used, *means)
+
+
+def _note_far_ahead(weather: pd.DataFrame, recorded: int, log: QualityLog) -> None:
+    """Note columns whose readings after the records are farther from those of the records than these among them."""
+    for name in weather.columns:
+        known, ahead = weather[name].iloc[:recorded], weather[name].iloc[recorded:]
+        least, most = known.min(), known.max()
+        far = ahead[(ahead < 2 * least - most) | (ahead > 2 * most - least)]
+        if len(far):
+            what = f"{name}: {far.min():g} to {far.max():g}, where the records have {least:g} to {most:g}"
+            log.add("weather", "far from all readings of the records", "noted", len(far), what, of=len(ahead))
 
 
 def _elsewhere(bins: pd.DataFrame, readings: pd.DataFrame) -> str:
