@@ -17,7 +17,7 @@ from unmet.pipeline import run
 def counted(monkeypatch):
     """How often files named ``panel.parquet`` are opened as panels and hashed."""
     counts = {"opened": 0, "hashed": 0}
-    digest, check = hashlib.file_digest, panel_file._check_types
+    digest, check = hashlib.file_digest, panel_file.check_types
 
     def hashing(stream, *arguments):
         counts["hashed"] += Path(stream.name).name == "panel.parquet"
@@ -28,7 +28,7 @@ def counted(monkeypatch):
         return check(*arguments)
 
     monkeypatch.setattr(hashlib, "file_digest", hashing)
-    monkeypatch.setattr(panel_file, "_check_types", opening)
+    monkeypatch.setattr(panel_file, "check_types", opening)
     return counts
 
 
