@@ -20,7 +20,7 @@ from unmet.mobility.panel import write_panel
 from unmet.mobility.runs import RunResult
 from unmet.simulate import City, simulate_city
 
-SEEDS = range(8711, 8716)
+SEEDS = range(8716, 8721)
 QUANTITIES = ("wanted", "lost", "walked_on")
 
 

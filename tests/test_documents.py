@@ -202,15 +202,37 @@ def test_every_command_and_flag_that_is_mentioned_exists() -> None:
     assert seen > 20
 
 
-def test_every_formula_names_a_place_that_is_there() -> None:
-    places = set(re.findall(r"`([\w/]+\.py):(\w+)`", (DOCS / "maths.md").read_text(encoding="utf-8")))
-    assert len(places) > 50
+@pytest.mark.parametrize(("page", "least"), [("maths.md", 50), ("design/joint.md", 20)])
+def test_every_formula_names_a_place_that_is_there(page: str, least: int) -> None:
+    places = set(re.findall(r"`([\w/]+\.py):([\w.]+)\b", (DOCS / page).read_text(encoding="utf-8")))
+    assert len(places) > least
     for file, name in places:
         path = ROOT / "src" / "unmet" / file
-        assert path.is_file(), f"maths.md: no {file}"
-        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        defined = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-        assert name in defined, f"maths.md: no {name} in {file}"
+        assert path.is_file(), f"{page}: no {file}"
+        assert set(name.split(".")) <= defined_in(path), f"{page}: no {name} in {file}"
+
+
+def test_the_page_of_the_joint_estimate_has_the_numbers_of_the_code() -> None:
+    from unmet.mobility.models import held_out, joint, lasting, walking
+    from unmet.mobility.models.shock_stretches import _LEAST_STEPS
+
+    text = " ".join((DOCS / "design" / "joint.md").read_text(encoding="utf-8").split())
+    for told in (
+        f"${joint._LEFT_OUT} + {joint._MORE_LEFT_OUT} \\log_2(n/40)$, between {joint._LEAST_LEFT_OUT} and 1",
+        f"with {joint._DOUBT} more left out",
+        f"standard deviation of {walking.PRIOR_SD} (`PRIOR_SD`)",
+        ", ".join(str(value) for value in walking._MEASURED),
+        f"0 from {walking.REACH:.0f} m on",
+        f"{held_out.SHARE:.0%}".replace("%", " %") + " of the bins with some supply",
+        f"{lasting.USUAL_LASTING} (`USUAL_LASTING`)",
+        f"about {_LEAST_STEPS:,} bins",
+    ):
+        assert told in text
+
+
+def defined_in(path: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
 
 
 def columns_in(section: str) -> list[str]:
