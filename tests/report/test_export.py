@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import shutil
 
 import pandas as pd
 import pytest
@@ -46,6 +47,33 @@ def test_numbers_are_those_of_the_run(exported, hostile_run):
     headline = pd.read_parquet(folder / "headline.parquet").set_index("quantity")["value"]
     told = json.loads((hostile_run.folder / "run.json").read_text())["totals"]
     assert headline["lost"] == told["lost"]["mean"]
+
+
+def test_zones_areas_and_headline_have_what_became_of_riders(plain_run, tmp_path):
+    """They had wanted (as demand) and lost riders only, so those who walked were in the bins and totals alone."""
+    run, names = tmp_path / "run", {"lost": "walked_on", "walked_on": "lost"}
+    shutil.copytree(plain_run.folder, run)
+    zones, totals = pd.read_parquet(run / "zones.parquet"), pd.read_parquet(run / "totals.parquet")
+    # Nobody walks in this run, so that all who were lost walked on instead.
+    swapped = {f"{old}_{limit}": f"{new}_{limit}" for old, new in names.items() for limit in ("mean", "q05", "q95")}
+    zones.rename(columns=swapped).to_parquet(run / "zones.parquet")
+    totals = totals.assign(quantity=totals["quantity"].astype(object).replace(names))
+    totals.to_parquet(run / "totals.parquet")
+    export_tables(run, tmp_path / "t", formats=["parquet"], panel=plain_run.panel, trust=True)
+    tables = {name: pd.read_parquet(tmp_path / "t" / f"{name}.parquet") for name in ("zones", "areas", "headline")}
+    told = totals[totals["level"] == "system"].set_index("quantity").to_dict("index")
+    assert told["walked_on"]["mean"] > 0
+    headline = tables["headline"].set_index("quantity")
+    for quantity in ("wanted", "served", "walked_on", "walked_in", "lost"):
+        for column, limit in (("value", "mean"), ("q05", "q05"), ("q95", "q95")):
+            assert headline.loc[quantity, column] == told[quantity][limit]
+        assert tables["areas"][f"{quantity}_mean"].sum() == pytest.approx(told[quantity]["mean"])
+    for table in (tables["zones"].query("status == 'ok'"), tables["areas"]):
+        parts = table["served_mean"] + table["walked_on_mean"] + table["lost_mean"]
+        assert parts.tolist() == pytest.approx(table["wanted_mean"].tolist())
+        taken = table["served_mean"] + table["walked_in_mean"]
+        assert taken.tolist() == pytest.approx(table["observed"].tolist())
+        assert (table["walked_on_q95"] >= table["walked_on_q05"]).all()
 
 
 def test_names_in_csv_are_whole_and_never_formulas(exported):

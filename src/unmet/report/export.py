@@ -47,7 +47,7 @@ from unmet.report.places import geometry
 from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run
 from unmet.report.story import read_weeks, week_rows
-from unmet.report.tables import act_table, area_table, headline, week_table, zone_table
+from unmet.report.tables import OUTCOMES, act_table, area_table, headline, week_table, zone_table
 
 __all__ = [
     "FORMATS",
@@ -196,7 +196,7 @@ def _tables(source: RunSource) -> dict[str, str]:
 
 def _headline_rows(found: dict[str, Any]) -> pd.DataFrame:
     rows: list[tuple[str, float | None, float | None, float | None]] = []
-    for name in ("observed", "demand", "lost"):
+    for name in ("observed", "demand", "lost", *(name for name in OUTCOMES if name in found)):
         limits = (None, None) if name == "observed" else (found[name]["q05"], found[name]["q95"])
         rows.append((name, found[name]["mean"], *limits))
     for name in ("lost_share", "stockout_share", "stockout_hours"):

@@ -36,6 +36,7 @@ from unmet.report.source import RunSource, open_run
 from unmet.report.story import story_data
 from unmet.report.tables import (
     ACT_ROWS,
+    OUTCOME_COLUMNS,
     act_table,
     first_of_each_choice,
     flag_counts,
@@ -205,7 +206,7 @@ def _data(
         "made": {"by": f"unmet {unmet.__version__}", "on": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")},
         "period": _period(source),
         "headline": {**headline(source, zones), "no_dock": riders_without_dock(source)},
-        "zones": _columns(zones.drop(columns=["lat", "lon"])),
+        "zones": _columns(zones.drop(columns=["lat", "lon", *OUTCOME_COLUMNS])),
         "map": plane(source.zones, None if basemap is None else partial(read_basemap, basemap)),
         "fields": {"drawn": list(PACKED), "week": list(WEEKLY)},
         "bins": {

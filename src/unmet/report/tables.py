@@ -21,6 +21,8 @@ from unmet.report.source import RunSource
 
 __all__ = [
     "ACT_ROWS",
+    "OUTCOMES",
+    "OUTCOME_COLUMNS",
     "act_table",
     "area_table",
     "check_truth",
@@ -36,6 +38,12 @@ __all__ = [
 ACT_ROWS = 40
 """Rows of the page's table of where to act."""
 
+OUTCOMES = ("wanted", "served", "walked_on", "walked_in")
+"""What became of riders, beside those lost: quantities of the totals."""
+
+OUTCOME_COLUMNS = tuple(f"{name}_{limit}" for name in OUTCOMES for limit in ("mean", "q05", "q95"))
+"""Columns of these in the table of zones."""
+
 _LIMITS = ("mean", "q05", "q95")
 # Hours of the week are ranked only if they were out of stock for this long and this share of the time open.
 _LEAST_MINUTES = 60.0
@@ -45,7 +53,7 @@ _TRUTH = ("wanted_at", "station_id", "fate")
 
 
 def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.DataFrame:
-    """Return one row per zone: its name and position, observed, demanded and lost trips, and the state of its fit.
+    """Return one row per zone: its name and position, trips by outcome with intervals, and the state of its fit.
 
     Parameters
     ----------
@@ -56,12 +64,11 @@ def zone_table(source: RunSource, truth: dict[str, int] | None = None) -> pd.Dat
     """
     zones = source.zones
     table = zones[["zone", "name", "lat", "lon", "capacity", "status", "reason", "observed"]].copy()
-    for name in ("demand", "lost"):
-        for limit in _LIMITS:
-            column = f"{name}_{limit}"
-            table[column] = zones[column] if column in zones.columns else np.nan
+    estimated = [*(f"{name}_{limit}" for name in ("demand", "lost") for limit in _LIMITS), *OUTCOME_COLUMNS]
+    for column in estimated:
+        table[column] = zones[column] if column in zones.columns else np.nan
     # A failed zone has neither demand nor lost trips, whatever the file contains.
-    table.loc[table["status"] != "ok", [f"{n}_{k}" for n in ("demand", "lost") for k in _LIMITS]] = np.nan
+    table.loc[table["status"] != "ok", estimated] = np.nan
     demand = table["demand_mean"].to_numpy(dtype=float)
     table["lost_share"] = np.divide(
         table["lost_mean"].to_numpy(dtype=float), demand, out=np.full(len(table), np.nan), where=demand > 0
@@ -120,7 +127,7 @@ def part_tables(source: RunSource, weeks: pd.DataFrame) -> dict[tuple[str | None
 
 
 def area_table(source: RunSource) -> pd.DataFrame:
-    """Return one row per area: its zones, observed trips, demand and lost trips with intervals, time out of stock.
+    """Return one row per area: its zones, trips by outcome with intervals, time out of stock.
 
     An area is the sum of its zones, draw by draw, without those that are left out of the totals. There are no rows if
     the panel has no areas.
@@ -133,11 +140,11 @@ def area_table(source: RunSource) -> pd.DataFrame:
     kept = zones["left_out"].isna() if "left_out" in zones.columns else pd.Series(True, index=zones.index)
     table["zones"] = [int(((own == name) & kept).sum()) for name in names]
     table["left_out"] = [int(((own == name) & ~kept).sum()) for name in names]
-    for quantity in ("observed", "demand", "lost"):
+    for quantity in ("observed", "demand", "lost", *OUTCOMES):
         some = totals[totals["quantity"] == quantity].set_index("zone")
         for limit in ("mean",) if quantity == "observed" else _LIMITS:
             column = quantity if quantity == "observed" else f"{quantity}_{limit}"
-            table[column] = [float(some[limit].to_dict()[name]) for name in names]
+            table[column] = [some[limit].to_dict().get(name, np.nan) for name in names]
     minutes = [[float(zones.loc[(own == n) & kept, c].sum()) for n in names] for c in STATE_MINUTES[:2]]
     available, out = np.array(minutes[0]), np.array(minutes[1])
     is_open = available + out
@@ -169,7 +176,7 @@ def headline(source: RunSource, zones: pd.DataFrame) -> dict[str, Any]:
     system = source.totals[source.totals["level"] == "system"].set_index("quantity")
     found: dict[str, Any] = {
         name: {limit: float(system[limit].to_dict()[name]) for limit in _LIMITS}
-        for name in ("observed", "demand", "lost", "walked_on")
+        for name in ("observed", "demand", "lost", *OUTCOMES)
         if name in system.index
     }
     demand = found["demand"]["mean"]
