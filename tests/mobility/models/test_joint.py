@@ -29,7 +29,7 @@ from unmet.mobility.models.shock_law import (
 from unmet.mobility.models.shock_stretches import Pairs
 from unmet.mobility.models.shocks import estimate_shocks, refine_dispersion
 from unmet.mobility.models.surroundings import rough_rates, walks_between
-from unmet.mobility.models.walking import NO_WALKING, Walking
+from unmet.mobility.models.walking import DEFAULT_WALKING, NO_WALKING, PRIOR_SD, Walking
 from unmet.mobility.models.zone_data import zone_data
 from unmet.mobility.models.zone_table import ZoneTable, table_of
 from unmet.mobility.zones.distance import metres_between
@@ -366,6 +366,17 @@ def test_zones_without_places_are_joined_without_walkers() -> None:
     apart = np.where(np.eye(4) > 0, 0.0, np.inf)
     found = join_city(replace(table, metres=apart), draws=2, rounds=1)
     assert not found.background.any()
+
+
+def test_a_curve_that_no_record_tells_is_as_uncertain_as_its_prior() -> None:
+    """It was the measured one of another system with no uncertainty: the page said 62% ± 0%."""
+    table = simulated(4, zones=4, bins=300)[0]
+    apart = np.where(np.eye(4) > 0, 0.0, 5000.0)
+    found = join_city(replace(table, metres=apart), draws=2, rounds=1)
+    assert np.diag(found.walking.covariance) == pytest.approx(np.full(5, PRIOR_SD**2))
+    assert found.walking.sd()[0] > 0.05
+    given = join_city(replace(table, metres=apart), draws=2, rounds=1, walking=DEFAULT_WALKING)
+    assert not given.walking.covariance.any()
 
 
 def test_trips_of_hours_without_status_are_no_shock():

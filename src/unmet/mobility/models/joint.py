@@ -166,6 +166,8 @@ def join_city(
         other = _learn_curve(records, shocks, riders, dispersion, absorbed, curve, laplace=False)
         curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before, spread))
         curve = curve.in_doubt(other)
+    elif walking is None and not len(walks):
+        curve = curve.unseen()
     rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * shocks.var))
     joint = JointCity(
         zones=table.zones,

@@ -113,6 +113,10 @@ class Walking:
         precision = prior + share * (np.linalg.inv(self.covariance) - prior)
         return replace(self, covariance=np.asarray(np.linalg.inv(precision), dtype=float))
 
+    def unseen(self) -> Self:
+        """The curve with the covariance of the prior: no record tells it."""
+        return replace(self, covariance=PRIOR_SD**2 * np.eye(len(self.theta)))
+
     def in_doubt(self, other: Walking) -> Self:
         """The curve with its distance to another as one more standard deviation; unchanged if nobody walks there."""
         if self.theta.size != other.theta.size:
