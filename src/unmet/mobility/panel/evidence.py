@@ -227,7 +227,8 @@ def gather(
     if span is not None:
         progress("counting trips")
         trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
-        check_resolution(trips.starts, parse_every(options.every), trips.used, records.timezone)
+        halves = check_resolution(trips.starts, parse_every(options.every), trips.used, records.timezone)
+        trips = trips if halves else replace(trips, early=None)
         holes = outside_coverage(trips.starts, first, last)
     silent = missing = NO_STRETCHES
     activity = incomplete = None
