@@ -28,3 +28,14 @@ def test_bins_shorter_than_the_times_are_refused(unit, every, told):
 @pytest.mark.parametrize(("unit", "every"), [("D", "1d"), ("h", "1h"), ("min", "15min")])
 def test_bins_as_long_as_the_times_are_counted(unit, every):
     assert build(unit, every) == 639
+
+
+@pytest.mark.parametrize(
+    ("unit", "every", "known"), [("h", "1h", False), ("h", "2h", True), ("30min", "1h", True), ("15min", "30min", True)]
+)
+def test_the_first_half_of_a_bin_is_known_or_missing(unit, every, known):
+    """With full hours and hourly bins, all trips were in the first half."""
+    trips = CITY.trips.assign(started_at=pd.to_datetime(CITY.trips["started_at"]).dt.floor(unit))
+    rows = build_panel(trips, stations=CITY.stations, timezone=CITY.settings.timezone, every=every).panel
+    assert rows["observed_early"].notna().all() == known
+    assert rows["observed_early"].isna().all() != known

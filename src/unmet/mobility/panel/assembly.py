@@ -302,10 +302,12 @@ def _out(
     less = np.where(served.shown, 1.0 - served.chance, 0.0)
     more = np.where(served.shown, 0.0, served.chance)
     spread = np.zeros_like(less) if served.variance is None else served.variance
-    unusable, lent, variance = (
+    unusable, lent, variance, unsure, had = (
         integrate(served.owner, served.begin, served.end, height, zones, evidence.bins.edges, evidence.overrides)
-        for height in (less, more, spread)
+        for height in (less, more, spread, np.ones_like(less), served.chance)
     )
+    # Spells know how long their state lasts, not how short the bin is: no minutes vary more than all or nothing.
+    variance = np.minimum(variance, had * (unsure - had))
     return {
         "unusable_minutes": np.maximum(unusable, 0.0),
         "out_minutes": np.maximum(stockout + unusable - lent, 0.0),

@@ -41,7 +41,7 @@ from unmet.mobility.panel.usable import SupplyModel, Timelines, bridges_looks, l
 from unmet.mobility.records.opening import read_opening_hours
 from unmet.mobility.records.quality import QualityLog
 from unmet.mobility.records.read import Records, parse_memory
-from unmet.mobility.supply.coverage import missing_trips, outside_coverage
+from unmet.mobility.supply.coverage import covered_bins, missing_trips, outside_coverage
 from unmet.mobility.supply.feed_activity import FeedCounts, feed_of_trips, watch_feed
 from unmet.mobility.supply.netting import Moves
 from unmet.mobility.supply.polls import Polls
@@ -227,7 +227,8 @@ def gather(
     if span is not None:
         progress("counting trips")
         trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
-        check_resolution(trips.starts, parse_every(options.every), trips.used, records.timezone)
+        halves = check_resolution(trips.starts, parse_every(options.every), trips.used, records.timezone)
+        trips = trips if halves else replace(trips, early=None)
         holes = outside_coverage(trips.starts, first, last)
     silent = missing = NO_STRETCHES
     activity = incomplete = None
@@ -245,7 +246,12 @@ def gather(
             missing = missing_trips(trips.starts, feed, silent)
             holes = np.concatenate([holes, missing])
             holes = join(holes[np.argsort(holes[:, 0], kind="stable")], 1)
+        covered, partly = covered_bins(bins, holes, feed)
+        if trips is not None and partly.any():
+            some = int(trips.pickups[:, partly].sum())
+            quality.add("trips", "part of a bin without trip files", "noted", some, "its pickups are inferred instead")
     else:
+        covered, _ = covered_bins(bins, holes)
         assert trips is not None
         feed = feed_of_trips(trips.starts)
         progress("netting supply from trips")
@@ -301,7 +307,7 @@ def gather(
         order=order,
         group=group,
         overrides=overrides,
-        covered=_covered(bins, holes),
+        covered=covered,
         feed=feed,
         activity=activity,
         trips_used=None if trips is None else trips.used,
@@ -373,14 +379,6 @@ def _polls(records: Records) -> Polls | None:
         return None
     minutes, fresh = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(2))
     return Polls(minutes, minutes[fresh == 1])
-
-
-def _covered(bins: Bins, holes: Integers) -> NDArray[np.bool_]:
-    """Return which bins have a minute outside every hole."""
-    lost = np.zeros(len(bins), dtype=np.int64)
-    for begin, end in holes:
-        lost += np.clip(np.minimum(end, bins.edges[1:]) - np.maximum(begin, bins.edges[:-1]), 0, None)
-    return lost < bins.minutes
 
 
 def _moves(

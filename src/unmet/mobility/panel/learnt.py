@@ -5,7 +5,8 @@ What is expensive is done for the last days only:
 
 * The parameters of the hidden states of vehicles and docks are those of the last panel that learnt them.
 * The hidden state runs from `WARM_DAYS` before the settled moment on: a vehicle stays broken for some days, so that
-  what happened four weeks ago says nothing. Expected minutes of earlier bins are those of the earlier panel.
+  what happened four weeks ago says nothing. Expected minutes of earlier bins are those of the earlier panel. Where
+  the listed minutes of such a bin have changed, every listed vehicle counts as usable.
 
 The settled moment is `SETTLED_DAYS` before the end of the records from which the parameters were learnt, because later
 records change what is known of a bin: trips that arrive late, and listed vehicles that are found to be unrentable only
@@ -40,6 +41,15 @@ LEAST_DAYS = 60
 MOST_DAYS = 28
 """Days after which everything is learnt anew, so that slow changes do not accumulate."""
 _FEW_CHANGES = 1e-3  # share of settled bins whose minutes may differ from those of the earlier panel
+_OF_VEHICLES, _OF_DOCKS = ("available_minutes", "stockout_minutes"), ("dock_minutes", "full_minutes")
+_LISTED = (*_OF_VEHICLES, *_OF_DOCKS)
+_EXPECTED = {
+    "unusable_minutes": _OF_VEHICLES,
+    "out_minutes": _OF_VEHICLES,
+    "out_sd": _OF_VEHICLES,
+    "no_dock_minutes": _OF_DOCKS,
+}
+"""Columns of expected minutes and of their deviation, with the listed minutes that they are part of."""
 _ARRAYS = ("worth", "correction", "explained")
 
 
@@ -87,7 +97,9 @@ class Learnt:
         return same and self.end < last <= self.end + MOST_DAYS * DAY
 
     def take_over(self, bins: Bins, columns: dict[str, NDArray[Any]]) -> None:
-        """Replace the expected minutes of settled bins by those of the earlier panel.
+        """Replace the expected minutes of settled bins, and their deviation, by those of the earlier panel.
+
+        A bin whose listed minutes have changed keeps what is found now.
 
         Parameters
         ----------
@@ -102,8 +114,7 @@ class Learnt:
             If the listed minutes or the pickups of settled bins are not those of the earlier panel.
         """
         before = int(np.searchsorted(bins.edges[:-1], self.settled))
-        same = {"available_minutes": "minutes", "stockout_minutes": "minutes", "observed": "pickups"}
-        names = [*same, "unusable_minutes", "out_minutes", "no_dock_minutes"]
+        names = [*_LISTED, "observed", *_EXPECTED]
         sql = f"""SELECT {", ".join(names)} FROM read_parquet({path_literal(str(self.path))}, file_row_number=true)
             WHERE epoch(start) < {60 * self.settled} ORDER BY file_row_number"""
         with connect() as connection:
@@ -111,13 +122,15 @@ class Learnt:
         shape = (len(self.zones), before)
         if len(earlier[names[0]]) != shape[0] * shape[1]:
             raise NotSettled("the earlier panel has other bins.")
-        for name in names:
-            now = columns[name].reshape(shape[0], -1)[:, :before]
-            known = np.ma.filled(earlier[name], -1).reshape(shape)
-            if name not in same:
-                now[:] = known
-            elif (changed := np.mean(np.nan_to_num(now, nan=-1) != np.nan_to_num(known, nan=-1))) > _FEW_CHANGES:
-                raise NotSettled(f"{changed:.1%} of the settled bins have other {same[name]} than before.")
+        now = {name: columns[name].reshape(shape[0], -1)[:, :before] for name in names}
+        known = {name: np.ma.filled(earlier[name], -1).reshape(shape) for name in names}
+        same = {name: np.nan_to_num(now[name], nan=-1) == np.nan_to_num(known[name], nan=-1) for name in names}
+        for name in (*_LISTED, "observed"):
+            if (changed := np.mean(~same[name])) > _FEW_CHANGES:
+                what = "pickups" if name == "observed" else "minutes"
+                raise NotSettled(f"{changed:.1%} of the settled bins have other {what} than before.")
+        for name, listed in _EXPECTED.items():  # of other minutes, the earlier panel knew nothing
+            np.copyto(now[name], known[name], where=np.logical_and.reduce([same[minutes] for minutes in listed]))
 
 
 def describe_learnt(

@@ -139,7 +139,7 @@ SCHEMA: tuple[PanelColumn, ...] = (
     ),
     _count(
         "observed_early",
-        "Pickups in the first half of the bin. Missing where there is no trip record.",
+        "Pickups in the first half of the bin. Missing where there is no trip record, and if times are too rounded.",
     ),
     _count("returns", "Returns, from the same records as `observed`."),
     *(

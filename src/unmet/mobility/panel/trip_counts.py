@@ -42,8 +42,8 @@ class TripCounts:
     Attributes
     ----------
     pickups, early, returns : array, shape (zones, bins)
-        Numbers of trips, on disk; `early` are pickups in the first half of a bin. `returns` is None if no trip has an
-        end in a zone.
+        Numbers of trips, on disk; `early` are pickups in the first half of a bin, or None if times are rounded so that
+        it is not known. `returns` is None if no trip has an end in a zone.
     used : int
         Trips that start in a zone and a bin.
     starts, moves : array
@@ -53,7 +53,7 @@ class TripCounts:
     """
 
     pickups: NDArray[np.int32]
-    early: NDArray[np.int32]
+    early: NDArray[np.int32] | None
     returns: NDArray[np.int32] | None
     used: int
     starts: Integers
@@ -65,8 +65,8 @@ class TripCounts:
         if end - begin == len(self.pickups):
             return self
         some = slice(begin - self.first, end - self.first)
-        pickups, early = np.array(self.pickups[some]), np.array(self.early[some])
-        returns = None if self.returns is None else np.array(self.returns[some])
+        pickups = np.array(self.pickups[some])
+        early, returns = (None if table is None else np.array(table[some]) for table in (self.early, self.returns))
         nothing = np.empty(0, dtype=np.int64)
         return TripCounts(pickups, early, returns, self.used, nothing, nothing, begin)
 
@@ -168,8 +168,10 @@ def count_trips(
     return TripCounts(pickups, early, returns if found else None, used, starts, moves)
 
 
-def check_resolution(starts: Integers, every: int, used: int, timezone: str) -> None:
+def check_resolution(starts: Integers, every: int, used: int, timezone: str) -> bool:
     """Refuse trips of which only the day or the hour is known, if bins are shorter: all would be in the first.
+
+    Return whether times are exact enough to tell the first half of a bin from the second.
 
     Parameters
     ----------
@@ -183,7 +185,7 @@ def check_resolution(starts: Integers, every: int, used: int, timezone: str) -> 
         Time zone of the wall clock.
     """
     if used < _FEWEST_ROUNDED or len(starts) < 2:
-        return
+        return True
     wall = wall_minutes(starts, timezone)
     for unit, word, longer in ((DAY, "at midnight", "1d"), (60, "at a full hour", "1h")):
         if every < unit and not (wall % unit).any():
@@ -191,6 +193,8 @@ def check_resolution(starts: Integers, every: int, used: int, timezone: str) -> 
                 f"All {used:,} trips start {word}, so their times are rounded, and bins are shorter. Give the column "
                 f"of the exact time (--map started_at=THEIR_COLUMN), or bins of {longer} or more (--every {longer})."
             )
+    unit = int(np.gcd.reduce(wall % DAY)) or DAY
+    return unit == 1 or every % (2 * unit) == 0
 
 
 def _add(table: NDArray[np.int32], zone: Integers, minute: NDArray[np.int32], bins: Bins) -> NDArray[np.bool_]:

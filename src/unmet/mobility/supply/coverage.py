@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from unmet.mobility.clock.bins import DAY, Integers, runs
+from unmet.mobility.clock.bins import DAY, Bins, Integers, runs
 from unmet.mobility.supply.silence import IMPROBABLE, Feed, expected_events, minutes_within
 
-__all__ = ["missing_trips", "outside_coverage"]
+__all__ = ["covered_bins", "missing_trips", "outside_coverage"]
 
 LONGEST_TRIP_GAP = 7 * DAY
 """Minutes. If no trip starts in the whole system for longer, the trip files do not cover the time."""
+
+_NOTABLE = 0.1  # share of the moves of a bin
+
+
+def covered_bins(bins: Bins, holes: Integers, feed: Feed | None = None) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which bins the trip files cover, and which they cover in part and not enough.
+
+    A bin is covered if it has a minute outside every hole. With a feed, that is not enough if the feed shows 60 moves
+    (`IMPROBABLE`) and a tenth of those of the bin within holes: trips of the rest would be taken for those of all.
+
+    Parameters
+    ----------
+    bins : Bins
+        The bins.
+    holes : array, shape (n, 2)
+        Stretches (begin, end) that the trip files do not cover, which do not overlap.
+    feed : Feed, optional
+        Moves that the status shows.
+    """
+    lost = minutes_within(holes, bins.edges)
+    covered = np.diff(lost) < bins.minutes
+    if feed is None:
+        return covered, np.zeros_like(covered)
+    inside = np.diff(minutes_within(holes - feed.first, np.arange(len(feed.moves) + 1)))
+    at = np.clip(bins.edges - feed.first, 0, len(feed.moves))
+    hidden, moves = (np.diff(np.append(0, np.cumsum(some))[at]) for some in (feed.moves * inside, feed.moves))
+    partly = covered & (hidden >= IMPROBABLE) & (hidden > _NOTABLE * moves)
+    return covered & ~partly, partly
 
 
 def outside_coverage(minutes_with_trips: Integers, first: int, last: int) -> Integers:
