@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unmet._typing import Array, BoolArray, IntArray
+from unmet._typing import Array, BoolArray
 from unmet.mobility.models.held_out import HeldOut, measure
-from unmet.mobility.models.joint_city import JointCity, hours_of_day
+from unmet.mobility.models.joint_city import JointCity
+from unmet.mobility.models.joint_records import JointRecords, joint_records
 from unmet.mobility.models.kept import KeptJoint
 from unmet.mobility.models.lasting import learn_lasting
 from unmet.mobility.models.shock_law import ShockLaw, learn_law, own_dispersion, refine_law
 from unmet.mobility.models.shock_stretches import Pairs
 from unmet.mobility.models.shocks import Shocks, estimate_shocks, refine_dispersion
-from unmet.mobility.models.surroundings import rough_rates, walks_between
-from unmet.mobility.models.walking import DEFAULT_WALKING, Walking, Walks
+from unmet.mobility.models.surroundings import rough_rates
+from unmet.mobility.models.walking import DEFAULT_WALKING, Walking
 from unmet.mobility.models.walking_learning import Absorbed, learn_walking
 from unmet.mobility.models.zone_table import ZoneTable
 from unmet.spreading import Spread, in_turn
@@ -28,55 +29,15 @@ from unmet.spreading import Spread, in_turn
 __all__ = ["join_city"]
 
 _ROUNDS = 3
-_GROUPS = 48  # hours of a day, apart at weekends
 # Part of what a count says of its neighbour's rate that is left out where walkers between the two are learnt: of a city
 # of 40 zones, more for each doubling, and at least. All of it would be right if usual rates, law and supply were known,
 # as they nearly are where many zones tell. With much left out small cities have too few walkers, and with little large
 # ones have too few lost riders (`docs/design/joint.md`). The distance to the curve with `_DOUBT` more left out, or less
 # where that is more than all, is one standard deviation of the curve.
 _LEFT_OUT, _MORE_LEFT_OUT, _LEAST_LEFT_OUT, _DOUBT = 0.625, 0.15, 0.4, 0.375
-# A zone and bin that gets less of the riders of an empty neighbour than this is taken to have no walkers.
-_FEW_WALKERS = 0.02
 _MORE_WALKERS, _LEAST_LEFT = 0.1, 0.05  # relative step to see what shocks take up; they never take up all
 _SHOCK_SEED = 2  # shocks are drawn alike for all zones
 _HELD_OUT_SEED, _DRAWS = 5, 200  # of the counts of held-out bins
-
-
-@dataclass(frozen=True)
-class _Records:
-    """The zones as they were estimated by themselves, of shape (zones, bins), and who was out when.
-
-    Attributes
-    ----------
-    table : ZoneTable
-        The zones.
-    observed : array
-        Pickups to learn from; NaN elsewhere.
-    log_rate : array
-        Logarithm of the expected usual rate, by the zone's own fit: the mean of the log-rate and half of its variance.
-    group : array of int
-        Number of the zone and the hour of the day: each has a level of its own.
-    walks : Walks
-        Who was out and who had stock.
-    alone : array of bool
-        Bins without walkers.
-    """
-
-    table: ZoneTable
-    observed: Array
-    log_rate: Array
-    group: IntArray
-    walks: Walks
-    alone: BoolArray
-
-    def own(self, log_rate: Array, shock_var: Array | float = 0.0) -> Array:
-        """Pickups expected of a zone's own riders, from the mean of a log-rate and the variance of its shock."""
-        return np.asarray(self.table.exposure * np.exp(log_rate + 0.5 * shock_var))
-
-    def absorbed(self, background: Array) -> Absorbed:
-        """How own levels change with the walkers: the fits were made with this background."""
-        own = np.nan_to_num(self.own(self.log_rate))
-        return Absorbed.by(self.group, _GROUPS * len(self.table.zones), own, background, np.isfinite(self.observed))
 
 
 @dataclass(frozen=True)
@@ -85,6 +46,74 @@ class _Dispersion:
 
     common: float
     own: Array
+
+
+@dataclass(frozen=True)
+class _City:
+    """What does not change from turn to turn.
+
+    Attributes
+    ----------
+    records : JointRecords
+        The zones as they were estimated by themselves.
+    absorbed : Absorbed
+        How own levels change with the walkers.
+    kept : KeptJoint, optional
+        What was learnt from earlier bins.
+    learns : bool
+        Whether the walking curve is learnt.
+    curve : Walking
+        The curve of the first turn.
+    background : array of shape (zones, bins)
+        Walkers expected before the first turn.
+    pairs : Pairs
+        Places between which riders walk.
+    left_out : float
+        Part of what a count says of its neighbour's rate that is left out.
+    spread : callable
+        Where stretches of weeks are estimated.
+    """
+
+    records: JointRecords
+    absorbed: Absorbed
+    kept: KeptJoint | None
+    learns: bool
+    curve: Walking
+    background: Array
+    pairs: Pairs
+    left_out: float
+    spread: Spread
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What a turn of shocks and walking found.
+
+    Attributes
+    ----------
+    level : array
+        Logarithm of the level of each group beside its fit, with which the shocks were estimated.
+    dispersion : _Dispersion
+        Of counts beside the shocks.
+    usual : array of shape (zones, bins)
+        Mean log-rate without shocks.
+    before : array of shape (zones, bins)
+        Walkers expected, with which the shocks were estimated.
+    shocks : Shocks
+        The shocks.
+    curve : Walking
+        How far riders walk, by these shocks.
+    background : array of shape (zones, bins)
+        Walkers expected by that curve.
+    """
+
+    level: Array
+    dispersion: _Dispersion
+    usual: Array
+    before: Array
+    shocks: Shocks
+    curve: Walking
+    background: Array
 
 
 def join_city(
@@ -120,59 +149,102 @@ def join_city(
     spread : callable
         Where stretches of weeks are estimated: see `unmet.spreading`. It changes no digit.
     """
+    hidden = np.zeros(table.log_rate.shape, dtype=bool) if hidden is None else hidden
+    city = _city(table, hidden, walking, start, kept, spread)
+    turn: _Turn | None = None
+    for _ in range(rounds):
+        turn = _take_turn(city, turn)
+    assert turn is not None
+    joint = _joint(city, turn, _curve_in_doubt(city, turn), draws, seed)
+    return replace(joint, held_out=_measure(joint, table, hidden, seed) if kept is None else kept.held_out)
+
+
+def _city(
+    table: ZoneTable,
+    hidden: BoolArray,
+    walking: Walking | None,
+    start: Walking,
+    kept: KeptJoint | None,
+    spread: Spread,
+) -> _City:
+    """Arrange what is known before the first turn; the arguments are those of `join_city`."""
     if kept is not None:
         walking = kept.walking
     curve = start if walking is None else walking
-    hidden = np.zeros(table.log_rate.shape, dtype=bool) if hidden is None else hidden
-    records = _records(table, hidden, curve)
+    records = joint_records(table, hidden, curve)
     walks = records.walks
+    if walking is None and not len(walks):
+        curve = curve.unseen()
     background = walks.background(curve, np.nan_to_num(np.exp(records.log_rate)))
     absorbed = records.absorbed(walks.background(start, rough_rates(records.observed, table.exposure, table.slot)))
-    level = last = np.zeros(len(absorbed.own))
-    shocks: Shocks | None = None
-    usual, before = records.log_rate, background
-    pairs = Pairs(walks.source, walks.target, walks.bin)
-    left_out = _left_out(len(table.zones))
-    for _ in range(rounds):
-        mean_rate = records.log_rate + level[records.group]
-        law, dispersion = _law(records, level, shocks, usual, before) if kept is None else _kept_law(kept, table)
-        usual = mean_rate - 0.5 * law.variance  # shocks of mean 0 raise the mean of a rate
-        before = background
-        shocks = estimate_shocks(
-            records.observed,
-            table.exposure,
-            usual,
-            background,
-            law,
-            table.metres,
-            dispersion=dispersion.common,
-            hours=table.hours,
-            start=None if shocks is None else shocks.sites,
-            pairs=pairs,
-            spread=spread,
-        )
-        riders = walks.out * _turned_away(walks, shocks, usual, left_out)
-        if walking is None and len(walks):
-            curve = _learn_curve(records, shocks, riders, dispersion, absorbed, curve)
-        background = walks.arrivals(curve, riders, records.observed.shape)
-        # A kept fit is of rates with the walkers taken off: its level is right.
-        last = level
-        if kept is None:
-            level = np.log(absorbed.level(np.where(np.isfinite(records.observed), background, 0.0)))
-    assert shocks is not None
-    if walking is None and len(walks) and curve.theta.size:
-        doubt = _DOUBT if left_out + _DOUBT <= 1 else -_DOUBT
-        riders = walks.out * _turned_away(walks, shocks, usual, left_out + doubt)
-        other = _learn_curve(records, shocks, riders, dispersion, absorbed, curve, laplace=False)
-        curve = curve.with_information(_left_by_shocks(records, shocks, usual, background, dispersion, before, spread))
-        curve = curve.in_doubt(other)
-    elif walking is None and not len(walks):
-        curve = curve.unseen()
-    rate = np.nan_to_num(np.exp(usual + shocks.mean + 0.5 * shocks.var))
-    joint = JointCity(
+    return _City(
+        records=records,
+        absorbed=absorbed,
+        kept=kept,
+        learns=walking is None and len(walks) > 0,
+        curve=curve,
+        background=background,
+        pairs=Pairs(walks.source, walks.target, walks.bin),
+        left_out=_left_out(len(table.zones)),
+        spread=spread,
+    )
+
+
+def _take_turn(city: _City, last: _Turn | None) -> _Turn:
+    """Learn the shocks, with the walkers of the last turn, and then how far riders walk, with these shocks."""
+    records, table = city.records, city.records.table
+    level = np.zeros(len(city.absorbed.own)) if last is None else _level(city, last.background)
+    law, dispersion = _law(records, level, last) if city.kept is None else _kept_law(city.kept, table)
+    # Shocks of mean 0 raise the mean of a rate.
+    usual = records.log_rate + level[records.group] - 0.5 * law.variance
+    before = city.background if last is None else last.background
+    shocks = estimate_shocks(
+        records.observed,
+        table.exposure,
+        usual,
+        before,
+        law,
+        table.metres,
+        dispersion=dispersion.common,
+        hours=table.hours,
+        start=None if last is None else last.shocks.sites,
+        pairs=city.pairs,
+        spread=city.spread,
+    )
+    curve = city.curve if last is None else last.curve
+    riders = _riders(city, shocks, usual, city.left_out)
+    if city.learns:
+        curve = _learn_curve(city, shocks, dispersion, riders, curve)
+    background = records.walks.arrivals(curve, riders, records.observed.shape)
+    return _Turn(level, dispersion, usual, before, shocks, curve, background)
+
+
+def _level(city: _City, background: Array) -> Array:
+    """Logarithm of the level of each group beside its fit, given the walkers of each bin."""
+    if city.kept is not None:  # a kept fit is of rates with the walkers taken off: its level is right
+        return np.zeros(len(city.absorbed.own))
+    seen = np.isfinite(city.records.observed)
+    return np.log(city.absorbed.level(np.where(seen, background, 0.0)))
+
+
+def _curve_in_doubt(city: _City, turn: _Turn) -> Walking:
+    """Return the curve with the doubt that shocks and the part left out add, if it was learnt."""
+    curve = turn.curve
+    if not city.learns or not curve.theta.size:
+        return curve
+    doubt = _DOUBT if city.left_out + _DOUBT <= 1 else -_DOUBT
+    riders = _riders(city, turn.shocks, turn.usual, city.left_out + doubt)
+    other = _learn_curve(city, turn.shocks, turn.dispersion, riders, curve, laplace=False)
+    return curve.with_information(_left_by_shocks(city, turn)).in_doubt(other)
+
+
+def _joint(city: _City, turn: _Turn, curve: Walking, draws: int, seed: int) -> JointCity:
+    records, table, shocks = city.records, city.records.table, turn.shocks
+    rate = np.nan_to_num(np.exp(turn.usual + shocks.mean + 0.5 * shocks.var))
+    return JointCity(
         zones=table.zones,
         start=table.start,
-        law=law,
+        law=shocks.law,
         walking=curve,
         features=shocks.space.features,
         shock_mean=shocks.mean,
@@ -181,52 +253,30 @@ def join_city(
         own_var=shocks.own,
         precision=shocks.precision,
         pull=shocks.pull,
-        background=background,
+        background=turn.background,
         own=table.exposure * rate,
         rate=rate,
-        dispersion=dispersion.common,
-        within=dispersion.own,
-        lasting=_lasting(records, dispersion) if kept is None else kept.lasting,
-        level=last.reshape(len(table.zones), -1),  # the shocks belong to this one
+        dispersion=turn.dispersion.common,
+        within=turn.dispersion.own,
+        lasting=_lasting(records, turn.dispersion) if city.kept is None else city.kept.lasting,
+        level=turn.level.reshape(len(table.zones), -1),  # the shocks belong to this one
         observed=table.observed,
-        walks=walks,
-    )
-    return replace(joint, held_out=_measure(joint, table, hidden, seed) if kept is None else kept.held_out)
-
-
-def _records(table: ZoneTable, hidden: BoolArray, curve: Walking) -> _Records:
-    known = np.isfinite(table.log_rate)
-    observed = np.where(known & (table.exposure > 0) & ~hidden, table.observed, np.nan)
-    walks = walks_between(table.exposure, np.where(np.isfinite(table.observed), table.stockout, 0.0), table.metres)
-    alone = (
-        np.ones(observed.shape, dtype=bool)
-        if not curve.theta.size
-        else walks.background(DEFAULT_WALKING, np.ones(observed.shape)) < _FEW_WALKERS
-    )
-    return _Records(
-        table=table,
-        observed=observed,
-        log_rate=np.where(known, table.log_rate + 0.5 * table.log_rate_var, np.nan),
-        group=_GROUPS * np.arange(len(table.zones))[:, None] + hours_of_day(table),
-        walks=walks,
-        alone=alone,
+        walks=records.walks,
     )
 
 
-def _law(
-    records: _Records, level: Array, shocks: Shocks | None, usual: Array, background: Array
-) -> tuple[ShockLaw, _Dispersion]:
-    """Learn how large and wide shocks are, from the residuals or from the shocks of the turn before.
+def _law(records: JointRecords, level: Array, last: _Turn | None) -> tuple[ShockLaw, _Dispersion]:
+    """Learn how large and wide shocks are, from the residuals or from the shocks of the last turn.
 
-    `level` are the levels of the groups; `usual` and `background` are those that the shocks were estimated with.
+    `level` are the levels of the groups.
     """
     table, observed = records.table, records.observed
     level = level[records.group]
-    if shocks is not None:
+    if last is not None:
         # A fit takes up a part of the shocks of its own bins: beside it they look too small and too smooth.
-        other_weeks = table.apart + level, table.apart_error
+        shocks, other_weeks = last.shocks, (table.apart + level, table.apart_error)
         law = refine_law(shocks.law, shocks.space, shocks.sites, *other_weeks, table.metres, table.hours)
-        return law, _Dispersion(*refine_dispersion(shocks, observed, table.exposure, usual, background))
+        return law, _Dispersion(*refine_dispersion(shocks, observed, table.exposure, last.usual, last.before))
     # Walkers would look like shocks that neighbours share: residuals are taken where there are none.
     expected = np.where(records.alone, records.own(records.log_rate + level), np.nan)
     law = learn_law(observed, expected, table.metres, table.hours)
@@ -239,7 +289,7 @@ def _kept_law(kept: KeptJoint, table: ZoneTable) -> tuple[ShockLaw, _Dispersion]
     return kept.law, _Dispersion(kept.dispersion, own)
 
 
-def _lasting(records: _Records, dispersion: _Dispersion) -> float:
+def _lasting(records: JointRecords, dispersion: _Dispersion) -> float:
     # Walkers come while a neighbour is out, for a part of the bin: they would look like riders who come in groups.
     own = np.where(records.alone, records.observed, np.nan)
     table = records.table
@@ -247,60 +297,46 @@ def _lasting(records: _Records, dispersion: _Dispersion) -> float:
 
 
 def _learn_curve(
-    records: _Records,
-    shocks: Shocks,
-    riders: Array,
-    dispersion: _Dispersion,
-    absorbed: Absorbed,
-    start: Walking,
-    *,
-    laplace: bool = True,
+    city: _City, shocks: Shocks, dispersion: _Dispersion, riders: Array, start: Walking, *, laplace: bool = True
 ) -> Walking:
     """Learn how far riders walk, each count by a rate that does not know it."""
+    records = city.records
     # At the level of the fits: how it changes with the curve is `absorbed`.
     fitted = records.log_rate - 0.5 * shocks.law.variance
     own = np.nan_to_num(records.own(fitted + shocks.left_out_mean, shocks.left_out_var))
     spread = dispersion.common + shocks.left_out_var
     data = records.walks, records.observed, own, riders
-    return learn_walking(*data, dispersion=spread, absorbed=absorbed, start=start, laplace=laplace)
+    return learn_walking(*data, dispersion=spread, absorbed=city.absorbed, start=start, laplace=laplace)
 
 
-def _left_by_shocks(
-    records: _Records,
-    shocks: Shocks,
-    usual: Array,
-    background: Array,
-    dispersion: _Dispersion,
-    before: Array,
-    spread: Spread,
-) -> float:
+def _left_by_shocks(city: _City, turn: _Turn) -> float:
     """Part of the information on walkers that is left when shocks are not known but estimated with them.
 
     Walkers come for hours, and next to one another, as shocks do: with more walkers expected, shocks come out smaller,
     and the counts fit nearly as well. The curvature of the evidence by the number of walkers is that with the shocks
-    estimated again, over that with the shocks held. `before` are the walkers that the shocks were estimated with.
+    estimated again, over that with the shocks held.
     """
-    table, observed = records.table, np.nan_to_num(records.observed)
-    seen = np.isfinite(records.observed)
+    records, table, shocks = city.records, city.records.table, turn.shocks
+    observed, seen = np.nan_to_num(records.observed), np.isfinite(records.observed)
     more = 1 + _MORE_WALKERS
     again = estimate_shocks(
         records.observed,
         table.exposure,
-        usual,
-        more * before,
+        turn.usual,
+        more * turn.before,
         shocks.law,
         table.metres,
-        dispersion=dispersion.common,
+        dispersion=turn.dispersion.common,
         hours=table.hours,
         start=shocks.sites,
-        spread=spread,
+        spread=city.spread,
     )
 
     def slope(known: Shocks, factor: float) -> float:
-        own = np.nan_to_num(records.own(usual + known.left_out_mean, known.left_out_var))
-        mean = np.maximum(own + factor * background, 1e-9)
-        excess = dispersion.common + known.left_out_var
-        return float(np.sum((background * (observed - mean) / (mean * (1 + excess * mean)))[seen]))
+        own = np.nan_to_num(records.own(turn.usual + known.left_out_mean, known.left_out_var))
+        mean = np.maximum(own + factor * turn.background, 1e-9)
+        excess = turn.dispersion.common + known.left_out_var
+        return float(np.sum((turn.background * (observed - mean) / (mean * (1 + excess * mean)))[seen]))
 
     here = slope(shocks, 1.0)
     held = here - slope(shocks, more)
@@ -312,13 +348,14 @@ def _left_out(zones: int) -> float:
     return float(np.clip(_LEFT_OUT + more, _LEAST_LEFT_OUT, 1.0))
 
 
-def _turned_away(walks: Walks, shocks: Shocks, usual: Array, left_out: float) -> Array:
-    """Rate of the source of each walk, with a part of what the target's count says of it left out."""
+def _riders(city: _City, shocks: Shocks, usual: Array, left_out: float) -> Array:
+    """Riders of each walk, with a part of what the target's count says of the source's rate left out."""
+    walks = city.records.walks
     at = walks.source, walks.bin
     mean, rest = shocks.elsewhere
     mean = left_out * mean + (1 - left_out) * shocks.mean[at]
     rest = left_out * rest + (1 - left_out) * shocks.var[at]
-    return np.asarray(np.nan_to_num(np.exp(usual[at] + mean + 0.5 * rest)))
+    return np.asarray(walks.out * np.nan_to_num(np.exp(usual[at] + mean + 0.5 * rest)))
 
 
 def _measure(joint: JointCity, table: ZoneTable, hidden: BoolArray, seed: int) -> HeldOut | None:

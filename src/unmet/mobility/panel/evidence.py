@@ -5,21 +5,20 @@ The evidence of the system goes to every worker. Records are cut by groups of zo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from unmet._storage.sql import fetch_all
-from unmet.mobility.clock.bins import Bins, Integers, cut_bins, parse_every
+from unmet.mobility.clock.bins import Bins, Integers
+from unmet.mobility.panel.activity import NO_STRETCHES, Activity, Pauses, find_pauses, watch_status, watch_trips
 from unmet.mobility.panel.clocks import check_clocks
 from unmet.mobility.panel.groups import Workers, ZoneGroups, make_groups
 from unmet.mobility.panel.learnt import Learnt
 from unmet.mobility.panel.options import PanelOptions
-from unmet.mobility.panel.period import check_room, find_period, local_time
+from unmet.mobility.panel.period import local_time
 from unmet.mobility.panel.plausibility import (
     Implausible,
     disbelieved_stations,
@@ -28,40 +27,26 @@ from unmet.mobility.panel.plausibility import (
     mark_carried,
     with_own_silences,
 )
+from unmet.mobility.panel.sources import Sources, read_sources
 from unmet.mobility.panel.trip_counts import (
     TripCounts,
-    check_resolution,
-    count_trips,
     incomplete_trips,
     station_events,
     trip_moves,
-    trip_span,
 )
-from unmet.mobility.panel.usable import SupplyModel, Timelines, bridges_looks, learn_supply
-from unmet.mobility.records.opening import read_opening_hours
+from unmet.mobility.panel.usable import SupplyModel, Timelines, learn_supply
 from unmet.mobility.records.quality import QualityLog
-from unmet.mobility.records.read import Records, parse_memory
-from unmet.mobility.supply.coverage import covered_bins, missing_trips, outside_coverage
-from unmet.mobility.supply.feed_activity import FeedCounts, feed_of_trips, watch_feed
+from unmet.mobility.records.read import Records
+from unmet.mobility.supply.coverage import covered_bins
 from unmet.mobility.supply.netting import Moves
-from unmet.mobility.supply.polls import Polls
-from unmet.mobility.supply.silence import (
-    Feed,
-    StationActivity,
-    far_apart,
-    join,
-    repeat_daily,
-    silent_stretches,
-    standstills,
-)
+from unmet.mobility.supply.silence import Feed, StationActivity
 from unmet.mobility.supply.spells import Override
-from unmet.mobility.supply.states import FAR_APART, FEED_SILENT, OUTSIDE_HOURS, STANDSTILL
-from unmet.mobility.supply.status_log import StatusLog, sort_status
+from unmet.mobility.supply.status_log import StatusLog
 from unmet.mobility.zones.build import Zones
 
 __all__ = ["Evidence", "ZoneRecords", "gather"]
 
-NO_STRETCHES = np.empty((0, 2), dtype=np.int64)
+_NO_EVENTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
 # Share of trips without a known end, or of vehicles that leave stations and do not come back. In one simulated city
 # lost riders of supply netted from the other trips were 0.77 of those with all ends at this share, and 0.51 at twice it
 # (in the five of six zones that could be estimated there).
@@ -213,126 +198,127 @@ def gather(
     evidence, records, groups
         Evidence of the system, records of all zones, and the groups of zones to work on.
     """
-    order, group = _stations_by_zone(zones)
-    log, polls = _sort_status(records, order, group, options, progress), _polls(records)
-    if log is not None and polls is not None:  # until the last poll, the last record held
-        log = replace(log, last_minute=max(log.last_minute, int(polls.minutes[-1]) - 1))
-    span = trip_span(records.connection) if "trips" in records.tables else None
-    bins = cut_bins(*find_period(log, span, options), parse_every(options.every), records.timezone)
-    check_room(len(zones), len(bins), records.folder)
-    learnt = None if learnt is None or not learnt.fits(bins, zones.frame) else learnt
-    first, last = int(bins.edges[0]), int(bins.edges[-1]) - 1
-    trips = moves = None
-    holes = np.array([[first, last + 1]])
-    if span is not None:
-        progress("counting trips")
-        trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
-        halves = check_resolution(trips.starts, parse_every(options.every), trips.used, records.timezone)
-        trips = trips if halves else replace(trips, early=None)
-        holes = outside_coverage(trips.starts, first, last)
-    silent = missing = NO_STRETCHES
-    activity = incomplete = None
+    sources = read_sources(records, zones, options, quality, progress)
+    log, trips, group, period = sources.log, sources.trips, sources.group, sources.period
+    learnt = None if learnt is None or not learnt.fits(sources.bins, zones.frame) else learnt
+    moves = incomplete = None
     if log is not None:
         progress("measuring the activity of the feed")
         groups = make_groups(workers, len(zones), group, log.records)
-        moving = trips.moves if trips else np.empty(0, dtype=np.int64)
-        both = None
-        if trips is not None and len(trips.starts):
-            both = max(first, int(trips.starts[0])), min(last, int(trips.starts[-1])) + 1
-        feed, activity = watch_feed(log, moving, options.rebalancing, both, partial(_over_parts, log, groups))
-        feed = replace(feed, polls=polls)
-        silent = silent_stretches(feed)
-        if trips is not None:
-            missing = missing_trips(trips.starts, feed, silent)
-            holes = np.concatenate([holes, missing])
-            holes = join(holes[np.argsort(holes[:, 0], kind="stable")], 1)
-        covered, partly = covered_bins(bins, holes, feed)
-        if trips is not None and partly.any():
-            some = int(trips.pickups[:, partly].sum())
-            quality.add("trips", "part of a bin without trip files", "noted", some, "its pickups are inferred instead")
+        activity = watch_status(log, sources.polls, trips, period, options.rebalancing, groups)
     else:
-        covered, _ = covered_bins(bins, holes)
         assert trips is not None
-        feed = feed_of_trips(trips.starts)
+        activity = watch_trips(trips, period)
         progress("netting supply from trips")
-        moves, incomplete = _moves(records, stations, order, holes, first, last, quality)
+        moves, incomplete = _moves(records, stations, sources.order, activity.holes, period, quality)
         groups = make_groups(workers, len(zones), group, np.bincount(moves.station, minlength=len(group)))
-    still, silent = standstills(feed, silent)
-    reason = np.where(repeat_daily(silent, feed), FAR_APART, FEED_SILENT)  # a gap that repeats is no outage
-    overrides = [Override(b, e, r) for (b, e), r in zip(silent.tolist(), reason.tolist(), strict=True)]
-    overrides += [Override(b, e, STANDSTILL) for b, e in still.tolist()]
-    if log is not None:
-        apart = far_apart(feed, holes, options.supply == "usable" and bridges_looks(feed, span is not None))
-        overrides += [Override(b, e, FAR_APART) for b, e in apart.tolist()]
-        silent = np.concatenate([silent, apart])
-        silent = join(silent[np.argsort(silent[:, 0], kind="stable")], 1)
-    if options.hours is not None:
-        shut = read_opening_hours(options.hours).closed(first, last, records.timezone)
-        overrides += [Override(b, e, OUTSIDE_HOURS) for b, e in shut.tolist()]
-    supply, found = None, []
-    nothing = np.empty(0, dtype=np.int64)
-    events = nothing, nothing
-    if log is not None and activity is not None:
-        if span is not None:
-            events = station_events(records.connection, order, records.folder)
-            if not options.force:
-                check_clocks(feed, *events, options.timezone)
-        kept = kept_zones(options.keep, zones.frame)
-        found = find_implausible(activity, *events, silent)
-        found = find_implausible(with_own_silences(activity, found, log, feed), *events, silent)
-        found = [one for one in found if not _is_kept(one, group, zones, kept)]
-        found = mark_carried(found, group, activity, events[0])
+    pauses = find_pauses(activity, options, period, records.timezone)
+    supply, implausible, events = None, [], _NO_EVENTS
+    if log is not None and activity.stations is not None:
+        events = _station_trips(records, sources.order, activity, options)
+        status = _Status(log, activity, activity.stations, pauses, *events)
+        implausible = _find_implausible(status, group, zones, options)
         if options.supply == "usable":
-            source = Timelines(
-                feed,
-                activity,
-                silent,
-                still,
-                disbelieved_stations(found),
-                options.rebalancing,
-                *events,
-                np.array([[first, last + 1]]) if span is None else holes,
-                (first, last + 1),
-            )
-            if learnt is None:
-                progress("learning which listed vehicles and docks can be used")
-            else:
-                progress(f"listed vehicles as learnt until {local_time(learnt.end, options.timezone)}")
-            supply = learn_supply(source, log, overrides, options.timezone, learnt)
-            supply = replace(supply, timelines=supply.timelines.with_trips(nothing, nothing))
-    of_zones = ZoneRecords(0, len(zones), log, trips, moves, *events)
-    evidence = Evidence(
-        bins=bins,
-        zones=len(zones),
-        order=order,
-        group=group,
-        overrides=overrides,
-        covered=covered,
-        feed=feed,
-        activity=activity,
+            supply = _learn_supply(status, implausible, period, options, learnt, progress)
+    evidence = _evidence(sources, len(zones), activity, pauses, supply, implausible, learnt, incomplete, quality)
+    return evidence, ZoneRecords(0, len(zones), log, trips, moves, *events), groups
+
+
+@dataclass(frozen=True)
+class _Status:
+    """Sorted status, what is known of the whole feed, and the trips at its stations (sorted; empty without trips)."""
+
+    log: StatusLog
+    activity: Activity
+    stations: StationActivity
+    pauses: Pauses
+    pickups: Integers
+    returns: Integers
+
+
+def _station_trips(
+    records: Records, order: Integers, activity: Activity, options: PanelOptions
+) -> tuple[Integers, Integers]:
+    """Return the pickups and the returns at stations, and refuse clocks that differ from those of the status."""
+    if not activity.has_trips:
+        return _NO_EVENTS
+    pickups, returns = station_events(records.connection, order, records.folder)
+    if not options.force:
+        check_clocks(activity.feed, pickups, returns, options.timezone)
+    return pickups, returns
+
+
+def _find_implausible(status: _Status, group: Integers, zones: Zones, options: PanelOptions) -> list[Implausible]:
+    """Find the stations whose records contradict each other, in zones that are not kept."""
+    kept = kept_zones(options.keep, zones.frame)
+    activity, rest = status.stations, (status.pickups, status.returns, status.pauses.silent)
+    found = find_implausible(activity, *rest)
+    found = find_implausible(with_own_silences(activity, found, status.log, status.activity.feed), *rest)
+    found = [one for one in found if not _is_kept(one, group, zones, kept)]
+    return mark_carried(found, group, activity, status.pickups)
+
+
+def _learn_supply(
+    status: _Status,
+    implausible: list[Implausible],
+    period: tuple[int, int],
+    options: PanelOptions,
+    learnt: Learnt | None,
+    progress: Callable[[str], None],
+) -> SupplyModel:
+    """Learn the usable supply. Trips are left out of the result: those of each group of zones are sent with it."""
+    source = Timelines(
+        status.activity.feed,
+        status.stations,
+        status.pauses.silent,
+        status.pauses.closures,
+        disbelieved_stations(implausible),
+        options.rebalancing,
+        status.pickups,
+        status.returns,
+        status.activity.holes,
+        period,
+    )
+    if learnt is None:
+        progress("learning which listed vehicles and docks can be used")
+    else:
+        progress(f"listed vehicles as learnt until {local_time(learnt.end, options.timezone)}")
+    supply = learn_supply(source, status.log, status.pauses.overrides, options.timezone, learnt)
+    return replace(supply, timelines=supply.timelines.with_trips(*_NO_EVENTS))
+
+
+def _evidence(
+    sources: Sources,
+    zones: int,
+    activity: Activity,
+    pauses: Pauses,
+    supply: SupplyModel | None,
+    implausible: list[Implausible],
+    learnt: Learnt | None,
+    incomplete: float | None,
+    quality: QualityLog,
+) -> Evidence:
+    log, trips = sources.log, sources.trips
+    return Evidence(
+        bins=sources.bins,
+        zones=zones,
+        order=sources.order,
+        group=sources.group,
+        overrides=pauses.overrides,
+        covered=_covered(sources, activity, quality),
+        feed=activity.feed,
+        activity=activity.stations,
         trips_used=None if trips is None else trips.used,
         duplicates=0 if log is None else log.duplicates,
         repeats=0 if log is None else log.repeats,
-        silent=silent,
-        closures=still,
-        missing=missing,
+        silent=pauses.silent,
+        closures=pauses.closures,
+        missing=activity.missing,
         supply=supply,
-        implausible=found,
+        implausible=implausible,
         learnt=learnt if supply is not None else None,
         incomplete=incomplete,
     )
-    return evidence, of_zones, groups
-
-
-def _over_parts(log: StatusLog, groups: ZoneGroups, count: Callable[[StatusLog], FeedCounts]) -> Sequence[FeedCounts]:
-    """Count the records of each group, in the order of the groups; or all in this process.
-
-    Counts per minute are large: with fewer records than minutes, counting is faster than sending the counts.
-    """
-    if len(groups) == 1 or log.records.sum() < len(groups) * (log.last_minute - log.first_minute):
-        return [count(log)]
-    found = dict(groups.each(count, lambda number: log.cut(*groups.stations_of(number))))
-    return [found[number] for number in range(len(groups))]
 
 
 def _is_kept(one: Implausible, group: Integers, zones: Zones, kept: set[str]) -> bool:
@@ -340,45 +326,15 @@ def _is_kept(one: Implausible, group: Integers, zones: Zones, kept: set[str]) ->
     return zone >= len(zones) or str(zones.frame["zone"].iloc[zone]) in kept
 
 
-def _stations_by_zone(zones: Zones) -> tuple[Integers, Integers]:
-    """Sort stations by zone. Stations in no zone come last, each in a group of its own."""
-    behind = len(zones)
-    zone = np.where(zones.of_station >= 0, zones.of_station, behind + np.arange(len(zones.of_station)))
-    order = np.argsort(zone, kind="stable")
-    return order, zone[order]
-
-
-def _sort_status(
-    records: Records, order: Integers, group: Integers, options: PanelOptions, progress: Callable[[str], None]
-) -> StatusLog | None:
-    if "status" not in records.tables:
-        return None
-    progress("sorting station status")
-    findings = records.quality[records.quality["source"] == "status"]
-    read = findings.loc[findings["reason"] == "read", "rows"].sum()
-    accepted = int(read - findings.loc[findings["action"] == "rejected", "rows"].sum())
-    return sort_status(
-        records.connection,
-        order.tolist(),
-        group.tolist(),
-        records.folder,
-        parse_memory(options.memory),
-        accepted,
-        options.period(),
-        docks_of_capacity=options.vehicle_type is None,
-    )
-
-
-def _polls(records: Records) -> Polls | None:
-    """Return the polls, if the records contain them; in the minutes from which what they saw is in force."""
-    if "polls" not in records.tables:
-        return None
-    minute = '(epoch_us("at") + 59_999_999) // 60_000_000'
-    rows = fetch_all(records.connection, f"SELECT {minute} AS m, bool_or(fresh) FROM polls GROUP BY m ORDER BY m")
-    if not rows:
-        return None
-    minutes, fresh = (np.array([row[i] for row in rows], dtype=np.int64) for i in range(2))
-    return Polls(minutes, minutes[fresh == 1])
+def _covered(sources: Sources, activity: Activity, quality: QualityLog) -> NDArray[np.bool_]:
+    """Return which bins the trips cover, and count the trips of those that they cover in part."""
+    if sources.log is None:
+        return covered_bins(sources.bins, activity.holes)[0]
+    covered, partly = covered_bins(sources.bins, activity.holes, activity.feed)
+    if sources.trips is not None and partly.any():
+        some = int(sources.trips.pickups[:, partly].sum())
+        quality.add("trips", "part of a bin without trip files", "noted", some, "its pickups are inferred instead")
+    return covered
 
 
 def _moves(
@@ -386,8 +342,7 @@ def _moves(
     stations: pd.DataFrame,
     order: Integers,
     holes: Integers,
-    first: int,
-    last: int,
+    period: tuple[int, int],
     quality: QualityLog,
 ) -> tuple[Moves, float | None]:
     """Return the moves to net, and the share by which they do not balance if no supply can be netted for it."""
@@ -395,7 +350,7 @@ def _moves(
     quality.add("trips", "an end is not known", "noted", incomplete, "counted, but supply is not computed from them")
     believed = share <= _MOST_INCOMPLETE
     capacity = stations["capacity"].to_numpy(dtype=float, na_value=0.0)[order] * believed  # 0: undetermined
-    covered = np.concatenate([[first], holes.reshape(-1), [last + 1]]).reshape(-1, 2)
+    covered = np.concatenate([[period[0]], holes.reshape(-1), [period[1]]]).reshape(-1, 2)
     covered = covered[covered[:, 1] > covered[:, 0]]
     moves = trip_moves(records.connection, order)
     return Moves(*moves, np.nan_to_num(capacity).astype(np.int64), covered), None if believed else share
