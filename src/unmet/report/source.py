@@ -26,6 +26,7 @@ from unmet.mobility.panel.opening import opened
 from unmet.mobility.runs.keeping import KEPT
 from unmet.mobility.runs.outputs import TABLES, check_files, read_info
 from unmet.mobility.supply.states import STATE_MINUTES
+from unmet.report.shapes import check_demand, check_totals, check_zones
 
 __all__ = ["RunSource", "open_run"]
 
@@ -169,12 +170,16 @@ def open_run(
         _check_columns(folder / "demand.parquet", columns, _OF_DEMAND)
         zones = _read_zones(folder, file)
         bins = _read_bins(connection, file.timezone)
+        totals = _read(folder / "totals.parquet")
+        check_zones(zones)
+        check_totals(totals)
+        check_demand(connection, zones, len(bins))
         _number(connection, zones, bins)
         source = RunSource(
             connection,
             info,
             zones,
-            _read(folder / "totals.parquet"),
+            totals,
             *_read_rates(folder / "system.parquet"),
             bins,
             _read_quality(file, info),
