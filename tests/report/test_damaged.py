@@ -256,10 +256,16 @@ def test_numbers_that_are_not_finite_in_a_trusted_run_are_bad_input(folder: Path
         ("demand", lambda t: t[t["zone"] != "SIM002"], "expected 358 rows of zone 'SIM002', one per bin; found 0"),
     ],
 )
+@pytest.mark.parametrize("place", [".", "returns"])
 def test_missing_and_repeated_rows_in_a_trusted_run_are_bad_input(
-    folder: Path, tmp_path: Path, name: str, change: Callable[[pd.DataFrame], pd.DataFrame], said: str
+    folder: Path, tmp_path: Path, place: str, name: str, change: Callable[[pd.DataFrame], pd.DataFrame], said: str
 ) -> None:
-    path = folder / "estimate" / f"{name}.parquet"
+    if place == "returns":
+        shutil.copytree(folder / "estimate", folder / "estimate" / place)
+        info = json.loads((folder / "estimate" / "run.json").read_text())
+        of_these_pickups = {**info["panel"], "summary": {"of": info["inputs"]["panel"]}}
+        (folder / "estimate" / place / "run.json").write_text(json.dumps({**info, "panel": of_these_pickups}))
+    path = folder / "estimate" / place / f"{name}.parquet"
     write_parquet(change(read_parquet(path)), path)
     for read in readers(folder / "estimate", tmp_path, trust=True):
         with pytest.raises(FileFormatError, match=rf"{name}\.parquet: .*{said}"):

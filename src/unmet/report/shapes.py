@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError
-from unmet._storage.sql import fetch_frame, reading
+from unmet._storage.sql import fetch_frame, path_literal, reading
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs.totals import QUANTITIES
 
-__all__ = ["check_demand", "check_totals", "check_zones"]
+__all__ = ["check_rows"]
 
 _KEY = ("level", "zone", "hour_of_week", "days", "part", "quantity")
 _AGAIN = "The file was damaged or changed. Run the estimate again."
 
 
-def check_zones(zones: pd.DataFrame) -> None:
-    """Raise `FileFormatError` if a zone has several rows in ``zones.parquet``."""
+def check_rows(
+    connection: duckdb.DuckDBPyConnection, folder: Path, zones: pd.DataFrame, totals: pd.DataFrame, bins: int
+) -> None:
+    """Raise `FileFormatError` if rows of a run's tables are missing or occur twice.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection
+        Counts the rows of ``demand.parquet``.
+    folder : Path
+        The folder of the run.
+    zones, totals : pandas.DataFrame
+        ``zones.parquet`` and ``totals.parquet``.
+    bins : int
+        Number of bins, with those ahead.
+    """
+    _check_zones(zones)
+    _check_totals(totals)
+    _check_demand(connection, folder / "demand.parquet", zones, bins)
+
+
+def _check_zones(zones: pd.DataFrame) -> None:
+    missing = [name for name in ("zone", "status") if name not in zones]
+    if missing:
+        raise FileFormatError(f"zones.parquet: there is no column {', '.join(map(repr, missing))}. {_AGAIN}")
     twice = zones["zone"][zones["zone"].duplicated()]
     if len(twice):
         raise FileFormatError(f"zones.parquet: expected one row per zone; {twice.iloc[0]!r} has several. {_AGAIN}")
 
 
-def check_totals(totals: pd.DataFrame) -> None:
-    """Raise `FileFormatError` if rows of ``totals.parquet`` occur twice, or those of the system do not occur."""
+def _check_totals(totals: pd.DataFrame) -> None:
     missing = [name for name in ("level", "zone", "hour_of_week", "quantity", "mean") if name not in totals]
     if missing:
         raise FileFormatError(f"totals.parquet: there is no column {', '.join(map(repr, missing))}. {_AGAIN}")
@@ -45,20 +69,10 @@ def check_totals(totals: pd.DataFrame) -> None:
         )
 
 
-def check_demand(connection: duckdb.DuckDBPyConnection, zones: pd.DataFrame, bins: int) -> None:
-    """Raise `FileFormatError` if a zone that was estimated has not one row per bin in ``demand.parquet``.
-
-    Parameters
-    ----------
-    connection : duckdb.DuckDBPyConnection
-        Has the view ``demand``.
-    zones : pandas.DataFrame
-        ``zones.parquet``.
-    bins : int
-        Number of bins, with those ahead.
-    """
-    with reading("demand.parquet"):
-        found = fetch_frame(connection, "SELECT zone, count(*) AS rows FROM demand GROUP BY zone")
+def _check_demand(connection: duckdb.DuckDBPyConnection, path: Path, zones: pd.DataFrame, bins: int) -> None:
+    table = f"read_parquet({path_literal(str(path))})"
+    with reading(str(path)):
+        found = fetch_frame(connection, f"SELECT zone, count(*) AS rows FROM {table} GROUP BY zone")
     rows = dict(zip(found["zone"], found["rows"], strict=True))
     for zone in zones.loc[zones["status"] == "ok", "zone"]:
         if rows.get(zone, 0) != bins:
