@@ -112,6 +112,8 @@ def test_bias_and_wape_are_relative_to_the_total():
         (lambda: m.rmse([1.0, 2.0], [1.0, 2.0], where=["True", "False"]), "where must be numbers"),
         (lambda: m.rmse([1.0, 2.0], [1.0, 2.0], where=[1, 2]), "where must be True or False in every row; got 2"),
         (lambda: m.rmse([1.0, 2.0], [1.0, 2.0], where=[1]), "one True or False per row"),
+        (lambda: m.rmse([1.0, 2.0], [1.0, 2.0], where=[True, pd.NA]), "True or False in every row; got nan"),
+        (lambda: m.rmse(pd.Series([1, pd.NA], dtype="Int64"), [1.0, 2.0]), "y_true must not contain NaN .*; row 1"),
         (lambda: m.crps_samples([1.0, 2.0], [1.0, 2.0]), "draws × rows"),
         (lambda: m.crps_samples([1.0], [[np.nan], [1.0]]), "samples must not contain NaN"),
     ],

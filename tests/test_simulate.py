@@ -670,3 +670,10 @@ def test_a_city_lies_where_its_time_zone_says(timezone: str) -> None:
 def test_realistic_is_true_or_false() -> None:
     with pytest.raises(InputError, match="realistic must be True or False; got 'no'"):
         simulate_city(2, 1, seed=0, realistic="no")  # type: ignore[arg-type]
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(InputError, match=r"no setting 'fleetshare'. Did you mean 'fleet_share'\? Settings are"):
+        simulate_city(2, 1, seed=0, fleetshare=0.2)
+    with pytest.raises(InputError, match=r"There is no setting 'bogus'. Settings are seed, stations"):
+        simulate_city(2, 1, seed=0, bogus=1)

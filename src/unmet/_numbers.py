@@ -59,12 +59,12 @@ def refuse_other_kinds(given: Any, name: str) -> None:
 
 
 def read_numbers(given: Any, name: str) -> Array:
-    """Convert an argument to an array of floats, of any shape; NaN and infinity stay.
+    """Convert an argument to an array of floats, of any shape; NaN and infinity stay, None and pd.NA become NaN.
 
     Examples
     --------
-    >>> read_numbers([1, "2.5"], "y").tolist()
-    [1.0, 2.5]
+    >>> read_numbers([1, "2.5", None], "y").tolist()
+    [1.0, 2.5, nan]
     >>> read_numbers(10**400, "y")
     Traceback (most recent call last):
     unmet._exceptions.InputError: y must be numbers; int too large to convert to float.
@@ -73,6 +73,10 @@ def read_numbers(given: Any, name: str) -> Array:
     try:
         array = np.asarray(given)
         refuse_other_kinds(array, name)
+        if array.dtype == object:
+            import pandas as pd  # scores of plain arrays do without it
+
+            array = np.where(pd.isna(array), np.nan, array)  # pd.NA refuses to be a float
         return array.astype(float)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} must be numbers; {error}.") from None

@@ -68,6 +68,14 @@ class TestLabelProbability:
         words = [None if np.isnan(k) else bool(k) for k in known]
         np.testing.assert_allclose(label_probability(X, words, SquaredExponential(columns=0)), asked)
 
+    def test_labels_in_another_order_than_the_rows_are_refused(self) -> None:
+        X, _, _, known, _ = busy_weeks(60)
+        frame, labels = pd.DataFrame({"day": X[:, 0]}), pd.Series(known)
+        with pytest.raises(InputError, match=r"another order: row 0 is 59 in censored and 0 in X"):
+            label_probability(frame, labels[::-1])
+        with pytest.raises(InputError, match=r"censored has the rows of X in another order"):
+            label_probability(frame, pd.Series(np.arange(60) % 2.0)[::-1])  # no label is missing
+
     def test_no_label_missing(self) -> None:
         X, _, _, _, ran_out = busy_weeks(40)
         np.testing.assert_array_equal(label_probability(X, ran_out), ran_out)

@@ -240,3 +240,33 @@ def test_numbers_that_are_not_finite_in_a_trusted_run_are_bad_input(folder: Path
     write_parquet(read_parquet(path).assign(mean=np.inf), path)
     with pytest.raises(FileFormatError, match="numbers that are not finite"):
         write_report(folder / "estimate", tmp_path / "page.html", trust=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("zones", lambda t: pd.concat([t, t]), "expected one row per zone; 'SIM001' has several"),
+        ("totals", lambda t: pd.concat([t, t]), "expected each total once; system, observed has several rows"),
+        ("totals", lambda t: t[t["level"] != "system"], "no row of the system for observed, lost"),
+        ("totals", lambda t: t[t["quantity"] != "lost"], "no row of the system for lost"),
+        ("totals", lambda t: t.iloc[:0], "no row of the system"),
+        ("totals", lambda t: t.assign(hour_of_week=t["hour_of_week"].replace(3, 999)), "should be 0 to 167, is 999"),
+        ("totals", lambda t: t.drop(columns="mean"), "there is no column 'mean'"),
+        ("demand", lambda t: pd.concat([t, t]), "expected 358 rows of zone 'SIM001', one per bin; found 716"),
+        ("demand", lambda t: t[t["zone"] != "SIM002"], "expected 358 rows of zone 'SIM002', one per bin; found 0"),
+    ],
+)
+@pytest.mark.parametrize("place", [".", "returns"])
+def test_missing_and_repeated_rows_in_a_trusted_run_are_bad_input(
+    folder: Path, tmp_path: Path, place: str, name: str, change: Callable[[pd.DataFrame], pd.DataFrame], said: str
+) -> None:
+    if place == "returns":
+        shutil.copytree(folder / "estimate", folder / "estimate" / place)
+        info = json.loads((folder / "estimate" / "run.json").read_text())
+        of_these_pickups = {**info["panel"], "summary": {"of": info["inputs"]["panel"]}}
+        (folder / "estimate" / place / "run.json").write_text(json.dumps({**info, "panel": of_these_pickups}))
+    path = folder / "estimate" / place / f"{name}.parquet"
+    write_parquet(change(read_parquet(path)), path)
+    for read in readers(folder / "estimate", tmp_path, trust=True):
+        with pytest.raises(FileFormatError, match=rf"{name}\.parquet: .*{said}"):
+            read()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from unmet._exceptions import InputError
+from unmet._numbers import refuse_other_order
 from unmet._parameters import Parameter
 from unmet._typing import Array
 from unmet.estimators._share import short_rows
@@ -36,7 +37,8 @@ def label_probability(X: Any, censored: Any, kernel: Kernel | None = None) -> Ar
         Inputs of all rows.
     censored : array-like of shape (n,)
         True, +1 or −1: labelled; False or 0: not; NaN, None or pd.NA: not known. Some rows must be known to be
-        labelled, and some not to be.
+        labelled, and some not to be. Rows are matched by position; a Series with the rows of X in another order is
+        refused.
     kernel : Kernel, optional
         Covariance of the labels over X, as of `CensoredGP`. That of the demand is a good choice.
 
@@ -53,6 +55,7 @@ def label_probability(X: Any, censored: Any, kernel: Kernel | None = None) -> Ar
     >>> label_probability(day, ran_out)[[5, 15]].round(1)
     array([0., 1.])
     """
+    refuse_other_order(X, censored=censored)
     with naming_rows(X, censored):
         labels = short_rows(censored, None, len(X))
     missing = np.isnan(labels)

@@ -26,6 +26,7 @@ from unmet.mobility.panel.opening import opened
 from unmet.mobility.runs.keeping import KEPT
 from unmet.mobility.runs.outputs import TABLES, check_files, read_info
 from unmet.mobility.supply.states import STATE_MINUTES
+from unmet.report.shapes import check_rows
 
 __all__ = ["RunSource", "open_run"]
 
@@ -169,12 +170,17 @@ def open_run(
         _check_columns(folder / "demand.parquet", columns, _OF_DEMAND)
         zones = _read_zones(folder, file)
         bins = _read_bins(connection, file.timezone)
+        totals = _read(folder / "totals.parquet")
+        check_rows(connection, folder, zones, totals, len(bins))
+        found = _find_returns(of_returns, info, trust)
+        if found is not None:
+            check_rows(connection, found, _read(found / "zones.parquet"), _read(found / "totals.parquet"), len(bins))
         _number(connection, zones, bins)
         source = RunSource(
             connection,
             info,
             zones,
-            _read(folder / "totals.parquet"),
+            totals,
             *_read_rates(folder / "system.parquet"),
             bins,
             _read_quality(file, info),
@@ -184,7 +190,7 @@ def open_run(
             columns,
             folder,
             _files_of(folder, file, of_returns),
-            _find_returns(of_returns, info, trust),
+            found,
         )
         with reading(str(folder)):  # also what a report asks of the tables later
             yield source

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,16 @@ def _write(table: pd.DataFrame, path: Path) -> None:
         connection.execute(f"COPY city_table TO '{quoted}' (FORMAT parquet, COMPRESSION zstd)")
 
 
+def _refuse_unknown(options: dict[str, Any]) -> None:
+    """Refuse options that are no fields of `Settings`, with the nearest field."""
+    known = [field.name for field in fields(Settings)]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise InputError(f"There is no setting {name!r}.{hint} Settings are {', '.join(known)}.")
+
+
 def _check_size(settings: Settings, hours: int) -> None:
     """Refuse a city that does not fit into memory. Numbers per hour, look at a station and trip are measured."""
     looks = sum(60.0 / minutes for minutes, _ in settings.cadences() if minutes)
@@ -275,6 +286,7 @@ def simulate_city(
     True
     """
     read_switch(realistic, "realistic")
+    _refuse_unknown(options)
     settings = Settings(stations=stations, days=days, seed=seed, **(REALISTIC if realistic else {}) | options)
     hours = settings.hours()
     _check_size(settings, len(hours))
