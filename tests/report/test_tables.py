@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +17,7 @@ from unmet.mobility.models.city_curve import LEAST_ZONES
 from unmet.mobility.models.registry import MODELS
 from unmet.report.series import each_zone
 from unmet.report.source import open_run
-from unmet.report.tables import act_table, headline, true_demand, week_table, zone_table
+from unmet.report.tables import act_table, flag_counts, headline, true_demand, week_table, zone_table
 from unmet.report.words import assumptions, minutes_by_state, span
 
 
@@ -25,6 +27,19 @@ def tables(plain_run):
         weeks = week_table(source, [series.week for _, series in each_zone(source)])
         zones = zone_table(source, true_demand(source, plain_run.truth))
         return zones, weeks, headline(source, zones), minutes_by_state(source)
+
+
+def test_flags_are_counted_in_the_same_order_each_time():
+    with duckdb.connect() as connection:
+        connection.sql("CREATE TABLE panel AS SELECT 0 AS start")
+        connection.sql(
+            """CREATE TABLE demand AS SELECT 'z' || i % 7 AS zone, 0 AS start, 'w' || i % 91 || ';w' || i % 89 AS flags
+            FROM range(5000) t(i)"""
+        )
+        found = flag_counts(SimpleNamespace(connection=connection, demand_columns=("flags",)))
+    assert len(found) == 91
+    assert list(found) == sorted(found)
+    assert all(list(zones) == sorted(zones) for zones in found.values())
 
 
 def test_the_headline_is_the_runs_own(tables, plain_run):

@@ -161,7 +161,7 @@ def flag_counts(source: RunSource) -> dict[str, dict[str, int]]:
         rows = fetch_all(
             source.connection,
             "SELECT unnest(string_split(flags, ';')) AS word, zone, count(*) FROM demand "
-            "WHERE flags <> '' AND start <= (SELECT max(start) FROM panel) GROUP BY word, zone",
+            "WHERE flags <> '' AND start <= (SELECT max(start) FROM panel) GROUP BY word, zone ORDER BY word, zone",
         )
     for word, zone, count in rows:
         counts.setdefault(word, {})[zone] = int(count)
