@@ -56,7 +56,8 @@ class RunSource:
     area_rates : dict
         The same of each area.
     bins : pandas.DataFrame
-        ``start`` (UTC), ``start_local``, ``minutes``, ``future`` (beyond the panel's end), in order of time.
+        ``start`` (UTC), ``start_local``, ``minutes``, ``heard`` (not unknown in every zone) and ``future`` (beyond the
+        panel's end), in order of time.
     quality : pandas.DataFrame
         Rejected, repaired and noted rows of records and weather; empty if not recorded.
     reasons : pandas.DataFrame
@@ -374,8 +375,8 @@ def _read_bins(connection: duckdb.DuckDBPyConnection, timezone: str | None) -> p
     with reading("the panel"):
         known = fetch_frame(
             connection,
-            "SELECT start, min(start_local) AS start_local, min(minutes) AS minutes FROM panel GROUP BY start "
-            "ORDER BY start",
+            "SELECT start, min(start_local) AS start_local, min(minutes) AS minutes, "
+            "max(minutes - unknown_minutes)::INTEGER AS heard FROM panel GROUP BY start ORDER BY start",
         )
         later = fetch_frame(connection, "SELECT start FROM demand EXCEPT SELECT start FROM panel ORDER BY start")
     known["future"] = False

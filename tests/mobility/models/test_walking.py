@@ -76,6 +76,13 @@ def test_the_file_of_a_curve_may_be_a_path(tmp_path) -> None:
     assert LatentDemand(walk=tmp_path / "curve.csv").settings() == LatentDemand(walk=f"{tmp_path}/curve.csv").settings()
 
 
+@pytest.mark.parametrize("model", ["weekly-mean", "cgp"])
+def test_a_curve_is_refused_where_it_would_have_no_effect(model) -> None:
+    with pytest.raises(InputError, match=f"walk: .* no effect on model {model}.* Leave it out"):
+        LatentDemand(model, walk=(0.5, 0.3, 0.2, 0.1, 0.0))
+    assert LatentDemand(model, walk="none").settings().walking() is NO_WALKING
+
+
 def test_the_default_curve_has_the_measured_means_of_rings() -> None:
     measured = [0.40, 0.22, 0.11, 0.034, 0.003]
     for low, high, share in zip(KNOTS[:-1], KNOTS[1:], measured, strict=True):
@@ -115,6 +122,8 @@ def test_curves_fall_to_nothing_whatever_their_values() -> None:
         ("metres,chance\n0,0.5\n0,0.1\n", "each once"),
         ("metres,chance\n-100,0.5\n", "distances from 0"),
         ("metres,chance,chance\n0,0.5,0.1\n", "one chance"),
+        ("metres,chance\n1000,0.3\n1500,0.1\n", "got 1,000 to 1,500"),
+        ("metres,chance\n0,0.5\n0.3,0.2\n0.5,0\n", "got 0 to 0.5"),  # kilometres
         (None, "could not be read"),
     ],
 )

@@ -28,6 +28,19 @@ def test_the_default_is_the_first_day_after_the_records():
     assert ends_at_noon.words == "Tuesday, 23 January 2024"
 
 
+def test_records_until_midnight_end_with_that_day():
+    """A record of 23:59:34 is in force from midnight on, so the panel has one minute of the next day."""
+    bins = hourly("2024-01-01", 21 * 24 + 1).assign(heard=60)
+    assert choose_period(bins).words == "Tuesday, 23 January 2024"
+    bins.loc[21 * 24, "heard"] = 1
+    assert choose_period(bins).words == "Monday, 22 January 2024"
+    bins.loc[21 * 24, "heard"] = 2
+    assert choose_period(bins).words == "Tuesday, 23 January 2024"
+    forecast = hourly("2024-01-01", 21 * 24 + 1, ahead=48).assign(heard=60)
+    forecast.loc[21 * 24, "heard"] = 1  # the forecast has no whole Monday
+    assert choose_period(forecast).words == "Tuesday, 23 January 2024"
+
+
 def test_only_the_last_four_days_of_a_weekday_count():
     period = choose_period(hourly("2024-01-01", 70 * 24), "monday")
     assert period.day is None

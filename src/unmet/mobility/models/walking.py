@@ -43,7 +43,7 @@ PRIOR_SD = 0.35
 Two systems were measured: .40, .22, .11 and .30, .20, .03 within 150 m, 250 and 350 m. In logits they are .1 to .4
 apart, but for the last, whose standard error is as large as itself."""
 _STEP = 1e-5  # of theta, for the curve's derivatives
-_MOST_ROWS = 10_000  # of a file with a curve
+_MOST_ROWS, _LEAST_METRES = 10_000, 10.0  # of a file with a curve; one that ends nearer is not in metres
 _BLOCK = 20_000  # rows of walks whose arrays stay in the cache
 
 
@@ -171,6 +171,11 @@ def read_curve(path: Path) -> tuple[float, ...]:
     names = Counter(reader.fieldnames or ())
     if metres[0] < 0 or not np.diff(metres).all() or names["metres"] + names["chance"] > 2:
         raise InputError(f"walk: expected one column metres of distances from 0, each once, and one chance in {path}.")
+    if metres[0] >= KNOTS[-1] or metres[-1] < _LEAST_METRES:
+        raise InputError(
+            f"walk: expected distances in metres, some of them from {_LEAST_METRES:g} on and some below "
+            f"{KNOTS[-1]:g}; got {metres[0]:,g} to {metres[-1]:,g} in {path}."
+        )
     return tuple(np.interp(KNOTS[:-1], metres, chance).tolist())
 
 

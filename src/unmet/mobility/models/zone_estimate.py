@@ -71,6 +71,11 @@ class DemandModel:
         if not isinstance(self.walk, str):
             object.__setattr__(self, "walk", tuple(read_numbers(self.walk, "walk").ravel().tolist()))
         self.walking()  # raises if it is no curve
+        if isinstance(self.walk, tuple) and not self.zone_model.uses_city:
+            raise InputError(
+                f"walk: a walking curve has no effect on model {self.name}, which estimates zones by themselves. "
+                f"Leave it out, or use model {DEFAULT_MODEL}."
+            )
 
     def walking(self) -> Walking | None:
         """The walking curve that was given; None if it is to be learnt."""

@@ -88,7 +88,8 @@ def choose_period(bins: pd.DataFrame, day: str | None = None, start: str = OVERN
     Parameters
     ----------
     bins : pandas.DataFrame
-        ``start_local, minutes, future`` of every bin, in order of time.
+        ``start_local, minutes, future`` of every bin, in order of time; also ``heard``, if known: the minutes of which
+        something is known.
     day : str, optional
         ``2024-05-27``, or a weekday such as ``monday`` for its usual day; default: the first day after the records.
     start : str
@@ -122,6 +123,9 @@ def choose_period(bins: pd.DataFrame, day: str | None = None, start: str = OVERN
         )
     known = bins[~bins["future"]]
     next_day = (known["start_local"].iloc[-1] + pd.Timedelta(minutes=minutes)).ceil("D")
+    if "heard" in bins and not bins["future"].any():
+        # The last record is in force from the minute after it came, in which nothing else is known.
+        next_day = (known["start_local"].iloc[-1] + pd.Timedelta(minutes=int(known["heard"].iloc[-1]) - 1)).ceil("D")
     chosen, weekday = _day(day, next_day)
     whole = _whole_periods(bins, first, round(count), minutes)
     ahead = bins["future"].to_numpy()

@@ -20,7 +20,7 @@ function drawHeadline() {
   byId("sentence").replaceChildren(
     anyChoice() ? `${capital(choiceWords())}, riders took ` : "Riders took ", strong(number(observed.mean)), ` trips in ${counted(daysOfChoice(), "day")}. `,
     ...(lost.mean > 0
-      ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand.", ...(walked && walked.mean >= 0.5 ? [` ${counted(Math.round(walked.mean), "rider")} who found nothing walked on and ${Math.round(walked.mean) === 1 ? "was" : "were"} served nearby.`] : [])]
+      ? ["Another ", element("strong", { class: "lost" }, number(Math.round(lost.mean))), ` (${interval(Math.round(lost.q05), Math.round(lost.q95))}) were lost because there was nothing to rent: `, strong(percent(share)), " of demand.", ...(walked && walked.mean >= 0.5 ? [` ${counted(Math.round(walked.mean), "rider")} (${interval(Math.round(walked.q05), Math.round(walked.q95))}) who found nothing walked on and ${Math.round(walked.mean) === 1 ? "was" : "were"} served nearby.`] : [])]
       : [out === null
           ? "Lost trips cannot be estimated, because the times with something to rent are unknown."
           : "According to this model, no trip was lost."]),
