@@ -258,6 +258,25 @@ class TestPickupsWithoutSupply:
         with pytest.raises(InputError, match="pickups are in bins whose exposure says that nobody could be served"):
             estimate_zone(panel, DemandModel(model, draws=50))
 
+    def test_all_the_time_are_one_whatever_the_length_of_bins(self):
+        """A day of 23 hours made the median of the bins, by which half a minute was measured, another one."""
+        panel = self.emptied(np.ones(15 * 24, dtype=bool))
+        panel.loc[panel.index[5:], ["minutes", "stockout_minutes"]] = 61
+        with pytest.raises(InputError, match="pickups are in bins whose exposure says that nobody could be served"):
+            estimate_zone(panel, DemandModel("weekly-mean", draws=50))
+
+    def test_with_netted_supply_that_is_unknown_are_none(self):
+        panel, _, _ = make_panel(days=15, seed=6)
+        panel["evidence"] = "netted"
+        known = estimate_zone(panel, DemandModel("weekly-mean", draws=50)).rows
+        gone = np.arange(15 * 24) < 48
+        panel.loc[gone, ["exposure", "available_minutes", "stockout_minutes", "closed_minutes"]] = 0
+        panel.loc[gone, ["unknown_minutes", "observed"]] = [60, 5]
+        panel.loc[gone, "evidence"] = "trips"
+        rows = estimate_zone(panel, DemandModel("weekly-mean", draws=50)).rows
+        assert (rows.loc[gone, "exposure"] == 0).all()
+        assert rows["rate_mean"].mean() == pytest.approx(known["rate_mean"].mean(), rel=0.1)
+
     def test_all_the_time_do_not_concern_models_of_labels(self):
         panel = self.emptied(np.arange(15 * 24) % 2 == 0)
         assert np.isfinite(estimate_zone(panel, DemandModel("cgp", draws=50)).rows["rate_mean"]).all()

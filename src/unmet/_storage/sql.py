@@ -181,13 +181,14 @@ def literal(value: str) -> str:
 
 
 def path_literal(path: str) -> str:
-    """Quote a path for SQL, with its ``*?[`` taken literally: globs are expanded before, not by DuckDB.
+    """Quote a path for SQL, with its ``*?[~`` taken literally: globs and homes are expanded before, not by DuckDB.
 
     Examples
     --------
     >>> print(path_literal("trips[1].parquet"))
     'trips[[]1].parquet'
     """
+    path = f"./{path}" if path.startswith("~") else path
     return literal("".join(f"[{c}]" if c in "*?[" else c for c in path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -48,7 +49,7 @@ def name_of_files(*paths: str | Path | None) -> str | None:
     >>> name_of_files("/data/citi_bike/trips/2024.csv"), name_of_files("/home/ann/trips.csv", "/tmp/out")
     ('Citi bike', None)
     """
-    folders = [folder for path in paths if path is not None for folder in _folders(Path(path).expanduser())]
+    folders = [folder for path in paths if path is not None for folder in _folders(Path(os.path.expanduser(path)))]
     names = [_of_feed(folder) for folder in folders] + [_of_folder(folder) for folder in folders]
     return next((name for name in names if name), None)
 

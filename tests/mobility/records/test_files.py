@@ -132,6 +132,19 @@ def test_odd_names_of_files_are_only_names(tmp_path: Path, name: str) -> None:
         assert count(records) == 1
 
 
+@pytest.mark.parametrize("given", ["~nobody-of-this-name/trips.csv", "duckdb://~nobody-of-this-name/x.db?table=t"])
+def test_the_home_of_an_unknown_user_is_a_missing_file(given: str) -> None:
+    with pytest.raises(InputError, match="nobody-of-this-name"):
+        read(given)
+
+
+def test_a_name_may_begin_with_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("~t.csv").write_text(TRIPS)
+    with read("./~t.csv") as records:
+        assert count(records) == 2
+
+
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_in_any_unit_are_the_same(tmp_path: Path, unit: str) -> None:
     local = pd.DatetimeIndex(["2021-01-01 08:00", "2021-06-01 08:00"], tz="America/New_York").as_unit(unit)

@@ -114,6 +114,8 @@ class ZoneData:
         Bins with trips that are mostly unknown: their exposure is 0.
     closed : array of bool or None
         Bins in which the zone was closed all the time.
+    unserved : array of bool or None
+        Bins of at most half a minute of exposure, before it was raised to that.
     """
 
     zone: str
@@ -137,6 +139,7 @@ class ZoneData:
     hidden: BoolArray | None = None
     stockout_sd: Array | None = None
     closed: BoolArray | None = None
+    unserved: BoolArray | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -164,7 +167,7 @@ class ZoneData:
         demand by the number of half minutes in a bin.
         """
         counted = np.isfinite(self.observed) if self.hidden is None else np.isfinite(self.observed) & ~self.hidden
-        without = counted & (self.exposure * self.minutes <= _MOMENT)
+        without = counted & (self.unserved if self.unserved is not None else self.exposure == 0)
         inside, pickups = self.observed[without].sum(), self.observed[counted].sum()
         supplied = self.exposure[counted & ~without].sum()
         many = inside >= max(_LEAST_UNSERVED, _LEAST_SHARE * pickups)
@@ -232,6 +235,7 @@ def zone_data(panel: pd.DataFrame, scales: InputScales | None = None) -> ZoneDat
         hidden=hidden,
         stockout_sd=frame["out_sd"].to_numpy(dtype=float) / minutes if "out_sd" in frame else None,
         closed=closed,
+        unserved=exposure * minutes <= _MOMENT,
     )
     future = frame["future"].to_numpy(dtype=bool) if "future" in frame else np.zeros(len(frame), dtype=bool)
     _flag(data.flags, future, "future")
@@ -249,11 +253,13 @@ def _known_exposure(frame: pd.DataFrame, exposure: Array) -> tuple[Array, BoolAr
     Trips are those of the whole bin, also of its unknown minutes, which are taken to be like its known ones. A bin that
     is mostly unknown teaches nothing, unless most bins at this hour of the day are: then it is taken to be like the
     known bins of all hours, because nothing else tells demand at that hour. Pickups inferred from status are those of
-    the known minutes.
+    the known minutes. Netted supply is unknown while no pickup could be: its trips are those of the known minutes too.
     """
-    if "evidence" not in frame or (frame["evidence"] == "netted").any():
+    if "evidence" not in frame:
         return exposure, np.zeros(len(frame), dtype=bool)
     unknown = (frame["unknown_minutes"] / frame["minutes"]).to_numpy(dtype=float)
+    if (frame["evidence"] == "netted").any():
+        return exposure, (frame["evidence"] == "trips").to_numpy() & (unknown > 0.5)
     trips = frame["evidence"].isin(["trips", "status+trips"]).to_numpy()
     hidden = trips & (unknown > 0.5)
     scaled = np.minimum(exposure / np.maximum(1.0 - unknown, 0.5), 1.0)

@@ -155,8 +155,8 @@ def _supplies(
         return combine_stations(spells, evidence.group) if many else replace(spells, owner=evidence.group[spells.owner])
 
     if records.moves is not None:
-        spells = combine_stations(records.moves.spells(), evidence.group)
-        yield np.arange(records.begin, records.end), ZoneSupply(spells)
+        for zones, moves in records.moves.blocks(evidence.group, range(records.begin, records.end)):
+            yield zones, ZoneSupply(combine_stations(moves.spells(), evidence.group))
         return
     if records.log is not None and evidence.activity is not None:
         for some in records.log.blocks():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unmet._storage.sql import fetch_all
+from unmet._storage.sql import fetch_all, reading
 from unmet.mobility.clock.bins import Bins, Integers, cut_bins, parse_every
 from unmet.mobility.panel.options import PanelOptions
 from unmet.mobility.panel.period import check_room, find_period
@@ -71,7 +71,9 @@ def read_sources(
         Called with a sentence at each step.
     """
     order, group = _stations_by_zone(zones)
-    log, polls = _sort_status(records, order, group, options, progress), _polls(records)
+    # Files are read again here, and their statistics may not hold: that has no sentence of its own before.
+    with reading("the station status"):
+        log, polls = _sort_status(records, order, group, options, progress), _polls(records)
     if log is not None and polls is not None:  # until the last poll, the last record held
         log = replace(log, last_minute=max(log.last_minute, int(polls.minutes[-1]) - 1))
     span = trip_span(records.connection) if "trips" in records.tables else None
@@ -81,7 +83,8 @@ def read_sources(
     trips = None
     if span is not None:
         progress("counting trips")
-        trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
+        with reading("the trips"):
+            trips = count_trips(records.connection, zones, bins, span, records.folder, quality)
         halves = check_resolution(trips.starts, every, trips.used, records.timezone)
         trips = trips if halves else replace(trips, early=None)
     return Sources(order, group, bins, log, polls, trips)

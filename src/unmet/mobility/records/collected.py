@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
 from os import PathLike
@@ -30,7 +31,7 @@ def split_histories(given: Given) -> tuple[list[SystemHistory], Given]:
     histories: list[SystemHistory] = []
     others: list[Any] = []
     for item in items:
-        found = find_histories(Path(item).expanduser()) if isinstance(item, str | PathLike) else {}
+        found = find_histories(Path(os.path.expanduser(item))) if isinstance(item, str | PathLike) else {}
         if len(found) > 1:
             some = ", ".join(str(Path(item) / name) for name in list(found)[:5])
             raise InputError(

@@ -51,7 +51,7 @@ def database_file(address: str) -> Path:
     'city.duckdb'
     """
     path, _, _ = address.removeprefix(SCHEME).partition("#")
-    return Path(path.partition("?")[0]).expanduser()
+    return Path(os.path.expanduser(path.partition("?")[0]))
 
 
 def copied(workspace: Workspace, given: Given, source: str) -> Given:

@@ -7,6 +7,7 @@ files with the same header, or one frame. CSV columns are named by position, so 
 from __future__ import annotations
 
 import glob
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -154,7 +155,7 @@ def _kinds(source: str) -> tuple[str, ...]:
 
 
 def _expand_one(item: str, source: str) -> list[Path]:
-    path = Path(item).expanduser()
+    path = Path(os.path.expanduser(item))
     try:
         if path.is_dir():
             return _in_folder(path, source)

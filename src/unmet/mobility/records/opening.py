@@ -17,6 +17,7 @@ all documents say so.
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from functools import reduce
@@ -106,7 +107,7 @@ def read_opening_hours(spec: str) -> OpeningHours:
     week = (
         [OpeningHours(reduce(np.logical_or, (_daily(range(7), *parse_hours(part)) for part in daily)))] if daily else []
     )
-    hours = _together(week + [_read(Path(part).expanduser()) for part in parts if part not in daily])
+    hours = _together(week + [_read(Path(os.path.expanduser(part))) for part in parts if part not in daily])
     if not hours.week.any():
         raise InputError(f"hours: {spec!r:.200} is never open. Leave the hours out if the system is always open.")
     return hours
@@ -118,7 +119,7 @@ def _together(parts: list[OpeningHours]) -> OpeningHours:
 
 
 def _is_daily(part: str) -> bool:
-    return not part or (not part.lower().endswith(".json") and not Path(part).expanduser().is_dir())
+    return not part or (not part.lower().endswith(".json") and not Path(os.path.expanduser(part)).is_dir())
 
 
 def _read(path: Path) -> OpeningHours:

@@ -13,15 +13,20 @@ and does not come back, all is undetermined.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unmet.mobility.clock.bins import Integers
 from unmet.mobility.supply.spells import Spells, no_spells
 from unmet.mobility.supply.states import EMPTY, UNDETERMINED, VEHICLES
 
 __all__ = ["Moves", "net_supply"]
+
+_MOVES_AT_ONCE = 1_000_000  # some 150 bytes each
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,9 @@ class Moves:
         Number of the station that `capacity` begins with.
     """
 
-    station: Integers
+    station: NDArray[np.integer[Any]]
     minute: Integers
-    change: Integers
+    change: NDArray[np.integer[Any]]
     capacity: Integers
     covered: Integers
     first: int = 0
@@ -49,13 +54,39 @@ class Moves:
         capacity = self.capacity[begin - self.first : end - self.first]
         return Moves(self.station[some], self.minute[some], self.change[some], capacity, self.covered, begin)
 
+    def blocks(self, zone: Integers, zones: range) -> Iterator[tuple[Integers, Moves]]:
+        """Yield the moves of consecutive zones, a million or those of one zone at a time.
+
+        Parameters
+        ----------
+        zone : array
+            Zone of each station, ascending.
+        zones : range
+            The zones.
+        """
+        stations = np.searchsorted(zone, np.arange(zones.start, zones.stop + 1))
+        before = np.searchsorted(self.station, stations)
+        begin = 0
+        while begin < len(zones):
+            end = max(begin + 1, int(np.searchsorted(before, before[begin] + _MOVES_AT_ONCE, side="right")) - 1)
+            end = min(end, len(zones))
+            some = np.arange(zones.start + begin, zones.start + end)
+            yield some, self.cut(int(stations[begin]), int(stations[end]))
+            begin = end
+
     def spells(self) -> Spells:
         """Net the supply of the stations."""
         found = net_supply(self.station - self.first, self.minute, self.change, self.capacity, self.covered)
         return replace(found, owner=found.owner + self.first)
 
 
-def net_supply(station: Integers, minute: Integers, change: Integers, capacity: Integers, covered: Integers) -> Spells:
+def net_supply(
+    station: NDArray[np.integer[Any]],
+    minute: Integers,
+    change: NDArray[np.integer[Any]],
+    capacity: Integers,
+    covered: Integers,
+) -> Spells:
     """Follow the possible levels of stations.
 
     Parameters
@@ -97,7 +128,7 @@ def net_supply(station: Integers, minute: Integers, change: Integers, capacity: 
 
 
 def _levels(
-    number: int, minute: Integers, change: Integers, capacity: int, begin: int, end: int
+    number: int, minute: Integers, change: NDArray[np.integer[Any]], capacity: int, begin: int, end: int
 ) -> tuple[Integers, ...]:
     lower, upper = [0], [capacity]
     for step in change.tolist():
