@@ -141,3 +141,9 @@ def test_riders_of_many_stations_take_memory_for_riders_not_for_their_choices() 
     assert len(riders) == pytest.approx(19_200, rel=0.05)
     assert peak < 20e6  # bytes; a number per rider and station takes 61 MB
     assert len(np.unique(riders.destination)) == 400
+
+
+@pytest.mark.parametrize("chance", [np.nan, -1.0, 2.0])
+def test_chances_to_walk_are_chances(chance: float) -> None:
+    with pytest.raises(InputError, match="walk: expected chances from 0 to 1"):
+        decisions.Network(np.array([5, 5]), KM, np.array([[0.0, chance], [0.1, 0.0]]))

@@ -167,3 +167,10 @@ def test_a_number_is_held_and_a_parameter_is_learnt() -> None:
     assert Beta(1, Parameter(3.0, fixed=True)).mean == 0.25
     with pytest.raises(InputError, match="positive"):
         Beta(-1, 1)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(1e4, 1e4), (1.0, 1e3 + 0.01), (1e-3, 1.0)])
+def test_shares_that_the_grid_cannot_tell_apart_are_refused(alpha: float, beta: float) -> None:
+    with pytest.raises(InputError, match=r"expected 0\.01 to 1000; got"):
+        Beta(alpha, beta)
+    assert Beta(np.exp(np.log(1e3)), np.exp(np.log(1e-2))).mean == pytest.approx(1.0, abs=1e-4)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unmet._exceptions import InputError
-from unmet._numbers import read_counts, read_generator, read_rate, read_rates
+from unmet._numbers import read_counts, read_generator, read_numbers, read_rate, read_rates
 from unmet._typing import Array, BoolArray, IntArray
 
 __all__ = ["Network", "Outcome", "Riders", "draw_riders", "ride"]
@@ -75,6 +75,11 @@ class Network:
     capacity: IntArray
     km: Array
     walk: Array
+
+    def __post_init__(self) -> None:
+        walk = read_numbers(self.walk, "walk")
+        if not ((walk >= 0) & (walk <= 1)).all():
+            raise InputError("walk: expected chances from 0 to 1, without missing ones.")
 
 
 @dataclass(frozen=True)

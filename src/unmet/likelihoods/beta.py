@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from scipy import special
 
+from unmet._exceptions import InputError
 from unmet._parameters import LogNormal, Parameter, one_number, parameter_from_dict, parameter_to_dict
 from unmet._typing import Array
 
@@ -49,6 +50,10 @@ class Beta:
     def __post_init__(self) -> None:
         for name in ("alpha", "beta"):
             object.__setattr__(self, name, held(getattr(self, name), name).filled(1.0, BOUNDS))
+            # Narrower than the cells of shares, or nearly all in the first and the last: there the sums are not exact.
+            value = float(getattr(self, name).array[0])
+            if not BOUNDS[0] <= round(value, 9) <= BOUNDS[1]:  # a learnt one may end at its bound
+                raise InputError(f"{name}: expected {BOUNDS[0]:g} to {BOUNDS[1]:g}; got {value:g}.")
 
     @property
     def parameters(self) -> dict[str, Parameter]:
