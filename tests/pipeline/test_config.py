@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import inspect
+import os
 import tomllib
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from unmet.cli.panel import panel_command
 from unmet.cli.run import run_command
 from unmet.mobility.demand import DemandModel
 from unmet.mobility.panel import build_panel
-from unmet.pipeline import RunSettings, example_config, make_settings, read_config, write_example
+from unmet.pipeline import RunSettings, config, example_config, make_settings, read_config, write_example
 from unmet.pipeline.demo import run_demo
 from unmet.pipeline.settings import TABLES, about, settings_by_table
 
@@ -75,6 +77,18 @@ def test_an_example_never_overwrites(tmp_path):
     with pytest.raises(InputError, match="already exists and was not changed"):
         write_example(path)
     assert path.read_text() == "mine"
+
+
+def test_no_part_of_an_example_is_left_on_a_full_disk(tmp_path, monkeypatch):
+    def full() -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "example_config", full)
+        with pytest.raises(InputError, match="No space left"):
+            write_example(tmp_path / "u.toml")
+    assert not (tmp_path / "u.toml").exists()
+    write_example(tmp_path / "u.toml")
 
 
 def test_flags_defaults_and_settings_agree_everywhere():

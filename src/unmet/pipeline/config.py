@@ -263,11 +263,15 @@ def write_example(path: str | os.PathLike[str] = CONFIG_NAME) -> Path:
     file = Path(path)
     if file.is_dir():
         file = file / CONFIG_NAME
+    made = False
     try:
         with file.open("x", encoding="utf-8") as stream:
+            made = True
             stream.write(example_config())
     except FileExistsError as error:
         raise InputError(f"{file} already exists and was not changed. Give another file name, or remove it.") from error
     except OSError as error:
+        if made:  # a part of the example would be in the way of the next one
+            file.unlink(missing_ok=True)
         raise InputError(f"{file}: cannot be written: {error.strerror}.") from error
     return file
