@@ -243,12 +243,13 @@ def test_names_cannot_control_the_terminal(tmp_path, monkeypatch, capsys, argume
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("columns", ["80", "0"])
-def test_an_error_that_cannot_be_printed_ends_without_a_traceback(columns):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_error_that_cannot_be_printed_ends_without_a_traceback(columns, unbuffered):
     command = [sys.executable, "-c", "from unmet.cli import main; main()", "panel", "--trips", "none.csv", "--json"]
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(
             [*command, "--timezone", "UTC", "--out", "none.parquet"],
-            env={**os.environ, "COLUMNS": columns},
+            env={**os.environ, "COLUMNS": columns, "PYTHONUNBUFFERED": unbuffered},
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -258,3 +259,24 @@ def test_an_error_that_cannot_be_printed_ends_without_a_traceback(columns):
     assert done.returncode == 2
     assert "no such file" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_cannot_be_written_is_no_success(unbuffered):
+    command = [sys.executable, "-c", "from unmet.cli import main; main()", "--version"]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            command,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "No space left on device" in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr

@@ -15,7 +15,7 @@ from unmet import __version__
 from unmet._exceptions import InputError, UnmetError
 from unmet._signals import stop_on_signals
 from unmet._storage.writing import system_reason
-from unmet.cli._ending import print_error
+from unmet.cli._ending import end_output, print_error
 from unmet.cli._help import Group, add_command
 from unmet.cli._progress import was_stopped
 from unmet.cli.backtest import backtest_command
@@ -105,6 +105,11 @@ def main(received: list[int] | None = None) -> None:
     except SystemExit as ending:
         if ending.code == _INTERRUPTED and received:
             sys.exit(128 + received[0])
+        unwritten = end_output()
+        if not ending.code and unwritten is not None and not isinstance(unwritten, BrokenPipeError):
+            message = f"The output could not be written: {unwritten.strerror}. Files of results are complete."
+            print_error(2, unwritten, message, as_json=False)
+            sys.exit(2)
         raise
     except (KeyboardInterrupt, Exception) as error:
         if was_stopped(error):
@@ -116,6 +121,7 @@ def main(received: list[int] | None = None) -> None:
             traceback.print_exc()
         with suppress(OSError):  # the disk that the output goes to may be full
             print_error(code, error, message, as_json=as_json)
+        end_output()
         sys.exit(code)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import textwrap
+from contextlib import suppress
 from functools import partial
 
 import typer
@@ -11,7 +14,7 @@ from rich.text import Text
 
 from unmet.cli._console import Console
 
-__all__ = ["end_with_failures", "print_error"]
+__all__ = ["end_output", "end_with_failures", "print_error"]
 
 
 def end_with_failures(what: str, where: str) -> None:
@@ -41,3 +44,17 @@ def print_error(code: int, error: Exception, message: str, *, as_json: bool) -> 
         typer.echo(
             json.dumps({"error": {"exit_code": code, "kind": type(error).__name__, "message": message}}, indent=2)
         )
+
+
+def end_output() -> OSError | None:
+    """Write what is left of standard output, and return the error if that fails.
+
+    What cannot be written is dropped. Python would try again at its end, print the error as ignored and exit with 120.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    return None
