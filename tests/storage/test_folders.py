@@ -16,11 +16,14 @@ from unmet._storage.ledger import read_ledger
 from unmet.cli._collecting import parse_systems
 from unmet.mobility.models.walking import read_curve
 from unmet.mobility.records.unpacking import read_json
+from unmet.mobility.runs import result
 from unmet.pipeline.config import read_config
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs named pipes")
-@pytest.mark.parametrize("read", [read_curve, read_json, read_config, lambda path: parse_systems([], path, {})])
+@pytest.mark.parametrize(
+    "read", [read_curve, read_json, read_config, lambda path: parse_systems([], path, {}), result._read]
+)
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path, read) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     for path in (tmp_path / "pipe.csv", tmp_path):

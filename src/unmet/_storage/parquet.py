@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from unmet._storage.sql import connect, fetch_frame, literal, path_literal, register
+from unmet._storage.sql import connect, fetch_frame, literal, parquet_sql, path_literal, register
 
 __all__ = ["read_parquet", "write_parquet"]
 
@@ -14,7 +14,7 @@ __all__ = ["read_parquet", "write_parquet"]
 def read_parquet(path: Path) -> pd.DataFrame:
     """Read a Parquet file; times with a zone are in UTC."""
     with connect() as connection:
-        return fetch_frame(connection, f"SELECT * FROM read_parquet({path_literal(str(path))})")
+        return fetch_frame(connection, f"SELECT * FROM {parquet_sql(path_literal(str(path)))}")
 
 
 def write_parquet(frame: pd.DataFrame, path: Path) -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "literal",
     "one_thread",
     "parquet_rows",
+    "parquet_sql",
     "path_literal",
     "reading",
     "register",
@@ -138,9 +139,20 @@ def fetch_frame(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequenc
     return frame
 
 
+def parquet_sql(file: str) -> str:
+    """Return SQL that reads a Parquet file (a quoted path), and takes no column from the names of its folders.
+
+    Examples
+    --------
+    >>> parquet_sql(path_literal("day=1/a.parquet"))
+    "read_parquet('day=1/a.parquet', hive_partitioning=false)"
+    """
+    return f"read_parquet({file}, hive_partitioning=false)"
+
+
 def parquet_rows(connection: duckdb.DuckDBPyConnection, file: str) -> str:
     """Return a query of a Parquet file (a quoted path) with all moments in microseconds, which more functions take."""
-    source = f"FROM read_parquet({file})"
+    source = f"FROM {parquet_sql(file)}"
     precise = [row[0] for row in fetch_all(connection, f"DESCRIBE SELECT * {source}") if row[1] == _NANOSECONDS]
     changed = ", ".join(f"{identifier(name)}::TIMESTAMPTZ AS {identifier(name)}" for name in precise)
     return f"SELECT * REPLACE ({changed}) {source}" if precise else f"SELECT * {source}"

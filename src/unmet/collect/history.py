@@ -32,7 +32,7 @@ import pandas as pd
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.files import read_whole
 from unmet._storage.hashes import file_hash
-from unmet._storage.sql import connect, fetch_all, literal, path_literal, reading
+from unmet._storage.sql import connect, fetch_all, literal, parquet_sql, path_literal, reading
 from unmet._storage.writing import replacing, write_text
 from unmet.collect.segments import damaged_bytes, read_segment
 
@@ -242,7 +242,7 @@ class SystemHistory:
             columns = ", ".join(f"epoch({c})" if kind == _TIME else c for c, kind in TABLES[table].items())
             latest = f"QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {time} DESC) = 1"
             with reading(str(path)), connect(threads=1) as connection:
-                found = fetch_all(connection, f"SELECT {columns} FROM read_parquet({path_literal(str(path))}) {latest}")
+                found = fetch_all(connection, f"SELECT {columns} FROM {parquet_sql(path_literal(str(path)))} {latest}")
             rows[table] = [list(row) for row in found]
         return rows
 

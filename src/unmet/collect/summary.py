@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from unmet._storage.sql import connect, fetch_all, path_literal, reading
+from unmet._storage.sql import connect, fetch_all, parquet_sql, path_literal, reading
 from unmet._storage.temporary import temporary_folder
 from unmet.collect.history import SystemHistory
 from unmet.collect.memory import DISCOVERY, STATUS, VEHICLE_FEEDS
@@ -132,7 +132,7 @@ def _polls(history: SystemHistory) -> tuple[list[_Poll], int, str | None]:
             return [], 0, None
         listed = ", ".join(path_literal(str(path)) for path in files)
         columns = "epoch(poll_time), epoch(last_updated), rows, unreadable, error"
-        query = f"SELECT {columns} FROM read_parquet([{listed}]) WHERE feed = ? ORDER BY poll_time"
+        query = f"SELECT {columns} FROM {parquet_sql(f'[{listed}]')} WHERE feed = ? ORDER BY poll_time"
         for feed in (STATUS, *VEHICLE_FEEDS):
             if rows := fetch_all(connection, query, [feed]):
                 return rows, len(files), None

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pandas as pd
 
 from unmet._storage.parquet import read_parquet
-from unmet._storage.sql import path_literal, reading
+from unmet._storage.sql import parquet_sql, path_literal, reading
 from unmet.report.source import RunSource
 from unmet.report.story import read_weeks, week_rows
 
@@ -52,7 +52,7 @@ def returned_rates(source: RunSource) -> str | None:
     if source.returns is None:
         return None
     quoted = path_literal(str(source.returns / "demand.parquet"))
-    source.connection.execute(f"CREATE OR REPLACE VIEW returned_bins AS SELECT * FROM read_parquet({quoted})")
+    source.connection.execute(f"CREATE OR REPLACE VIEW returned_bins AS SELECT * FROM {parquet_sql(quoted)}")
     return "returned_bins"
 
 
@@ -113,7 +113,7 @@ def of_bins(source: RunSource) -> list[str]:
     with reading(str(source.returns)):
         quoted = path_literal(str(source.returns / "demand.parquet"))
         source.connection.execute(
-            f"CREATE OR REPLACE VIEW {RETURNED} AS SELECT zone, start, {columns} FROM read_parquet({quoted})"
+            f"CREATE OR REPLACE VIEW {RETURNED} AS SELECT zone, start, {columns} FROM {parquet_sql(quoted)}"
         )
     return [f"{PREFIX}{name}" for name in _OF_BINS]
 

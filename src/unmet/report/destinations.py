@@ -11,7 +11,7 @@ import duckdb
 
 from unmet._exceptions import InputError
 from unmet._storage.files import real_path
-from unmet._storage.sql import connect, fetch_one, path_literal
+from unmet._storage.sql import connect, fetch_one, parquet_sql, path_literal
 from unmet._storage.writing import replacing, writing
 from unmet.mobility.panel.saving import check_new_file
 from unmet.report.databases import RunTables, write_to_duckdb
@@ -141,7 +141,7 @@ def _run_name(run: str | os.PathLike[str]) -> str:
 
 def _rows_in(path: Path) -> int:
     with connect() as connection:
-        return int(fetch_one(connection, f"SELECT count(*) FROM read_parquet({path_literal(str(path))})")[0])
+        return int(fetch_one(connection, f"SELECT count(*) FROM {parquet_sql(path_literal(str(path)))}")[0])
 
 
 def _write_nixtla(connection: duckdb.DuckDBPyConnection, path: Path, minutes: int) -> int:

@@ -8,7 +8,7 @@ import duckdb
 import pandas as pd
 
 from unmet._exceptions import FileFormatError
-from unmet._storage.sql import fetch_frame, path_literal, reading
+from unmet._storage.sql import fetch_frame, parquet_sql, path_literal, reading
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.runs.totals import QUANTITIES
 
@@ -70,7 +70,7 @@ def _check_totals(totals: pd.DataFrame) -> None:
 
 
 def _check_demand(connection: duckdb.DuckDBPyConnection, path: Path, zones: pd.DataFrame, bins: int) -> None:
-    table = f"read_parquet({path_literal(str(path))})"
+    table = parquet_sql(path_literal(str(path)))
     with reading(str(path)):
         found = fetch_frame(connection, f"SELECT zone, count(*) AS rows FROM {table} GROUP BY zone")
     rows = dict(zip(found["zone"], found["rows"], strict=True))

@@ -19,7 +19,7 @@ from unmet._storage.files import check_listable, real_path
 from unmet._storage.hashes import file_hash
 from unmet._storage.ledger import LEDGER_NAME, read_ledger
 from unmet._storage.parquet import read_parquet
-from unmet._storage.sql import fetch_all, fetch_frame, path_literal, reading
+from unmet._storage.sql import fetch_all, fetch_frame, parquet_sql, path_literal, reading
 from unmet.mobility.clock.horizon import future_bins
 from unmet.mobility.panel.file import PanelFile
 from unmet.mobility.panel.opening import opened
@@ -166,7 +166,7 @@ def open_run(
             _check_panel(file, info)
         quoted = path_literal(str(folder / "demand.parquet"))
         with reading(str(folder / "demand.parquet")):
-            connection.execute(f"CREATE OR REPLACE VIEW demand AS SELECT * FROM read_parquet({quoted})")
+            connection.execute(f"CREATE OR REPLACE VIEW demand AS SELECT * FROM {parquet_sql(quoted)}")
             columns = frozenset(str(row[0]) for row in fetch_all(connection, "DESCRIBE demand"))
         _check_columns(folder / "demand.parquet", columns, _OF_DEMAND)
         zones = _read_zones(folder, file)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import fetch_all, path_literal, reading
+from unmet._storage.sql import fetch_all, parquet_sql, path_literal, reading
 from unmet._typing import Array
 from unmet.mobility.clock.bins import HOURS_OF_WEEK
 from unmet.mobility.clock.periods import DAYS, PARTS, hours_of
@@ -300,7 +300,7 @@ def check_truth(truth: Path) -> str:
         raise InputError(f"There is no file {str(truth)!r}. Expected truth.parquet of a simulated city.")
     quoted = path_literal(str(truth))
     with reading(str(truth)), duckdb.connect() as connection:
-        found = [row[0] for row in fetch_all(connection, f"DESCRIBE SELECT * FROM read_parquet({quoted})")]
+        found = [row[0] for row in fetch_all(connection, f"DESCRIBE SELECT * FROM {parquet_sql(quoted)}")]
     missing = [c for c in _TRUTH if c not in found]
     if missing:
         raise FileFormatError(
@@ -318,7 +318,7 @@ def true_demand(source: RunSource, truth: Path) -> dict[str, int]:
     with reading(str(truth)):
         rows = fetch_all(
             source.connection,
-            f"SELECT station_id::VARCHAR, count(*) FROM read_parquet({quoted}) "
+            f"SELECT station_id::VARCHAR, count(*) FROM {parquet_sql(quoted)} "
             "WHERE wanted_at >= $1 AND wanted_at < $2 AND fate <> 'closed' GROUP BY 1",
             [known["start"].iloc[0].to_pydatetime(), end.to_pydatetime()],
         )

@@ -11,7 +11,7 @@ import pytest
 
 from unmet import InputError
 from unmet._storage.sql import fetch_frame
-from unmet.mobility.planning import choose_period, levels_from_panel, levels_from_status, scenario_rates
+from unmet.mobility.planning import choose_period, levels_from_panel, levels_from_status, rates, scenario_rates
 
 HOURS = 28 * 24
 ZONES = ("a", "b")
@@ -225,3 +225,18 @@ def test_returns_share_the_error_of_their_zone_if_both_sides_were_busy_on_the_sa
     rentals, returns = (share / share.mean(axis=1, keepdims=True) for share in shares)
     correlation = np.corrcoef(rentals.ravel(), returns.ravel())[0, 1]
     assert correlation == pytest.approx(1.0 if together else 0.0, abs=0.12)
+
+
+def test_days_on_which_nobody_is_expected_do_not_make_returns_unknown():
+    """`weekly-mean` expects nobody at all in hours without a pickup; a day of such hours made the correlation NaN."""
+    with duckdb.connect() as connection:
+        connection.execute("""CREATE TABLE bin_numbers AS SELECT TIMESTAMP '2024-03-04' + to_hours(i::INT) AS start,
+            TIMESTAMP '2024-03-04' + to_hours(i::INT) AS start_local FROM range(240) t(i)""")
+        connection.execute("""CREATE TABLE panel AS SELECT zone, b.*, 1 + (hour(start) + day(start)) % 3 AS returns
+            FROM bin_numbers b, (VALUES ('a'), ('b')) z(zone)""")
+        rate = "CASE WHEN day(start) = 5 THEN 0.0 ELSE 2.0 END"
+        connection.execute(f"""CREATE TABLE demand AS SELECT zone, start, 1.0 AS exposure, {rate} AS rate_mean,
+            CASE WHEN day(start) = 5 THEN 0 ELSE (hour(start) + 2 * day(start)) % 5 END AS observed FROM panel""")
+        found = rates._busyness(connection, None)
+        connection.execute("DELETE FROM demand WHERE day(start) = 5")
+        assert found == rates._busyness(connection, None)

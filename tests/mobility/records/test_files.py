@@ -132,6 +132,20 @@ def test_odd_names_of_files_are_only_names(tmp_path: Path, name: str) -> None:
         assert count(records) == 1
 
 
+def test_names_of_folders_are_no_columns(tmp_path: Path) -> None:
+    """DuckDB takes ``key=value`` in a path for a column, in place of the file's own."""
+    folder = tmp_path / "start_station_id=b"
+    folder.mkdir()
+    trips = pd.DataFrame({"started_at": pd.to_datetime(["2021-01-01", "2021-01-02"]), "start_station_id": ["a", "a"]})
+    trips.to_parquet(folder / "trips.parquet")
+    for given in (folder / "trips.parquet", folder):
+        with read(given) as records:
+            stations = records.connection.execute(
+                "SELECT DISTINCT station FROM stations WHERE ix IN (SELECT start_ix FROM trips)"
+            )
+            assert stations.fetchall() == [("a",)]
+
+
 @pytest.mark.parametrize("given", ["~nobody-of-this-name/trips.csv", "duckdb://~nobody-of-this-name/x.db?table=t"])
 def test_the_home_of_an_unknown_user_is_a_missing_file(given: str) -> None:
     with pytest.raises(InputError, match="nobody-of-this-name"):

@@ -25,7 +25,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from unmet._exceptions import UnmetError
-from unmet._storage.sql import connect, path_literal
+from unmet._storage.sql import connect, parquet_sql, path_literal
 from unmet.mobility.clock.bins import DAY, Bins
 from unmet.mobility.panel.file import read_metadata
 from unmet.mobility.supply.broken import Fault
@@ -115,7 +115,8 @@ class Learnt:
         """
         before = int(np.searchsorted(bins.edges[:-1], self.settled))
         names = [*_LISTED, "observed", *_EXPECTED]
-        sql = f"""SELECT {", ".join(names)} FROM read_parquet({path_literal(str(self.path))}, file_row_number=true)
+        file = f"{path_literal(str(self.path))}, file_row_number=true"
+        sql = f"""SELECT {", ".join(names)} FROM {parquet_sql(file)}
             WHERE epoch(start) < {60 * self.settled} ORDER BY file_row_number"""
         with connect() as connection:
             earlier = connection.execute(sql).fetchnumpy()

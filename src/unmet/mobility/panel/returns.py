@@ -28,7 +28,7 @@ _ROWS = """
         CASE WHEN dock_minutes IS NULL THEN minutes ELSE {unknown} END AS unknown_minutes,
         coalesce(no_dock_minutes, 0) AS out_minutes, coalesce(dock_exposure, 0) AS exposure,
         coalesce(full_minutes, 0) > 0 AS censored{evidence}
-    FROM read_parquet({file}) ORDER BY zone, start"""
+    FROM read_parquet({file}, hive_partitioning=false) ORDER BY zone, start"""
 # A feed that is silent hides docks as it hides vehicles.
 _UNKNOWN = "least(unknown_minutes, minutes - dock_minutes - full_minutes)"
 

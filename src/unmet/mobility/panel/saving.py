@@ -16,7 +16,7 @@ import pandas as pd
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.files import real_path
 from unmet._storage.folders import check_regular
-from unmet._storage.sql import connect, fetch_frame, literal, one_thread, path_literal
+from unmet._storage.sql import connect, fetch_frame, literal, one_thread, parquet_sql, path_literal
 from unmet._storage.writing import replacing
 from unmet.mobility.panel.file import METADATA, read_metadata
 from unmet.mobility.panel.table import UNUSABLE_COLUMNS, PanelTable
@@ -74,7 +74,7 @@ def read_panel(path: str | os.PathLike[str]) -> Panel:
         try:
             file = path_literal(str(path))
             metadata = read_metadata(connection, file, str(path))
-            frame = fetch_frame(connection, f"SELECT * FROM read_parquet({file})")
+            frame = fetch_frame(connection, f"SELECT * FROM {parquet_sql(file)}")
         except duckdb.Error as error:
             raise FileFormatError(
                 f"{path}: cannot be read as Parquet: it is damaged or incomplete, or another kind of file. Build the "

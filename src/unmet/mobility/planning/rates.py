@@ -280,8 +280,8 @@ def _busyness(connection: duckdb.DuckDBPyConnection, returned: str | None) -> fl
             FROM demand d JOIN ({back}) r USING (zone, start) JOIN bin_numbers b USING (start)
             WHERE d.observed IS NOT NULL AND y IS NOT NULL AND d.exposure > 0 AND my > 0 GROUP BY ALL),
         expected AS (
-            SELECT x, y, mx * sum(x) OVER city / sum(mx) OVER city AS mx,
-                my * sum(y) OVER city / sum(my) OVER city AS my
+            SELECT x, y, mx * sum(x) OVER city / nullif(sum(mx) OVER city, 0) AS mx,
+                my * sum(y) OVER city / nullif(sum(my) OVER city, 0) AS my
             FROM days WINDOW city AS (PARTITION BY day))
         SELECT sum((x - mx) * (y - my)), sum((x - mx) ** 2 - mx), sum((y - my) ** 2 - my) FROM expected"""
     both, of_rentals, of_returns = (value or 0.0 for value in fetch_one(connection, sql))

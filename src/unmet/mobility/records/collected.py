@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import fetch_all, fetch_one, identifier, path_literal, reading
+from unmet._storage.sql import fetch_all, fetch_one, identifier, parquet_sql, path_literal, reading
 from unmet.collect.history import SystemHistory, find_histories
 from unmet.mobility.clock.timezones import FIRST_TIME, LAST_TIME
 from unmet.mobility.records.files import Column, Given, InputTable, Workspace, is_frame
@@ -54,7 +54,7 @@ def open_changes(workspace: Workspace, history: SystemHistory) -> InputTable:
     days = [date.fromisoformat(path.parent.name[-10:]) for path in files]
     whole = ", ".join(str(i) for i, day in enumerate(days) if day - timedelta(days=1) not in days)
     relation = f"""(SELECT *, file_index::BIGINT << 40 | file_row_number AS row_in_history
-        FROM read_parquet({_listed(files)}) WHERE NOT restated OR file_index IN ({whole}))"""
+        FROM {parquet_sql(_listed(files))} WHERE NOT restated OR file_index IN ({whole}))"""
     with reading(str(history.folder)):
         described = fetch_all(workspace.connection, f"DESCRIBE SELECT * EXCLUDE row_in_history FROM {relation}")
     columns = {name: Column(identifier(name), kind) for name, kind, *_ in described}
@@ -71,7 +71,7 @@ def counted_types(workspace: Workspace, history: SystemHistory, kind: str) -> li
         return [kind]
     history.check_content("documents")
     files = history.files("documents", workspace.folder)
-    query = "SELECT max_by(text, poll_time) FROM read_parquet({}) WHERE feed = 'vehicle_types'"
+    query = "SELECT max_by(text, poll_time) FROM read_parquet({}, hive_partitioning=false) WHERE feed = 'vehicle_types'"
     with reading(str(history.folder)):
         text = fetch_all(workspace.connection, query.format(_listed(files)))[0][0] if files else None
     data = (_fields(history, text).get("data") or {}) if text else {}
@@ -95,7 +95,7 @@ def make_polls(workspace: Workspace, histories: Sequence[SystemHistory]) -> None
                 f"""INSERT INTO polls
                 SELECT poll_time AT TIME ZONE 'UTC',
                     last_updated IS NULL OR last_updated IS DISTINCT FROM lag(last_updated) OVER (ORDER BY poll_time)
-                FROM read_parquet({files}) WHERE feed = 'station_status' AND error IS NULL"""
+                FROM {parquet_sql(files)} WHERE feed = 'station_status' AND error IS NULL"""
             )
         wrong = f""" "at" IS NULL OR "at" NOT BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"""
         if fetch_one(workspace.connection, f"SELECT count(*) FROM polls WHERE {wrong}")[0]:
@@ -115,7 +115,7 @@ def station_rows(workspace: Workspace, history: SystemHistory) -> list[dict[str,
     with reading(str(history.folder)):
         found = fetch_all(
             workspace.connection,
-            f"""SELECT {", ".join(columns)}, fields FROM read_parquet({_listed(files)})
+            f"""SELECT {", ".join(columns)}, fields FROM {parquet_sql(_listed(files))}
             GROUP BY ALL ORDER BY max(valid_from), station_id""",
         )
     return [{**_fields(history, fields), **dict(zip(columns, row, strict=True))} for *row, fields in found]

@@ -20,7 +20,7 @@ import duckdb
 
 from unmet._exceptions import FileFormatError, InputError
 from unmet._storage.files import check_listable
-from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, path_literal, reading, register
+from unmet._storage.sql import fetch_all, fetch_one, identifier, literal, parquet_sql, path_literal, reading, register
 from unmet.collect.history import SEGMENT, find_histories
 from unmet.mobility.records.heads import read_head
 from unmet.mobility.records.limits import check_columns, check_parquet
@@ -272,7 +272,7 @@ def _shape(workspace: Workspace, path: Path, label: str) -> tuple[Any, ...]:
     if _is_parquet(path):
         quoted = path_literal(str(path))
         with reading(label):
-            columns = _described(workspace, f"read_parquet({quoted})")
+            columns = _described(workspace, parquet_sql(quoted))
             written = {
                 name for (name,) in fetch_all(workspace.connection, f"SELECT name FROM parquet_schema({quoted})")
             }
@@ -297,7 +297,7 @@ def _file_table(workspace: Workspace, shape: tuple[Any, ...], files: Sequence[tu
         # DuckDB adds file_index and file_row_number; a column of that name in the file would hide them.
         hidden = {"file_index", "file_row_number"} & {name.lower() for name in columns}
         row = None if hidden else "(file_index::BIGINT << 40 | file_row_number)"
-        relation = f"read_parquet({paths})"
+        relation = parquet_sql(paths)
         return InputTable(label, relation, columns, lazy=row is not None, row=row, files=one_by_one(relation))
     _, head, *header = shape
     names = [f"c{i}" for i in range(len(header))]

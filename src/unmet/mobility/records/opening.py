@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmet._exceptions import FileFormatError, InputError
-from unmet._storage.sql import connect, fetch_all, path_literal, reading
+from unmet._storage.sql import connect, fetch_all, parquet_sql, path_literal, reading
 from unmet._storage.temporary import temporary_folder
 from unmet.collect.history import find_histories
 from unmet.mobility.clock.bins import DAY, Integers, parse_hours, runs, wall_minutes
@@ -139,7 +139,7 @@ def _of_history(folder: Path) -> OpeningHours:
     history.check_content("documents")
     with temporary_folder() as scratch, connect(threads=1) as connection, reading(str(folder)):
         files = ", ".join(path_literal(str(path)) for path in history.files("documents", scratch))
-        query = f"SELECT feed, max_by(text, poll_time) FROM read_parquet([{files}]) GROUP BY feed ORDER BY feed"
+        query = f"SELECT feed, max_by(text, poll_time) FROM {parquet_sql(f'[{files}]')} GROUP BY feed ORDER BY feed"
         texts = dict(fetch_all(connection, query)) if files else {}
     documents = {feed: json.loads(texts[feed]) for feed in _DOCUMENTS if feed in texts}
     parts = [

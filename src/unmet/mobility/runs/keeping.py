@@ -22,7 +22,7 @@ import pandas as pd
 from unmet._exceptions import UnmetError
 from unmet._storage.arrays import write_arrays
 from unmet._storage.hashes import file_hash, frame_hash
-from unmet._storage.sql import fetch_frame, fetch_one, path_literal, reading
+from unmet._storage.sql import fetch_frame, fetch_one, parquet_sql, path_literal, reading
 from unmet._typing import Array
 from unmet.mobility.models.city import CityModel
 from unmet.mobility.models.kept import KeptCurve, KeptFit, KeptJoint
@@ -273,7 +273,7 @@ def _check_bins(kept: Kept, file: PanelFile) -> str | None:
             d.observed IS DISTINCT FROM p.observed AS changed,
             abs(coalesce(d.observed, 0) - coalesce(p.observed, 0)) AS trips, coalesce(d.observed, 0) AS before,
             d.censored::BOOLEAN IS DISTINCT FROM p.censored::BOOLEAN AS relabelled
-            FROM read_parquet({demand}) d
+            FROM {parquet_sql(demand)} d
             LEFT JOIN panel p ON p.zone::VARCHAR = d.zone AND p.start = d.start WHERE d.start < $1),
         by_zone AS (SELECT count(*) AS rows, count(*) FILTER (changed) AS changed, sum(trips) AS trips,
             sum(before) AS before, avg(abs(moved)) AS moved, count(*) FILTER (relabelled) AS labels

@@ -17,7 +17,7 @@ from unmet._exceptions import FileFormatError
 from unmet._storage.files import read_whole
 from unmet._storage.hashes import file_hash
 from unmet._storage.parquet import write_parquet
-from unmet._storage.sql import connect, fetch_all, literal, path_literal
+from unmet._storage.sql import connect, fetch_all, literal, parquet_sql, path_literal
 from unmet._storage.writing import replacing_files, write_text
 from unmet.mobility.models.held_out import HeldOut
 from unmet.mobility.panel.plausibility import kept_zones
@@ -121,7 +121,7 @@ def _left_out(zones: pd.DataFrame, demand: Path, summary: dict[str, Any]) -> dic
             found.setdefault(row["zone"], f"{row['station']}: {row['why']}")
     kept = kept_zones(summary.get("keep"), zones)
     with connect(threads=1) as connection:
-        file = f"read_parquet({path_literal(str(demand))})"
+        file = parquet_sql(path_literal(str(demand)))
         columns = {str(row[0]) for row in fetch_all(connection, f"DESCRIBE SELECT * FROM {file}")}
         if {"demand_mean", "observed"} <= columns:
             peaks = fetch_all(
@@ -262,7 +262,8 @@ def _merged(parts: Sequence[Checkpoint], spill: Path, shut: pd.DataFrame | None)
     with connect(threads=1, memory=_SORT_MEMORY, temp_folder=spill) as connection:
         if files:
             listed = ", ".join(path_literal(file) for file in sorted(files))
-            connection.execute(f"CREATE VIEW found AS SELECT * FROM read_parquet([{listed}], union_by_name = true)")
+            every = parquet_sql(f"[{listed}], union_by_name=true")
+            connection.execute(f"CREATE VIEW found AS SELECT * FROM {every}")
             connection.execute(f"CREATE VIEW merged AS SELECT {_without_shut(connection, shut)} FROM found")
         else:
             connection.register("merged", pd.DataFrame(empty))
@@ -294,7 +295,7 @@ def _copy_merged(connection: duckdb.DuckDBPyConnection, sql: str, order: str, ta
     if kept is not None:
         earlier = path_literal(str(kept.folder / target.name))
         sql = f"""SELECT * FROM ({sql}) UNION ALL BY NAME
-            SELECT * FROM read_parquet({earlier}) WHERE start < TIMESTAMPTZ {literal(kept.settled.isoformat())}"""
+            SELECT * FROM {parquet_sql(earlier)} WHERE start < TIMESTAMPTZ {literal(kept.settled.isoformat())}"""
     sql = f"SELECT * FROM ({sql}) ORDER BY {order}"
     connection.execute(f"COPY ({sql}) TO {literal(str(target))} (FORMAT parquet, COMPRESSION zstd)")
 

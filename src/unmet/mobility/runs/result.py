@@ -11,6 +11,7 @@ import pandas as pd
 
 from unmet._exceptions import FileFormatError
 from unmet._numbers import read_switch
+from unmet._storage.folders import check_regular
 from unmet._storage.parquet import read_parquet
 from unmet._storage.sql import reading
 from unmet.mobility.runs.outputs import check_files, read_info
@@ -82,5 +83,6 @@ def load_result(out: Path, info: dict[str, Any]) -> RunResult:
 
 
 def _read(path: Path) -> pd.DataFrame:
+    check_regular(path)
     with reading(str(path)):
         return read_parquet(path)
