@@ -40,7 +40,7 @@ ACT_ROWS = 40
 """Rows of the page's table of where to act."""
 
 OUTCOMES = ("wanted", "served", "walked_on", "walked_in")
-"""What became of riders, beside those lost: quantities of the totals."""
+"""Outcomes of riders, beside those lost: quantities of the totals."""
 
 OUTCOME_COLUMNS = tuple(f"{name}_{limit}" for name in OUTCOMES for limit in ("mean", "q05", "q95"))
 """Columns of these in the table of zones."""

@@ -19,7 +19,7 @@ def city() -> City:
 @pytest.mark.parametrize("zones", ["stations", "superhubs:300m"])
 @pytest.mark.parametrize("with_trips", [True, False])
 def test_it_fits_into_short_bins(city, zones, with_trips):
-    """What lasts for an hour was counted so in bins of five minutes: a deviation of 7.7 of 5, and no estimate."""
+    """States that last for an hour made the deviation 7.7 of 5 minutes, and the zone was not estimated."""
     trips = city.trips if with_trips else None
     rows = build_panel(trips, city.status, city.stations, timezone=EASTERN, every="5min", zones=zones).panel
     open_ = rows["available_minutes"] + rows["stockout_minutes"]

@@ -50,7 +50,7 @@ class _Dispersion:
 
 @dataclass(frozen=True)
 class _City:
-    """What does not change from turn to turn.
+    """Records and settings that all turns share.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class _City:
 
 @dataclass(frozen=True)
 class _Turn:
-    """What a turn of shocks and walking found.
+    """Result of a turn of shocks and walking.
 
     Attributes
     ----------
