@@ -195,19 +195,6 @@ def test_totals_are_in_the_order_of_the_run(exported, hostile_run):
     pd.testing.assert_frame_equal(rows, pd.read_parquet(hostile_run.folder / "totals.parquet"), check_dtype=False)
 
 
-def test_hours_of_the_week_have_the_outcomes_of_the_totals(exported):
-    folder, _ = exported
-    hours, totals = (pd.read_parquet(folder / f"{name}.parquet") for name in ("hours_of_week", "totals"))
-    found = totals[totals["level"] == "zone_hour_of_week"].astype({"hour_of_week": hours["hour_of_week"].dtype})
-    hours, found = (frame.set_index(["zone", "hour_of_week"]) for frame in (hours, found))
-    for quantity in ("wanted", "served", "walked_on", "walked_in"):
-        rows = found[found["quantity"] == quantity]
-        for limit in ("mean", "q05", "q95"):
-            assert len(rows) > 100
-            expected = rows[limit].reindex(hours.index)
-            pd.testing.assert_series_equal(hours[f"{quantity}_{limit}"], expected, check_names=False)
-
-
 @pytest.mark.parametrize(("every", "slots"), [("1d", {24 * day for day in range(7)}), ("1w", {0})])
 def test_bins_of_a_day_or_a_week_have_no_hour(city, tmp_path, every, slots):
     run = run_on(city, tmp_path / every, every=every)

@@ -47,7 +47,7 @@ from unmet.report.places import geometry
 from unmet.report.series import each_zone
 from unmet.report.source import RunSource, open_run
 from unmet.report.story import read_weeks, week_rows
-from unmet.report.tables import OUTCOMES, act_table, area_table, headline, week_table, with_outcomes, zone_table
+from unmet.report.tables import OUTCOMES, act_table, area_table, headline, week_table, zone_table
 
 __all__ = [
     "FORMATS",
@@ -151,10 +151,7 @@ def _register(source: RunSource, zones: pd.DataFrame) -> None:
         "headline_rows": pd.concat([_headline_rows(headline(source, zones)), _returns_rows(source)], ignore_index=True),
         "zone_rows": zones,
         "week_rows": with_returns(
-            source,
-            with_outcomes(weeks.drop(columns=["number"]), source.totals),
-            "zone_hour_of_week",
-            ["zone", "hour_of_week"],
+            source, weeks.drop(columns=["number"]), "zone_hour_of_week", ["zone", "hour_of_week"]
         ),
         "act_rows": act.drop(columns=["number"]),
         "total_rows": with_rows_of_returns(source, source.totals).reset_index(names="number"),

@@ -32,7 +32,6 @@ __all__ = [
     "part_tables",
     "true_demand",
     "week_table",
-    "with_outcomes",
     "zone_table",
 ]
 
@@ -248,18 +247,6 @@ def week_table(source: RunSource, weeks: Iterable[dict[str, Array]]) -> pd.DataF
     if source.minutes >= 7 * _DAY:
         table["day"] = None
     return table
-
-
-def with_outcomes(weeks: pd.DataFrame, totals: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `week_table` with what became of riders: `OUTCOME_COLUMNS`, from the totals of the run."""
-    key = ["zone", "hour_of_week"]
-    of_hours = totals[totals["level"] == "zone_hour_of_week"].astype({"hour_of_week": weeks["hour_of_week"].dtype})
-    found = weeks
-    for quantity in OUTCOMES:
-        names = {limit: f"{quantity}_{limit}" for limit in _LIMITS}
-        some = of_hours.loc[of_hours["quantity"] == quantity, [*key, *_LIMITS]].rename(columns=names)
-        found = found.merge(some, on=key, how="left", validate="one_to_one")
-    return found
 
 
 def act_table(weeks: pd.DataFrame, rows: int | None = ACT_ROWS) -> pd.DataFrame:
